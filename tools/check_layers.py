@@ -22,7 +22,7 @@ LAYER = {
     "checkpoint": 8, "profile": 8,
     "bigmodel": 9,
     "accelerator": 10, "report": 10,
-    "capi": 11, "program": 11,
+    "capi": 11, "cli": 11,
 }
 PUBLIC_HEADER = "accel.h"
 # Headers of LibTorch that cost every source that reaches them seconds more than ATen/core/Tensor.h and ATen/ops/<name>.h.
@@ -40,7 +40,7 @@ CUDA = re.compile(r"cuda", re.IGNORECASE)
 CUDA_PLACES = re.compile(r"src/comm/nccl/|src/tensor/device/(accelerator_library|device|device_availability)\.[ch]pp$|.*/generated/|include/accel\.hpp$")
 CUDA_LINES = "tools/cuda_lines.txt"
 # Modules that work without LibTorch, but for the one header that hides the differences between its versions.
-WITHOUT_TORCH = ("base", "json", "os", "machine", "config", "trace", "logging", "http", "launch", "track", "report", "program")
+WITHOUT_TORCH = ("base", "json", "os", "machine", "config", "trace", "logging", "http", "launch", "track", "report", "cli")
 TORCH_INCLUDE = re.compile(r"(torch|ATen|c10|caffe2)/")
 TORCH_COMPATIBILITY = "base/torch_compat.hpp"
 ASKS_TORCH_VERSION = re.compile(r"\bTORCH_VERSION_(MAJOR|MINOR|PATCH)\b")

@@ -38,11 +38,11 @@ def shell(command):
 def programs(count):
     """The commands of random programs: of the engine, of Python with models of this library, with torch's."""
     python, torch = (f"build/deps/{folder}/bin/python" for folder in ("python", "torch_python"))
-    tests, launch = "bindings/python/tests", "build/release/src/program/accel launch --cpu --num-processes 2 --"
+    tests, launch = "bindings/python/tests", "build/release/src/cli/accel launch --cpu --num-processes 2 --"
     return [f"[ -x {torch} ] || {{ echo 'no Python with torch: tools/setup.sh --torch makes it'; exit 1; }}",
             "export PYTHONPATH=build/release/bindings/python ACCEL_PLUGIN_PATH=build/release/src/comm/ucx OMP_NUM_THREADS=1",
             f"ACCEL_TEST_PROGRAMS={count} build/release/tests/engine/engine_tests --gtest_filter='ShardedPrograms.*'",
-            f"ACCEL_TORCH_PYTHON={torch} {python} {tests}/programs/programs_agree.py build/release/src/program/accel {count}",
+            f"ACCEL_TORCH_PYTHON={torch} {python} {tests}/programs/programs_agree.py build/release/src/cli/accel {count}",
             f"{python} {tests}/programs/checkpoint_lives.py --count {count}",
             f"{torch} {tests}/programs/checkpoint_lives.py --with torch --count {count}",
             f"{torch} {tests}/loader_lives.py 0 {count}",
@@ -88,13 +88,13 @@ def checks(options):
                           "build/long/meson/bin/meson setup -Dunity=on -Dunity_size=40 -Dbindings=python build/newest_meson",
                           "tools/build.sh -C build/newest_meson"]),
         "faults": (f"{options.kills} ranks killed, crashed, stopped at random places; the others say who, nothing is left",
-                   ["tools/build.sh tests/distributed/rank_program src/program/accel src/comm/ucx/libaccel_ucx.so",
+                   ["tools/build.sh tests/distributed/rank_program src/cli/accel src/comm/ucx/libaccel_ucx.so",
                     f"ACCEL_PLUGIN_PATH=build/release/src/comm/ucx python3 tests/distributed/faults_test.py "
                     f"build/release/tests/distributed/rank_program {options.kills}"]),
         "launch_kills": ("200 launchers and ranks killed at random times by random signals; no process, port, file or shared "
                          "memory is left",
-                         ["tools/build.sh src/program/accel",
-                          "python3 tests/distributed/launch_kills_test.py build/release/src/program/accel 200"]),
+                         ["tools/build.sh src/cli/accel",
+                          "python3 tests/distributed/launch_kills_test.py build/release/src/cli/accel 200"]),
         "failing_calls": ("each call to the system fails once, and with all that follow it, in start, training, loading, save and load; of two "
                           "ranks a part of them",
                           ["tools/build.sh tests/faults/failing_work src/comm/ucx/libaccel_ucx.so",
@@ -112,7 +112,7 @@ def checks(options):
                         "examples/rust/vendor_frameworks.sh",
                         "meson test -C build/release --no-rebuild --print-errorlogs --timeout-multiplier 4 rust"]),
         "path_analysis": ("clang-tidy's path-sensitive analysis of each source",
-                          ["tools/build.sh src/libaccel.a src/program/accel src/comm/ucx/libaccel_ucx.so",
+                          ["tools/build.sh src/libaccel.a src/cli/accel src/comm/ucx/libaccel_ucx.so",
                            "python3 tools/check_tidy.py . build/release --paths"]),
     }
 

@@ -8,9 +8,9 @@ tools/setup.sh --check --lean
 echo "quick start: builds into build/ (0.3 GB) and trains for 75 seconds; 4 to 6 minutes on two cores, downloads not counted"
 [ "${1:-}" != --check ] || exit 0
 tools/setup.sh --lean
-tools/build.sh --lean src/program/accel src/comm/ucx/libaccel_ucx.so examples/c/train_gpt examples/c/hello
+tools/build.sh --lean src/cli/accel src/comm/ucx/libaccel_ucx.so examples/c/train_gpt examples/c/hello
 
-accel=build/release/src/program/accel
+accel=build/release/src/cli/accel
 examples=build/release/examples/c
 checkpoints=build/quickstart
 

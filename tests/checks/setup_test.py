@@ -559,7 +559,7 @@ class QuickStart(SystemTest):
         super().setUp()
         for script in ("setup.sh", "build.sh"):
             (self.clone / "tools" / script).write_text(f'#!/bin/sh\necho "{script} $*" >>"$STATE/log"\n')
-        accel = self.clone / "build/release/src/program/accel"
+        accel = self.clone / "build/release/src/cli/accel"
         accel.parent.mkdir(parents=True)
         accel.write_text('#!/bin/sh\n[ "$1" = env ] && cat "$STATE/env" || echo "accel $*" >>"$STATE/log"\n')
         accel.chmod(0o755)

@@ -27,7 +27,7 @@ class Session:
         tools = self.folder.parent / "bin"
         tools.mkdir(exist_ok=True)
         if not (tools / "accel").exists():
-            (tools / "accel").symlink_to(self.build / "src/program/accel")
+            (tools / "accel").symlink_to(self.build / "src/cli/accel")
             julia = shutil.which("julia", path=f"{self.root}/build/deps/bin:{os.environ['PATH']}")
             if julia:  # interpreted, a program of a page takes a third of the time
                 (tools / "julia").write_text(f'#!/bin/sh\nexec {julia} --startup-file=no --compile=min -O0 "$@"\n')

@@ -197,7 +197,7 @@ class Messages(unittest.TestCase):
         (folder / "two.py").write_text(TWO_PROCESSES)
         names = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "ACCELERATE_", "ACCEL_", "LIBACCEL", "OMP_", "GOMP_")
         kept = {name: value for name, value in os.environ.items() if not name.startswith(names)}
-        environment = {**kept, "BUILD": str(BUILD), "PORT": str(free_port()), "PATH": f"{BUILD / 'src/program'}:{os.environ['PATH']}", "PYTHONPATH": str(PYTHON),
+        environment = {**kept, "BUILD": str(BUILD), "PORT": str(free_port()), "PATH": f"{BUILD / 'src/cli'}:{os.environ['PATH']}", "PYTHONPATH": str(PYTHON),
                        "PYTHONDONTWRITEBYTECODE": "1", "LIBACCEL": str(BUILD / "src"), "ACCEL_PLUGIN_PATH": str(BUILD / "src/comm/ucx"),
                        "ACCELERATE_USE_CPU": "1", "HF_HOME": str(folder)}
         if "OMP_NUM_THREADS" not in command:

@@ -22,7 +22,7 @@
 #include "accelerator/accelerator.hpp"
 #include "accelerator/batch_size_search.hpp"
 #include "base/error.hpp"
-#include "capi/guard.hpp"
+#include "capi/calls/guard.hpp"
 #include "data/device_copy.hpp"
 #include "expect_error.hpp"
 #include "nn/activation_checkpointing.hpp"

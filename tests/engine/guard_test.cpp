@@ -1,5 +1,5 @@
 // Exceptions on their way out of the library.
-#include "capi/guard.hpp"
+#include "capi/calls/guard.hpp"
 
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 
 #include "accel.h"
 #include "base/error.hpp"
-#include "capi/callback.hpp"
-#include "capi/scope.hpp"
+#include "capi/calls/callback.hpp"
+#include "capi/calls/scope.hpp"
 #include "comm/collective_error.hpp"
 
 namespace accel::capi {

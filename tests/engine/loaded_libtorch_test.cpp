@@ -1,5 +1,5 @@
 // Which LibTorch is refused. That the check comes before everything else is tested in tests/torch.
-#include "capi/loaded_libtorch.hpp"
+#include "capi/calls/loaded_libtorch.hpp"
 
 #include <gtest/gtest.h>
 

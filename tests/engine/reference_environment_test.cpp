@@ -27,7 +27,7 @@ constexpr const char* kReadElsewhere[] = {
     "ACCELERATE_CONFIG_DS_FIELDS",                 // config/deepspeed_config.cpp
     "ACCELERATE_USE_PARALLELISM_CONFIG",           // config/unsupported_environment.cpp: no contradicts sizes
     "ACCELERATE_USE_SAGEMAKER",                    // the same: with a type, or without one
-    "ACCELERATE_INIT_INCLUDE_BUFFERS",             // capi/module.cpp
+    "ACCELERATE_INIT_INCLUDE_BUFFERS",             // capi/models/module.cpp
     "ACCELERATE_LOG_LEVEL",                        // Python's get_logger()
     "PARALLELISM_CONFIG_CP_COMM_STRATEGY",         // Python's TorchContextParallelConfig, for the program
     "ACCELERATE_DYNAMO_MODE",                      // these four describe what ACCELERATE_DYNAMO_BACKEND turns on, and

@@ -27,7 +27,7 @@
 #include "accel.h"
 #include "accelerator_ranks.hpp"
 #include "base/error.hpp"
-#include "capi/handles.hpp"
+#include "capi/calls/handles.hpp"
 #include "checkpoint_fixture.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"

@@ -20,7 +20,7 @@
 #include "accelerator/batch_size_search.hpp"
 #include "accelerator_ranks.hpp"
 #include "base/error.hpp"
-#include "capi/handles.hpp"
+#include "capi/calls/handles.hpp"
 #include "comm/collective_error.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"

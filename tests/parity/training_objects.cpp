@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "accel.h"
-#include "capi/handles.hpp"
+#include "capi/calls/handles.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
 #include "fixture.hpp"

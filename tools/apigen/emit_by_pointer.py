@@ -86,6 +86,6 @@ def header(api):
 
 
 def emit(api, root):
-    text = NOTE + '#include "capi/by_pointer.hpp"\n\nnamespace accel::capi {\n\n'
+    text = NOTE + '#include "capi/calls/by_pointer.hpp"\n\nnamespace accel::capi {\n\n'
     text += "\n".join(body(*form) for form in forms(api)) + "\n}  // namespace accel::capi\n"
     return {"src/capi/generated/by_pointer.cpp": text}

@@ -27,7 +27,7 @@ LARGEST = 48 << 20
 EXAMPLES = ("hello", "train", "checkpoint", "custom_module", "own_gradients", "torchscript", "train_gpt", "resume")
 BENCHES = ("train_gpt", "train_mlp", "train_fsdp", "overhead", "optimizer", "cross_entropy", "staged", "checkpoint", "startup")
 # Where the files of a build go; the optional ones may be missing, and then the steps that need them are not run.
-PROGRAMS = {"src/program/accel": "accel", **{f"examples/c/{name}": name for name in EXAMPLES},
+PROGRAMS = {"src/cli/accel": "accel", **{f"examples/c/{name}": name for name in EXAMPLES},
             **{f"bench/bench_{name}": f"bench_{name}" for name in BENCHES},
             "tests/devices/device_tests": "device_tests", "tests/engine/engine_tests": "engine_tests"}
 LIBRARIES = {"src/libaccel.so": "lib/libaccel.so.{soversion}", "tests/simulated_device/libsimulated_device.so": "lib/libsimulated_device.so",

@@ -43,7 +43,7 @@ class Runner:
     def __init__(self, source, build, folder, seconds):
         self.source, self.seconds, self.folder = source, seconds, pathlib.Path(folder)
         program = self.folder / "accelerate"
-        program.write_text(f'#!/bin/sh\nexec "{build}/src/program/accel" "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec "{build}/src/cli/accel" "$@"\n')
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         here = pathlib.Path(__file__).parent
         path = [here / "alias", here, build / "bindings" / "python", os.environ.get("PYTHONPATH", "")]

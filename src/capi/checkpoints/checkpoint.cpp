@@ -1,0 +1,132 @@
+// Section 13 of accel.h: files of tensors, and of models.
+#include <memory>
+#include <string>
+
+#include "accel.h"
+#include "accelerator/accelerator.hpp"
+#include "accelerator/prepared_model.hpp"
+#include "capi/calls/guard.hpp"
+#include "capi/calls/handles.hpp"
+#include "capi/calls/options.hpp"
+#include "capi/values/named_tensors.hpp"
+#include "capi/values/value.hpp"
+#include "checkpoint/formats/model_files.hpp"
+#include "checkpoint/formats/safetensors.hpp"
+#include "checkpoint/formats/sharded_index.hpp"
+#include "checkpoint/formats/value_file.hpp"
+
+namespace accel::capi {
+namespace {
+
+checkpoint::Metadata read_metadata(const accel_value_t* given) {
+  checkpoint::Metadata metadata;
+  if (given == nullptr) return metadata;
+  const c10::IValue value = to_ivalue(*given, "metadata");
+  require(value.isGenericDict(), Status::kTypeMismatch, "metadata is a ", tree::kind_name(value), "; expected a map");
+  for (const auto& entry : value.toGenericDict()) {
+    require(entry.value().isString(), Status::kTypeMismatch, "metadata['", entry.key().toStringRef(), "'] is a ",
+            tree::kind_name(entry.value()), "; expected a string");
+    metadata.emplace_back(entry.key().toStringRef(), entry.value().toStringRef());
+  }
+  return metadata;
+}
+
+void save_value(const accel_value_t& value, const accel_value_t* metadata, const char* path,
+                const SaveSettings& settings) {
+  checkpoint::save_value(path, to_ivalue(value, "value"), settings.safe_serialization, read_metadata(metadata));
+}
+
+// Which processes write: the main process of the job, or those of the hosts.
+bool writes(accelerator::Accelerator& accelerator, const Setting<std::optional<bool>>& save_on_each_node) {
+  const state::State& state = accelerator.state();
+  const bool each_node = save_on_each_node.value.value_or(accelerator.project().settings().save_on_each_node);
+  return each_node ? state.is_local_main_process() : state.is_main_process();
+}
+
+}  // namespace
+
+ACCEL_FUNCTION accel_status_t accel_save(const accel_value_t* value, const accel_value_t* metadata, const char* path,
+                                         const accel_save_options_t* options) {
+  return guarded(__func__, [&] {
+    save_value(*check_pointer(value, "value"), metadata, check_pointer(path, "path"),
+               read_settings(options, "options"));
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_save_on_main_process(accel_state_t* state, const accel_value_t* value,
+                                                         const accel_value_t* metadata, const char* path,
+                                                         const accel_save_options_t* options) {
+  return guarded(__func__, [&] {
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
+    check_pointer(value, "value");
+    check_pointer(path, "path");
+    const SaveSettings settings = read_settings(options, "options");
+    if (writes(accelerator, settings.save_on_each_node)) save_value(*value, metadata, path, settings);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_load_metadata(const char* path, accel_value_t* out) {
+  return guarded(__func__, out, [&] {
+    auto map = tree::new_map();
+    for (const auto& [name, text] : checkpoint::load_safetensors(check_pointer(path, "path")).metadata)
+      map.insert(name, text);
+    return from_ivalue(map);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_load(const char* path, accel_value_t* out) {
+  return guarded(__func__, out, [&] { return from_ivalue(checkpoint::load_value(check_pointer(path, "path"))); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_load_state_dict(const char* path, accel_value_t* out) {
+  return guarded(__func__, out,
+                 [&] { return from_ivalue(map_of(checkpoint::load_state_dict(check_pointer(path, "path")))); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel_module_t* module, const char* folder,
+                                               const accel_save_model_options_t* options) {
+  return guarded(__func__, [&] {
+    accelerator::Accelerator& accelerator = *accelerator_of(state);
+    const nn::ModulePtr& model = check(module, "module").module;
+    check_pointer(folder, "folder");
+    const SaveModelSettings settings = read_settings(options, "options");
+    checkpoint::ModelFileOptions files;
+    files.max_shard_size = checkpoint::parse_shard_size(settings.max_shard_size);
+    files.safe_serialization = settings.safe_serialization;
+    accelerator.save_model(model, folder, writes(accelerator, settings.save_on_each_node), files);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_save_fsdp_model(accel_state_t* state, const accel_module_t* module,
+                                                    const char* folder, const accel_fsdp_file_options_t* options) {
+  return guarded(__func__, [&] {
+    accelerator_of(state)->save_fsdp_model(check(module, "module").module, check_pointer(folder, "folder"),
+                                           read_settings(options, "options"));
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_load_fsdp_model(accel_state_t* state, accel_module_t* module, const char* folder,
+                                                    const accel_fsdp_file_options_t* options) {
+  return guarded(__func__, [&] {
+    accelerator_of(state)->load_fsdp_model(check(module, "module").module, check_pointer(folder, "folder"),
+                                           read_settings(options, "options"));
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_save_fsdp_optimizer(accel_state_t* state, const accel_optimizer_t* optimizer,
+                                                        const char* folder, const accel_fsdp_file_options_t* options) {
+  return guarded(__func__, [&] {
+    accelerator_of(state)->save_fsdp_optimizer(check(optimizer, "optimizer").optimizer, check_pointer(folder, "folder"),
+                                               read_settings(options, "options"));
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_load_fsdp_optimizer(accel_state_t* state, accel_optimizer_t* optimizer,
+                                                        const char* folder, const accel_fsdp_file_options_t* options) {
+  return guarded(__func__, [&] {
+    accelerator_of(state)->load_fsdp_optimizer(check(optimizer, "optimizer").optimizer, check_pointer(folder, "folder"),
+                                               read_settings(options, "options"));
+  });
+}
+
+}  // namespace accel::capi

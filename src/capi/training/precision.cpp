@@ -1,0 +1,59 @@
+// Section 10: the options of autocast and of the gradient scaler.
+#include "capi/training/precision.hpp"
+
+#include "accelerator/accelerator.hpp"
+#include "capi/calls/guard.hpp"
+#include "capi/calls/handles.hpp"
+#include "capi/calls/options.hpp"
+#include "capi/values/buffer.hpp"
+#include "capi/values/value.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::capi {
+
+AutocastSettings read_autocast_options(const accel_autocast_options_t* given, const AutocastSettings& otherwise) {
+  AutocastSettings settings = given_settings(given, "options");
+  AutocastSettings::for_each(
+      [](const OptionField&, auto& setting, const auto& other) {
+        if (setting.is_default()) setting = other;
+      },
+      settings, otherwise);
+  resolve_settings(settings);
+  return settings;
+}
+
+ACCEL_FUNCTION accel_status_t accel_set_grad_scaler(accel_state_t* state, const accel_grad_scaler_options_t* options) {
+  return guarded(__func__,
+                 [&] { check(state, "state").accelerator->set_grad_scaler(read_settings(options, "options")); });
+}
+
+ACCEL_FUNCTION double accel_loss_scale(const accel_state_t* state) {
+  return guarded_value<double>(__func__, -1, [&] {
+    const auto& scaler = check(state, "state").accelerator->grad_scaler();
+    return scaler == nullptr ? 1.0 : scaler->scale();
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_grad_scaler_state(const accel_state_t* state, accel_value_t* out) {
+  return guarded(__func__, out, [&] {
+    const auto& scaler = check(state, "state").accelerator->grad_scaler();
+    return from_ivalue(scaler == nullptr ? c10::IValue(tree::new_map()) : scaler->state_dict());
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_load_grad_scaler_state(accel_state_t* state, const accel_value_t* scaler_state) {
+  return guarded(__func__, [&] {
+    const auto& scaler = check(state, "state").accelerator->grad_scaler();
+    const c10::IValue given = to_ivalue(*check_pointer(scaler_state, "scaler_state"), "scaler_state");
+    require(scaler != nullptr, Status::kInvalidState,
+            "losses are not scaled; expected mixed_precision fp16, or accel_set_grad_scaler() with enabled = 1");
+    scaler->load_state_dict(given);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_set_autocast(accel_state_t* state, const accel_autocast_options_t* options) {
+  return guarded(__func__,
+                 [&] { check(state, "state").accelerator->set_autocast(read_autocast_options(options, {})); });
+}
+
+}  // namespace accel::capi

@@ -1,0 +1,12 @@
+// The questions of `accel config`, in the order of the reference's.
+#pragma once
+
+#include "cli/questions.hpp"
+#include "json/json.hpp"
+
+namespace accel::program {
+
+// The configuration that the answers describe, with the names of the reference's files.
+Json ask_for_cluster(const Questions& ask, size_t num_gpus);
+
+}  // namespace accel::program

@@ -1,0 +1,35 @@
+// Command line of the program `accel`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "launch/plan/launch_plan.hpp"
+
+namespace accel::program {
+
+enum class Command {
+  kShow,
+  kLaunch,
+  kBeRemote,       // host: ssh runs it for the launcher of another host
+  kTest,           // the plan's program has the seconds that it may take, `text` the form of what it says
+  kRun,            // a function of cli/command_list.hpp
+  kUseCheckpoints  // of the program accel-checkpoint, with the same arguments
+};
+
+struct CommandLine {
+  Command command = Command::kShow;
+  std::string text;                                                 // what is to be shown
+  launch::LaunchPlan plan;                                          // of kLaunch
+  int (*run)(const std::vector<std::string>& arguments) = nullptr;  // of kRun
+};
+
+// `arguments` are those of the program. Options end at `--` or at the name of the program that is to be launched; their
+// names may be written with `-` or `_`, and the last of several holds. Anything wrong is an Error with
+// Status::kInvalidArgument.
+CommandLine parse_command_line(const std::vector<std::string>& arguments);
+
+// What the launcher of another host asks this one to do, through ssh.
+launch::LaunchOptions remote_launch();
+
+}  // namespace accel::program

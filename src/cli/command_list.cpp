@@ -1,0 +1,43 @@
+#include "cli/command_list.hpp"
+
+#include <algorithm>
+#include <iterator>
+
+#include "cli/completions_command.hpp"
+#include "cli/config_command.hpp"
+#include "cli/manual_command.hpp"
+#include "cli/profile_command.hpp"
+#include "cli/report_command.hpp"
+#include "cli/to_fsdp2_command.hpp"
+#include "cli/tpu_command.hpp"
+
+namespace accel::program {
+namespace {
+
+constexpr ProgramCommand kCommands[] = {
+    {"launch", "starts a program in several processes"},
+    {"config", "asks for a configuration of launch, and shows what holds", run_config, false, "default update explain"},
+    {"env", "says what a bug report should know of this machine"},
+    {"test", "tests the library on this machine"},
+    {"checkpoint", "verifies, lists, shows or compares checkpoints", nullptr, true, "verify list show diff"},
+    {"merge-weights", "makes one file of the weights that several ranks wrote in parts", nullptr, true},
+    {"estimate-memory", "says what loading and training a model takes", nullptr, true},
+    {"profile", "records what a program does when, as traces of its ranks", run_profile},
+    {"report", "writes or serves a page that shows runs", run_report},
+    {"to-fsdp2", "turns a configuration of FSDP 1 into one of FSDP 2", run_to_fsdp2},
+    {"tpu-config", "would prepare TPUs, of which this version has none", run_tpu_config},
+    {"completions", "prints what makes a shell complete these commands", run_completions, false, "bash zsh fish"},
+    {"manual", "writes the manual pages", run_manual, false, "", true},
+};
+
+}  // namespace
+
+ProgramCommands program_commands() { return {kCommands, std::size(kCommands)}; }
+
+const ProgramCommand* find_program_command(const std::string& name) {
+  const auto found = std::find_if(std::begin(kCommands), std::end(kCommands),
+                                  [&name](const ProgramCommand& command) { return name == command.name; });
+  return found == std::end(kCommands) ? nullptr : &*found;
+}
+
+}  // namespace accel::program

@@ -1,0 +1,135 @@
+// The program `accel`: it starts and watches the processes of a job. It loads neither LibTorch nor libaccel, so that it
+// costs a millisecond.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.hpp"
+#include "cli/command_line.hpp"
+#include "launch/hosts/become_program.hpp"
+#include "launch/hosts/host_agent.hpp"
+#include "launch/plan/cluster_place.hpp"
+#include "os/system_error.hpp"
+
+namespace accel::program {
+namespace {
+
+// As shells have them.
+enum ExitStatus : int { kFailure = 1, kWrongUsage = 2, kCannotStart = 126, kProgramNotFound = 127 };
+
+int exit_status(const Error& error) {
+  switch (error.status()) {
+    case Status::kInvalidArgument:
+    case Status::kUnsupported:
+      return kWrongUsage;
+    case Status::kNotFound:
+      return kProgramNotFound;
+    case Status::kIo:
+      return kCannotStart;
+    default:
+      return kFailure;
+  }
+}
+
+// The program beside this one that loads libaccel.
+std::string engine_program() {
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (self.parent_path() / "accel-checkpoint").string();
+}
+
+[[noreturn]] void use_checkpoints(char** arguments) {
+  const std::string program = engine_program();
+  ::execv(program.c_str(), arguments);
+  fail_system(errno == ENOENT ? Status::kNotFound : Status::kIo, "run", program);
+}
+
+int run_launch(const launch::LaunchPlan& plan) {
+  const launch::LaunchOptions& options = plan.options;
+  const auto say = [](const std::string& note) { std::fprintf(stderr, "accel launch: %s\n", note.c_str()); };
+  if (!options.quiet) std::for_each(plan.notes.begin(), plan.notes.end(), say);
+  if (!options.mpirun_hostfile.empty())
+    launch::become_program(launch::mpirun_command(options), launch::mpirun_variables(options));
+  if (launch::is_rank_already(options.num_processes)) launch::become_program(options.program, options.variables);
+  if (const std::string unused = launch::unused_hosts(); options.num_machines == 1 && !unused.empty()) say(unused);
+  return launch::HostAgent(options).run();
+}
+
+// A folder for one test.
+class TestFolder {
+ public:
+  TestFolder() {
+    path_ = (std::filesystem::temp_directory_path() / "accel-test-XXXXXX").string();
+    if (mkdtemp(path_.data()) == nullptr) fail_system(Status::kIo, "make the folder", path_);
+  }
+  TestFolder(const TestFolder&) = delete;
+  TestFolder& operator=(const TestFolder&) = delete;
+  ~TestFolder() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+int run_test(const CommandLine& line) {
+  const TestFolder folder;
+  launch::LaunchOptions options = line.plan.options;
+  options.program = {engine_program(), "self-test", folder.path(), options.program.front(), line.text};
+  const int status = launch::HostAgent(options).run();
+  if (status != 0) return kFailure;
+  if (line.text == "text") std::fputs("Test is a success!\n", stdout);
+  return 0;
+}
+
+// A command that starts no program: what is missing is not the program.
+int run_command(const CommandLine& line, int count, char** given) {
+  try {
+    return line.run({given + 2, given + count});
+  } catch (const Error& error) {
+    std::fprintf(stderr, "accel: %s\n", error.what());
+    return exit_status(error) == kWrongUsage ? kWrongUsage : kFailure;
+  }
+}
+
+int run(const CommandLine& line, int count, char** given) {
+  if (line.command == Command::kUseCheckpoints) use_checkpoints(given);
+  if (line.command == Command::kRun) return run_command(line, count, given);
+  if (line.command == Command::kLaunch) return run_launch(line.plan);
+  if (line.command == Command::kTest) return run_test(line);
+  if (line.command == Command::kBeRemote) return launch::HostAgent(remote_launch()).run();
+  return std::fputs(line.text.c_str(), stdout) < 0 || std::fflush(stdout) != 0 ? kFailure : 0;
+}
+
+}  // namespace
+}  // namespace accel::program
+
+int main(int count, char** arguments) {
+  using accel::program::CommandLine;
+  std::optional<CommandLine> line;
+  try {
+    line = accel::program::parse_command_line({arguments + 1, arguments + count});
+  } catch (const std::exception& error) {
+    // Whatever it is, nothing has started yet.
+    std::fprintf(stderr, "accel: %s\n", error.what());
+    return accel::program::kWrongUsage;
+  }
+  try {
+    return accel::program::run(*line, count, arguments);
+  } catch (const accel::Error& error) {
+    std::fprintf(stderr, "accel: %s\n", error.what());
+    return accel::program::exit_status(error);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "accel: %s\n", error.what());
+    return accel::program::kFailure;
+  }
+}

@@ -1,0 +1,77 @@
+#include "cli/option_text.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <sstream>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "config/option_text.hpp"
+
+namespace accel::program {
+namespace {
+
+// Of a flag it is what 1 means.
+std::string meaning(const OptionField& field) {
+  constexpr std::string_view kWhenSet = "1: ";
+  std::string_view shown = field.meaning();
+  if (shown.substr(0, kWhenSet.size()) == kWhenSet) shown.remove_prefix(kWhenSet.size());
+  std::string result(shown);
+  if (!result.empty()) result[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(result[0])));
+  return result;
+}
+
+std::string default_text(const OptionField& field) {
+  if (field.default_words != nullptr) return text(" Default: ", field.default_words);
+  if (field.default_value == nullptr) return "";
+  if (field.kind != OptionKind::kFlag) return text(" Default ", field.default_value);
+  return field.default_value == std::string_view("1") ? " Default yes" : " Default no";
+}
+
+}  // namespace
+
+std::string option_name(const OptionField& field) {
+  std::string name = field.name;
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+std::string value_name(const OptionField& field) {
+  switch (field.kind) {
+    case OptionKind::kFlag:
+      return "[=no]";
+    case OptionKind::kInteger:
+      return "N";
+    case OptionKind::kNumber:
+      return "NUMBER";
+    case OptionKind::kChoice:
+      return choice_names(field, "|");
+    default:
+      return "TEXT";
+  }
+}
+
+std::string describe(const OptionField& field) {
+  return text(meaning(field), field.variable == nullptr ? "" : text(" Sets ", field.variable, "."),
+              default_text(field));
+}
+
+std::string help_row(const std::string& left, const std::string& description) {
+  constexpr size_t kColumn = 36, kWidth = 118;
+  std::string rows, line = "  " + left;
+  const auto end_line = [&rows, &line] {
+    rows += line + '\n';
+    line.clear();
+  };
+  if (line.size() >= kColumn) end_line();
+  std::istringstream words(description);
+  for (std::string word; words >> word;) {
+    if (line.size() + 1 + word.size() > kWidth) end_line();
+    line.resize(std::max(line.size(), kColumn), ' ');
+    line += line.size() == kColumn ? word : ' ' + word;
+  }
+  end_line();
+  return rows;
+}
+
+}  // namespace accel::program
