@@ -47,8 +47,8 @@ struct StateEntry {
   bool is_left_out = false;     // neither written nor read, but it has its number: a hook has taken the model
   bool may_be_missing = false;  // when loading: the checkpoint may lack it
   bool takes_pieces = false;    // when loading: its tensors may be tensor::SavedTensor, read on demand
-  std::function<void(const c10::IValue&)> check_pieces = {};  // then: see tensor::Stateful
-  std::vector<NamedGroup> groups = {};                        // when loading: of an optimizer, for states by names
+  std::function<void(const c10::IValue&)> check_pieces = [](const c10::IValue&) {};  // then: see tensor::Stateful
+  std::vector<NamedGroup> groups = {};  // when loading: of an optimizer, for states by names
 };
 using TrainingState = std::vector<StateEntry>;
 
