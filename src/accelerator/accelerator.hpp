@@ -191,7 +191,7 @@ class Accelerator {
   // Of the run; each state and group has its own.
   track::Trackers& trackers() { return *trackers_; }
   track::Throughput& throughput() { return *throughput_; }
-  // Null without one. See accelerator/step_report.hpp.
+  // Null without one. See accelerator/step_measurement.hpp.
   std::shared_ptr<track::LiveMetricsServer>& live_metrics() { return live_metrics_; }
 
   // Releases all prepared objects; registered ones stay.

@@ -8,7 +8,7 @@
 #include "base/edit_distance.hpp"
 #include "base/error.hpp"
 #include "cli/command_description.hpp"
-#include "cli/option_text.hpp"
+#include "cli/option_help.hpp"
 
 namespace accel::program {
 namespace {

@@ -12,7 +12,7 @@
 #include "cli/command_arguments.hpp"
 #include "cli/command_list.hpp"
 #include "cli/launch_report.hpp"
-#include "cli/option_text.hpp"
+#include "cli/option_help.hpp"
 #include "json/json.hpp"
 #include "launch/environment_report.hpp"
 #include "launch/hosts/remote_launcher.hpp"

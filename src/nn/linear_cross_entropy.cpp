@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "kernels/linear_cross_entropy.hpp"
+#include "kernels/cross_entropy_chunks.hpp"
 #include "tensor/autograd/autograd_node.hpp"
 #include "tensor/dtype.hpp"
 

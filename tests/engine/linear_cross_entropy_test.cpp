@@ -32,8 +32,8 @@
 
 #include "expect_error.hpp"
 #include "kernels/attention/softmax_rows.hpp"
+#include "kernels/cross_entropy_chunks.hpp"
 #include "kernels/instruction_set.hpp"
-#include "kernels/linear_cross_entropy.hpp"
 #include "nn/operators.hpp"
 #include "precision/autocast.hpp"
 #include "tensor/operators/operator.hpp"

@@ -1,5 +1,5 @@
 // The estimated memory of training is what ranks really take.
-#include "accelerator/memory_estimate.hpp"
+#include "accelerator/training_memory.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>

@@ -8,7 +8,7 @@
 
 #include <mutex>
 
-#include "accelerator/uneven_inputs.hpp"
+#include "accelerator/join_uneven_inputs.hpp"
 #include "accelerator_ranks.hpp"
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"

@@ -1,5 +1,5 @@
 // Ranks with different numbers of batches, and batch sizes that do not fit on every rank.
-#include "accelerator/uneven_inputs.hpp"
+#include "accelerator/join_uneven_inputs.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,7 @@
 // Section 14: reports on the training loop.
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
-#include "accelerator/step_report.hpp"
+#include "accelerator/step_measurement.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"

@@ -10,7 +10,7 @@
 
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
-#include "accelerator/step_report.hpp"
+#include "accelerator/step_measurement.hpp"
 #include "base/error.hpp"
 #include "capi/calls/callback.hpp"
 #include "capi/calls/guard.hpp"

@@ -10,9 +10,9 @@
 #include <type_traits>
 
 #include "accel.h"
-#include "accelerator/memory_estimate.hpp"
 #include "accelerator/parameters/gathered_parameters.hpp"
 #include "accelerator/prepared_model.hpp"
+#include "accelerator/training_memory.hpp"
 #include "capi/calls/callback.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"

@@ -6,7 +6,7 @@
 
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
-#include "accelerator/uneven_inputs.hpp"
+#include "accelerator/join_uneven_inputs.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"

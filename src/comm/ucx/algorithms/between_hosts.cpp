@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "comm/ucx/algorithms/broadcast_tree.hpp"
 #include "comm/ucx/algorithms/host_collective.hpp"
 #include "comm/ucx/algorithms/message_collective.hpp"
 #include "comm/ucx/algorithms/slices.hpp"
-#include "comm/ucx/algorithms/tree.hpp"
 #include "comm/ucx/progress/session.hpp"
 
 namespace accel::comm::ucx {

@@ -3,7 +3,7 @@
 // rank per host, and all ranks use it. For blocks that are too large to be sent with the preamble.
 #pragma once
 
-#include "comm/ucx/algorithms/collective.hpp"
+#include "comm/ucx/algorithms/block_collective.hpp"
 
 namespace accel::comm::ucx {
 

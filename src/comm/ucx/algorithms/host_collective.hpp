@@ -2,7 +2,7 @@
 // at the same time. For blocks that are too large to be sent with the preamble.
 #pragma once
 
-#include "comm/ucx/algorithms/collective.hpp"
+#include "comm/ucx/algorithms/block_collective.hpp"
 #include "comm/ucx/algorithms/slices.hpp"
 
 namespace accel::comm::ucx {

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "comm/ucx/algorithms/collective.hpp"
+#include "comm/ucx/algorithms/block_collective.hpp"
 #include "comm/ucx/algorithms/slices.hpp"
 
 namespace accel::comm::ucx {

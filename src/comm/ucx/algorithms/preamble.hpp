@@ -5,7 +5,7 @@
 
 #include <cstddef>
 
-#include "comm/ucx/algorithms/collective.hpp"
+#include "comm/ucx/algorithms/block_collective.hpp"
 #include "comm/ucx/progress/session.hpp"
 
 namespace accel::comm::ucx {

@@ -3,7 +3,7 @@
 // collective communication operations in MPICH, 2005.
 #pragma once
 
-#include "comm/ucx/algorithms/collective.hpp"
+#include "comm/ucx/algorithms/block_collective.hpp"
 
 namespace accel::comm::ucx {
 

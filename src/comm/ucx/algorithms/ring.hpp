@@ -3,7 +3,7 @@
 // all-reduce algorithms for clusters of workstations, 2009.
 #pragma once
 
-#include "comm/ucx/algorithms/collective.hpp"
+#include "comm/ucx/algorithms/block_collective.hpp"
 
 namespace accel::comm::ucx {
 

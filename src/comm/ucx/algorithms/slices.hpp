@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/ucx/algorithms/collective.hpp"
+#include "comm/ucx/algorithms/block_collective.hpp"
 
 namespace accel::comm::ucx {
 

@@ -1,4 +1,4 @@
-#include "accelerator/uneven_inputs.hpp"
+#include "accelerator/join_uneven_inputs.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "kernels/linear_cross_entropy.hpp"
+#include "kernels/cross_entropy_chunks.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>

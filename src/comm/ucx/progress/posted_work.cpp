@@ -1,4 +1,4 @@
-#include "comm/ucx/progress/work.hpp"
+#include "comm/ucx/progress/posted_work.hpp"
 
 #include <optional>
 #include <utility>

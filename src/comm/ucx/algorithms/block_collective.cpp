@@ -1,4 +1,4 @@
-#include "comm/ucx/algorithms/collective.hpp"
+#include "comm/ucx/algorithms/block_collective.hpp"
 
 #include <algorithm>
 #include <cstring>

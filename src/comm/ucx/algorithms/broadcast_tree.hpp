@@ -1,7 +1,7 @@
 // Tree broadcast: each rank forwards chunks to its children.
 #pragma once
 
-#include "comm/ucx/algorithms/collective.hpp"
+#include "comm/ucx/algorithms/block_collective.hpp"
 
 namespace accel::comm::ucx {
 

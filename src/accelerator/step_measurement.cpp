@@ -1,4 +1,4 @@
-#include "accelerator/step_report.hpp"
+#include "accelerator/step_measurement.hpp"
 
 #include <ATen/core/ivalue.h>
 

@@ -1,4 +1,4 @@
-#include "comm/ucx/algorithms/tree.hpp"
+#include "comm/ucx/algorithms/broadcast_tree.hpp"
 
 #include <algorithm>
 #include <vector>

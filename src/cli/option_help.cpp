@@ -1,4 +1,4 @@
-#include "cli/option_text.hpp"
+#include "cli/option_help.hpp"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "accelerator/memory_estimate.hpp"
+#include "accelerator/training_memory.hpp"
 
 #include <ATen/core/Tensor.h>
 
