@@ -6,6 +6,7 @@ usage: check_layers.py SOURCE_ROOT
 A module includes itself and modules of lower layers. docs/architecture.md gives the reasons.
 """
 
+import collections
 import pathlib
 import re
 import sys
@@ -55,6 +56,7 @@ ENVIRONMENT_USERS = ("base/environment.hpp", ENVIRONMENT_WRITER, "comm/backend/p
 USING_NAMESPACE = re.compile(r"^using namespace ", re.MULTILINE)
 FORBIDDEN_NAME = re.compile(r"(^|_)(utils?|helpers?|common|misc)(_|$)")
 MOST_BYTES = 40 * 1024
+MOST_FILES = 40  # of a folder of src/
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 CODE = {".cpp", ".hpp", ".c", ".h", ".py"}
 
@@ -150,8 +152,27 @@ def cuda_problems(root):
             yield f"{name}: names CUDA in {count} lines and {CUDA_LINES} allows {most}; lower the number"
 
 
+def room_problems(source):
+    """Folders with too many files, and names that two sources share: a reader takes one for the other. In capi/ a topic of the header has the
+    name of the module behind it."""
+    folders_of = collections.defaultdict(set)
+    for folder in sorted(path for path in (source, *source.rglob("*")) if path.is_dir()):
+        files = [file for file in folder.iterdir() if file.is_file() and file.name != "meson.build"]
+        if len(files) > MOST_FILES:
+            yield f"src/{folder.relative_to(source)}: {len(files)} files; expected at most {MOST_FILES}: give them folders by concept"
+        parts = folder.relative_to(source).parts
+        if "capi" not in parts and "generated" not in parts:
+            for file in files:
+                if file.suffix in {".cpp", ".hpp"}:
+                    folders_of[file.stem].add(folder.relative_to(source).as_posix())
+    for stem, folders in sorted(folders_of.items()):
+        if len(folders) > 1:
+            yield f"src/: {stem} is in {' and in '.join(sorted(folders))}; expected names that differ"
+
+
 def problems(root):
     source = root / "src"
+    yield from room_problems(source)
     for file in sorted(source.rglob("*.[ch]pp")):
         name = file.relative_to(root)
         parts = file.relative_to(source).parts

@@ -346,6 +346,15 @@ class CheckLayers(ToolTest):
         status, output = self.check(cuda_lines="src/nn/gone.cpp 1\n", nn__b_cpp="")
         self.assertIn("src/nn/gone.cpp: names CUDA in 0 lines", output)
 
+    def test_folders_are_small_and_names_differ(self):
+        for index in range(40):
+            write(self.folder / f"src/nn/file_{index}.cpp", "")
+        self.assertEqual(self.check(capi__models__file_0_cpp="")[0], 0)
+        status, output = self.check(nn__one_more_hpp="", optim__file_7_hpp="")
+        self.assertEqual(status, 1)
+        self.assertIn("src/nn: 41 files; expected at most 40", output)
+        self.assertIn("file_7 is in nn and in optim; expected names that differ", output)
+
     def test_what_is_found(self):
         heavy = "#include <torch/csrc/autograd/autograd.h>\n"
         for content, file, expected in (
