@@ -45,7 +45,13 @@ def outputs(root, api):
     files = {"api/accel.json": as_json(stored)}
     for emitter in EMITTERS:
         files.update(emitter.emit(stored, root))
+    files[".gitattributes"] = attributes([*files, *(part.HEADER for part in GENERATED_PARTS)])
     return files
+
+
+def attributes(names):
+    """What reviews need not show."""
+    return "# Written by tools/apigen.\n" + "".join(f"{name} linguist-generated\n" for name in sorted(names))
 
 
 def main():
