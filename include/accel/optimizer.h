@@ -233,7 +233,8 @@ accel_optimizer_add_group(accel_optimizer_t *optimizer, accel_tensor_t *const *p
 /** One update of all parameters that require a gradient and have one; a prepared optimizer does nothing while gradients
  * accumulate.
  * @param optimizer An optimizer.
- * @return ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before; TORCH.
+ * @return ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before, and for gradients of
+ *   parameters of LOMO, which updates in its own backward; TORCH.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_step(accel_optimizer_t *optimizer);
 

@@ -111,12 +111,22 @@ std::vector<ParameterOptimizer::ParameterGradient> ParameterOptimizer::parameter
   return pairs;
 }
 
+// A rule that updates in its own backward has no use for gradients of another one.
+bool ParameterOptimizer::step_after_backward() const {
+  for (const auto& group : groups_)
+    for (const auto& parameter : group.parameters)
+      require(!parameter.grad().defined(), Status::kInvalidState,
+              "a parameter of LOMO has a gradient, which would not be used: LOMO updates in its backward; expected "
+              "accel_lomo_backward() in place of accel_backward()");
+  return true;
+}
+
 bool ParameterOptimizer::step_by(const Closure& closure) {
-  return rule_->updates_in_backward() || Optimizer::step_by(closure);
+  return rule_->updates_in_backward() ? step_after_backward() : Optimizer::step_by(closure);
 }
 
 bool ParameterOptimizer::step() {
-  if (rule_->updates_in_backward()) return true;
+  if (rule_->updates_in_backward()) return step_after_backward();
   for (const auto& group : groups_) {
     const auto modes = rule_->modes(group);
     require(!modes || group.values[modes->mode] != 0, Status::kInvalidState,

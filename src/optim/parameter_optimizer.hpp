@@ -39,6 +39,7 @@ class ParameterOptimizer final : public Optimizer {
   void update_one(size_t group, size_t parameter);
 
  private:
+  bool step_after_backward() const;
   // A parameter and a gradient of the same dtype and memory layout: kernels can treat both as flat arrays.
   struct ParameterGradient {
     size_t index;

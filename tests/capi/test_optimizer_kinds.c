@@ -297,6 +297,11 @@ static void lomo_updates_in_backward(void **state) {
   assert_near(first_element(weight), 1 - 1.25 * 0.5);
   assert_fails(accel_lomo_backward(accelerator, weight, 1), ACCEL_ERROR_SHAPE_MISMATCH, "one element");
   accel_tensor_release(loss);
+  loss = loss_of(weight);
+  assert_ok(accel_backward(accelerator, loss, NULL));
+  assert_fails(accel_optimizer_step(prepared), ACCEL_ERROR_INVALID_STATE, "expected accel_lomo_backward() in place of");
+  assert_near(first_element(weight), 1 - 1.25 * 0.5);
+  accel_tensor_release(loss);
   accel_optimizer_release(prepared);
   accel_optimizer_release(lomo);
   accel_module_release(module);
