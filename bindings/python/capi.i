@@ -75,6 +75,57 @@ static void raise_error(accel_status_t status) {
 #endif
 %}
 
+// ---- Arguments of other kinds ---------------------------------------------------------------------------------------
+
+// SWIG's own words are "in method 'accel_x', argument 2 of type 'int64_t'"; these say what was given and what is expected.
+%wrapper %{
+static const char *kind_in_words(const char *type) {
+  if (strstr(type, "int") != NULL || strstr(type, "size_t") != NULL || strcmp(type, "accel_flag_t") == 0) return "an integer";
+  if (strcmp(type, "double") == 0 || strcmp(type, "float") == 0) return "a number";
+  if (strstr(type, "char") != NULL) return "a text";
+  return type;
+}
+
+static void raise_wrong_argument(int code, const char *message, PyObject *args) {
+  char function[128], type[128];
+  int number = 0;
+  if (sscanf(message, "in method '%127[^']', argument %d of type '%127[^']'", function, &number, type) != 3) {
+    SWIG_Error(code, message);
+    return;
+  }
+  PyObject *given = args;
+  if (PyTuple_Check(args)) { // methods count their object, which the tuple does not have
+    const Py_ssize_t size = PyTuple_GET_SIZE(args), place = number <= size ? number - 1 : number - 2;
+    given = place >= 0 && place < size ? PyTuple_GET_ITEM(args, place) : NULL;
+  }
+  if (given == NULL) {
+    SWIG_Error(code, message);
+    return;
+  }
+  PyErr_Clear();
+  if (code == SWIG_ValueError)
+    PyErr_Format(SWIG_ErrorType(code), "%s(): argument %d is %.60R; expected a text without the character NUL", function, number, given);
+  else if (code == SWIG_OverflowError)
+    PyErr_Format(SWIG_ErrorType(code), "%s(): argument %d is %.60R; expected %s in the range of %s", function, number, given, kind_in_words(type), type);
+  else
+    PyErr_Format(SWIG_ErrorType(code), "%s(): argument %d is %.60R, a %s; expected %s", function, number, given, Py_TYPE(given)->tp_name,
+                 kind_in_words(type));
+}
+
+// A text with a NUL would end there, as another path for example.
+static int text_of_argument(PyObject *given, char **text, int *allocated) {
+  size_t size = 0;
+  const int result = SWIG_AsCharPtrAndSize(given, text, &size, allocated);
+  if (!SWIG_IsOK(result) || *text == NULL || strlen(*text) + 1 == size) return result;
+  if (*allocated == SWIG_NEWOBJ) free(*text);
+  *allocated = 0;
+  return SWIG_ValueError;
+}
+#define SWIG_AsCharPtrAndSize(given, text, size, allocated) text_of_argument(given, text, allocated)
+#undef SWIG_exception_fail
+#define SWIG_exception_fail(code, message) do { raise_wrong_argument(code, message, args); SWIG_fail; } while (0)
+%}
+
 %include "classes.i"
 %include "waits.i"
 %include "memory.i"

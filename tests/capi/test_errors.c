@@ -103,6 +103,13 @@ static void test_getters_refuse(void **state) {
   accel_tensor_release(tensor);
 }
 
+/* What they quote may be any bytes. */
+static void test_messages_are_text(void **state) {
+  (void)state;
+  accel_error_set(ACCEL_ERROR_USER, "file \xe3p, \x01 and a\ttab, \xc3\xa4 stays");
+  assert_string_equal(accel_last_error(), "file ?p, ? and a tab, \xc3\xa4 stays");
+}
+
 static void test_set_error(void **state) {
   (void)state;
   accel_error_t *error = NULL;
@@ -434,6 +441,7 @@ int main(void) {
       capi_unit_test(test_status_names),
       capi_unit_test(test_take_error),
       capi_unit_test(test_getters_refuse),
+      capi_unit_test(test_messages_are_text),
       capi_unit_test(test_set_error),
       capi_unit_test(test_callback_status_comes_back),
       capi_unit_test(test_torch_errors_are_one_line),

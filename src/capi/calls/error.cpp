@@ -3,6 +3,7 @@
 #include "accel.h"
 #include "base/log.hpp"
 #include "base/status.hpp"
+#include "base/text_check.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/object.hpp"
@@ -18,6 +19,16 @@ void log_error(const ThreadError& error) noexcept try {
   log(LogLevel::kDebug, error.function, error.function[0] == '\0' ? "" : ": ", accel_status_name(error.status), ": ",
       error.message);
 } catch (const std::exception&) {  // no memory for the line
+}
+
+// What messages quote of damaged files may be any bytes: those that are no UTF-8, and control characters, become '?'.
+void make_printable(char* text, size_t size) noexcept {
+  for (size_t begin = 0; begin < size; begin++) {
+    begin += first_bad_byte({text + begin, size - begin});
+    if (begin < size) text[begin] = '?';
+  }
+  for (size_t i = 0; i < size; i++)
+    if (static_cast<unsigned char>(text[i]) < ' ' || text[i] == '\x7f') text[i] = text[i] == '\t' ? ' ' : '?';
 }
 
 }  // namespace
@@ -36,6 +47,7 @@ void set_thread_error(accel_status_t status, std::string_view message, const cha
   }
   for (size_t i = 0; i < size; i++) error.message[i] = message[i] == '\n' || message[i] == '\r' ? ' ' : message[i];
   error.message[size] = '\0';
+  make_printable(error.message, size);
   error.count++;
   error.status = status;
   error.function = function;
