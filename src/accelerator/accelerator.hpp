@@ -237,6 +237,7 @@ class Accelerator {
   ShardingChoice choose_sharding(const PrepareModelSettings& preparation) const;
   void require_copies() const;
   const ModelEntry& entry_of(const nn::ModulePtr& module) const;
+  void require_own(const optim::Optimizer& optimizer) const;
   std::vector<parallel::ParallelModelPtr> parallel_models() const;
   void make_grad_scaler(const GradScalerSettings& settings);
   void run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);

@@ -1,6 +1,7 @@
 // Models and optimizers in the files of FSDP.
 #include <ATen/core/ivalue.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -51,11 +52,25 @@ FsdpFile file_of(const FsdpFileSettings& settings, StateKind kind, const Models&
   return file;
 }
 
-void make_folder(const std::string& folder, const checkpoint::Ranks& ranks) {
+// The ranks agree on what is saved or loaded; `describe` finds it, or throws. A folder to write is made.
+template <typename Describe>
+FsdpFile agree(const std::string& folder, const checkpoint::Ranks& ranks, bool writes, const Describe& describe) {
+  FsdpFile file;
+  const std::vector<std::string> named = checkpoint::run_on_all_ranks(ranks, [&] {
+    require(!folder.empty(), Status::kInvalidArgument, "folder is empty; expected a path");
+    file = describe();
+    return folder + "/" + checkpoint::fsdp_name(file, 0);
+  });
+  for (size_t rank = 1; rank < named.size(); rank++)
+    require(named[rank] == named.front(), Status::kInvalidArgument, "rank ", rank, " names '", named[rank],
+            "' and rank 0 '", named.front(),
+            "'; expected the same folder, state_dict_type, index and use_dcp on all ranks");
+  if (!writes) return file;
   checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
     if (ranks.rank == 0) checkpoint::make_folders(folder);
     return {};
   });
+  return file;
 }
 
 // As the layout has it. Collective.
@@ -76,12 +91,14 @@ void load(Object& object, const std::string& folder, const FsdpFile& file, const
   c10::IValue state;
   const bool has_rows = file.layout == FsdpLayout::kFileOfEachRank;
   checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
-    checkpoint::FsdpState found = checkpoint::load_fsdp_state(folder, file, ranks);
-    state = check(std::move(found), has_rows);
-    if (!object.takes_pieces())
-      state = checkpoint::read_pieces(state);
-    else if (!has_rows)
+    const checkpoint::FsdpState found = checkpoint::load_fsdp_state(folder, file, ranks);
+    state = check(found, has_rows);
+    if (has_rows)
+      object.check_rows(state);
+    else if (object.takes_pieces())
       object.check_pieces(state);
+    else
+      state = checkpoint::read_pieces(state);
     return {};
   });
   const tensor::LoadingScope scope;
@@ -101,13 +118,22 @@ const Accelerator::ModelEntry& Accelerator::entry_of(const nn::ModulePtr& module
   fail(Status::kInvalidArgument, "the model is not prepared by this state; expected one of accel_prepare_model()");
 }
 
+void Accelerator::require_own(const optim::Optimizer& optimizer) const {
+  const bool is_own =
+      std::any_of(optimizers_.begin(), optimizers_.end(), [&](const auto& own) { return own.get() == &optimizer; });
+  require(is_own, Status::kInvalidArgument,
+          "the optimizer is not prepared by this state; expected one of accel_prepare_optimizer()");
+}
+
 void Accelerator::save_fsdp_model(const nn::ModulePtr& module, const std::string& folder,
                                   const FsdpFileSettings& settings) const {
   require_copies();
-  const parallel::ParallelModelPtr model = entry_of(module).parallel();
-  const FsdpFile file = file_of(settings, StateKind::kModel, {model});
   const checkpoint::Ranks ranks = ranks_of(state_, false);
-  make_folder(folder, ranks);
+  parallel::ParallelModelPtr model;
+  const FsdpFile file = agree(folder, ranks, /*writes=*/true, [&] {
+    model = entry_of(module).parallel();
+    return file_of(settings, StateKind::kModel, {model});
+  });
   const c10::IValue state =
       saved_form(ModelState(model).state_dict(), file.layout, {model}, folder, state_.is_main_process());
   checkpoint::save_fsdp_state(folder, file, state, ranks);
@@ -117,16 +143,19 @@ void Accelerator::save_fsdp_model(const nn::ModulePtr& module, const std::string
 void Accelerator::load_fsdp_model(const nn::ModulePtr& module, const std::string& folder,
                                   const FsdpFileSettings& settings) {
   require_copies();
-  const ModelEntry& entry = entry_of(module);
-  const parallel::ParallelModelPtr model = entry.parallel();
-  ModelState object(model);
-  load(object, folder, file_of(settings, StateKind::kModel, {model}), ranks_of(state_, false),
-       [&](checkpoint::FsdpState found, bool has_rows) {
-         const c10::IValue current = object.state_dict();
-         checkpoint::check_model(found.state, has_rows ? rows_of_pieces(current) : current, found.path);
-         return std::move(found.state);
-       });
-  if (entry.memory != nullptr) entry.memory->gather(*model);
+  const checkpoint::Ranks ranks = ranks_of(state_, false);
+  const ModelEntry* entry = nullptr;
+  const FsdpFile file = agree(folder, ranks, /*writes=*/false, [&] {
+    entry = &entry_of(module);
+    return file_of(settings, StateKind::kModel, {entry->parallel()});
+  });
+  ModelState object(entry->parallel());
+  load(object, folder, file, ranks, [&](const checkpoint::FsdpState& found, bool has_rows) {
+    const c10::IValue current = object.state_dict();
+    checkpoint::check_model(found.state, has_rows ? rows_of_pieces(current) : current, found.path);
+    return found.state;
+  });
+  if (entry->memory != nullptr) entry->memory->gather(*entry->parallel());
   log(LogLevel::kInfo, "the model is loaded from '", folder, "'");
 }
 
@@ -134,11 +163,14 @@ void Accelerator::save_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& o
                                       const FsdpFileSettings& settings) const {
   require_copies();
   const Models models = parallel_models();
-  const FsdpFile file = file_of(settings, StateKind::kOptimizer, models);
   const checkpoint::Ranks ranks = ranks_of(state_, false);
-  make_folder(folder, ranks);
-  const c10::IValue state = checkpoint::named_optimizer_state(OptimizerState(optimizer, models).state_dict(),
-                                                              named_groups(*optimizer, this->models()));
+  c10::IValue state;
+  const FsdpFile file = agree(folder, ranks, /*writes=*/true, [&] {
+    require_own(*optimizer);
+    state = checkpoint::named_optimizer_state(OptimizerState(optimizer, models).state_dict(),
+                                              named_groups(*optimizer, this->models()));
+    return file_of(settings, StateKind::kOptimizer, models);
+  });
   checkpoint::save_fsdp_state(folder, file, saved_form(state, file.layout, models, folder, state_.is_main_process()),
                               ranks);
   log(LogLevel::kInfo, "the optimizer is saved in '", folder, "'");
@@ -148,13 +180,17 @@ void Accelerator::load_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& o
                                       const FsdpFileSettings& settings) {
   require_copies();
   const Models models = parallel_models();
+  const checkpoint::Ranks ranks = ranks_of(state_, false);
+  const FsdpFile file = agree(folder, ranks, /*writes=*/false, [&] {
+    require_own(*optimizer);
+    return file_of(settings, StateKind::kOptimizer, models);
+  });
   OptimizerState object(optimizer, models);
-  load(object, folder, file_of(settings, StateKind::kOptimizer, models), ranks_of(state_, false),
-       [&](checkpoint::FsdpState found, bool /*has_rows*/) {
-         require(checkpoint::is_by_names(found.state), Status::kCorrupt, "'", found.path,
-                 "' is no state of an optimizer by the names of its parameters");
-         return checkpoint::numbered_optimizer_state(found.state, named_groups(*optimizer, this->models()), found.path);
-       });
+  load(object, folder, file, ranks, [&](const checkpoint::FsdpState& found, bool /*has_rows*/) {
+    require(checkpoint::is_by_names(found.state), Status::kCorrupt, "'", found.path,
+            "' is no state of an optimizer by the names of its parameters");
+    return checkpoint::numbered_optimizer_state(found.state, named_groups(*optimizer, this->models()), found.path);
+  });
   log(LogLevel::kInfo, "the optimizer is loaded from '", folder, "'");
 }
 

@@ -32,7 +32,7 @@ std::optional<tensor::Box> box_of_shard(const c10::IValue& value, const Paramete
   if (!value.isTensor() && tensor::saved_tensor_of(value) == nullptr) return std::nullopt;
   std::vector<int64_t> sizes = tensor::shape_of_saved(value, name);
   if (sizes.size() != shard.shape.size() || sizes.empty()) return std::nullopt;  // a number, such as the step
-  require(sizes[0] == shard.shape[0], Status::kShapeMismatch, "'", name, "' has the shape ", c10::IntArrayRef(sizes),
+  require(sizes == shard.shape, Status::kShapeMismatch, "'", name, "' has the shape ", c10::IntArrayRef(sizes),
           "; expected ", c10::IntArrayRef(shard.shape));
   tensor::Box box{std::vector<int64_t>(sizes.size(), 0), sizes};
   box.offset[0] = shard.offset[0];
@@ -190,6 +190,19 @@ void OptimizerState::check_pieces(const c10::IValue& state) const {
                          [](const c10::IValue& value, const OwnedParameter& owned, const std::string& name) {
                            if (const auto box = box_of_tensor(value, owned.shard, owned.parameter, name))
                              tensor::check_box(value, *box, name);
+                           return value;
+                         });
+}
+
+void OptimizerState::check_rows(const c10::IValue& state) const {
+  if (!optimizer_->is_elementwise()) return;  // whose states have shapes of their own, and are not sharded
+  change_optimizer_state(state, parameters_of(*optimizer_, models_),
+                         [](const c10::IValue& value, const OwnedParameter& owned, const std::string& name) {
+                           const bool is_like_parameter = !value.isTensor() || value.toTensor().dim() == 0 ||
+                                                          value.toTensor().sizes() == owned.parameter.sizes();
+                           require(is_like_parameter, Status::kShapeMismatch, "'", name, "' has the shape ",
+                                   value.toTensor().sizes(), "; expected ", owned.parameter.sizes(),
+                                   ", the rows of this rank");
                            return value;
                          });
 }

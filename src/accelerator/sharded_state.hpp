@@ -24,8 +24,9 @@ class ModelState final : public tensor::Stateful {
   void load_state_dict(const c10::IValue& state) override;
   bool takes_pieces() const override { return model_->is_sharded(); }
   void check_pieces(const c10::IValue& state) const override;
-  // Takes the rows of this rank in place of pieces.
+  // Takes the rows of this rank in place of pieces, which check_rows() has checked.
   void load_rows(const c10::IValue& state);
+  void check_rows(const c10::IValue& /*state*/) const {}  // as check_model() has done
 
  private:
   // visit(name, value, what this rank has of it)
@@ -45,8 +46,9 @@ class OptimizerState final : public tensor::Stateful {
   void load_state_dict(const c10::IValue& state) override;
   bool takes_pieces() const override;
   void check_pieces(const c10::IValue& state) const override;
-  // Takes the rows of this rank in place of pieces.
+  // Takes the rows of this rank in place of pieces, which check_rows() has checked.
   void load_rows(const c10::IValue& state);
+  void check_rows(const c10::IValue& state) const;
 
  private:
   void finish_steps() const;

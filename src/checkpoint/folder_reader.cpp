@@ -121,7 +121,7 @@ c10::IValue FolderReader::read_folder(StateKind kind, const std::string& name) c
   const bool is_model = kind == StateKind::kModel;
   const bool is_of_deepspeed = name.rfind(kModelName, 0) == 0 && !is_sharded_name(name);
   if (is_of_deepspeed) return is_model ? read_deepspeed_model(path(name)) : read_deepspeed_optimizer(path(name));
-  const c10::IValue state = read_distributed_state(path(name));
+  const c10::IValue state = read_distributed_state(path(name), is_model ? "model" : "optimizer");
   return is_model ? with_unwrapped_names(state) : state;
 }
 

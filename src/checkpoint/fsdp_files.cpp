@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/files/atomic_folder.hpp"
 #include "checkpoint/formats/file_names.hpp"
 #include "checkpoint/formats/torch/distributed_checkpoint.hpp"
@@ -81,9 +82,19 @@ std::string fsdp_name(const FsdpFile& file, int rank) {
 void save_fsdp_state(const std::string& folder, const FsdpFile& file, const c10::IValue& state, const Ranks& ranks) {
   const std::string path = folder + "/" + fsdp_name(file, ranks.rank);
   if (file.layout == FsdpLayout::kFolder) return save_folder(path, file, state, ranks);
+  // No file gets its name before all are written.
   const bool is_of_ranks = file.layout == FsdpLayout::kFileOfEachRank;
+  std::unique_ptr<AtomicFile> written;
   run_on_all_ranks(ranks, [&]() -> std::string {
-    if (ranks.rank == 0 || is_of_ranks) save_torch_file(path, state);
+    if (ranks.rank != 0 && !is_of_ranks) return {};
+    written = std::make_unique<AtomicFile>(path);
+    write_torch_file(written->output(), state);
+    written->output().finish();
+    read_back(written->output().path(), [&] { return is_as_written(written->output()); });
+    return {};
+  });
+  run_on_all_ranks(ranks, [&]() -> std::string {
+    if (written != nullptr) written->commit();
     return {};
   });
   if (is_of_ranks)
@@ -98,9 +109,9 @@ FsdpState load_fsdp_state(const std::string& folder, const FsdpFile& file, const
   found.path = folder + "/" + fsdp_name(file, ranks.rank);
   if (file.layout == FsdpLayout::kFolder) {
     if (is_distributed_checkpoint(folder)) found.path = folder;
-    require(is_folder(found.path), Status::kNotFound, "'", found.path, "' does not exist; expected the folder of a ",
+    require(is_folder(found.path), Status::kNotFound, "'", found.path, "' does not exist; expected the folder of the ",
             key_of(file.kind), " as SHARDED_STATE_DICT writes it");
-    found.state = read_distributed_state(found.path);
+    found.state = read_distributed_state(found.path, key_of(file.kind));
   } else {
     const std::string next = folder + "/" + fsdp_name(file, ranks.size);
     require(file.layout != FsdpLayout::kFileOfEachRank || !std::filesystem::exists(next), Status::kInvalidState,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -31,7 +32,11 @@ class Numbering {
       }
     }
     const c10::IValue* const states = tree::find_member(state, kStatesKey);
-    if (states == nullptr) return;  // one without any
+    if (states == nullptr) {  // one without any
+      require(state.toGenericDict().size() == 1, Status::kCorrupt, "'", source_, "' has no '", kStatesKey,
+              "' beside the groups of the optimizer, and other members");
+      return;
+    }
     require(states->isGenericDict(), Status::kCorrupt, "'", source_, "' has states of parameters that are no map");
     for (const auto& member : states->toGenericDict())
       if (member.key().isString()) states_.emplace(unwrapped_name(member.key().toStringRef()), member.value());
@@ -61,6 +66,9 @@ class Numbering {
       changed.insert(kParametersKey, numbers);
       groups.push_back(changed);
     }
+    for (const auto& [name, unused] : states_)
+      require(group_of_.count(name) > 0, Status::kInvalidState, "'", source_, "' has a state of '", name,
+              "', which is in no group of the optimizer that was saved");
     for (const auto& [name, group] : group_of_)
       require(group == kTaken, Status::kInvalidState, "'", source_, "' has the state of '", name,
               "', which no group of the optimizer has in its place; prepare the same objects as when it was saved");
@@ -138,6 +146,7 @@ bool is_by_names(const c10::IValue& state) {
 
 c10::IValue named_optimizer_state(const c10::IValue& state, const std::vector<NamedGroup>& groups) {
   std::vector<std::string> names;
+  std::unordered_set<std::string> known;
   const auto saved_groups = tree::find_member(state, kGroupsKey)->toListRef();
   auto named_groups = tree::new_list();
   for (size_t i = 0; i < groups.size(); i++) {
@@ -147,6 +156,10 @@ c10::IValue named_optimizer_state(const c10::IValue& state, const std::vector<Na
               " of the optimizer is of no prepared model, so that it has no name; prepare its model");
       names.push_back(parameter.names.front());
       own.push_back(names.back());
+      require(known.insert(names.back()).second, Status::kInvalidState, "two parameters of the optimizer are called '",
+              names.back(),
+              "' in their models, and these files know them by their names; expected one model, or "
+              "accel_save_state()");
     }
     auto group = saved_groups[i].toGenericDict().copy();
     group.insert_or_assign(kParametersKey, own);

@@ -52,9 +52,6 @@ void check_replaceable(const Target& target) {
             "', which is no part of a checkpoint; move it away or save elsewhere");
 }
 
-// Small files are read back whole, of large ones only what describes the tensors.
-constexpr uint64_t kReadBackWhole = 1 << 20;
-
 // Keeps nothing of what is written: to know the size and the hash of a file without writing it.
 class NoFiles final : public FileSystem {
  public:
@@ -97,10 +94,7 @@ class FolderWriter {
  private:
   void finish(const std::string& name, OutputFile& output, const std::function<bool()>& is_as_given) {
     output.finish();
-    read_back(output.path(), [&] {
-      return is_as_given() &&
-             (output.size() > kReadBackWhole || hash_of_file(MappedFile(output.path())) == output.hash());
-    });
+    read_back(output.path(), [&] { return is_as_given() && is_as_written(output); });
     records_.push_back({name, output.size(), output.hash()});
   }
 

@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -20,6 +22,7 @@
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"
 #include "optim/rules/rules.hpp"
+#include "os/mapped_file.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -182,7 +185,7 @@ TEST(ShardedFiles, ListWholeTensorsByTheirNames) {
   checkpoint::NamedTensors tensors = checkpoint::read_distributed_checkpoint(folder / "run/pytorch_model_fsdp_0");
   ASSERT_EQ(tensors.size(), 8);
   EXPECT_EQ(tensors.front().first, "first");
-  const c10::IValue state = checkpoint::read_distributed_state(folder / "run/optimizer_0");
+  const c10::IValue state = checkpoint::read_distributed_state(folder / "run/optimizer_0", "optimizer");
   EXPECT_TRUE(checkpoint::is_by_names(state));
   const c10::IValue& group = state.toGenericDict().at("param_groups").toListRef()[1];
   EXPECT_EQ(group.toGenericDict().at("params").toListRef()[0].toStringRef(), "block0.bias");
@@ -229,6 +232,127 @@ TEST(ShardedFiles, NothingIsLostByAMistake) {
                [&] { load([](const std::string& run) { fs::remove(run + "/pytorch_model_fsdp_0/__1_0.distcp"); }); });
 }
 
+std::shared_ptr<nn::CallbackModule> with_parameter(const std::string& name, std::vector<int64_t> shape) {
+  auto module = std::make_shared<nn::CallbackModule>("One");
+  module->add_parameter(name, at::full(shape, 0.5), true);
+  module->set_forward([](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
+    return inputs[0].toTensor().sum() * self.parameter(0).sum();
+  });
+  return module;
+}
+
+std::shared_ptr<optim::Optimizer> adamw_of(const AcceleratorPtr& accelerator, std::vector<at::Tensor> parameters) {
+  auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.05}});
+  optimizer->add_group(std::move(parameters), std::nullopt, std::nullopt);
+  return accelerator->prepare_optimizer(optimizer);
+}
+
+PrepareModelSettings sharded_settings() {
+  PrepareModelSettings settings;
+  settings.fsdp.enabled = true;
+  return settings;
+}
+
+TEST(ShardedFiles, TensorsWithoutElementsHaveTheirNames) {
+  for (const StateDictType type : {StateDictType::kFullStateDict, StateDictType::kShardedStateDict}) {
+    const Folder folder;
+    tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
+      const nn::ModulePtr model = accelerator->prepare_model(with_parameter("empty", {0, 4}), sharded_settings());
+      accelerator->save_fsdp_model(model, folder / "run", in(type));
+      accelerator->load_fsdp_model(model, folder / "run", in(type));
+    });
+  }
+}
+
+// Two models may have parameters of one name, which a file by names cannot tell apart.
+TEST(ShardedFiles, RefusesNamesThatTwoModelsHave) {
+  const Folder folder;
+  tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
+    const auto one = with_parameter("weight", {4, 2}), other = with_parameter("weight", {3, 2});
+    accelerator->prepare_model(one, sharded_settings());
+    accelerator->prepare_model(other, sharded_settings());
+    const auto optimizer = adamw_of(accelerator, {one->parameter(0), other->parameter(0)});
+    expect_error(Status::kInvalidState, "two parameters of the optimizer are called 'weight'", [&] {
+      accelerator->save_fsdp_optimizer(optimizer, folder / "run", in(StateDictType::kFullStateDict));
+    });
+  });
+}
+
+TEST(ShardedFiles, AllRanksNameTheSameFile) {
+  const Folder folder;
+  tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr model = accelerator->prepare_model(with_parameter("weight", {4, 2}), sharded_settings());
+    const int rank = accelerator->state().process_index();
+    for (const char* const other : {"/run", "/other"})
+      expect_error(Status::kInvalidArgument, "expected the same folder, state_dict_type, index and use_dcp", [&] {
+        accelerator->save_fsdp_model(model, folder / (rank == 0 ? "run" : other + 1),
+                                     in(StateDictType::kShardedStateDict, std::string(other) == "/run" ? rank : 0));
+      });
+    expect_error(Status::kInvalidArgument, "folder is empty",
+                 [&] { accelerator->load_fsdp_model(model, "", in(StateDictType::kFullStateDict)); });
+    // The error of one rank, before it would meet the others, is that of all.
+    const nn::ModulePtr unprepared = with_parameter("weight", {4, 2});
+    expect_error(Status::kInvalidArgument, "rank 1: the model is not prepared", [&] {
+      accelerator->save_fsdp_model(rank == 0 ? model : unprepared, folder / "run", in(StateDictType::kFullStateDict));
+    });
+  });
+  EXPECT_FALSE(fs::exists(folder / "run"));
+}
+
+// Rank 0 has as many rows of the other model, rank 1 has not.
+TEST(ShardedFiles, RowsOfAnotherModelChangeNothingOnAnyRank) {
+  const Folder folder;
+  const FsdpFileSettings settings = in(StateDictType::kShardedStateDict, 0, false);
+  const auto train = [](const AcceleratorPtr& accelerator, const nn::ModulePtr& model,
+                        const std::shared_ptr<optim::Optimizer>& optimizer) {
+    accelerator->backward(model->call(nn::Inputs{at::ones({2})}).toTensor());
+    optimizer->step();
+  };
+  for (const int64_t rows : {8, 7})
+    tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
+      const auto inner = with_parameter("weight", {rows, 2});
+      const nn::ModulePtr model = accelerator->prepare_model(inner, sharded_settings());
+      const auto optimizer = adamw_of(accelerator, {inner->parameter(0)});
+      train(accelerator, model, optimizer);
+      if (rows == 8) return accelerator->save_fsdp_optimizer(optimizer, folder / "run", settings);
+      train(accelerator, model, optimizer);
+      const c10::IValue before =
+          tree::map_tensors(optimizer->state_dict(), [](const at::Tensor& one) { return one.clone(); });
+      expect_error(Status::kShapeMismatch, "rank 1: '0.exp_avg' has the shape [4, 2]; expected [3, 2]",
+                   [&] { accelerator->load_fsdp_optimizer(optimizer, folder / "run", settings); });
+      EXPECT_TRUE(tree::equal(optimizer->state_dict(), before));
+    });
+}
+
+TEST(ShardedFiles, StatesThatNoGroupListsAreNoSilentLack) {
+  const Folder folder;
+  const FsdpFileSettings settings = in(StateDictType::kFullStateDict);
+  tests::run_accelerators(1, {}, [&](const AcceleratorPtr& accelerator) {
+    const auto inner = with_parameter("weight", {4, 2});
+    const nn::ModulePtr model = accelerator->prepare_model(inner);
+    const auto optimizer = adamw_of(accelerator, {inner->parameter(0)});
+    accelerator->backward(model->call(nn::Inputs{at::ones({2})}).toTensor());
+    optimizer->step();
+    accelerator->save_fsdp_optimizer(optimizer, folder / "run", settings);
+    const std::string path = folder / "run/optimizer.bin";
+    const auto saved = checkpoint::read_torch_file(std::make_shared<const MappedFile>(path)).toGenericDict().copy();
+    const auto renamed = [&](const char* from, const char* to, const c10::impl::GenericDict& map) {
+      auto changed = tree::new_map();
+      for (const auto& member : map)
+        changed.insert(member.key().toStringRef() == from ? to : member.key(), member.value());
+      return changed;
+    };
+    auto other = saved.copy();
+    other.insert_or_assign("state", renamed("weight", "wieght", saved.at("state").toGenericDict()));
+    checkpoint::save_torch_file(path, other);
+    expect_error(Status::kInvalidState, "has a state of 'wieght', which is in no group",
+                 [&] { accelerator->load_fsdp_optimizer(optimizer, folder / "run", settings); });
+    checkpoint::save_torch_file(path, renamed("state", "staet", saved));
+    expect_error(Status::kCorrupt, "has no 'state' beside the groups",
+                 [&] { accelerator->load_fsdp_optimizer(optimizer, folder / "run", settings); });
+  });
+}
+
 TEST(ShardedFiles, RefusesOtherObjects) {
   const Folder folder;
   const FsdpFileSettings parts = in(StateDictType::kShardedStateDict), of_ranks = in(StateDictType::kLocalStateDict),
@@ -240,7 +364,7 @@ TEST(ShardedFiles, RefusesOtherObjects) {
     Training run = prepare(accelerator, true);
     expect_error(Status::kShapeMismatch, "pytorch_model_fsdp_rank0.bin",
                  [&] { accelerator->load_fsdp_model(run.model, folder / "run", of_ranks); });
-    expect_error(Status::kNotFound, "optimizer_0_rank2.bin",
+    expect_error(Status::kShapeMismatch, "rank 0: '0.exp_avg' has the shape [4, 5]; expected [3, 5]",
                  [&] { accelerator->load_fsdp_optimizer(run.optimizer, folder / "run", without_dcp); });
     const auto other = std::make_shared<nn::CallbackModule>("Other");
     expect_error(Status::kInvalidArgument, "not prepared",

@@ -75,7 +75,7 @@ def test_torch_reads_what_the_ranks_wrote(ranks, tmp_path, kind, model, optimize
 
 def test_what_torch_wrote_is_loaded(ranks, tmp_path):
     own = torch.nn.Sequential(torch.nn.Linear(4, 5), torch.nn.Linear(5, 3))
-    torch_checkpoint.save({"model": own.state_dict()}, storage_writer=torch_checkpoint.FileSystemWriter(tmp_path / "any"), no_dist=True)
+    torch_checkpoint.save({"model": own.state_dict(), "epoch": 3}, storage_writer=torch_checkpoint.FileSystemWriter(tmp_path / "any"), no_dist=True)
     printed = ranks(TRAINING.format(kind="SHARDED_STATE_DICT") + f"""
     load_fsdp_model(plugin, accelerator, model, {str(tmp_path / "any")!r})
     weights = shown()
@@ -84,3 +84,69 @@ def test_what_torch_wrote_is_loaded(ranks, tmp_path):
     """)
     for name, values in eval(printed[0]).items():
         assert values == pytest.approx(own.state_dict()[name].reshape(-1).tolist(), abs=1e-5), name
+
+
+TORCH_TRAINING = """
+    import torch
+    import accel
+    from accel.utils import load_fsdp_model, load_fsdp_optimizer, save_fsdp_model, save_fsdp_optimizer
+
+    plugin = accel.FullyShardedDataParallelPlugin(state_dict_type={kind!r})
+    accelerator = accel.Accelerator(cpu=True, fsdp_plugin=plugin)
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 5)
+    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.1))
+
+    def train():
+        accelerator.backward(model(torch.ones(2, 4)).sum())
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def fails(text, function, *arguments):
+        before = [one.detach().clone() for one in model.parameters()]
+        try:
+            function(*arguments)
+        except (OSError, RuntimeError) as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError("no error")
+        assert all(torch.equal(one, other) for one, other in zip(before, model.parameters()))
+        train()  # the ranks are in step
+
+    folder = {folder!r}
+    train()
+"""
+
+
+@pytest.mark.parametrize("kind, name", [("FULL_STATE_DICT", "pytorch_model_fsdp.bin"), ("LOCAL_STATE_DICT", "pytorch_model_fsdp_rank1.bin"),
+                                        ("SHARDED_STATE_DICT", "pytorch_model_fsdp_0/.metadata")])
+def test_an_error_of_one_rank_is_that_of_all(ranks, tmp_path, kind, name):
+    """For models of torch: nothing is loaded by halves, a former file stays, and the ranks go on together."""
+    printed = ranks(TORCH_TRAINING.format(kind=kind, folder=str(tmp_path)) + f"""
+    import os, pathlib
+    save_fsdp_model(plugin, accelerator, model, folder)
+    save_fsdp_optimizer(plugin, accelerator, optimizer, model, folder)
+    place = pathlib.Path(folder) / {name!r}
+    whole = place.read_bytes()
+    train()
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        place.write_bytes(whole[:len(whole) // 2])
+    accelerator.wait_for_everyone()
+    reader = "rank 1: " if "rank1" in {name!r} else "rank 0: "
+    fails(reader, load_fsdp_model, plugin, accelerator, model, folder)
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        place.write_bytes(whole)
+    accelerator.wait_for_everyone()
+    load_fsdp_model(plugin, accelerator, model, folder)
+    load_fsdp_optimizer(plugin, accelerator, optimizer, model, folder)
+    fails(reader if "rank1" not in {name!r} else "rank ", load_fsdp_model, plugin, accelerator, model, folder + "/absent")
+    save, torch.save = torch.save, None  # a write that fails
+    torch.distributed.checkpoint.save, kept = None, torch.distributed.checkpoint.save
+    fails("rank 0: ", save_fsdp_model, plugin, accelerator, model, folder)
+    torch.save, torch.distributed.checkpoint.save = save, kept
+    load_fsdp_model(plugin, accelerator, model, folder)
+    print(sorted(os.listdir(folder)) if accelerator.is_main_process else "")
+    """)
+    assert ".part" not in printed[0] and ".former" not in printed[0]

@@ -10,6 +10,7 @@
 
 #include "kernels/memory/cpu_allocator.hpp"
 #include "os/background_thread.hpp"
+#include "os/mapped_file.hpp"
 
 namespace accel::checkpoint {
 namespace {
@@ -120,6 +121,12 @@ void OutputFile::finish(bool durable) {
   filling_.reset();
   writing_.reset();
   if (durable && files_.sync(descriptor()) != 0) fail_system(Status::kIo, "make durable", path_);
+}
+
+bool is_as_written(const OutputFile& output) {
+  constexpr uint64_t kMostHashed = 1 << 20;
+  const MappedFile written(output.path());
+  return written.size() == output.size() && (written.size() > kMostHashed || hash_of_file(written) == output.hash());
 }
 
 void read_back(const std::string& path, const std::function<bool()>& is_as_given) {

@@ -50,6 +50,9 @@ class OutputFile {
   std::future<void> written_;
 };
 
+// Whether the file has the size of what was written and, unless it is large, its hash.
+bool is_as_written(const OutputFile& output);
+
 // Verifies a file before it replaces an older one: kIo if `is_as_given`, which reads it, returns false or finds it
 // damaged.
 void read_back(const std::string& path, const std::function<bool()>& is_as_given);

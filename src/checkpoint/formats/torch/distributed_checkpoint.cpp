@@ -288,7 +288,7 @@ NamedTensors read_distributed_checkpoint(const std::string& folder) {
   return result;
 }
 
-c10::IValue read_distributed_state(const std::string& folder) {
+c10::IValue read_distributed_state(const std::string& folder, const char* key) {
   require(is_distributed_checkpoint(folder), Status::kCorrupt, "'", folder,
           "' has no .metadata file, so that nothing says what is in it; expected a complete folder of "
           "torch.distributed.checkpoint");
@@ -309,8 +309,12 @@ c10::IValue read_distributed_state(const std::string& folder) {
   }
   require(!all.empty(), Status::kCorrupt, "'", metadata.path(), "' names nothing; expected a state dict");
   const c10::IValue nested = Nesting(metadata.path()).nest(all, 0);
-  if (!nested.isGenericDict() || nested.toGenericDict().size() != 1) return nested;
-  return nested.toGenericDict().begin()->value();
+  if (!nested.isGenericDict()) return nested;
+  const auto members = nested.toGenericDict();
+  const auto named = members.find(std::string(key));
+  if (named != members.end() && named->value().isGenericDict()) return named->value();
+  const bool is_below_a_key = members.size() == 1 && members.begin()->value().isGenericDict();
+  return is_below_a_key ? members.begin()->value() : nested;
 }
 
 }  // namespace accel::checkpoint

@@ -16,8 +16,8 @@ bool is_distributed_checkpoint(const std::string& folder);
 // left out with a warning. kCorrupt if pieces are missing or do not fit.
 NamedTensors read_distributed_checkpoint(const std::string& folder);
 
-// The nested state dict below its first key, as "optimizer", with what is no tensor. Tensors in pieces are
-// tensor::SavedTensor, whose pieces stay in their files until they are read.
-c10::IValue read_distributed_state(const std::string& folder);
+// The nested state dict below `key`, as "optimizer", or below the only key that there is, with what is no tensor.
+// Tensors in pieces are tensor::SavedTensor, whose pieces stay in their files until they are read.
+c10::IValue read_distributed_state(const std::string& folder, const char* key);
 
 }  // namespace accel::checkpoint

@@ -27,9 +27,8 @@ namespace {
 
 constexpr const char* kListFile = ".metadata";
 constexpr std::string_view kPieceExtension = ".distcp";
-constexpr const char* kVersion = "1.0.0";     // of the format
-constexpr uint64_t kPieceAlignment = 64;      // in the file, so that tensors can be used as they are mapped
-constexpr uint64_t kReadBackWhole = 1 << 20;  // of larger files only the size is compared
+constexpr const char* kVersion = "1.0.0";  // of the format
+constexpr uint64_t kPieceAlignment = 64;   // in the file, so that tensors can be used as they are mapped
 constexpr const char* kMetadataModule = "torch.distributed.checkpoint.metadata";
 constexpr const char* kFilesModule = "torch.distributed.checkpoint.filesystem";
 
@@ -107,11 +106,7 @@ class PiecesWriter {
   std::string finish() {
     if (output_ != nullptr) {
       output_->finish();
-      read_back(output_->path(), [&] {
-        const MappedFile written(output_->path());
-        return written.size() == output_->size() &&
-               (written.size() > kReadBackWhole || hash_of_file(written) == output_->hash());
-      });
+      read_back(output_->path(), [&] { return is_as_written(*output_); });
     }
     return print_json(Json(std::move(written_)));
   }
@@ -125,6 +120,9 @@ class PiecesWriter {
     });
   }
 
+  // A tensor without elements has one piece, so that its name is there.
+  static bool is_empty(const Shape& shape) { return std::find(shape.begin(), shape.end(), 0) != shape.end(); }
+
   void add_below(const c10::IValue& value, Json::Items& keys, Json key) {
     keys.push_back(std::move(key));
     add(value, keys);
@@ -135,7 +133,7 @@ class PiecesWriter {
     Written written{Json(keys), "", {}, {}, {}, name_, 0, 0};
     const tensor::TensorPiece* const piece = tensor::piece_of(value);
     if (piece == nullptr && !all_) return;
-    if (piece != nullptr && piece->data.numel() == 0) return;
+    if (piece != nullptr && piece->data.numel() == 0 && !(all_ && is_empty(piece->global_shape))) return;
     const at::Tensor data = piece != nullptr ? piece->data : value.isTensor() ? value.toTensor() : at::Tensor();
     if (data.defined()) {
       written.dtype = tensor::dtype_name(data.scalar_type());
