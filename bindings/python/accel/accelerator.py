@@ -19,6 +19,7 @@ from .environment import parse_flag_from_env
 from .grad_scaler import GradScaler
 from .handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
                        GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_backend, check_types, fill, whole_number)
+from .machine import check_os_kernel
 from .module import Module, PreparedModule
 from .observed import Observed
 from .parallelism_config import ParallelismConfig
@@ -93,7 +94,8 @@ class Accelerator(Observed):
             self.dataloader_config = dataclasses.replace(self.dataloader_config, split_batches=split_batches)
         self._handlers = self._check_handlers(kwargs_handlers or [])
         accumulation = self._accumulation(gradient_accumulation_steps, gradient_accumulation_plugin)
-        group = self._handlers.get(InitProcessGroupKwargs, InitProcessGroupKwargs())
+        group = self._handlers.get(InitProcessGroupKwargs)
+        check_os_kernel()
         self.state = AcceleratorState(
             mixed_precision, cpu, _from_accelerator=True, device_placement=None if device_placement else False,
             split_batches=self.dataloader_config.split_batches or None, rng_types=rng_types_of_engine(rng_types),
@@ -103,12 +105,12 @@ class Accelerator(Observed):
             torch_device=torch_device, device_plugins=device_plugins, cpu_affinity=cpu_affinity,
             dynamo_plugin=dynamo_plugin, parallelism_config=parallelism_config,
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
-            **group.to_engine(), **accumulation)
+            **({} if group is None else group.to_engine()), **accumulation)
         keep(self)
         sharding_choice.follow(sharded_by, self.state.mixed_precision)
         self.parallelism_config = parallelism_config
         self.rng_types = ["generator"] if rng_types is None else rng_types
-        check_backend(group.backend, self.state)
+        check_backend(None if group is None else group.backend, self.state)
         self.gradient_state = GradientState()
         self.device_placement, self.step_scheduler_with_optimizer = device_placement, step_scheduler_with_optimizer
         self._fused_optimizers = fused_optimizers

@@ -151,16 +151,21 @@ class DistributedDataParallelKwargs(KwargsHandler):
 @dataclass
 class InitProcessGroupKwargs(KwargsHandler):
     """How ranks meet, at `init_method` "tcp://HOST:PORT" or as the environment says. The backend follows from the devices: `backend` is checked, not chosen, unless it is "staged", through host memory, or
-    names devices: "cuda:staged"."""
+    names devices: "cuda:staged". Without `timeout` it is 600 s for "nccl", the default as in the reference, which means no backend of the CPU, and
+    1800 s for others."""
 
-    backend: Optional[str] = None
+    backend: Optional[str] = "nccl"
     init_method: Optional[str] = None
     timeout: Optional[timedelta] = None
+
+    def __post_init__(self):
+        if self.timeout is None:
+            self.timeout = timedelta(seconds=600 if self.backend == "nccl" else 1800)
 
     def to_engine(self):
         """Settings of the state. Of `backend` only the engine's own names: those of the reference are checked."""
         is_own = self.backend is not None and (self.backend == "staged" or ":" in self.backend)
-        return {"backend": self.backend if is_own else None, "timeout_ms": None if self.timeout is None else int(self.timeout.total_seconds() * 1000),
+        return {"backend": self.backend if is_own else None, "timeout_ms": int(self.timeout.total_seconds() * 1000),
                 **self._meeting_place()}
 
     def _meeting_place(self):
@@ -178,11 +183,11 @@ _BACKENDS_OF_TORCH = ("gloo", "mpi", "ucc", "nccl", "xccl", "ccl", "hccl", "cncl
 
 def check_backend(name, state):
     """A backend that a program of torch asks for. The engine carries the collectives by what it has for the devices of the job, whichever of torch's
-    names that is; NCCL has none on the CPU."""
+    names that is."""
     carried = state.backend
     if name is None or not state.use_distributed or name == carried or name == "staged" or ":" in name:
         return
-    if name not in _BACKENDS_OF_TORCH or name == "nccl" and "cuda" not in carried:
+    if name not in _BACKENDS_OF_TORCH:
         raise ValueError(f"backend={name!r}: the collectives of this job are carried by {carried!r}; expected None, or a backend of torch "
                          "that its devices have")
 

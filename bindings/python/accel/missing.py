@@ -27,7 +27,6 @@ _INSTEAD = {
     "ARGUMENT_KEY_MAPPING": "`accel to-fsdp2` and convert_config_to_fsdp2() convert",
     "ARGUMENT_VALUE_MAPPING": "`accel to-fsdp2` and convert_config_to_fsdp2() convert",
     "ConversionStatus": "`accel to-fsdp2` says why a setting is left out",
-    "DataLoaderAdapter": "a prepared loader has the methods of the loader inside",
     "Prepared.begin": "its loop begins with iter(), also in GradientState",
     "Prepared.end": "its loop ends with its batches, or when it is left",
     "Prepared.get_sampler": "the order is the engine's; `sampler` is the one that the loader was made with",

@@ -364,8 +364,10 @@ class PartialState(View):
 
     def __init__(self, cpu=False, *, backend=None, init_method=None, timeout=None, **settings):
         if _Job.handle is None:
-            group = InitProcessGroupKwargs(backend, init_method, timeout)
-            connect({"cpu": True if cpu else None, **group.to_engine(), **settings})
+            group = InitProcessGroupKwargs(backend, init_method, timeout).to_engine()
+            if timeout is None:
+                del group["timeout_ms"]
+            connect({"cpu": True if cpu else None, **group, **settings})
             check_backend(backend, self)
 
     @property

@@ -112,16 +112,22 @@ def test_a_mesh_of_one_rank():
     assert len(accelerator.prepare(torch.utils.data.DataLoader(list(range(8)), batch_size=2))) == 4
 
 
-def test_nccl_is_not_for_the_cpu(ranks):
+def test_nccl_is_the_default_of_the_reference(ranks):
+    """Also on the CPU, where it means nothing; another name is an error."""
     ranks("""
-        from accel import Accelerator, InitProcessGroupKwargs
-        for name in ("nccl", "no_such"):
-            try:
-                Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(backend=name)])
-            except ValueError as error:
-                assert name in str(error)
-            else:
-                raise AssertionError(name)
+        import datetime
+        from accel import Accelerator, AcceleratorState, InitProcessGroupKwargs
+        assert InitProcessGroupKwargs().timeout == datetime.timedelta(seconds=600)
+        assert InitProcessGroupKwargs(backend="gloo").timeout == InitProcessGroupKwargs(backend=None).timeout == datetime.timedelta(seconds=1800)
+        accelerator = Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(backend="nccl")])
+        assert accelerator.num_processes == 2 and "timeout_ms = 600000" in accelerator.state.describe()
+        AcceleratorState._reset_state(True)
+        try:
+            Accelerator(cpu=True, kwargs_handlers=[InitProcessGroupKwargs(backend="no_such")])
+        except ValueError as error:
+            assert "no_such" in str(error)
+        else:
+            raise AssertionError
     """)
 
 

@@ -20,7 +20,7 @@ def find_program():
         if not os.access(named, os.X_OK):
             raise FileNotFoundError(f"ACCEL_PROGRAM={named}: expected the program accel")
         return named
-    beside = (_PACKAGE / "bin" / "accel", pathlib.Path(sysconfig.get_path("scripts")) / "accel", _BUILD_FOLDER / "src" / "program" / "accel")
+    beside = (_PACKAGE / "bin" / "accel", pathlib.Path(sysconfig.get_path("scripts")) / "accel", _BUILD_FOLDER / "src" / "cli" / "accel")
     found = next((str(place) for place in beside if os.access(place, os.X_OK)), None) or shutil.which("accel")
     if found is None:
         raise FileNotFoundError("the program accel was not found: it comes with this package; set ACCEL_PROGRAM to it, or put it into PATH")
