@@ -12645,8 +12645,8 @@ func (optimizer *Optimizer) AddGroup(parameters []*Tensor, lr float64, weightDec
 //
 //   - optimizer: An optimizer.
 //
-// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before;
-// TORCH.
+// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before, and
+// for gradients of parameters of LOMO, which updates in its own backward; TORCH.
 func (optimizer *Optimizer) Step() (ok bool, err error) {
 	var failure C.go_failure
 	code := C.go_accel_optimizer_step(optimizer.c(), &failure)

@@ -6489,7 +6489,7 @@ One update of all parameters that require a gradient and have one; a prepared op
 
 - `optimizer`: An optimizer.
 
-Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before; TORCH.
+Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before, and for gradients of parameters of LOMO, which updates in its own backward; TORCH.
 
 Threads: object, waits.
 """

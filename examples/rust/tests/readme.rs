@@ -19,7 +19,7 @@ fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
 
 /// With the library and its launcher as after an installation.
 fn run(line: &str, folder: &Path, library: &Path) -> String {
-    let path = format!("{}:{}", library.join("program").display(), env::var("PATH").unwrap());
+    let path = format!("{}:{}", library.join("cli").display(), env::var("PATH").unwrap());
     // The program has a target folder of its own, as at its reader's.
     let mut shell = Command::new("sh");
     shell.args(["-ec", line]).current_dir(folder).env_remove("CARGO_TARGET_DIR").env_remove("LD_LIBRARY_PATH");

@@ -6824,7 +6824,7 @@ functions! {
     ///
     /// * `optimizer`: An optimizer.
     ///
-    /// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before; TORCH.
+    /// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before, and for gradients of parameters of LOMO, which updates in its own backward; TORCH.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_optimizer_step(optimizer: *mut accel_optimizer_t) -> accel_status_t;
