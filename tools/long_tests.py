@@ -70,6 +70,7 @@ def checks(options):
                              "and the work of devices",
                              [f"tools/build.sh -C {THREADS} {UNITS} tests/engine/engine_tests src/comm/ucx/libaccel_ucx.so "
                               "tests/engine/libaccel_stub.so tests/devices/device_tests tests/devices/libvendor_device.so "
+                              "tests/devices/libaccel_null.so tests/devices/libaccel_late.so tests/devices/libaccel_stream.so "
                               "tests/simulated_device/simulated_device_tests tests/simulated_device/libsimulated_device.so",
                               "meson test -C build/tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite engine "
                               "comm conformance ucx_backend loader data streams training_loop ddp fsdp uneven_inputs "
