@@ -2,7 +2,7 @@
 
 #include "track/comma_separated.hpp"
 #include "track/json_lines.hpp"
-#include "track/mlflow.hpp"
+#include "track/mlflow/mlflow.hpp"
 #include "track/tensorboard.hpp"
 
 namespace accel::track {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "track/mlflow_store.hpp"
+#include "track/mlflow/mlflow_store.hpp"
 #include "track/record_sink.hpp"
 
 namespace accel::track {

@@ -5,7 +5,7 @@
 #include "base/error.hpp"
 #include "http/http_client.hpp"
 #include "os/file_bytes.hpp"
-#include "track/mlflow_store.hpp"
+#include "track/mlflow/mlflow_store.hpp"
 #include "track/record.hpp"
 #include "track/run_folder.hpp"
 #include "track/text_numbers.hpp"

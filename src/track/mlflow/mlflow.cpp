@@ -1,4 +1,4 @@
-#include "track/mlflow.hpp"
+#include "track/mlflow/mlflow.hpp"
 
 #include <pwd.h>
 #include <unistd.h>

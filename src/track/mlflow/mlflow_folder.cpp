@@ -11,7 +11,7 @@
 #include "os/list_folder.hpp"
 #include "os/replaced_file.hpp"
 #include "track/appended_file.hpp"
-#include "track/mlflow_store.hpp"
+#include "track/mlflow/mlflow_store.hpp"
 #include "track/record.hpp"
 #include "track/run_folder.hpp"
 #include "track/text_numbers.hpp"
