@@ -29,13 +29,6 @@ using checkpoint::FsdpLayout;
 using checkpoint::StateKind;
 using Models = std::vector<parallel::ParallelModelPtr>;
 
-// The first that is sharded. Null: none is.
-const parallel::ParallelModel* first_sharded(const Models& models) {
-  for (const auto& model : models)
-    if (model->is_sharded()) return model.get();
-  return nullptr;
-}
-
 FsdpFile file_of(const FsdpFileSettings& settings, StateKind kind, const Models& models) {
   const parallel::ParallelModel* const sharded = first_sharded(models);
   const StateDictType type = settings.state_dict_type.value.value_or(
@@ -77,10 +70,7 @@ FsdpFile agree(const std::string& folder, const checkpoint::Ranks& ranks, bool w
 c10::IValue saved_form(const c10::IValue& state, FsdpLayout layout, const Models& models, const std::string& folder,
                        bool is_main) {
   if (layout == FsdpLayout::kFileOfEachRank) return rows_of_pieces(state);
-  const parallel::ParallelModel* const sharded = first_sharded(models);
-  if (sharded == nullptr) return state;
-  if (layout == FsdpLayout::kOneFile) return gather_pieces(state, *sharded, is_main, folder);
-  return sharded->saves_shards() ? state : without_pieces(state);
+  return form_to_save(state, first_sharded(models), layout == FsdpLayout::kOneFile, is_main, folder);
 }
 
 // `check` throws for a state that the object cannot load; then all ranks throw, and nothing has changed.

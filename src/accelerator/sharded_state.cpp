@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <unordered_map>
@@ -161,9 +162,7 @@ void OptimizerState::finish_steps() const {
   for (const auto& model : models_) model->finish_step();
 }
 
-bool OptimizerState::takes_pieces() const {
-  return std::any_of(models_.begin(), models_.end(), [](const auto& model) { return model->is_sharded(); });
-}
+bool OptimizerState::takes_pieces() const { return first_sharded(models_) != nullptr; }
 
 c10::IValue OptimizerState::state_dict() const {
   if (!takes_pieces()) return optimizer_->state_dict();
@@ -249,7 +248,16 @@ c10::IValue gather_pieces(const c10::IValue& state, const parallel::ParallelMode
   });
 }
 
-c10::IValue without_pieces(const c10::IValue& state) {
+const parallel::ParallelModel* first_sharded(const std::vector<parallel::ParallelModelPtr>& models) {
+  const auto found = std::find_if(models.begin(), models.end(), [](const auto& model) { return model->is_sharded(); });
+  return found == models.end() ? nullptr : found->get();
+}
+
+c10::IValue form_to_save(const c10::IValue& state, const parallel::ParallelModel* sharded, bool whole, bool keep,
+                         const std::string& folder) {
+  if (sharded == nullptr) return state;
+  if (whole) return gather_pieces(state, *sharded, keep, folder);
+  if (sharded->saves_shards()) return state;
   return tree::map_leaves(
       state, [](const c10::IValue& leaf) { return tensor::piece_of(leaf) == nullptr ? leaf : c10::IValue(); });
 }

@@ -66,8 +66,12 @@ std::vector<checkpoint::NamedGroup> named_groups(const optim::Optimizer& optimiz
 // no folder or no space in it.
 c10::IValue gather_pieces(const c10::IValue& state, const parallel::ParallelModel& model, bool keep,
                           const std::string& folder = "");
-// For ranks of which others have the same shards: NONE in place of pieces.
-c10::IValue without_pieces(const c10::IValue& state);
+// The first that is sharded. Null: none is.
+const parallel::ParallelModel* first_sharded(const std::vector<parallel::ParallelModelPtr>& models);
+// Collective if `whole`: whole tensors in place of pieces, as gather_pieces(), else pieces on the ranks that are the
+// first to have them, and NONE on others. The state itself without a sharded model.
+c10::IValue form_to_save(const c10::IValue& state, const parallel::ParallelModel* sharded, bool whole, bool keep,
+                         const std::string& folder);
 // For hooks of the application: the rows of this rank in place of pieces; and what they made of them in place of those
 // of `state`.
 c10::IValue rows_of_pieces(const c10::IValue& state);

@@ -149,8 +149,7 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
     return &objects.back();
   };
   const std::vector<parallel::ParallelModelPtr> parallel = parallel_models();
-  const bool are_sharded =
-      std::any_of(parallel.begin(), parallel.end(), [](const auto& model) { return model->is_sharded(); });
+  const bool are_sharded = first_sharded(parallel) != nullptr;
   for (const auto& optimizer : optimizers_)
     add(StateKind::kOptimizer, "", std::make_shared<OptimizerState>(optimizer, parallel))->is_equal_on_all_ranks =
         !weights_differ && !are_sharded;
@@ -220,14 +219,10 @@ void Accelerator::require_copies() const {
 c10::IValue Accelerator::saved_state(const tensor::Stateful& object, StateKind kind, const std::string& folder) const {
   c10::IValue state = object.state_dict();
   if (kind != StateKind::kModel && kind != StateKind::kOptimizer) return state;
-  for (const ModelEntry& entry : models_) {
-    const parallel::ParallelModelPtr model = entry.parallel();
-    if (!model->is_sharded()) continue;
-    if (model->state_dict_type() == StateDictType::kFullStateDict)
-      return gather_pieces(state, *model, state_.is_local_main_process(), folder);
-    return model->saves_shards() ? state : without_pieces(state);
-  }
-  return state;
+  const std::vector<parallel::ParallelModelPtr> models = parallel_models();
+  const parallel::ParallelModel* const sharded = first_sharded(models);
+  const bool whole = sharded != nullptr && sharded->state_dict_type() == StateDictType::kFullStateDict;
+  return form_to_save(state, sharded, whole, state_.is_local_main_process(), folder);
 }
 
 checkpoint::TrainingState Accelerator::collect_state(const std::string& folder) const {
