@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <optional>
@@ -24,12 +25,6 @@ using tensor::TensorPiece;
 constexpr const char* kPieces = "accel.pieces";  // the key of the metadata
 constexpr const char* kPieceHash = "xxh3_64";
 constexpr const char* kReference = "accel.piece_of:";  // what a reference begins with
-
-int64_t volume(const std::vector<int64_t>& sizes) {
-  int64_t count = 1;
-  for (const int64_t size : sizes) count *= size;
-  return count;
-}
 
 // The box that both have.
 std::optional<Box> intersection(const Box& a, const Box& b) {
@@ -166,13 +161,13 @@ template <typename Visit>
 void TensorInPieces::for_each_part(const Box& box, const Visit& visit) const {
   require(box.offset.size() == shape_.size() && box.sizes.size() == shape_.size(), Status::kShapeMismatch, "'", name_,
           "' has ", shape_.size(), " dimensions, not ", box.sizes.size());
-  int64_t missing = volume(box.sizes);
+  int64_t missing = c10::multiply_integers(box.sizes);
   for (const Piece& piece : pieces_) {
     const auto common = intersection(piece.box, box);
     if (!common) continue;
     verify(piece);
     visit(piece, *common);
-    missing -= volume(common->sizes);
+    missing -= c10::multiply_integers(common->sizes);
   }
   require(missing == 0, Status::kCorrupt, "the checkpoint lacks ", missing, " elements of '", name_,
           "'; a file with pieces is missing");

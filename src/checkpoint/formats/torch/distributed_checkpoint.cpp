@@ -24,7 +24,6 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr const char* kMetadataFile = "/.metadata";
 constexpr std::string_view kRecordNames[] = {
     "torch.distributed.checkpoint.metadata.Metadata",
     "torch.distributed.checkpoint.metadata.TensorStorageMetadata",
@@ -56,7 +55,9 @@ using Keys = std::vector<c10::IValue>;
 class MetadataReader {
  public:
   explicit MetadataReader(const std::string& folder)
-      : file_(folder + kMetadataFile), reader_(file_.text(), file_.path(), {{}, &kRecords}), root_(reader_.read()) {}
+      : file_(folder + "/" + kDistributedListFile),
+        reader_(file_.text(), file_.path(), {{}, &kRecords}),
+        root_(reader_.read()) {}
 
   // {full name: pieces}
   std::map<std::string, std::vector<Piece>> pieces() {
@@ -269,7 +270,7 @@ class Nesting {
 
 bool is_distributed_checkpoint(const std::string& folder) {
   struct stat found {};
-  return ::stat((folder + kMetadataFile).c_str(), &found) == 0 && S_ISREG(found.st_mode);
+  return ::stat((folder + "/" + kDistributedListFile).c_str(), &found) == 0 && S_ISREG(found.st_mode);
 }
 
 NamedTensors read_distributed_checkpoint(const std::string& folder) {

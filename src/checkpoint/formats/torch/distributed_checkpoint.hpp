@@ -10,6 +10,8 @@
 
 namespace accel::checkpoint {
 
+inline constexpr const char* kDistributedListFile = ".metadata";
+
 bool is_distributed_checkpoint(const std::string& folder);
 
 // The tensors of a state dict, whole. Names are without the first key that all have, as "model". What is no tensor is

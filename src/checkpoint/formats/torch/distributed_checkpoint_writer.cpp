@@ -1,6 +1,7 @@
 #include "checkpoint/formats/torch/distributed_checkpoint_writer.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/text_ends.hpp"
 #include "checkpoint/files/atomic_file.hpp"
+#include "checkpoint/formats/torch/distributed_checkpoint.hpp"
 #include "checkpoint/formats/torch/pickle_writer.hpp"
 #include "checkpoint/formats/torch/torch_file.hpp"
 #include "json/json.hpp"
@@ -25,7 +27,6 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr const char* kListFile = ".metadata";
 constexpr std::string_view kPieceExtension = ".distcp";
 constexpr const char* kVersion = "1.0.0";  // of the format
 constexpr uint64_t kPieceAlignment = 64;   // in the file, so that tensors can be used as they are mapped
@@ -200,22 +201,17 @@ class ListPickle {
     values_[place->second].parts.push_back(std::move(written));
   }
 
-  static int64_t volume(const Shape& shape) {
-    int64_t count = 1;
-    for (const int64_t size : shape) count *= size;
-    return count;
-  }
-
   static void check_complete(const Value& value) {
     int64_t found = 0;
     for (const Written& part : value.parts) {
       require(part.shape == value.parts.front().shape && part.dtype == value.parts.front().dtype, Status::kInternal,
               "the ranks have pieces of '", value.name, "' of different shapes or dtypes");
-      found += volume(part.sizes);
+      found += c10::multiply_integers(part.sizes);
     }
-    const bool is_whole = value.is_tensor() ? found == volume(value.parts.front().shape) : value.parts.size() == 1;
+    const bool is_whole =
+        value.is_tensor() ? found == c10::multiply_integers(value.parts.front().shape) : value.parts.size() == 1;
     require(is_whole, Status::kInternal, "the ranks wrote ", found, " elements of '", value.name, "'; expected ",
-            volume(value.parts.front().shape));
+            c10::multiply_integers(value.parts.front().shape));
   }
 
   template <typename Add>
@@ -334,12 +330,14 @@ std::string write_distributed_pieces(const std::string& folder, int rank, const 
 
 void write_distributed_list(const std::string& folder, const std::vector<std::string>& written, FileSystem& files) {
   const std::string document = ListPickle(written).print();
-  OutputFile output(folder + "/" + kListFile, files);
+  OutputFile output(folder + "/" + kDistributedListFile, files);
   output.write(document.data(), document.size());
   output.finish();
   read_back(output.path(), [&] { return MappedFile(output.path()).text() == document; });
 }
 
-bool is_distributed_file(const std::string& name) { return name == kListFile || has_extension(name, kPieceExtension); }
+bool is_distributed_file(const std::string& name) {
+  return name == kDistributedListFile || has_extension(name, kPieceExtension);
+}
 
 }  // namespace accel::checkpoint
