@@ -44,14 +44,14 @@ std::vector<std::string> own_arguments() {
   return arguments;
 }
 
-JobPlace place_of(const LaunchOptions& job, int restarts) {
+JobPlace place_of(const LaunchOptions& job, int port, int restarts) {
   JobPlace place;
   place.local_processes = job.local_processes();
   place.first_rank = job.machine_rank * place.local_processes;
   place.world_size = job.num_processes;
   place.host_number = job.machine_rank;
   place.num_hosts = job.num_machines;
-  place.master_port = job.main_process_port ? *job.main_process_port : free_port();
+  place.master_port = port;
   place.restart_count = restarts;
   place.token = job.job_id;
   if (place.token.empty() && place.num_hosts == 1) place.token = job_token();
@@ -111,13 +111,15 @@ void FunctionLaunch::start() {
   release_ = make_pipe();
   fcntl(reports_.read_end.number(), F_SETFL, O_NONBLOCK);
   reported_.assign(static_cast<size_t>(options_.job.local_processes()), std::nullopt);
+  if (!options_.job.main_process_port) port_.emplace();
   LaunchOptions job = options_.job;
   // What is buffered would be written by each copy of this process.
   if (options_.body)
     std::fflush(nullptr);
   else
     job.program = own_arguments();
-  job_.emplace(job, place_of(job, restarts_), guardian_, signal_mask_of_thread(),
+  const int port = port_ ? port_->number() : *options_.job.main_process_port;
+  job_.emplace(job, place_of(job, port, restarts_), guardian_, signal_mask_of_thread(),
                [this](RankCommand& command, int local_rank) { prepare(command, local_rank); });
   reports_.write_end.reset();
   release_.read_end.reset();

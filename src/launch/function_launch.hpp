@@ -11,6 +11,7 @@
 #include "base/status.hpp"
 #include "launch/job.hpp"
 #include "launch/plan/options.hpp"
+#include "launch/ranks/claimed_port.hpp"
 #include "launch/ranks/guardian.hpp"
 #include "launch/ranks/pipe.hpp"
 #include "os/interruption.hpp"
@@ -76,6 +77,7 @@ class FunctionLaunch {
   const Guardian guardian_;
   int restarts_ = 0;
   Pipe reports_, release_;
+  std::optional<ClaimedPort> port_;
   std::optional<Job> job_;
   std::vector<std::optional<Report>> reported_;  // of each rank
   std::optional<size_t> silent_end_;  // a rank that ended as if it had succeeded, and did not run the function

@@ -36,15 +36,23 @@ def launch(accel, program, count, *arguments):
         fail(f"{' '.join(arguments)} on {count} ranks ended with status {status}")
 
 
+_claims = []  # of ports
+
+
 def free_port():
-    """One below those that the system gives to programs that ask for any, or connect: they would take it before a rank listens."""
+    """One below those that the system gives to programs that ask for any, or connect: they would take it before a rank listens. Launchers
+    and other tests pass it over until this process ends (src/launch/ranks/claimed_port.hpp)."""
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as range_of_system:
         first = int(range_of_system.read().split()[0])
     while True:
         port = random.randrange(first // 2, first)
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         with socket.socket() as probe, contextlib.suppress(OSError):
+            claim.bind(f"\0libaccel port {port}")
             probe.bind(("127.0.0.1", port))
+            _claims.append(claim)
             return port
+        claim.close()
 
 
 def listening_sockets(process):

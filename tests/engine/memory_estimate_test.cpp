@@ -31,7 +31,7 @@
 
 #include "accelerator/accelerator.hpp"
 #include "kernels/memory/cpu_allocator.hpp"
-#include "launch/ranks/rank_environment.hpp"
+#include "launch/ranks/claimed_port.hpp"
 #include "nn/callback_module.hpp"
 #include "optim/rules/rules.hpp"
 #include "os/file_descriptor.hpp"
@@ -240,7 +240,8 @@ double measured_peak(int ranks, const std::string& test) {
   EXPECT_EQ(::pipe(ends), 0);
   const FileDescriptor reader(ends[0]);
   FileDescriptor writer(ends[1]);
-  const std::string port = std::to_string(launch::free_port()), filter = "--gtest_filter=" + test;
+  const launch::ClaimedPort claimed;
+  const std::string port = std::to_string(claimed.number()), filter = "--gtest_filter=" + test;
   std::vector<pid_t> processes;
   for (int rank = 0; rank < ranks; rank++) {
     const std::string number = std::to_string(rank), size = std::to_string(ranks), end = std::to_string(ends[1]);

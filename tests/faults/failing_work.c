@@ -90,15 +90,19 @@ static int64_t now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
+/* Below the ports that the system gives to programs that connect, which would take it before a rank listens. */
 static int free_port(void) {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t size = sizeof address;
-  const int probe = socket(AF_INET, SOCK_STREAM, 0);
-  if (probe < 0 || bind(probe, (struct sockaddr*)&address, size) != 0 ||
-      getsockname(probe, (struct sockaddr*)&address, &size) != 0)
-    exit(2);
-  close(probe);
-  return ntohs(address.sin_port);
+  for (int tries = 0; tries < 100; tries++) {
+    const int port = 16384 + (getpid() * 61 + tries) % 13000;
+    const struct sockaddr_in address = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK), .sin_port = htons((uint16_t)port)};
+    const int probe = socket(AF_INET, SOCK_STREAM, 0);
+    if (probe < 0) exit(2);
+    const int is_free = bind(probe, (const struct sockaddr*)&address, sizeof address) == 0;
+    close(probe);
+    if (is_free) return port;
+  }
+  exit(2);
 }
 
 static void set_number(const char* name, int64_t number) {

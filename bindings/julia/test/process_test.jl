@@ -101,7 +101,7 @@ const WAITS = """
     """
 
 function with_two_ranks(test, program...)
-    port, server = listenany(20000)
+    port, server = listenany(rand(16384:29000)) # below those that the system gives to programs that connect
     close(server)
     environment = merge(Dict(ENV), Dict("WORLD_SIZE" => "2", "MASTER_ADDR" => "127.0.0.1", "MASTER_PORT" => string(port),
         "LOCAL_WORLD_SIZE" => "2"))

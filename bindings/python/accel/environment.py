@@ -1,5 +1,6 @@
 """Environment variables and ports, as programs and their launchers share them."""
 
+import collections
 import contextlib
 import functools
 import inspect
@@ -137,8 +138,23 @@ def is_port_in_use(port=None):
         return probe.connect_ex(("localhost", 29500 if port is None else int(port))) == 0
 
 
+_claims = collections.deque(maxlen=64)  # of ports, each closed when it leaves
+
+
+def _claim(port):
+    """As ClaimedPort of the engine: whoever has the abstract Unix name has the port."""
+    owner = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        owner.bind(f"\0libaccel port {port}")
+    except OSError:
+        owner.close()
+        raise
+    return owner
+
+
 def get_free_port():
-    """A port that is free now, below those that the system gives to programs that ask for any, so that none takes it meanwhile."""
+    """A port that is free. Nobody takes it meanwhile: it is below those that the system gives to programs that ask for any, and other
+    launchers of this library pass it over until this process ends or has asked for 64 more."""
     try:
         first_ephemeral = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     except OSError:
@@ -147,6 +163,9 @@ def get_free_port():
     own_ports = [first + secrets.randbelow(first_ephemeral - first) for _ in range(100)] if first_ephemeral > first else []
     for port in [*own_ports, 0]:
         with socket.socket() as probe, contextlib.suppress(OSError):
+            claim = _claim(port) if port else None
             probe.bind(("", port))
+            if claim:
+                _claims.append(claim)
             return probe.getsockname()[1]
     raise OSError("no free port was found")

@@ -9,7 +9,6 @@
 #include "base/error.hpp"
 #include "launch/hosts/shared_secret.hpp"
 #include "launch/job.hpp"
-#include "launch/ranks/rank_environment.hpp"
 
 namespace accel::launch {
 namespace {
@@ -58,7 +57,7 @@ Coordinator::Coordinator(const HostOptions& options, HostDescription own, Listen
     : options_(options),
       own_(std::move(own)),
       listener_(std::move(listener)),
-      next_port_(first_port),
+      first_port_(first_port),
       join_deadline_(options.join_timeout),
       next_report_(kReport) {
   LinkPair pair = make_link_pair();
@@ -359,7 +358,8 @@ void Coordinator::begin(const std::vector<Member*>& hosts) {
   if (attempt_ > 0)
     std::fprintf(stderr, "accel launch: attempt %d with %d ranks on %zu host%s\n", attempt_ + 1, world_size,
                  hosts.size(), hosts.size() == 1 ? "" : "s");
-  const int port = next_port_ != 0 ? std::exchange(next_port_, 0) : free_port();
+  int port = std::exchange(first_port_, 0);
+  if (port == 0) port = port_.emplace().number();
   const std::string nonce = random_digits(16);
   phase_ = Phase::kRunning;
   all_finished_ = true;

@@ -14,6 +14,7 @@
 #include "launch/hosts/host_socket.hpp"
 #include "launch/hosts/message_link.hpp"
 #include "launch/plan/host_options.hpp"
+#include "launch/ranks/claimed_port.hpp"
 
 namespace accel::launch {
 
@@ -77,7 +78,8 @@ class Coordinator {
   Phase phase_ = Phase::kGathering;
   int attempt_ = 0;  // of the ranks, all that began before
   int restarts_ = 0;
-  int next_port_;
+  int first_port_;
+  std::optional<ClaimedPort> port_;  // of this attempt
   Deadline join_deadline_;
   std::optional<Deadline> last_call_;
   Deadline next_report_;

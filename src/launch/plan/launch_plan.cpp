@@ -12,7 +12,7 @@
 #include "launch/hosts/host_plan.hpp"
 #include "launch/plan/launch_option.hpp"
 #include "launch/plan/launch_settings.hpp"
-#include "launch/ranks/rank_environment.hpp"
+#include "launch/ranks/claimed_port.hpp"
 #include "machine/visible_gpus.hpp"
 
 namespace accel::launch {

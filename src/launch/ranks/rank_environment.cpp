@@ -1,28 +1,20 @@
 #include "launch/ranks/rank_environment.hpp"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <iomanip>
 #include <random>
 #include <sstream>
 #include <string_view>
 #include <utility>
 
-#include "base/error.hpp"
 #include "base/split_text.hpp"
 #include "launch/ranks/stray_processes.hpp"
 #include "machine/nvidia_driver.hpp"
 #include "machine/processor_affinity.hpp"
 #include "machine/processors.hpp"
-#include "os/file_descriptor.hpp"
 
 namespace accel::launch {
 namespace {
@@ -46,35 +38,6 @@ bool is_passed(std::string_view inherited, const std::optional<std::string>& nam
 
 // Of a launcher above this one, whose ranks have a mark of their own.
 bool is_mark(std::string_view inherited) { return inherited.substr(0, inherited.find('=')) == kMarkVariable; }
-
-// From here up, behind those that jobs of Slurm have by their numbers (cluster_place.cpp), and below those that the
-// system itself hands out.
-constexpr int kFirstPort = 30000;
-
-// The system takes ports from here up for a program that asks for any, or connects; 0 if it does not say.
-int first_ephemeral_port() {
-  std::ifstream range("/proc/sys/net/ipv4/ip_local_port_range");
-  int first = 0;
-  range >> first;
-  return first;
-}
-
-// A port that this process can listen at, 0 for any that is free; -1 if there is none, with errno.
-int bindable_port(int port) {
-  const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  require(listener >= 0, Status::kIo, "no socket can be made: ", std::strerror(errno));
-  const FileDescriptor owner(listener);
-  const int reuse = 1;  // as the ranks: ends of older connections at the port do not matter
-  setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_ANY);
-  address.sin_port = htons(static_cast<uint16_t>(port));
-  socklen_t size = sizeof(address);
-  const bool bound = bind(listener, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                     getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  return bound ? ntohs(address.sin_port) : -1;
-}
 
 }  // namespace
 
@@ -113,18 +76,6 @@ Variables rank_variables(const LaunchOptions& options, const JobPlace& place, in
       if (!is_set(variables, name) && getenv(name) == nullptr) variables.emplace_back(name, "1");
   return variables;
 }
-
-int free_port() {
-  std::random_device random;
-  const int own_ports = first_ephemeral_port() - kFirstPort;
-  for (int tries = 0; tries < 100 && own_ports > 0; tries++)
-    if (const int port = kFirstPort + static_cast<int>(random() % own_ports); is_port_free(port)) return port;
-  const int port = bindable_port(0);
-  require(port > 0, Status::kIo, "no free port was found: ", std::strerror(errno));
-  return port;
-}
-
-bool is_port_free(int port) { return bindable_port(port) >= 0; }
 
 std::string job_token() {
   std::random_device random;

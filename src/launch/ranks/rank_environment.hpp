@@ -1,4 +1,4 @@
-// Environment variables with the rank and the job, and the port of the rendezvous.
+// Environment variables with the rank and the job.
 #pragma once
 
 #include <string>
@@ -8,10 +8,6 @@
 #include "launch/plan/options.hpp"
 
 namespace accel::launch {
-
-// A port of this machine that is free now, and that the system gives to nobody else until a rank listens at it.
-int free_port();
-bool is_port_free(int port);
 
 // A new random token for a job, which identifies ranks that connect to a wrong port.
 std::string job_token();

@@ -3,6 +3,7 @@ use accel_sys::*;
 use std::ffi::{CStr, CString};
 use std::net::TcpListener;
 use std::os::raw::c_char;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::{ptr, slice, thread};
 
 fn last_error() -> String {
@@ -13,8 +14,16 @@ fn check(status: accel_status_t) {
     assert!(status >= 0, "{status}: {}", last_error());
 }
 
+/// Below the ports that the system gives to programs that connect, which would take it before a rank listens.
 fn free_port() -> i32 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port() as i32
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    loop {
+        let port = 16384
+            + (std::process::id() as u16).wrapping_mul(61).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 13000;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port.into();
+        }
+    }
 }
 
 unsafe fn new_state(rank: i32, port: i32) -> *mut accel_state_t {

@@ -1,0 +1,24 @@
+// Ports that launchers choose for their jobs.
+#include "launch/ranks/claimed_port.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <vector>
+
+namespace accel::launch {
+namespace {
+
+TEST(ClaimedPort, IsGivenOnceWhileItIsHeld) {
+  // 300 of some 2,700 ports by chance alone would hold an equal pair.
+  const std::vector<ClaimedPort> claimed(300);
+  std::set<int> numbers;
+  for (const ClaimedPort& port : claimed) {
+    EXPECT_TRUE(is_port_free(port.number()));
+    numbers.insert(port.number());
+  }
+  EXPECT_EQ(numbers.size(), claimed.size());
+}
+
+}  // namespace
+}  // namespace accel::launch
