@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "bigmodel/device_map/placement.hpp"
+#include "bigmodel/device_map/block_placement.hpp"
 
 namespace accel::bigmodel {
 

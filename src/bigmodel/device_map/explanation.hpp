@@ -4,7 +4,7 @@
 #include <string>
 
 #include "bigmodel/device_map/infer_device_map.hpp"
-#include "bigmodel/device_map/placement.hpp"
+#include "bigmodel/device_map/block_placement.hpp"
 
 namespace accel::bigmodel {
 

@@ -1,4 +1,4 @@
-#include "bigmodel/device_map/placement.hpp"
+#include "bigmodel/device_map/block_placement.hpp"
 
 #include <algorithm>
 
