@@ -21,12 +21,11 @@
 namespace accel::accelerator {
 namespace {
 
-void require_not_sharded(const nn::Module& module, const ShardedModels& sharded) {
-  for (const auto& model : sharded.living())
-    for (const auto& [name, parameter] : module.named_parameters())
-      require(model->shard_of(parameter) == nullptr, Status::kInvalidState, "parameter '", name,
-              "' belongs to a sharded model that is prepared already, and this rank has a part of it; expected "
-              "parameters of this model alone");
+void require_apart(const nn::Module& module, const parallel::PlacedParameters& placed) {
+  for (const auto& [name, parameter] : module.named_parameters())
+    require(placed.find(parameter) == nullptr, Status::kInvalidState, "parameter '", name,
+            "' belongs to a sharded model that is prepared already, and this rank has a part of it; expected "
+            "parameters of this model alone");
 }
 
 }  // namespace
@@ -79,19 +78,28 @@ void Accelerator::set_autocast(const AutocastSettings& settings) {
 }
 
 // Ranks along these axes would train copies of one model and compute the same.
-void Accelerator::require_split(const PrepareModelSettings& preparation) const {
+void Accelerator::require_split(const nn::Module& module, const PrepareModelSettings& preparation) const {
   const int64_t parts = state_.mesh()->size("pipeline,context,tensor");
   require(
-      parts == 1 || preparation.split_by_program || preparation.evaluation_mode, Status::kUnsupported,
-      "the mesh has axes that split a model or its sequences over ", parts, " ranks (", state_.mesh()->describe(),
+      parts == 1 || preparation.split_by_program || preparation.evaluation_mode ||
+          placed_->tell_parts(module, "pipeline,context,tensor"),
+      Status::kUnsupported, "the mesh has axes that split a model or its sequences over ", parts, " ranks (",
+      state_.mesh()->describe(),
       "), and nothing splits this one; expected axes replicate and shard only, or split_by_program of a program whose "
       "forward splits it");
 }
 
+bool Accelerator::are_split_by_programs() const {
+  const std::string axes = placed_->axes_of_models();
+  return !axes.empty() && std::any_of(models_.begin(), models_.end(), [&](const ModelEntry& entry) {
+    return !placed_->tell_parts(*entry.model, axes);
+  });
+}
+
 // The norm counts each parameter once, and which of a rank's are parts and which are copies only the program knows.
-void Accelerator::require_whole_gradients() const {
-  require(state_.model_parts() == nullptr, Status::kUnsupported, "the ranks have different parts of the model (",
-          state_.mesh()->describe(),
+void Accelerator::require_known_norm(const nn::Module& module) const {
+  require(placed_->tell_parts(module, placed_->axes_of_models()), Status::kUnsupported,
+          "the ranks have different parts of the model (", state_.mesh()->describe(),
           "), so that a rank does not know the norm of all gradients; expected clipping by value, "
           "or a norm that the program computes over the groups of the mesh");
 }
@@ -99,15 +107,15 @@ void Accelerator::require_whole_gradients() const {
 nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
-  require_not_sharded(*module, *sharded_models_);
+  require_apart(*module, *placed_);
   const bool is_dispatched = module->weight_store() != nullptr && module->weight_store()->is_spread();
   require(!is_dispatched || state_.num_processes() == 1 || preparation.bypass_device_map, Status::kInvalidArgument,
           "the model is dispatched over several devices, and there are ", state_.num_processes(),
           " processes, each of which would train all of it; expected a model on one device, or bypass_device_map");
-  require_split(preparation);
+  require_split(*module, preparation);
   PrepareModelSettings settings = preparation;
   ShardingChoice sharding = choose_sharding(preparation);
-  if (sharding.gradient_clipping > 0) require_whole_gradients();
+  if (sharding.gradient_clipping > 0) require_known_norm(*module);
   settings.fsdp = std::move(sharding.settings);
   const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
   if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory &&
@@ -118,7 +126,7 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
   auto prepared = std::make_shared<PreparedModel>(
       parallel::parallelize(module, model_ranks(settings.fsdp), settings, state_.device()), precision,
       state_.compute_policy(), state_.step_times());
-  if (prepared->parallel()->is_sharded()) sharded_models_->add(prepared->parallel());
+  placed_->add(prepared->parallel());
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
   models_.push_back({std::move(module), prepared, prepared->accumulation(), nullptr, nullptr, sharding.deepspeed});
@@ -129,9 +137,8 @@ std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr
   require(std::dynamic_pointer_cast<PreparedOptimizer>(optimizer) == nullptr, Status::kInvalidState,
           "the optimizer is prepared already; prepare the optimizer inside it");
   auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(), grad_scaler_,
-                                                      state_.step_times(), sharded_models_);
+                                                      state_.step_times(), placed_);
   prepared->set_step_clipping(step_clipping_);
-  prepared->set_model_parts(state_.model_parts());
   prepared->set_index(optimizers_.size());
   optimizers_.push_back(prepared);
   return prepared;
@@ -203,7 +210,7 @@ std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePt
   const c10::Device device = given.value_or(state_.device());
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the module is prepared already; expected one whose gradients the program computes");
-  require_not_sharded(*module, *sharded_models_);
+  require_apart(*module, *placed_);
   PrepareModelSettings preparation;
   preparation.fsdp = fsdp;
   const FsdpSettings settings = choose_sharding(preparation).settings;
@@ -217,7 +224,7 @@ std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePt
   require(parallel.gradients->size() == trained.size(), Status::kUnsupported, "ignored_modules leaves out ",
           trained.size() - parallel.gradients->size(),
           " trainable parameters, whose gradients no rank would average; expected parameters that are all sharded");
-  if (parallel.model->is_sharded()) sharded_models_->add(parallel.model);
+  placed_->add(parallel.model);
   auto window = std::make_shared<state::AccumulationWindow>();
   models_.push_back({std::move(module), {}, window, parallel.model});
   return std::make_shared<PreparedParameters>(parallel, std::move(trained), state_.gradient_group(),

@@ -29,6 +29,7 @@
 #include "optim/schedules/scheduler.hpp"
 #include "parallel/localsgd/local_sgd.hpp"
 #include "parallel/parallel_model.hpp"
+#include "parallel/placed_parameters.hpp"
 #include "precision/autocast.hpp"
 #include "precision/grad_scaler.hpp"
 #include "state/state.hpp"
@@ -184,7 +185,7 @@ class Accelerator {
 
   const std::vector<std::shared_ptr<data::PreparedDataLoader>>& loaders() const { return loaders_; }
   const std::vector<std::shared_ptr<PreparedOptimizer>>& optimizers() const { return optimizers_; }
-  std::vector<parallel::ParallelModelPtr> sharded_models() const { return sharded_models_->living(); }
+  const parallel::PlacedParameters& placed_parameters() const { return *placed_; }
   // After uneven inputs: all ranks get the optimizers, schedulers and loss scale of one that trained longest.
   void broadcast_training_state(int rank);
 
@@ -235,7 +236,9 @@ class Accelerator {
   void require_nothing_prepared(const char* what) const;
   parallel::ModelRanks model_ranks(const FsdpSettings& settings) const;
   ShardingChoice choose_sharding(const PrepareModelSettings& preparation) const;
-  void require_copies() const;
+  // Whether the ranks have parts of the models that no placement tells.
+  bool are_split_by_programs() const;
+  void require_known_parts() const;
   const ModelEntry& entry_of(const nn::ModulePtr& module) const;
   void require_own(const optim::Optimizer& optimizer) const;
   std::vector<parallel::ParallelModelPtr> parallel_models() const;
@@ -244,18 +247,15 @@ class Accelerator {
   // Sets the weight of losses in the open accumulation windows; gradients that are already accumulated are rescaled.
   void set_loss_weight(double weight);
   std::vector<at::Tensor> gradients_of_current() const;
-  void require_split(const PrepareModelSettings& preparation) const;
-  void require_whole_gradients() const;
+  void require_split(const nn::Module& module, const PrepareModelSettings& preparation) const;
+  void require_known_norm(const nn::Module& module) const;
   int64_t steps_per_update() const;  // of a prepared scheduler
   struct Clipping {
-    parallel::ParallelModelPtr model;  // whose gradients these are, or parts of them
+    parallel::ParallelModelPtr model;  // with uneven inputs; null: no rank needs to be told
     std::vector<at::Tensor> parameters;
-    parallel::UnevenInputs* announces;  // null: no rank needs to be told
   };
   // Gradients are unscaled.
   Clipping begin_clipping(const nn::ModulePtr& model);
-  parallel::ParallelModelPtr model_that_shards(const std::vector<at::Tensor>& parameters,
-                                               parallel::ParallelModelPtr otherwise) const;
   std::vector<nn::ModulePtr> models() const;
   std::vector<std::shared_ptr<parallel::LocalSgd>> local_sgds() const;
   std::vector<SavedObject> saved_objects() const;
@@ -277,7 +277,8 @@ class Accelerator {
   double seed_factor_ = 0;
   std::vector<std::function<void(int64_t)>> seed_callbacks_;
   std::vector<ModelEntry> models_;
-  const std::shared_ptr<ShardedModels> sharded_models_ = std::make_shared<ShardedModels>();
+  const std::shared_ptr<parallel::PlacedParameters> placed_ =
+      std::make_shared<parallel::PlacedParameters>(state_.mesh());
   const std::shared_ptr<StepClipping> step_clipping_ = std::make_shared<StepClipping>();
   std::vector<std::shared_ptr<PreparedOptimizer>> optimizers_;
   std::vector<std::shared_ptr<optim::Scheduler>> schedulers_;

@@ -29,6 +29,7 @@ void describe_precision(std::ostream& out, Precision precision, const AutocastSe
 
 void describe_sharding(std::ostream& out, const parallel::ParallelModel& model) {
   const auto modules = model.sharded_modules();
+  if (modules.empty()) return;
   int64_t elements = 0, shard_elements = 0;
   for (const parallel::ShardedModule& module : modules) {
     elements += module.elements;
@@ -53,7 +54,7 @@ void describe_model(std::ostream& out, const nn::Module& model, const parallel::
     separator = ", ";
   }
   out << ", " << trainable << " trainable; ";
-  if (parallel.is_sharded()) describe_sharding(out, parallel);
+  describe_sharding(out, parallel);
   if (prepared == nullptr) {
     out << "not called through a prepared model\n";
     return;

@@ -9,11 +9,13 @@
 
 #include "accelerator/rank_state.hpp"
 #include "parallel/parallel_model.hpp"
+#include "tensor/placement.hpp"
 
 namespace accel::accelerator {
 
-// A gradient is what this rank has summed up, or of a sharded parameter its rows of the mean over the ranks. With
-// another number of ranks each loads the mean over the saving ranks, so that the mean over the ranks is the same.
+// A gradient is what this rank has summed up, or of a parameter of which it stores a part, this part of the mean over
+// the ranks. With another number of ranks each loads the mean over the saving ranks, so that the mean over the ranks is
+// the same.
 class GradientSums final : public RankState {
  public:
   GradientSums(std::vector<parallel::ParallelModelPtr> models, bool open) : models_(std::move(models)), open_(open) {}
@@ -25,7 +27,7 @@ class GradientSums final : public RankState {
  private:
   struct Parameter {
     at::Tensor tensor;
-    const parallel::ParameterShard* shard;  // null: it is whole
+    tensor::PlacementPtr placement;  // null: this rank stores all of it
     c10::IntArrayRef whole_shape() const;
   };
   std::vector<Parameter> parameters() const;

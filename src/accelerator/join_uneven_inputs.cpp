@@ -11,11 +11,11 @@ class SharedUpdates final : public parallel::UpdateFollower {
 
   void clip_by_norm(parallel::ParallelModel& model, double max_norm, double norm_type) override {
     accelerator_.unscale_gradients_of(*model.module());
-    model.clip_gradients_by_norm(model.module()->parameters(), max_norm, norm_type);
+    accelerator_.placed_parameters().clip_gradients_by_norm(model.module()->parameters(), max_norm, norm_type);
   }
   void clip_by_value(parallel::ParallelModel& model, double clip_value) override {
     accelerator_.unscale_gradients_of(*model.module());
-    model.clip_gradients_by_value(model.module()->parameters(), clip_value);
+    accelerator_.placed_parameters().clip_gradients_by_value(model.module()->parameters(), clip_value);
   }
   void step(size_t optimizer, int source) override {
     accelerator_.optimizers().at(optimizer)->follow_step(*accelerator_.state().gradient_group(), source);

@@ -201,57 +201,35 @@ void Accelerator::unscale_gradients_of(const nn::Module& model) {
   for (PreparedOptimizer* optimizer : owners) optimizer->unscale();
 }
 
-// A part of a sharded model, or a list of its parameters, is no prepared model; the norm is still that of all ranks.
-parallel::ParallelModelPtr Accelerator::model_that_shards(const std::vector<at::Tensor>& parameters,
-                                                          parallel::ParallelModelPtr otherwise) const {
-  parallel::ParallelModelPtr found;
-  for (const auto& model : sharded_models()) {
-    if (std::none_of(parameters.begin(), parameters.end(),
-                     [&model](const at::Tensor& parameter) { return model->shard_of(parameter) != nullptr; }))
-      continue;
-    require(found == nullptr, Status::kUnsupported,
-            "the gradients of two sharded models cannot be clipped together; expected one call for each model");
-    found = model;
-  }
-  if (found != nullptr) return found;
-  return otherwise;
-}
-
 Accelerator::Clipping Accelerator::begin_clipping(const nn::ModulePtr& model) {
   unscale_gradients_of(*model);
-  const parallel::ParallelModelPtr parallel = parallel_model_of(model);
-  Clipping clipping{nullptr, parallel->module()->parameters(), nullptr};
-  clipping.model = model_that_shards(clipping.parameters, parallel);
-  if (!clipping.model->is_sharded() || !clipping.model->has_uneven_inputs()) return clipping;
-  const size_t all = clipping.model->module()->parameters().size();
-  require(clipping.parameters.size() == all, Status::kUnsupported, clipping.parameters.size(),
-          " parameters of a sharded model are clipped while ranks may be without inputs, which would clip all ", all,
-          "; expected the whole model");
-  clipping.announces = clipping.model->uneven_inputs();
+  Clipping clipping{nullptr, parallel_model_of(model)->module()->parameters()};
+  for (const auto& owner : placed_->models_of(clipping.parameters)) {
+    if (!owner->has_uneven_inputs()) continue;
+    const size_t all = owner->module()->parameters().size();
+    require(clipping.parameters.size() == all, Status::kUnsupported, clipping.parameters.size(),
+            " parameters of a sharded model are clipped while ranks may be without inputs, which would clip all ", all,
+            "; expected the whole model");
+    clipping.model = owner;
+  }
   return clipping;
 }
 
 std::optional<at::Tensor> Accelerator::clip_gradients_by_norm(const nn::ModulePtr& model, double max_norm,
                                                               double norm_type) {
-  require_whole_gradients();
+  require_known_norm(*parallel_model_of(model)->module());
   if (!sync_gradients()) return std::nullopt;
   const Clipping clipping = begin_clipping(model);
-  if (clipping.announces != nullptr) clipping.announces->announce_clip_by_norm(*clipping.model, max_norm, norm_type);
-  return clipping.model->clip_gradients_by_norm(clipping.parameters, max_norm, norm_type);
+  if (clipping.model != nullptr)
+    clipping.model->uneven_inputs()->announce_clip_by_norm(*clipping.model, max_norm, norm_type);
+  return placed_->clip_gradients_by_norm(clipping.parameters, max_norm, norm_type);
 }
 
 bool Accelerator::clip_gradients_by_value(const nn::ModulePtr& model, double clip_value) {
   if (!sync_gradients()) return false;
-  const auto sharding = sharded_models();
-  if (std::any_of(sharding.begin(), sharding.end(), [](const auto& one) { return one->has_uneven_inputs(); })) {
-    const Clipping clipping = begin_clipping(model);
-    if (clipping.announces != nullptr) clipping.announces->announce_clip_by_value(*clipping.model, clip_value);
-    clipping.model->clip_gradients_by_value(clipping.parameters, clip_value);
-    return true;
-  }
-  unscale_gradients_of(*model);
-  for (const auto& one : sharding) one->finish_step();  // each value is clipped alone: of any number of models
-  optim::clip_gradients_by_value(parallel_model_of(model)->module()->parameters(), clip_value);
+  const Clipping clipping = begin_clipping(model);
+  if (clipping.model != nullptr) clipping.model->uneven_inputs()->announce_clip_by_value(*clipping.model, clip_value);
+  placed_->clip_gradients_by_value(clipping.parameters, clip_value);
   return true;
 }
 

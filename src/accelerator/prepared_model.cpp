@@ -15,7 +15,7 @@ PreparedModel::PreparedModel(parallel::ParallelModelPtr parallel, const ForwardP
       step_times_(std::move(step_times)) {
   // The parallel wrapper is not in the module tree: names stay "module.layers.0.weight" with and without it.
   add_child("module", model());
-  if (precision_.precision != Precision::kNo && !parallel_->is_sharded()) casts_.emplace(precision_.device);
+  if (precision_.precision != Precision::kNo && parallel_->keeps_parameters()) casts_.emplace(precision_.device);
 }
 
 c10::IValue PreparedModel::forward_in_half(const nn::Inputs& inputs) {

@@ -44,7 +44,7 @@ class PreparedModel final : public nn::Module {
 
   parallel::ParallelModelPtr parallel_;
   ForwardPrecision precision_;
-  std::optional<precision::AutocastWeightCache> casts_;  // of the parameters; those of a sharded model change
+  std::optional<precision::AutocastWeightCache> casts_;  // of the parameters, if the model keeps them
   bool window_is_open_ = false;                          // the weights do not change before its end
   kernels::ComputePolicy compute_policy_;
   std::shared_ptr<state::AccumulationWindow> accumulation_;

@@ -11,48 +11,33 @@ PreparedOptimizer::PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer
                                      std::shared_ptr<const state::GradientState> gradient_state,
                                      const std::shared_ptr<precision::GradScaler>& scaler,
                                      std::shared_ptr<StepTimes> step_times,
-                                     std::shared_ptr<const ShardedModels> sharded_models)
+                                     std::shared_ptr<const parallel::PlacedParameters> placed)
     : optimizer_(std::move(optimizer)),
       gradient_state_(std::move(gradient_state)),
       step_times_(std::move(step_times)),
-      sharded_models_(std::move(sharded_models)) {
+      placed_(std::move(placed)) {
   if (scaler == nullptr) return;
-  scaled_ = precision::ScaledGradients::create(scaler, [inner = optimizer_] {
-    std::vector<at::Tensor> parameters;
-    for (const optim::ParameterGroup& group : inner->groups())
-      parameters.insert(parameters.end(), group.parameters.begin(), group.parameters.end());
-    return parameters;
-  });
+  scaled_ = precision::ScaledGradients::create(scaler, [inner = optimizer_] { return inner->parameters(); });
 }
 
-bool PreparedOptimizer::updates_shards() const {
-  for (const auto& model : sharded_models_->living())
-    for (const optim::ParameterGroup& group : optimizer_->groups())
-      for (const at::Tensor& parameter : group.parameters)
-        if (model->shard_of(parameter) != nullptr) return true;
-  return false;
-}
+std::string PreparedOptimizer::axes() const { return placed_->empty() ? "" : placed_->axes_of(parameters()); }
 
-void PreparedOptimizer::finish_sharded_models() const {
-  for (const auto& model : sharded_models_->living()) {
+// The gradients are complete afterwards, and states of new parameters have the memory that their model wants.
+void PreparedOptimizer::finish_models() const {
+  for (const auto& model : placed_->models()) {
     model->finish_step();
-    if (!optimizer_->is_elementwise())
-      for (const optim::ParameterGroup& group : optimizer_->groups())
-        for (const at::Tensor& parameter : group.parameters)
-          require(model->shard_of(parameter) == nullptr, Status::kUnsupported,
-                  "the optimizer computes an update from a whole parameter, of which a rank of a sharded model has a "
-                  "part; expected one that updates each element by itself, such as AdamW or SGD, or a model without "
-                  "sharding");
     if (optim::StateMemory memory = model->state_memory())
       for (size_t i = 0; i < optimizer_->groups().size(); i++) optimizer_->group(i).state_memory = memory;
   }
+  require(optimizer_->is_elementwise() || !updates_parts(), Status::kUnsupported,
+          "the optimizer computes an update from a whole parameter, of which a rank of a sharded model has a "
+          "part; expected one that updates each element by itself, such as AdamW or SGD, or a model without "
+          "sharding");
 }
 
-// Each rank looks at the gradients of its shards, or of its part of the model; all skip the step, or none.
+// Each rank looks at the gradients of its parts of the model; all skip the step, or none.
 bool PreparedOptimizer::overflowed() const {
-  bool overflowed = scaled_->overflowed();
-  for (const auto& model : sharded_models_->living()) overflowed = model->any_rank(overflowed);
-  return model_parts_ == nullptr ? overflowed : model_parts_->any_rank(overflowed);
+  return placed_->any_rank(tensor::join_axes(axes(), placed_->axes_of_models()), scaled_->overflowed());
 }
 
 void PreparedOptimizer::share_settings(comm::Communicator& ranks, int source) {
@@ -68,7 +53,7 @@ void PreparedOptimizer::share_settings(comm::Communicator& ranks, int source) {
 
 // Ranks whose inputs have ended make the step too, because they have a part of the parameters.
 void PreparedOptimizer::announce_step() {
-  for (const auto& model : sharded_models_->living()) {
+  for (const auto& model : placed_->models()) {
     parallel::UnevenInputs* const inputs = model->uneven_inputs();
     if (inputs == nullptr) continue;
     if (const auto source = inputs->announce_step(index_)) share_settings(inputs->communicator(), *source);
@@ -85,7 +70,7 @@ void PreparedOptimizer::follow_step(comm::Communicator& ranks, int source) {
 void PreparedOptimizer::clip() {
   if (clipping_ == nullptr || clipping_->empty()) return;
   unscale();
-  clipping_->clip(*optimizer_);
+  clipping_->clip(*optimizer_, *placed_);
 }
 
 bool PreparedOptimizer::step() {
@@ -99,7 +84,7 @@ bool PreparedOptimizer::step() {
 
 bool PreparedOptimizer::update() {
   skipped_ = true;
-  finish_sharded_models();
+  finish_models();
   clip();
   if (scaled_ == nullptr) {
     skipped_ = !optimizer_->step();
@@ -119,14 +104,14 @@ bool PreparedOptimizer::step_by(const optim::Closure& closure) {
           "DeepSpeed's gradient_clipping clips before the step, and a closure computes gradients within it; expected a "
           "step without a closure, or a gradient_clipping of 0");
   if (!gradient_state_->sync_gradients()) return false;
-  for (const auto& model : sharded_models_->living())
+  for (const auto& model : placed_->models())
     require(!model->has_uneven_inputs(), Status::kUnsupported,
             "ranks without inputs make each step of a sharded model too, and have nothing for a closure to compute; "
             "expected a step without a closure, or even batches");
   skipped_ = true;
   const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
   step_times_->note_update();
-  finish_sharded_models();
+  finish_models();
   skipped_ = !optimizer_->step_by(closure);
   return !skipped_;
 }

@@ -2,13 +2,15 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "accelerator/sharded_models.hpp"
 #include "accelerator/step_clipping.hpp"
 #include "comm/communicator.hpp"
 #include "optim/optimizer.hpp"
-#include "parallel/parallel_model.hpp"
+#include "parallel/placed_parameters.hpp"
 #include "precision/grad_scaler.hpp"
 #include "state/gradient_state.hpp"
 #include "trace/step_times.hpp"
@@ -21,12 +23,10 @@ class PreparedOptimizer final : public optim::Optimizer {
   PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer,
                     std::shared_ptr<const state::GradientState> gradient_state,
                     const std::shared_ptr<precision::GradScaler>& scaler, std::shared_ptr<StepTimes> step_times,
-                    std::shared_ptr<const ShardedModels> sharded_models = std::make_shared<ShardedModels>());
+                    std::shared_ptr<const parallel::PlacedParameters> placed);
 
   // Its place among the accelerator's, by which ranks name it.
   void set_index(size_t index) { index_ = index; }
-  // The ranks that have other parts of the model, which skip a step together; null: there are none.
-  void set_model_parts(std::shared_ptr<comm::Communicator> ranks) { model_parts_ = std::move(ranks); }
   // What is clipped at each step.
   void set_step_clipping(std::shared_ptr<const StepClipping> clipping) { clipping_ = std::move(clipping); }
 
@@ -36,12 +36,12 @@ class PreparedOptimizer final : public optim::Optimizer {
   void follow_step(comm::Communicator& ranks, int source);
   // Collective: all ranks have the settings of rank `source`, such as the learning rate.
   void share_settings(comm::Communicator& ranks, int source);
-  // Whether a parameter is sharded.
-  bool updates_shards() const;
+  // Whether other ranks store other parts of a parameter.
+  bool updates_parts() const { return !axes().empty(); }
   void train(bool training) override { optimizer_->train(training); }
   // Unscales the gradients, once per step.
   void unscale() {
-    finish_sharded_models();
+    finish_models();
     if (scaled_ != nullptr) scaled_->unscale();
   }
   bool step_was_skipped() const override { return skipped_; }
@@ -57,6 +57,9 @@ class PreparedOptimizer final : public optim::Optimizer {
   c10::ArrayRef<optim::Setting> settings() const override { return optimizer_->settings(); }
   void check_settings(const optim::ParameterGroup& group) const override { optimizer_->check_settings(group); }
   bool is_elementwise() const override { return optimizer_->is_elementwise(); }
+  std::optional<bool> is_like_parameter(std::string_view entry) const override {
+    return optimizer_->is_like_parameter(entry);
+  }
   int64_t state_bytes() const override { return optimizer_->state_bytes(); }
   int64_t expected_state_bytes(const at::Tensor& parameter) const override {
     return optimizer_->expected_state_bytes(parameter);
@@ -67,7 +70,8 @@ class PreparedOptimizer final : public optim::Optimizer {
   const std::shared_ptr<optim::Optimizer>& inner() const { return optimizer_; }
 
  private:
-  void finish_sharded_models() const;
+  std::string axes() const;
+  void finish_models() const;
   void announce_step();
   bool update();
   bool overflowed() const;
@@ -77,9 +81,8 @@ class PreparedOptimizer final : public optim::Optimizer {
   std::shared_ptr<const state::GradientState> gradient_state_;
   std::shared_ptr<precision::ScaledGradients> scaled_;
   std::shared_ptr<StepTimes> step_times_;
-  std::shared_ptr<const ShardedModels> sharded_models_;
+  std::shared_ptr<const parallel::PlacedParameters> placed_;
   std::shared_ptr<const StepClipping> clipping_;
-  std::shared_ptr<comm::Communicator> model_parts_;
   size_t index_ = 0;
   bool skipped_ = false;
 };

@@ -53,7 +53,7 @@ void Accelerator::save_checkpoint(const std::optional<std::string>& given, check
 void Accelerator::start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
                                         const checkpoint::Ranks& ranks,
                                         const std::function<void(const checkpoint::Ranks&)>& then) {
-  require_copies();
+  require_known_parts();
   if (background_ == nullptr) background_ = std::make_unique<BackgroundSave>();
   // The training uses the job's own communicator meanwhile.
   if (ranks.size > 1 && background_->group() == nullptr)

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "accelerator/accelerator.hpp"
+#include "accelerator/placed_state.hpp"
 #include "accelerator/ranks.hpp"
-#include "accelerator/sharded_state.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/files/make_folders.hpp"
@@ -30,7 +30,7 @@ using checkpoint::StateKind;
 using Models = std::vector<parallel::ParallelModelPtr>;
 
 FsdpFile file_of(const FsdpFileSettings& settings, StateKind kind, const Models& models) {
-  const parallel::ParallelModel* const sharded = first_sharded(models);
+  const parallel::ParallelModel* const sharded = first_placed(models);
   const StateDictType type = settings.state_dict_type.value.value_or(
       sharded != nullptr ? sharded->state_dict_type() : StateDictType::kFullStateDict);
   FsdpFile file;
@@ -67,10 +67,10 @@ FsdpFile agree(const std::string& folder, const checkpoint::Ranks& ranks, bool w
 }
 
 // As the layout has it. Collective.
-c10::IValue saved_form(const c10::IValue& state, FsdpLayout layout, const Models& models, const std::string& folder,
-                       bool is_main) {
-  if (layout == FsdpLayout::kFileOfEachRank) return rows_of_pieces(state);
-  return form_to_save(state, first_sharded(models), layout == FsdpLayout::kOneFile, is_main, folder);
+c10::IValue saved_form(const c10::IValue& state, FsdpLayout layout, const parallel::PlacedParameters& placed,
+                       const std::string& folder, bool is_main) {
+  if (layout == FsdpLayout::kFileOfEachRank) return stored_tensors(state);
+  return form_to_save(state, placed, layout == FsdpLayout::kOneFile, is_main, folder);
 }
 
 // `check` throws for a state that the object cannot load; then all ranks throw, and nothing has changed.
@@ -79,12 +79,12 @@ void load(Object& object, const std::string& folder, const FsdpFile& file, const
           const Check& check) {
   const BusErrorGuard guard;  // the object copies from mapped files
   c10::IValue state;
-  const bool has_rows = file.layout == FsdpLayout::kFileOfEachRank;
+  const bool is_stored = file.layout == FsdpLayout::kFileOfEachRank;
   checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
     const checkpoint::FsdpState found = checkpoint::load_fsdp_state(folder, file, ranks);
-    state = check(found, has_rows);
-    if (has_rows)
-      object.check_rows(state);
+    state = check(found, is_stored);
+    if (is_stored)
+      object.check_stored(state);
     else if (object.takes_pieces())
       object.check_pieces(state);
     else
@@ -92,8 +92,8 @@ void load(Object& object, const std::string& folder, const FsdpFile& file, const
     return {};
   });
   const tensor::LoadingScope scope;
-  if (has_rows)
-    object.load_rows(state);
+  if (is_stored)
+    object.load_stored(state);
   else
     object.load_state_dict(state);
   guard.check();
@@ -117,7 +117,7 @@ void Accelerator::require_own(const optim::Optimizer& optimizer) const {
 
 void Accelerator::save_fsdp_model(const nn::ModulePtr& module, const std::string& folder,
                                   const FsdpFileSettings& settings) const {
-  require_copies();
+  require_known_parts();
   const checkpoint::Ranks ranks = ranks_of(state_, false);
   parallel::ParallelModelPtr model;
   const FsdpFile file = agree(folder, ranks, /*writes=*/true, [&] {
@@ -125,14 +125,14 @@ void Accelerator::save_fsdp_model(const nn::ModulePtr& module, const std::string
     return file_of(settings, StateKind::kModel, {model});
   });
   const c10::IValue state =
-      saved_form(ModelState(model).state_dict(), file.layout, {model}, folder, state_.is_main_process());
+      saved_form(ModelState(model).state_dict(), file.layout, *placed_, folder, state_.is_main_process());
   checkpoint::save_fsdp_state(folder, file, state, ranks);
   log(LogLevel::kInfo, "the model is saved in '", folder, "'");
 }
 
 void Accelerator::load_fsdp_model(const nn::ModulePtr& module, const std::string& folder,
                                   const FsdpFileSettings& settings) {
-  require_copies();
+  require_known_parts();
   const checkpoint::Ranks ranks = ranks_of(state_, false);
   const ModelEntry* entry = nullptr;
   const FsdpFile file = agree(folder, ranks, /*writes=*/false, [&] {
@@ -140,9 +140,9 @@ void Accelerator::load_fsdp_model(const nn::ModulePtr& module, const std::string
     return file_of(settings, StateKind::kModel, {entry->parallel()});
   });
   ModelState object(entry->parallel());
-  load(object, folder, file, ranks, [&](const checkpoint::FsdpState& found, bool has_rows) {
+  load(object, folder, file, ranks, [&](const checkpoint::FsdpState& found, bool is_stored) {
     const c10::IValue current = object.state_dict();
-    checkpoint::check_model(found.state, has_rows ? rows_of_pieces(current) : current, found.path);
+    checkpoint::check_model(found.state, is_stored ? stored_tensors(current) : current, found.path);
     return found.state;
   });
   if (entry->memory != nullptr) entry->memory->gather(*entry->parallel());
@@ -151,7 +151,7 @@ void Accelerator::load_fsdp_model(const nn::ModulePtr& module, const std::string
 
 void Accelerator::save_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
                                       const FsdpFileSettings& settings) const {
-  require_copies();
+  require_known_parts();
   const Models models = parallel_models();
   const checkpoint::Ranks ranks = ranks_of(state_, false);
   c10::IValue state;
@@ -161,14 +161,14 @@ void Accelerator::save_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& o
                                               named_groups(*optimizer, this->models()));
     return file_of(settings, StateKind::kOptimizer, models);
   });
-  checkpoint::save_fsdp_state(folder, file, saved_form(state, file.layout, models, folder, state_.is_main_process()),
+  checkpoint::save_fsdp_state(folder, file, saved_form(state, file.layout, *placed_, folder, state_.is_main_process()),
                               ranks);
   log(LogLevel::kInfo, "the optimizer is saved in '", folder, "'");
 }
 
 void Accelerator::load_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
                                       const FsdpFileSettings& settings) {
-  require_copies();
+  require_known_parts();
   const Models models = parallel_models();
   const checkpoint::Ranks ranks = ranks_of(state_, false);
   const FsdpFile file = agree(folder, ranks, /*writes=*/false, [&] {
@@ -176,7 +176,7 @@ void Accelerator::load_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& o
     return file_of(settings, StateKind::kOptimizer, models);
   });
   OptimizerState object(optimizer, models);
-  load(object, folder, file, ranks, [&](const checkpoint::FsdpState& found, bool /*has_rows*/) {
+  load(object, folder, file, ranks, [&](const checkpoint::FsdpState& found, bool /*is_stored*/) {
     require(checkpoint::is_by_names(found.state), Status::kCorrupt, "'", found.path,
             "' is no state of an optimizer by the names of its parameters");
     return checkpoint::numbered_optimizer_state(found.state, named_groups(*optimizer, this->models()), found.path);

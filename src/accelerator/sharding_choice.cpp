@@ -51,7 +51,10 @@ std::string describe(const DeepspeedConfig& config) {
 // A mesh with a shard axis says who shares a copy. Without one all ranks do.
 parallel::ModelRanks Accelerator::model_ranks(const FsdpSettings& settings) const {
   comm::Mesh& mesh = *state_.mesh();
-  if (mesh.size("shard") > 1) return {state_.gradient_group(), mesh.group("shard,context"), mesh.group("replicate")};
+  if (mesh.size("shard") > 1) {
+    const std::string axes = "shard,context";
+    return {state_.gradient_group(), mesh.group(axes), mesh.group("replicate"), axes};
+  }
   const bool is_hybrid = settings.sharding_strategy == ShardingStrategy::kHybridShard ||
                          settings.sharding_strategy == ShardingStrategy::kHybridShardZero2;
   const int64_t on_host = state_.local_num_processes();
@@ -60,7 +63,7 @@ parallel::ModelRanks Accelerator::model_ranks(const FsdpSettings& settings) cons
       "sharding_strategy is HYBRID_SHARD and data_parallel_shard_size is 1; expected the number of ranks that share a "
       "copy, such as the ",
       on_host, " of this host");
-  return {state_.gradient_group(), state_.gradient_group(), nullptr};
+  return {state_.gradient_group(), state_.gradient_group(), nullptr, "replicate,shard,context"};
 }
 
 ShardingChoice Accelerator::choose_sharding(const PrepareModelSettings& preparation) const {

@@ -16,10 +16,10 @@ bool updates(const optim::Optimizer& optimizer, const nn::Module& model) {
   return false;
 }
 
-void StepClipping::clip(const optim::Optimizer& optimizer) const {
+void StepClipping::clip(const optim::Optimizer& optimizer, const parallel::PlacedParameters& placed) const {
   for (const auto& [entry, max_norm] : models_)
     if (const auto model = entry.lock(); model != nullptr && updates(optimizer, *model->module()))
-      model->clip_gradients_by_norm(model->module()->parameters(), max_norm, /*norm_type=*/2);
+      placed.clip_gradients_by_norm(model->module()->parameters(), max_norm, /*norm_type=*/2);
 }
 
 }  // namespace accel::accelerator

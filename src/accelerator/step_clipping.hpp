@@ -7,6 +7,7 @@
 
 #include "optim/optimizer.hpp"
 #include "parallel/parallel_model.hpp"
+#include "parallel/placed_parameters.hpp"
 
 namespace accel::accelerator {
 
@@ -19,7 +20,7 @@ class StepClipping {
   void add(const parallel::ParallelModelPtr& model, double max_norm) { models_.emplace_back(model, max_norm); }
   bool empty() const { return models_.empty(); }
   // Clips the models of this optimizer's parameters, whose gradients are complete and not scaled.
-  void clip(const optim::Optimizer& optimizer) const;
+  void clip(const optim::Optimizer& optimizer, const parallel::PlacedParameters& placed) const;
 
  private:
   std::vector<std::pair<std::weak_ptr<parallel::ParallelModel>, double>> models_;

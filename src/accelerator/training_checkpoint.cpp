@@ -9,9 +9,9 @@
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/gradient_sums.hpp"
+#include "accelerator/placed_state.hpp"
 #include "accelerator/rank_state.hpp"
 #include "accelerator/ranks.hpp"
-#include "accelerator/sharded_state.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/formats/safetensors.hpp"
@@ -149,13 +149,13 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
     return &objects.back();
   };
   const std::vector<parallel::ParallelModelPtr> parallel = parallel_models();
-  const bool are_sharded = first_sharded(parallel) != nullptr;
+  const bool are_placed = first_placed(parallel) != nullptr;
   for (const auto& optimizer : optimizers_)
     add(StateKind::kOptimizer, "", std::make_shared<OptimizerState>(optimizer, parallel))->is_equal_on_all_ranks =
-        !weights_differ && !are_sharded;
+        !weights_differ && !are_placed;
   for (const auto& model : parallel)
     add(StateKind::kModel, "", std::make_shared<ModelState>(model))->is_equal_on_all_ranks =
-        !weights_differ && !model->is_sharded() && model->module()->named_buffers().empty();
+        !weights_differ && model->module()->placements().empty() && model->module()->named_buffers().empty();
   for (const auto& scheduler : schedulers_) add(StateKind::kScheduler, "", scheduler);
   if (grad_scaler_ != nullptr) add(StateKind::kScaler, "", grad_scaler_);
   for (const RegisteredObject& object : objects_)
@@ -192,7 +192,7 @@ void Accelerator::broadcast_training_state(int rank) {
   comm::Communicator& ranks = *state_.gradient_group();
   std::vector<std::shared_ptr<tensor::Stateful>> followers;
   for (const auto& optimizer : optimizers_)
-    if (optimizer->updates_shards())
+    if (optimizer->updates_parts())
       optimizer->share_settings(ranks, rank);
     else
       followers.push_back(optimizer);
@@ -206,10 +206,10 @@ void Accelerator::broadcast_training_state(int rank) {
   for (size_t i = 0; i < followers.size(); i++) followers[i]->load_state_dict(received.toListRef()[i]);
 }
 
-// Rank 0 saves models and optimizers for all.
-void Accelerator::require_copies() const {
+// Rank 0 saves what has no placement for all.
+void Accelerator::require_known_parts() const {
   const int64_t parts = state_.mesh()->size("pipeline,tensor");
-  require(parts == 1 || models_.empty(), Status::kUnsupported, "the ranks have ", parts,
+  require(parts == 1 || models_.empty() || !are_split_by_programs(), Status::kUnsupported, "the ranks have ", parts,
           " different parts of a model (", state_.mesh()->describe(),
           "), and checkpoints of this version hold one copy; expected ranks with equal parameters, or accel_save() of "
           "each rank's own state_dict");
@@ -220,9 +220,10 @@ c10::IValue Accelerator::saved_state(const tensor::Stateful& object, StateKind k
   c10::IValue state = object.state_dict();
   if (kind != StateKind::kModel && kind != StateKind::kOptimizer) return state;
   const std::vector<parallel::ParallelModelPtr> models = parallel_models();
-  const parallel::ParallelModel* const sharded = first_sharded(models);
-  const bool whole = sharded != nullptr && sharded->state_dict_type() == StateDictType::kFullStateDict;
-  return form_to_save(state, sharded, whole, state_.is_local_main_process(), folder);
+  const parallel::ParallelModel* const placed = first_placed(models);
+  if (placed == nullptr) return state;
+  const bool whole = placed->state_dict_type() == StateDictType::kFullStateDict;
+  return form_to_save(state, *placed_, whole, state_.is_local_main_process(), folder);
 }
 
 checkpoint::TrainingState Accelerator::collect_state(const std::string& folder) const {
@@ -237,20 +238,20 @@ checkpoint::TrainingState Accelerator::collect_state(const std::string& folder) 
   }
   if (save_hooks_.empty()) return state;
   std::vector<c10::IValue> models;
-  for (const size_t place : places) models.push_back(rows_of_pieces(state[place].state));
+  for (const size_t place : places) models.push_back(stored_tensors(state[place].state));
   for (const auto& [id, hook] : save_hooks_) hook(models, folder);
   require(models.size() == places.size(), Status::kInvalidArgument, "a hook returned ", models.size(),
           " models; expected ", places.size(), ", with NONE for those that are not saved");
   for (size_t i = 0; i < places.size(); i++) {
     checkpoint::StateEntry& entry = state[places[i]];
-    entry.state = with_rows(entry.state, models[i]);
+    entry.state = with_stored_tensors(entry.state, models[i]);
     entry.is_left_out = models[i].isNone();
   }
   return state;
 }
 
 void Accelerator::save_state(const std::string& folder, const checkpoint::SaveOptions& options) {
-  require_copies();
+  require_known_parts();
   checkpoint::save_training_state(
       folder, [this](const std::string& temporary) { return collect_state(temporary); }, options,
       ranks_of(state_, options.save_on_each_node));
@@ -259,7 +260,7 @@ void Accelerator::save_state(const std::string& folder, const checkpoint::SaveOp
 
 // Everything is read and checked before the first object changes; checks of an object itself run before it changes.
 std::optional<int64_t> Accelerator::load_state(const std::string& folder, const checkpoint::LoadOptions& options) {
-  require_copies();
+  require_known_parts();
   const BusErrorGuard guard;  // objects copy from mapped files
   const checkpoint::Ranks ranks = ranks_of(state_, options.save_on_each_node);
   const std::vector<SavedObject> objects = saved_objects();
@@ -313,8 +314,8 @@ nn::NamedTensors Accelerator::whole_state_dict(const nn::ModulePtr& module, bool
   const nn::ModulePtr model = unwrap_model(module);
   for (const ModelEntry& entry : models_) {
     const parallel::ParallelModelPtr parallel = entry.parallel();
-    if (entry.model != model || !parallel->is_sharded()) continue;
-    const c10::IValue state = gather_pieces(ModelState(parallel).state_dict(), *parallel, keep, folder);
+    if (entry.model != model || model->placements().empty()) continue;
+    const c10::IValue state = gather_state(ModelState(parallel).state_dict(), *placed_, keep, folder);
     return keep ? checkpoint::model_tensors(state) : nn::NamedTensors();
   }
   return model->state_dict();
@@ -322,7 +323,7 @@ nn::NamedTensors Accelerator::whole_state_dict(const nn::ModulePtr& module, bool
 
 void Accelerator::save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
                              const checkpoint::ModelFileOptions& options) {
-  require_copies();
+  require_known_parts();
   const std::string parent = std::filesystem::path(folder).lexically_normal().parent_path().string();
   const nn::NamedTensors tensors = whole_state_dict(module, writes, parent.empty() ? "." : parent);
   if (!writes) return;

@@ -6,6 +6,7 @@
 #include "accelerator/sharding_choice.hpp"
 #include "base/error.hpp"
 #include "nn/module_shapes.hpp"
+#include "nn/placements.hpp"
 
 namespace accel::accelerator {
 namespace {
@@ -48,10 +49,10 @@ parallel::MemoryEstimate estimate_memory(const nn::ModulePtr& module, const opti
     request.state_bytes = [optimizer](const at::Tensor& parameter) {
       return optimizer->expected_state_bytes(parameter);
     };
-  const parallel::ParallelModelPtr parallel = parallel_model_of(module);
-  const nn::ModulePtr shapes = nn::shapes_of(*unwrap_model(module), [&parallel](const at::Tensor& parameter) {
-    const parallel::ParameterShard* const shard = parallel->shard_of(parameter);
-    return shard == nullptr ? parameter.sizes().vec() : shard->shape;
+  const nn::Placements placements = unwrap_model(module)->placements();
+  const nn::ModulePtr shapes = nn::shapes_of(*unwrap_model(module), [&placements](const at::Tensor& parameter) {
+    const tensor::PlacementPtr placement = placements.find(parameter);
+    return placement == nullptr ? parameter.sizes().vec() : placement->shape;
   });
   const parallel::MemoryEstimate estimate = parallel::estimate_memory(shapes, prepared, request);
   require(!estimate.is_sharded || optimizer == nullptr || optimizer->is_elementwise(), Status::kUnsupported,

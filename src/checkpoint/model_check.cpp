@@ -22,7 +22,7 @@ std::string shape_text(c10::IntArrayRef shape) {
 // The shape of a tensor of the model, or of the whole if the rank has a piece.
 std::vector<int64_t> whole_shape(const c10::IValue& tensor) {
   const auto* const piece = tensor::piece_of(tensor);
-  return piece != nullptr ? piece->global_shape : tensor.toTensor().sizes().vec();
+  return piece != nullptr ? piece->placement->shape : tensor.toTensor().sizes().vec();
 }
 
 // The tensors of a model that are one and the same as one that was saved: the reference saves only the first of them.

@@ -65,11 +65,11 @@ std::vector<int64_t> numbers_of(const Json& object, const char* key, const std::
   return numbers;
 }
 
-Json describe(const std::string& name, const TensorPiece& piece, uint64_t hash) {
+Json describe(const std::string& name, const std::vector<int64_t>& shape, const Box& box, uint64_t hash) {
   Json::Members members;
   members.emplace_back("tensor", name);
-  members.emplace_back("global_shape", list_of(piece.global_shape));
-  members.emplace_back("offset", list_of(piece.offset));
+  members.emplace_back("global_shape", list_of(shape));
+  members.emplace_back("offset", list_of(box.offset));
   members.emplace_back(kPieceHash, print_hash(hash));
   return Json(std::move(members));
 }
@@ -103,9 +103,15 @@ class Splitter {
 
  private:
   std::string take(const TensorPiece& piece, const std::string& path) {
-    const at::Tensor data = dense_on_cpu(piece.data);
-    described_.emplace_back(path, describe(path, piece, hash_of(data.const_data_ptr(), data.nbytes())));
-    contents_.tensors.emplace_back(path, data);
+    size_t number = 0;
+    for (const tensor::PlacedBox& box : piece.placement->boxes) {
+      const at::Tensor data = dense_on_cpu(piece.part(box));
+      const std::string name = number == 0 ? path : path + "#" + std::to_string(number);
+      described_.emplace_back(
+          name, describe(path, piece.placement->shape, box.whole, hash_of(data.const_data_ptr(), data.nbytes())));
+      contents_.tensors.emplace_back(name, data);
+      number++;
+    }
     return kReference + path;
   }
 

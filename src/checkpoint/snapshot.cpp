@@ -212,7 +212,7 @@ Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values) {
       if (tensor == nullptr) return leaf;
       const tensor::TensorPiece* const piece = tensor::piece_of(leaf);
       return piece == nullptr ? c10::IValue(parts.copy_of(*tensor))
-                              : tensor::piece_value(parts.copy_of(*tensor), piece->global_shape, piece->offset);
+                              : tensor::piece_value(parts.copy_of(*tensor), piece->placement);
     }));
   return snapshot;
 }

@@ -48,7 +48,7 @@ Mesh::Mesh(std::shared_ptr<Communicator> ranks, std::vector<MeshAxis> axes)
           all == 1 ? "is 1 rank" : text("are ", all, " ranks"), "; expected sizes whose product is that number");
 }
 
-std::vector<bool> Mesh::selection(const std::string& axes) const {
+std::vector<bool> Mesh::selection(const std::string& axes, bool may_be_empty) const {
   std::vector<bool> selected(axes_.size());
   for (const std::string& name : split_text(axes)) {
     const auto named = [&](const MeshAxis& axis) { return axis.name == name; };
@@ -57,7 +57,7 @@ std::vector<bool> Mesh::selection(const std::string& axes) const {
             sizes_of(axes_));
     selected[static_cast<size_t>(axis - axes_.begin())] = true;
   }
-  require(std::find(selected.begin(), selected.end(), true) != selected.end(), Status::kInvalidArgument,
+  require(may_be_empty || std::find(selected.begin(), selected.end(), true) != selected.end(), Status::kInvalidArgument,
           "axes is empty; expected one or more of ", sizes_of(axes_));
   return selected;
 }
@@ -82,6 +82,20 @@ int64_t Mesh::coordinate(const std::string& axes, int64_t rank) const {
   for (size_t i = 0; i < axes_.size(); i++)
     if (selected[i]) coordinate = coordinate * axes_[i].size + coordinate_along(i, rank);
   return coordinate;
+}
+
+bool Mesh::is_first_along(const std::string& axes, const std::string& others) const {
+  const std::vector<bool> wanted = selection(axes, /*may_be_empty=*/true);
+  const std::vector<bool> left_out = selection(others, /*may_be_empty=*/true);
+  for (size_t i = 0; i < axes_.size(); i++)
+    if (wanted[i] && !left_out[i] && coordinate_along(i, ranks_->rank()) != 0) return false;
+  return true;
+}
+
+bool Mesh::is_first_along_others(const std::string& others) const {
+  std::string all;
+  for (const MeshAxis& axis : axes_) all += (all.empty() ? "" : ",") + axis.name;
+  return is_first_along(all, others);
 }
 
 const std::shared_ptr<Communicator>& Mesh::group(const std::string& axes) {

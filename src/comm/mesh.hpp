@@ -30,6 +30,10 @@ class Mesh {
   int64_t size(const std::string& axes) const;
   int64_t coordinate(const std::string& axes) const { return coordinate(axes, ranks_->rank()); }
   int64_t coordinate(const std::string& axes, int64_t rank) const;
+  // Whether this rank has the coordinate 0 along each of `axes` that is not among `others`. Both may be empty.
+  bool is_first_along(const std::string& axes, const std::string& others) const;
+  // The same along each axis of the mesh that is not among `others`.
+  bool is_first_along_others(const std::string& others) const;
   // The group of the ranks that differ from this one only in these axes, ordered by coordinate. The first call with
   // these axes is collective among its members; later ones return the same group.
   const std::shared_ptr<Communicator>& group(const std::string& axes);
@@ -37,7 +41,7 @@ class Mesh {
   std::string describe() const;  // "replicate 2, tensor 4; this rank is at 0, 3"
 
  private:
-  std::vector<bool> selection(const std::string& axes) const;
+  std::vector<bool> selection(const std::string& axes, bool may_be_empty = false) const;
   int64_t stride(size_t axis) const;
   int64_t coordinate_along(size_t axis, int64_t rank) const { return rank / stride(axis) % axes_[axis].size; }
 

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "nn/creation_device.hpp"
+#include "nn/placements.hpp"
 #include "tensor/device/device_availability.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
@@ -124,6 +125,7 @@ void Module::replace_tensor(const std::string& name, at::Tensor tensor) {
     check_parameter(name, tensor, tensor.requires_grad());
     count_change();
     parameter = std::move(tensor);
+    placements_.erase(name);
     parameter_replaced(name, parameter);
     return;
   }
@@ -153,6 +155,7 @@ void Module::remove(const std::string& name) {
   count_change();
   const size_t parts = parameters_.size() + buffers_.size() + children_.size();
   const auto is_named = [&](const auto& entry) { return entry.first == name; };
+  placements_.erase(name);
   parameters_.erase(std::remove_if(parameters_.begin(), parameters_.end(), is_named), parameters_.end());
   children_.erase(std::remove_if(children_.begin(), children_.end(), is_named), children_.end());
   buffers_.erase(
@@ -180,7 +183,27 @@ void Module::tie(std::string_view path, std::string_view source_path) {
           tensor.sizes(), ", '", source_path, "' has ", source.sizes(), "; tied parameters need the same shape");
   count_change();
   tensor = source;
+  place.owner->placements_.erase(name);
+  const auto& [source_name, same] = source_place.owner->parameters_[source_place.index];
+  if (const auto found = source_place.owner->placements_.find(source_name);
+      found != source_place.owner->placements_.end())
+    place.owner->placements_[name] = found->second;
   place.owner->parameter_replaced(name, tensor);
+}
+
+void Module::set_placements(const Placements& placements) {
+  for (const auto& [name, tensor] : parameters_)
+    if (auto placement = placements.find(tensor)) placements_[name] = std::move(placement);
+  for (const auto& [name, child] : children_) child->set_placements(placements);
+}
+
+Placements Module::placements() const {
+  Placements found;
+  for (const auto& [path, module] : named_modules())
+    for (const auto& [name, tensor] : module->parameters_)
+      if (const auto placed = module->placements_.find(name); placed != module->placements_.end())
+        found.set(tensor, placed->second);
+  return found;
 }
 
 std::vector<std::pair<std::string, const Module*>> Module::named_modules() const {

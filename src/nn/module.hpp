@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/placement.hpp"
+
 namespace accel {
 struct ActivationCheckpointingSettings;
 }
@@ -22,6 +25,7 @@ struct ActivationCheckpointingSettings;
 namespace accel::nn {
 
 class Module;
+class Placements;
 class WeightStore;
 using ModulePtr = std::shared_ptr<Module>;
 using Inputs = std::vector<c10::IValue>;
@@ -116,6 +120,12 @@ class Module : public std::enable_shared_from_this<Module> {
   void remove(const std::string& name);
   // Ties weights: `path` becomes the same parameter as `source_path`.
   void tie(std::string_view path, std::string_view source_path);
+
+  // Sets which parts this rank stores of these parameters, which may be anywhere in the tree, under each of their
+  // names.
+  void set_placements(const Placements& placements);
+  // The placements in the whole tree. Parameters that are not there are stored as a whole.
+  Placements placements() const;
 
   // Direct members.
   struct Member {
@@ -217,6 +227,7 @@ class Module : public std::enable_shared_from_this<Module> {
   int64_t next_hook_ = 0;
   int hooks_after_errors_ = 0;
   NamedTensors parameters_;
+  std::map<std::string, tensor::PlacementPtr> placements_;  // of parameters_, by their names, that are not whole here
   std::vector<Buffer> buffers_;
   std::vector<std::pair<std::string, ModulePtr>> children_;
   std::vector<Registered<PreHook>> pre_hooks_;

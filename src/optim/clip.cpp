@@ -127,12 +127,12 @@ at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, dou
   return total;
 }
 
-at::Tensor clip_sharded_gradients_by_norm(const std::vector<at::Tensor>& sharded, const std::vector<at::Tensor>& whole,
-                                          double max_norm, double norm_type, const CombineNorms& combine) {
+at::Tensor clip_shared_gradients_by_norm(const std::vector<at::Tensor>& counted, const std::vector<at::Tensor>& copies,
+                                         double max_norm, double norm_type, const CombineNorms& combine) {
   check_norm(max_norm, norm_type);
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> gradients = dense_gradients(sharded);
-  const std::vector<at::Tensor> others = dense_gradients(whole);
+  std::vector<at::Tensor> gradients = dense_gradients(counted);
+  const std::vector<at::Tensor> others = dense_gradients(copies);
   const bool largest = norm_type == kInfinity;
   // Powers are summed over the ranks; a rank may have no part of any gradient, and an empty part is 0.
   const auto power_of = [&](const std::vector<at::Tensor>& list) {
@@ -143,10 +143,6 @@ at::Tensor clip_sharded_gradients_by_norm(const std::vector<at::Tensor>& sharded
     return largest ? norm : norm.pow(norm_type);
   };
   at::Tensor total = combine(power_of(gradients).reshape({1}), largest).squeeze(0);
-  if (!others.empty()) {
-    const at::Tensor more = power_of(others).to(total.device());
-    total = largest ? at::maximum(total, more) : total + more;
-  }
   if (!largest) total = total.pow(1 / norm_type);
   gradients.insert(gradients.end(), others.begin(), others.end());
   if (!gradients.empty()) scale_to_norm(gradients, total, max_norm);

@@ -20,6 +20,13 @@ int64_t Optimizer::expected_state_bytes(const at::Tensor& /*parameter*/) const {
        "none");
 }
 
+std::vector<at::Tensor> Optimizer::parameters() const {
+  std::vector<at::Tensor> parameters;
+  for (const ParameterGroup& group : groups())
+    parameters.insert(parameters.end(), group.parameters.begin(), group.parameters.end());
+  return parameters;
+}
+
 double& Optimizer::setting_of(ParameterGroup& group, std::string_view name) const {
   if (name == "lr") return group.lr;
   if (name == "weight_decay") return group.weight_decay;

@@ -81,6 +81,11 @@ class Optimizer : public tensor::Stateful {
   // Throws for settings that contradict each other.
   virtual void check_settings(const ParameterGroup& group) const = 0;
 
+  std::vector<at::Tensor> parameters() const;  // of all groups
+  // Whether an entry of a parameter's state has the parameter's shape, and one element for each of the parameter's. Not
+  // set where only the entry itself can tell: its shape does.
+  virtual std::optional<bool> is_like_parameter(std::string_view /*entry*/) const { return std::nullopt; }
+
   double lr(size_t index) const { return setting(index, "lr"); }
   void set_lr(size_t index, double lr) { set_setting(index, "lr", lr); }
   // By name: "lr", "weight_decay" and those of settings(). Flags are 0 and 1; NaN means unset.

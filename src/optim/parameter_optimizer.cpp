@@ -325,6 +325,10 @@ void ParameterOptimizer::zero_grad(bool set_to_none) {
 
 c10::IValue ParameterOptimizer::state_dict() const { return write_state_dict(*rule_, groups_, states_); }
 
+std::optional<bool> ParameterOptimizer::is_like_parameter(std::string_view entry) const {
+  return optim::is_like_parameter(*rule_, entry);
+}
+
 int64_t ParameterOptimizer::state_bytes() const {
   size_t bytes = 0;
   const auto count = [&bytes](const at::Tensor& tensor) { bytes += tensor.defined() ? tensor.nbytes() : 0; };

@@ -5,6 +5,8 @@
 #include <c10/util/ArrayRef.h>
 
 #include <memory>
+#include <optional>
+#include <string_view>
 
 #include "optim/optimizer.hpp"
 #include "optim/rules/update_rule.hpp"
@@ -30,6 +32,7 @@ class ParameterOptimizer final : public Optimizer {
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state_dict) override;
   bool is_elementwise() const override { return rule_->is_elementwise(); }
+  std::optional<bool> is_like_parameter(std::string_view entry) const override;
   int64_t state_bytes() const override;
   int64_t expected_state_bytes(const at::Tensor& parameter) const override;
   void check_settings(const ParameterGroup& group) const override { rule_->check(group); }

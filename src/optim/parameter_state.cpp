@@ -225,6 +225,13 @@ int64_t new_state_bytes(const UpdateRule& rule, const ParameterGroup& group, con
   return static_cast<int64_t>(bytes);
 }
 
+bool is_like_parameter(const UpdateRule& rule, std::string_view key) {
+  if (key == kMasterKey) return true;
+  for (const StateEntry& entry : rule.state_entries())
+    if (entry.key == key) return is_8bit(entry.kind) || entry.kind == StateEntry::Kind::kLikeParameter;
+  return false;  // such as the step
+}
+
 c10::IValue write_state_dict(const UpdateRule& rule, const std::vector<ParameterGroup>& groups,
                              const std::vector<ParameterState>& states) {
   std::vector<std::pair<c10::IValue, c10::IValue>> written;  // with integer keys, as torch has

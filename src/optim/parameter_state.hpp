@@ -1,6 +1,8 @@
 // State of parameters: its creation, and its form in state dicts, which is that of torch.optim.
 #pragma once
 
+#include <string_view>
+
 #include "kernels/update/element_span.hpp"
 #include "optim/rules/update_rule.hpp"
 
@@ -21,6 +23,9 @@ StateValue new_state_value(const UpdateRule& rule, size_t entry, const Parameter
                            const at::Tensor& parameter);
 // The size of the whole state that a parameter of this shape and dtype will have.
 int64_t new_state_bytes(const UpdateRule& rule, const ParameterGroup& group, const at::Tensor& parameter);
+
+// Whether the entry with this key in a state dict has one element for each of the parameter's.
+bool is_like_parameter(const UpdateRule& rule, std::string_view key);
 
 // {"state": {"0": {...}}, "param_groups": [{...}]}. 8-bit entries are written as float32, so that other rules can load
 // them.

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "optim/clip.hpp"
-
 namespace accel::parallel {
 
 std::vector<at::Tensor> ParallelModel::gradients() const {
@@ -11,16 +9,6 @@ std::vector<at::Tensor> ParallelModel::gradients() const {
   for (const at::Tensor& parameter : module_->parameters())
     if (parameter.grad().defined()) gradients.push_back(parameter.grad());
   return gradients;
-}
-
-at::Tensor ParallelModel::clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm,
-                                                 double norm_type) {
-  return optim::clip_gradients_by_norm(parameters, max_norm, norm_type);
-}
-
-void ParallelModel::clip_gradients_by_value(const std::vector<at::Tensor>& parameters, double clip_value) {
-  finish_step();
-  optim::clip_gradients_by_value(parameters, clip_value);
 }
 
 namespace {

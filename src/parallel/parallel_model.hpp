@@ -38,13 +38,8 @@ struct ModelRanks {
   CommunicatorPtr gradient;           // all that average gradients
   CommunicatorPtr shard;              // of these, those that share one copy of the parameters
   CommunicatorPtr replicate;          // those that have the same shard in other copies
+  std::string shard_axes;             // of the mesh, along which ranks are in `shard`
   CommunicatorPtr reshard = nullptr;  // of `shard`, those that keep parameters between forward and backward; null: all
-};
-
-// Of a sharded parameter, what this rank has.
-struct ParameterShard {
-  std::vector<int64_t> shape;   // of the whole parameter
-  std::vector<int64_t> offset;  // of the first element here
 };
 
 // A module whose parameters are gathered together.
@@ -80,26 +75,15 @@ class ParallelModel : public nn::Module {
   virtual void register_comm_hook(BucketCallback callback) = 0;
   // The gradients of this rank.
   virtual std::vector<at::Tensor> gradients() const;
-  // As optim/clip.hpp, for parameters of the model and others, with the norm of whole gradients.
-  virtual at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm,
-                                            double norm_type);
-  void clip_gradients_by_value(const std::vector<at::Tensor>& parameters, double clip_value);
 
-  // Sharding: parameters and their gradients are shards outside of forwards and backwards.
-
-  virtual bool is_sharded() const { return false; }
+  // Whether parameters keep their memory and values from one update to the next.
+  virtual bool keeps_parameters() const { return true; }
   // Inner modules first.
   virtual std::vector<ShardedModule> sharded_modules() const { return {}; }
   // Before an optimizer, or a checkpoint, uses parameters and gradients: completes what is under way.
   virtual void finish_step() {}
-  // Collective where ranks have different gradients: whether the flag is set on any of them.
-  virtual bool any_rank(bool flag) { return flag; }
   // What allocates the states of an optimizer for a parameter, like it; nothing: ordinary memory.
   virtual optim::StateMemory state_memory() const { return {}; }
-  // Null for a parameter that is whole on each rank.
-  virtual const ParameterShard* shard_of(const at::Tensor& /*parameter*/) const { return nullptr; }
-  // Collective: the whole of a tensor that is sharded as parameters are, which has this number of rows.
-  virtual at::Tensor gather_rows(const at::Tensor& shard, int64_t /*rows*/) const { return shard; }
   // Collective, outside of forwards and backwards: the whole values of sharded parameters, each into contiguous memory
   // of its shape and dtype.
   virtual void gather_into(const std::vector<at::Tensor>& /*parameters*/, const std::vector<at::Tensor>& /*memory*/) {}
@@ -108,8 +92,6 @@ class ParallelModel : public nn::Module {
   virtual void gather_parameters(const std::vector<at::Tensor>& /*parameters*/) {}
   // Takes the values of rank `modifier` of the model's ranks, or drops changes; if that is collective or not.
   virtual void release_parameters(const std::vector<at::Tensor>& /*parameters*/, std::optional<int> /*modifier*/) {}
-  // Of several ranks with the same shards, one saves them.
-  virtual bool saves_shards() const { return true; }
   virtual StateDictType state_dict_type() const { return StateDictType::kFullStateDict; }
 
   // This rank's state of the gradient exchange across steps; nothing if there is none.

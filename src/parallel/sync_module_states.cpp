@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
+#include "nn/placements.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
@@ -67,8 +68,9 @@ void broadcast_tensors(const std::vector<at::Tensor>& tensors, int from, comm::C
 
 void broadcast_model(const ParallelModel& model, int from, comm::Communicator& communicator) {
   std::vector<at::Tensor> everything;
+  const nn::Placements placements = model.module()->placements();
   for (const at::Tensor& parameter : model.module()->parameters())
-    if (model.shard_of(parameter) == nullptr) everything.push_back(parameter);
+    if (placements.find(parameter) == nullptr) everything.push_back(parameter);
   for (const auto& [name, buffer] : model.module()->named_buffers()) everything.push_back(buffer);
   broadcast_tensors(everything, from, communicator);
 }

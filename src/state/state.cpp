@@ -249,7 +249,6 @@ DistributedType distributed_type_of(tensor::DeviceKind kind) {
 
 constexpr char kDataParallelAxes[] = "replicate,shard";
 constexpr char kGradientAxes[] = "replicate,shard,context";
-constexpr char kModelPartAxes[] = "pipeline,tensor";
 constexpr char kRandomStreamAxes[] = "pipeline,replicate,shard,context";
 
 AccumulationSettings accumulation(const StateSettings& settings) {
@@ -304,7 +303,6 @@ State::State(const State& parent, const StateSettings& given)
       mesh_(parent.mesh_),
       data_parallel_(parent.data_parallel_),
       gradient_group_(parent.gradient_group_),
-      model_parts_(parent.model_parts_),
       gradient_state_(parent.gradient_state_),
       compute_policy_(parent.compute_policy_) {
   require(!given.cpu || device_.is_cpu(), Status::kInvalidArgument, "cpu is 1 and the job computes on ", device_,
@@ -332,7 +330,6 @@ void State::join_mesh() {
                                                                    {"tensor", settings_.tensor_parallel_size}});
   data_parallel_ = mesh_->group(kDataParallelAxes);
   gradient_group_ = mesh_->group(kGradientAxes);
-  if (mesh_->size(kModelPartAxes) > 1) model_parts_ = mesh_->group(kModelPartAxes);
 }
 
 std::vector<int64_t> State::data_parallel_indices() const {

@@ -68,7 +68,6 @@ class State {
   // The ranks whose gradients of the same parameters are averaged.
   const std::shared_ptr<comm::Communicator>& gradient_group() const { return gradient_group_; }
   // The ranks that have different parts of this rank's model; null: it has the whole.
-  const std::shared_ptr<comm::Communicator>& model_parts() const { return model_parts_; }
   // The random stream of this rank. Ranks that share the tensors of a layer have the same one, because their common
   // values must stay equal.
   int64_t random_stream() const;
@@ -92,7 +91,6 @@ class State {
   std::shared_ptr<comm::Mesh> mesh_;
   std::shared_ptr<comm::Communicator> data_parallel_;
   std::shared_ptr<comm::Communicator> gradient_group_;
-  std::shared_ptr<comm::Communicator> model_parts_;
   std::shared_ptr<GradientState> gradient_state_;
   kernels::ComputePolicy compute_policy_;
   bool trigger_ = false;

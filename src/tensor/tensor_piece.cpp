@@ -1,6 +1,7 @@
 #include "tensor/tensor_piece.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include <string>
 
@@ -17,15 +18,29 @@ const Holder* holder_of(const c10::IValue& value) {
 
 }  // namespace
 
-c10::IValue piece_value(at::Tensor data, std::vector<int64_t> global_shape, std::vector<int64_t> offset) {
-  const c10::IntArrayRef sizes = data.sizes();
-  bool is_inside = sizes.size() == global_shape.size() && offset.size() == global_shape.size();
-  for (size_t i = 0; is_inside && i < global_shape.size(); i++)
-    is_inside = offset[i] >= 0 && sizes[i] <= global_shape[i] && offset[i] <= global_shape[i] - sizes[i];
-  require(is_inside, Status::kShapeMismatch, "a piece of shape ", sizes, " at ", c10::IntArrayRef(offset),
-          " is not inside of a tensor of shape ", c10::IntArrayRef(global_shape));
-  return c10::IValue::make_capsule(
-      c10::make_intrusive<TensorPiece>(std::move(data), std::move(global_shape), std::move(offset)));
+at::Tensor narrow(const at::Tensor& tensor, const Box& box) {
+  at::Tensor result = tensor;
+  for (size_t i = 0; i < box.sizes.size(); i++)
+    result = result.narrow(static_cast<int64_t>(i), box.offset[i], box.sizes[i]);
+  return result;
+}
+
+at::Tensor TensorPiece::part(const PlacedBox& box) const { return narrow(data, {box.local, box.whole.sizes}); }
+
+c10::IValue piece_value(at::Tensor data, PlacementPtr placement) {
+  int64_t elements = 0;
+  for (const PlacedBox& box : placement->boxes) {
+    bool fits = data.dim() == static_cast<int64_t>(placement->shape.size());
+    for (size_t i = 0; fits && i < placement->shape.size(); i++)
+      fits = box.local[i] <= data.size(static_cast<int64_t>(i)) - box.whole.sizes[i];
+    require(fits, Status::kShapeMismatch, "a part of shape ", data.sizes(), " does not have the elements ",
+            c10::IntArrayRef(box.local), " to ", c10::IntArrayRef(box.whole.sizes), " of its placement in ",
+            c10::IntArrayRef(placement->shape));
+    elements += c10::multiply_integers(box.whole.sizes);
+  }
+  require(elements == data.numel(), Status::kShapeMismatch, "a part of shape ", data.sizes(), " has ", data.numel(),
+          " elements; its placement in ", c10::IntArrayRef(placement->shape), " has ", elements);
+  return c10::IValue::make_capsule(c10::make_intrusive<TensorPiece>(std::move(data), std::move(placement)));
 }
 
 const TensorPiece* piece_of(const c10::IValue& value) { return holder_of<TensorPiece>(value); }
@@ -43,20 +58,38 @@ std::vector<int64_t> shape_of_saved(const c10::IValue& value, const std::string&
   return value.toTensor().sizes().vec();
 }
 
-void check_box(const c10::IValue& value, const Box& box, const std::string& name) {
-  if (const SavedTensor* const saved = saved_tensor_of(value)) return saved->check(box);
-  read_box(value, box, name);  // a view
+namespace {
+
+at::Tensor whole_tensor(const c10::IValue& value, const Placement& placement, const std::string& name) {
+  const std::vector<int64_t> shape = shape_of_saved(value, name);
+  require(shape == placement.shape, Status::kShapeMismatch, "'", name, "' has the shape ", c10::IntArrayRef(shape),
+          "; expected ", c10::IntArrayRef(placement.shape));
+  return value.isTensor() ? value.toTensor() : at::Tensor();
 }
 
-at::Tensor read_box(const c10::IValue& value, const Box& box, const std::string& name) {
-  if (const SavedTensor* const saved = saved_tensor_of(value)) return saved->read(box);
-  const std::vector<int64_t> shape = shape_of_saved(value, name);
-  require(box.offset.size() == shape.size() && box.sizes.size() == shape.size(), Status::kShapeMismatch, "'", name,
-          "' has shape ", c10::IntArrayRef(shape), " and not ", box.sizes.size(), " dimensions");
-  at::Tensor result = value.toTensor();
-  for (size_t i = 0; i < shape.size(); i++)
-    result = result.narrow(static_cast<int64_t>(i), box.offset[i], box.sizes[i]);
-  return result;
+}  // namespace
+
+void check_part(const c10::IValue& value, const Placement& placement, const std::string& name) {
+  whole_tensor(value, placement, name);
+  if (const SavedTensor* const saved = saved_tensor_of(value))
+    for (const PlacedBox& box : placement.boxes) saved->check(box.whole);
+}
+
+at::Tensor read_part(const c10::IValue& value, const Placement& placement, const std::string& name) {
+  const at::Tensor whole = whole_tensor(value, placement, name);
+  const SavedTensor* const saved = saved_tensor_of(value);
+  const auto read = [&](const PlacedBox& box) {
+    return saved != nullptr ? saved->read(box.whole) : narrow(whole, box.whole);
+  };
+  if (placement.boxes.size() == 1) return read(placement.boxes.front());
+  at::Tensor part;
+  const std::vector<int64_t> sizes = placement.stored_sizes();
+  for (const PlacedBox& box : placement.boxes) {
+    const at::Tensor elements = read(box);
+    if (!part.defined()) part = at::empty(sizes, elements.options());
+    narrow(part, {box.local, box.whole.sizes}).copy_(elements);
+  }
+  return part;
 }
 
 }  // namespace accel::tensor

@@ -1,8 +1,8 @@
 // Tensors in pieces: how the state of a model or optimizer that is sharded over the ranks is saved and loaded.
 //
-// In a state that is saved, a tensor may be a TensorPiece: the box of a larger tensor that this rank has. In a state
-// that is loaded, it may be a SavedTensor, from which an object reads the box that it needs, whatever the boxes were
-// when it was saved.
+// In a state that is saved, a tensor may be a TensorPiece: the part of a larger tensor that this rank stores. In a
+// state that is loaded, it may be a SavedTensor, from which an object reads the boxes that it needs, whatever the boxes
+// were when it was saved.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,23 +13,21 @@
 #include <utility>
 #include <vector>
 
+#include "tensor/placement.hpp"
+
 namespace accel::tensor {
 
-// A range of indices in each dimension.
-struct Box {
-  std::vector<int64_t> offset;
-  std::vector<int64_t> sizes;
-};
+// A view of the elements in this box.
+at::Tensor narrow(const at::Tensor& tensor, const Box& box);
 
 struct TensorPiece final : torch::CustomClassHolder {
-  TensorPiece(at::Tensor data, std::vector<int64_t> global_shape, std::vector<int64_t> offset)
-      : data(std::move(data)), global_shape(std::move(global_shape)), offset(std::move(offset)) {}
+  TensorPiece(at::Tensor data, PlacementPtr placement) : data(std::move(data)), placement(std::move(placement)) {}
 
-  Box box() const { return {offset, data.sizes().vec()}; }
+  // The elements of `data` that are in this box of the placement.
+  at::Tensor part(const PlacedBox& box) const;
 
   const at::Tensor data;
-  const std::vector<int64_t> global_shape;
-  const std::vector<int64_t> offset;  // of the first element of `data` in the whole tensor
+  const PlacementPtr placement;
 };
 
 class SavedTensor : public torch::CustomClassHolder {
@@ -42,18 +40,20 @@ class SavedTensor : public torch::CustomClassHolder {
   virtual void check(const Box& box) const = 0;
 };
 
-// `data` must be inside of `global_shape`. Where several ranks have the same piece, one of them saves it; the others
+// `data` must fit the boxes of the placement. Where several ranks store the same part, one of them saves it; the others
 // save None.
-c10::IValue piece_value(at::Tensor data, std::vector<int64_t> global_shape, std::vector<int64_t> offset);
+c10::IValue piece_value(at::Tensor data, PlacementPtr placement);
 // Null for a value of another kind.
 const TensorPiece* piece_of(const c10::IValue& value);
 
 c10::IValue saved_tensor_value(c10::intrusive_ptr<SavedTensor> tensor);
 const SavedTensor* saved_tensor_of(const c10::IValue& value);
 
-// The shape of a tensor or a SavedTensor, and a box of it. Other values are a TYPE_MISMATCH that names `name`.
+// The shape of a tensor or a SavedTensor. Other values are a TYPE_MISMATCH that names `name`.
 std::vector<int64_t> shape_of_saved(const c10::IValue& value, const std::string& name);
-at::Tensor read_box(const c10::IValue& value, const Box& box, const std::string& name);
-void check_box(const c10::IValue& value, const Box& box, const std::string& name);
+// The part of a tensor or a SavedTensor that a rank stores by this placement, which must have its shape.
+at::Tensor read_part(const c10::IValue& value, const Placement& placement, const std::string& name);
+// Throws what read_part() would.
+void check_part(const c10::IValue& value, const Placement& placement, const std::string& name);
 
 }  // namespace accel::tensor

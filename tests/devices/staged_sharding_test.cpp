@@ -67,7 +67,8 @@ Tensors train(const CommunicatorPtr& communicator, c10::Device place, const Fsdp
   const bool is_offloaded = settings.cpu_offload || settings.offload_optimizer;
   const auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.02}});
   optimizer->add_group(inner->parameters(), std::nullopt, std::nullopt);
-  const auto model = FullyShardedDataParallel::create(inner, {communicator, communicator, nullptr}, settings, place);
+  const auto model =
+      FullyShardedDataParallel::create(inner, {communicator, communicator, nullptr, "shard"}, settings, place);
   if (const auto memory = model->state_memory()) optimizer->group(0).state_memory = memory;
   Tensors results;
   for (int step = 0; step < 4; step++) {

@@ -222,7 +222,7 @@ TEST(BackgroundSave, TheEndOfTheProcessFinishesIt) {
 TEST(BackgroundSave, ASnapshotKeepsTiesViewsAndPieces) {
   checkpoint::SnapshotMemory memory;
   const at::Tensor base = at::arange(12, at::kFloat).view({3, 4});
-  const auto piece = tensor::piece_value(base.narrow(0, 1, 2), {9, 4}, {3, 0});
+  const auto piece = tensor::piece_value(base.narrow(0, 1, 2), tensor::place({9, 4}, {{3, 0}, {2, 4}}, "shard"));
   const c10::IValue tree = checkpoint::tests::map_of({{"a", base},
                                                       {"tied", base},
                                                       {"row", base[1]},
@@ -242,7 +242,7 @@ TEST(BackgroundSave, ASnapshotKeepsTiesViewsAndPieces) {
     EXPECT_EQ(copy.at("n").toInt(), 3);
     const tensor::TensorPiece* const copied = tensor::piece_of(copy.at("piece"));
     ASSERT_NE(copied, nullptr);
-    EXPECT_EQ(copied->offset, std::vector<int64_t>({3, 0}));
+    EXPECT_EQ(copied->placement->boxes.front().whole.offset, std::vector<int64_t>({3, 0}));
     EXPECT_EQ(copied->data.sum().item<float>(), 60);
   }
 }

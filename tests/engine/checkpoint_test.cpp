@@ -531,7 +531,8 @@ struct Shards {
 
   static c10::IValue piece(double factor, const Ranks& ranks) {
     const auto [begin, count] = rows(ranks.rank, ranks.size);
-    return tensor::piece_value(whole(factor).narrow(0, begin, count), {kRows, 3}, {begin, 0});
+    return tensor::piece_value(whole(factor).narrow(0, begin, count),
+                               tensor::place({kRows, 3}, {{begin, 0}, {count, 3}}, "shard"));
   }
 
   static TrainingState state(const Ranks& ranks, bool sharded) {
@@ -554,7 +555,8 @@ struct Shards {
     const auto [begin, count] = rows(ranks.rank, ranks.size);
     const tensor::Box box = sharded ? tensor::Box{{begin, 0}, {count, 3}} : tensor::Box{{0, 0}, {kRows, 3}};
     for (const auto& [value, factor] : {std::pair(model.at("a"), 1.0), std::pair(entry.at("exp_avg"), 2.0)}) {
-      EXPECT_TRUE(same(tensor::read_box(value, box, "x"), whole(factor).narrow(0, box.offset[0], box.sizes[0])));
+      EXPECT_TRUE(same(tensor::read_part(value, *tensor::place({kRows, 3}, box, "shard"), "x"),
+                       whole(factor).narrow(0, box.offset[0], box.sizes[0])));
       EXPECT_EQ(tensor::shape_of_saved(value, "x"), std::vector<int64_t>({kRows, 3}));
     }
     EXPECT_TRUE(same(model.at("b").toTensor(), at::full({2}, 4)));
@@ -620,7 +622,7 @@ TEST(CheckpointPieces, AMissingOrStrangePieceIsNamed) {
   expect_error(Status::kCorrupt, "overlaps", [&] { table_of({first, first}); });
   const auto half = table_of({first})->join(tree::new_map(), true);
   expect_error(Status::kCorrupt, "lacks 9 elements of 'a'", [&] { read_pieces(half); });
-  expect_error(Status::kShapeMismatch, "not inside", [] { tensor::piece_value(at::zeros({2}), {3}, {2}); });
+  expect_error(Status::kShapeMismatch, "not inside", [] { tensor::place({3}, {{2}, {2}}, "shard"); });
 }
 
 }  // namespace checkpoint_test

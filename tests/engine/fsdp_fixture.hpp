@@ -15,7 +15,10 @@
 #include "comm/group.hpp"
 #include "config/generated/settings.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/placements.hpp"
+#include "parallel/fsdp/fully_sharded_data_parallel.hpp"
 #include "parallel/parallel_model.hpp"
+#include "parallel/placed_parameters.hpp"
 
 namespace accel::parallel {
 namespace fsdp_fixture {
@@ -73,10 +76,12 @@ inline FsdpSettings by_blocks() {
 
 inline std::map<std::string, at::Tensor> whole_parameters(const ParallelModel& model) {
   std::map<std::string, at::Tensor> found;
+  const nn::Placements placements = model.module()->placements();
+  const auto* const sharded = dynamic_cast<const FullyShardedDataParallel*>(&model);
   for (const auto& [name, parameter] : model.module()->named_parameters()) {
-    const ParameterShard* const shard = model.shard_of(parameter);
-    found[name] =
-        shard == nullptr ? parameter.detach().clone() : model.gather_rows(parameter.detach(), shard->shape[0]).clone();
+    const tensor::PlacementPtr placement = placements.find(parameter);
+    found[name] = placement == nullptr ? parameter.detach().clone()
+                                       : gather_parts(parameter.detach(), *placement, *sharded->ranks().shard).clone();
   }
   return found;
 }
@@ -84,9 +89,9 @@ inline std::map<std::string, at::Tensor> whole_parameters(const ParallelModel& m
 // Two ranks share a copy of a hybrid strategy, or all if their number is odd.
 inline ModelRanks model_ranks(const std::shared_ptr<comm::Communicator>& all, ShardingStrategy strategy) {
   const bool is_hybrid = strategy == ShardingStrategy::kHybridShard || strategy == ShardingStrategy::kHybridShardZero2;
-  if (!is_hybrid || all->size() % 2 == 1) return {all, all, nullptr};
+  if (!is_hybrid || all->size() % 2 == 1) return {all, all, nullptr, "shard"};
   const int rank = all->rank();
-  return {all, comm::split_group(*all, rank / 2, rank), comm::split_group(*all, rank % 2, rank)};
+  return {all, comm::split_group(*all, rank / 2, rank), comm::split_group(*all, rank % 2, rank), "shard"};
 }
 
 }  // namespace fsdp_fixture

@@ -18,7 +18,7 @@
 #include <mutex>
 #include <tuple>
 
-#include "accelerator/sharded_state.hpp"
+#include "accelerator/placed_state.hpp"
 #include "accelerator_ranks.hpp"
 #include "big_model_fixture.hpp"
 #include "checkpoint_fixture.hpp"
@@ -253,12 +253,13 @@ TEST(FsdpTraining, CopiesOfShards) {
   for (const auto strategy : {ShardingStrategy::kHybridShard, ShardingStrategy::kHybridShardZero2}) {
     tests::run_ranks(4, [&](const std::shared_ptr<comm::Communicator>& all) {
       const int rank = all->rank();
-      const ModelRanks ranks{all, comm::split_group(*all, rank / 2, rank), comm::split_group(*all, rank % 2, rank)};
+      const auto mesh = std::make_shared<comm::Mesh>(all, comm::mesh_axes("replicate,shard", {2, 2}));
+      const ModelRanks ranks{all, mesh->group("shard"), mesh->group("replicate"), "shard"};
       FsdpSettings settings = by_blocks();
       settings.sharding_strategy = strategy;
       const auto inner = make_model();
       const auto model = FullyShardedDataParallel::create(inner, ranks, settings, at::kCPU);
-      EXPECT_EQ(model->saves_shards(), rank < 2);
+      EXPECT_EQ(PlacedParameters(mesh).is_first(*inner->placements().find(inner->parameters()[0])), rank < 2);
       const auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.02}});
       optimizer->add_group(inner->parameters(), std::nullopt, std::nullopt);
       for (int step = 0; step < kSteps; step++) {
@@ -434,10 +435,10 @@ TEST(FsdpModel, LeavesIgnoredModulesOut) {
   FsdpSettings settings = by_blocks();
   settings.ignored_modules = std::string("block[02]");
   on_ranks(2, settings, [](const Prepared& prepared) {
-    const ParallelModel& model = prepared.sharded();
+    const nn::Placements placements = prepared.inner->placements();
     for (const auto& [name, parameter] : prepared.inner->named_parameters()) {
       const bool is_ignored = name.find("block0") == 0 || name.find("block2") == 0;
-      EXPECT_EQ(model.shard_of(parameter) == nullptr, is_ignored) << name;
+      EXPECT_EQ(placements.find(parameter) == nullptr, is_ignored) << name;
     }
     prepared.accelerator->backward(prepared.loss());
     EXPECT_EQ(prepared.inner->find_tensor("block0.weight").grad().sizes(), (std::vector<int64_t>{7, 7}));
@@ -448,8 +449,9 @@ TEST(FsdpModel, LeavesIgnoredParametersOut) {
   FsdpSettings settings = by_blocks();
   settings.ignored_modules = std::string("block1\\.bias|last");
   on_ranks(2, settings, [](const Prepared& prepared) {
+    const nn::Placements placements = prepared.inner->placements();
     for (const auto& [name, parameter] : prepared.inner->named_parameters())
-      EXPECT_EQ(prepared.sharded().shard_of(parameter) == nullptr, name == "block1.bias" || name == "last") << name;
+      EXPECT_EQ(placements.find(parameter) == nullptr, name == "block1.bias" || name == "last") << name;
     prepared.accelerator->backward(prepared.loss());
     EXPECT_EQ(prepared.inner->find_tensor("last").grad().size(0), 2);
   });

@@ -98,7 +98,8 @@ TEST(MergeWeights, OfPiecesOfRanks) {
   const at::Tensor whole = at::arange(12).to(at::kFloat).reshape({4, 3}), plain = at::arange(3);
   // As two ranks would write it, one after the other.
   auto model = tree::new_map();
-  model.insert("rows", tensor::piece_value(whole.slice(0, 0, 4).contiguous(), {4, 3}, {0, 0}));
+  model.insert(
+      "rows", tensor::piece_value(whole.slice(0, 0, 4).contiguous(), tensor::place({4, 3}, {{0, 0}, {4, 3}}, "shard")));
   model.insert("plain", plain);
   save_training_state(
       folder / "state",

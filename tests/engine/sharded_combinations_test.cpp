@@ -121,7 +121,7 @@ std::vector<double> losses_of(const Training& run) {
     const auto inner = make_model();
     const ParallelModelPtr parallel =
         parallelize(inner, fsdp_fixture::model_ranks(all, run.strategy), settings, at::kCPU);
-    EXPECT_EQ(parallel->is_sharded(), run.ranks > 1 && run.strategy != ShardingStrategy::kNoShard);
+    EXPECT_EQ(!inner->placements().empty(), run.ranks > 1 && run.strategy != ShardingStrategy::kNoShard);
     const auto model =
         std::make_shared<accelerator::PreparedModel>(parallel, precision, kernels::ComputePolicy{}, all->step_times());
     const auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.01}});

@@ -196,9 +196,10 @@ at::Tensor rows_of(int step, int rank, int ranks) {
 
 // Those of modules that are left out are the application's.
 void average_other_gradients(const ParallelModel& model, comm::Communicator& all) {
-  if (!model.is_sharded()) return;
+  const nn::Placements placements = model.module()->placements();
+  if (placements.empty()) return;
   for (const at::Tensor& parameter : model.module()->parameters())
-    if (model.shard_of(parameter) == nullptr && parameter.grad().defined())
+    if (placements.find(parameter) == nullptr && parameter.grad().defined())
       all.all_reduce(parameter.grad(), comm::ReduceOp::kMean);
 }
 
@@ -211,7 +212,7 @@ Trained train(const Program& program) {
     const nn::ModulePtr inner = Builder(program.seed).build();
     const ParallelModelPtr model =
         parallelize(inner, fsdp_fixture::model_ranks(all, program.settings.sharding_strategy), preparation, at::kCPU);
-    EXPECT_EQ(model->is_sharded(), program.ranks > 1);
+    EXPECT_EQ(!inner->placements().empty(), program.ranks > 1);
     const auto optimizer = optim::make_optimizer(optim::sgd_rule(), {{"lr", 0.1}, {"momentum", 0.9}});
     std::vector<at::Tensor> trainable;
     for (const at::Tensor& parameter : inner->parameters())

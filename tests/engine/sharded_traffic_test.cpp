@@ -81,7 +81,7 @@ double bytes_of_step(ShardingStrategy strategy, int ranks, const std::string& pa
     settings.fsdp = fsdp_fixture::by_blocks();
     settings.fsdp.sharding_strategy = strategy;
     settings.fsdp.param_dtype = param_dtype;
-    const ParallelModelPtr model = parallelize(make_model(), {all, all, nullptr}, settings, at::kCPU);
+    const ParallelModelPtr model = parallelize(make_model(), {all, all, nullptr, "shard"}, settings, at::kCPU);
     const auto step = [&] {
       const at::Tensor loss =
           model->call(nn::Inputs{at::linspace(-1, 1, 2 * kWidth).view({2, kWidth})}).toTensor().square().mean();

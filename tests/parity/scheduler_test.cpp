@@ -54,8 +54,9 @@ Outcome run(const c10::IValue& input, bool with_processes) {
   stepping.step_with_optimizer = member(input, "step_with_optimizer").toBool();
   stepping.steps_per_update = split_batches || !with_processes ? 1 : member(input, "processes").toInt();
   stepping.stop_at_end = !split_batches;
-  const auto prepared = std::make_shared<accelerator::PreparedOptimizer>(overflowing, gradient_state, nullptr,
-                                                                         std::make_shared<StepTimes>());
+  const auto prepared = std::make_shared<accelerator::PreparedOptimizer>(
+      overflowing, gradient_state, nullptr, std::make_shared<StepTimes>(),
+      std::make_shared<parallel::PlacedParameters>(nullptr));
   accelerator::PreparedScheduler scheduler(inner, {prepared}, gradient_state, stepping);
   Outcome outcome;
   const auto sync = member(input, "sync").toListRef(), skipped = member(input, "skipped").toListRef();
@@ -112,8 +113,9 @@ TEST(SchedulerParity, MayStepBeforeTheOptimizer) {
   const std::shared_ptr<optim::Optimizer> optimizer = optim::make_optimizer(optim::sgd_rule());
   optimizer->add_group({at::zeros({1}).requires_grad_(true)}, 1, std::nullopt);
   const auto gradient_state = std::make_shared<state::GradientState>(state::AccumulationSettings{2});
-  const auto prepared = std::make_shared<accelerator::PreparedOptimizer>(optimizer, gradient_state, nullptr,
-                                                                         std::make_shared<StepTimes>());
+  const auto prepared = std::make_shared<accelerator::PreparedOptimizer>(
+      optimizer, gradient_state, nullptr, std::make_shared<StepTimes>(),
+      std::make_shared<parallel::PlacedParameters>(nullptr));
   auto halving = tree::new_map();
   halving.insert("gamma", 0.5);
   accelerator::PreparedScheduler scheduler(tests::named_scheduler("ExponentialLR", halving, optimizer), {prepared},

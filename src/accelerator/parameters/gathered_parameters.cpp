@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "base/error.hpp"
@@ -18,7 +17,7 @@ GatheredParameters::GatheredParameters(std::shared_ptr<Accelerator> accelerator,
           modifier_.value_or(-1), "; expected 0 to ", ranks - 1, ", or -1 for none");
   std::vector<parallel::ParallelModelPtr> done;
   try {
-    for (const auto& model : accelerator_->sharded_models()) {
+    for (const auto& model : accelerator_->placed_parameters().models()) {
       model->gather_parameters(parameters_);
       done.push_back(model);
     }
@@ -31,20 +30,19 @@ GatheredParameters::GatheredParameters(std::shared_ptr<Accelerator> accelerator,
 
 GatheredParameters::~GatheredParameters() {
   if (!gathered_) return;
-  for (const auto& model : accelerator_->sharded_models()) model->release_parameters(parameters_, std::nullopt);
+  for (const auto& model : accelerator_->placed_parameters().models())
+    model->release_parameters(parameters_, std::nullopt);
 }
 
 void GatheredParameters::finish() {
   gathered_ = false;
-  const auto sharding = accelerator_->sharded_models();
-  for (const auto& model : sharding) model->release_parameters(parameters_, modifier_);
+  const parallel::PlacedParameters& placed = accelerator_->placed_parameters();
+  for (const auto& model : placed.models()) model->release_parameters(parameters_, modifier_);
   if (!modifier_) return;
   const at::NoGradGuard no_grad;
   for (const at::Tensor& parameter : parameters_) {
-    const bool is_sharded = std::any_of(sharding.begin(), sharding.end(), [&parameter](const auto& model) {
-      return model->shard_of(parameter) != nullptr;
-    });
-    if (!is_sharded) accelerator_->state().gradient_group()->broadcast(parameter.detach(), *modifier_);
+    if (placed.find(parameter) == nullptr)
+      accelerator_->state().gradient_group()->broadcast(parameter.detach(), *modifier_);
   }
 }
 

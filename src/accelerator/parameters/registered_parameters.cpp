@@ -174,9 +174,7 @@ void RegisteredMemory::require_apart_from(const RegisteredMemory& registered) co
   require_disjoint(std::move(pieces));
 }
 
-void RegisteredMemory::gather(parallel::ParallelModel& model) const {
-  if (model.is_sharded()) model.gather_into(parameters_, memory_);
-}
+void RegisteredMemory::gather(parallel::ParallelModel& model) const { model.gather_into(parameters_, memory_); }
 
 std::vector<TrainedParameter> trained_parameters(const nn::Module& module) {
   std::vector<TrainedParameter> trained;
@@ -264,7 +262,7 @@ std::optional<double> Accelerator::step_parameters(PreparedParameters& parameter
                                   settings.grad_norm_type)
                ->item<double>();
   (*own)->step();
-  if (parameters.model()->is_sharded()) {
+  if ((*own)->updates_parts()) {
     for (const TrainedParameter& parameter : parameters.trained()) parameter.tensor.mutable_grad().reset();
     if (parameters.memory() != nullptr) parameters.memory()->gather(*parameters.model());
   }

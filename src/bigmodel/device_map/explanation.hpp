@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "bigmodel/device_map/infer_device_map.hpp"
 #include "bigmodel/device_map/block_placement.hpp"
+#include "bigmodel/device_map/infer_device_map.hpp"
 
 namespace accel::bigmodel {
 

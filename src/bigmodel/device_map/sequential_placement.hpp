@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "bigmodel/device_map/largest_layers.hpp"
 #include "bigmodel/device_map/block_placement.hpp"
+#include "bigmodel/device_map/largest_layers.hpp"
 #include "bigmodel/device_map/tied_items.hpp"
 
 namespace accel::bigmodel {

@@ -14,7 +14,7 @@
 
 #include "base/error.hpp"
 #include "comm/group.hpp"
-#include "optim/clip.hpp"
+#include "nn/placements.hpp"
 #include "parallel/sync_module_states.hpp"
 #include "parallel/uneven_inputs.hpp"
 #include "tensor/dtype.hpp"
@@ -116,15 +116,11 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
       if (sync) ranks_.gradient->broadcast(whole, /*from=*/0);
       return whole;
     });
-    for (const auto& parameter : group->parameters()) {
-      std::vector<int64_t> offset(parameter->shape().size(), 0);
-      offset[0] = parameter->rows().begin;
-      shards_[parameter->tensor().unsafeGetTensorImpl()] = {parameter->shape(), std::move(offset)};
-    }
   }
+  place_parameters();
   nn::NamedTensors others = module()->named_buffers();
   for (const auto& [name, parameter] : module()->named_parameters())
-    if (shard_of(parameter) == nullptr) others.emplace_back(name, parameter);
+    if (find(parameter) == nullptr) others.emplace_back(name, parameter);
   std::vector<at::Tensor> sent;
   for (const auto& [name, tensor] : others) {
     if (tensor.is_meta()) tensor::set_data(tensor, with_memory(tensor, name, device));
@@ -134,6 +130,23 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
   prepared_parameters_ = module()->named_parameters();
   add_hooks(modules);
   watch_calls_outside(modules);
+}
+
+// A parameter that another kind of parallelism has cut is cut once more.
+void FullyShardedDataParallel::place_parameters() {
+  const nn::Placements former = module()->placements();
+  nn::Placements placements;
+  for (const auto& group : groups_)
+    for (const auto& parameter : group->parameters()) {
+      tensor::Box rows{tensor::whole_offset(parameter->shape().size()), parameter->shape()};
+      rows.offset[0] = parameter->rows().begin;
+      rows.sizes[0] = parameter->rows().size();
+      const tensor::PlacementPtr placed = former.find(parameter->tensor());
+      placements.set(parameter->tensor(), placed == nullptr ? tensor::place(parameter->shape(), rows, ranks_.shard_axes)
+                                                            : std::make_shared<const tensor::Placement>(
+                                                                  placed->cut(rows, ranks_.shard_axes)));
+    }
+  module()->set_placements(placements);
 }
 
 void FullyShardedDataParallel::add_hooks(const std::vector<WrappedModule>& modules) {
@@ -518,40 +531,13 @@ std::vector<ShardedModule> FullyShardedDataParallel::sharded_modules() const {
   return modules;
 }
 
-bool FullyShardedDataParallel::any_rank(bool flag) { return ranks_.shard->any_rank(flag); }
-
-at::Tensor FullyShardedDataParallel::clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm,
-                                                            double norm_type) {
-  finish_step();
-  std::vector<at::Tensor> sharded, whole;
-  for (const at::Tensor& parameter : parameters)
-    (shard_of(parameter) != nullptr ? sharded : whole).push_back(parameter);
-  return optim::clip_sharded_gradients_by_norm(
-      sharded, whole, max_norm, norm_type, [this](const at::Tensor& total, bool largest) {
-        const at::Tensor sent = total.to(ranks_.shard->device());
-        ranks_.shard->all_reduce(sent, largest ? comm::ReduceOp::kMax : comm::ReduceOp::kSum);
-        return sent;
-      });
-}
-
-const ParameterShard* FullyShardedDataParallel::shard_of(const at::Tensor& parameter) const {
-  const auto found = shards_.find(parameter.unsafeGetTensorImpl());
-  return found == shards_.end() ? nullptr : &found->second;
-}
-
-at::Tensor FullyShardedDataParallel::gather_rows(const at::Tensor& shard, int64_t rows) const {
+// Collective: all rows of a parameter, in its own dtype.
+at::Tensor FullyShardedDataParallel::gather_rows(const ShardedParameter& parameter) const {
   const at::NoGradGuard no_grad;
-  const int ranks = ranks_.shard->size();
-  const int64_t each = rows_per_rank(rows, ranks);
-  std::vector<int64_t> shape = shard.sizes().vec();
-  shape[0] = each;
-  at::Tensor padded = at::empty(shape, shard.options().requires_grad(false));
-  padded.narrow(0, 0, shard.size(0)).copy_(shard);
-  padded.narrow(0, shard.size(0), each - shard.size(0)).zero_();
-  shape[0] = each * ranks;
-  at::Tensor whole = at::empty(shape, padded.options());
-  ranks_.shard->all_gather(padded, whole);
-  return whole.narrow(0, 0, rows);
+  const at::Tensor padded = parameter.padded_shard().detach();
+  const at::Tensor all = at::empty({parameter.padded_elements()}, padded.options());
+  ranks_.shard->all_gather(padded, all);
+  return all.narrow(0, 0, c10::multiply_integers(parameter.shape())).view(parameter.shape());
 }
 
 ShardedParameter* FullyShardedDataParallel::find(const at::Tensor& tensor) const {
@@ -610,7 +596,7 @@ void FullyShardedDataParallel::gather_parameters(const std::vector<at::Tensor>& 
             "' is gathered already; expected the end of that scope first");
   for (ShardedParameter* const parameter : own) {
     if (parameter->shown().defined()) continue;  // it is in the list twice
-    parameter->show_whole(gather_rows(parameter->shard(), parameter->shape()[0]));
+    parameter->show_whole(gather_rows(*parameter));
     num_gathered_++;
   }
 }

@@ -44,23 +44,17 @@ class FullyShardedDataParallel final : public ParallelModel {
   void note_failed_backward(const std::string& error) override;
   void register_comm_hook(BucketCallback callback) override;
   std::vector<at::Tensor> gradients() const override;
-  at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm,
-                                    double norm_type) override;
   c10::IValue reduction_state() const override { return {}; }
   void load_reduction_state(const c10::IValue& /*saved*/) override {}
   bool can_shadow() const override { return !former_events_.empty(); }
   void shadow(const ForwardNotice& others, int source) override;
-  bool is_sharded() const override { return true; }
+  bool keeps_parameters() const override { return false; }
   std::vector<ShardedModule> sharded_modules() const override;
   void finish_step() override;
-  bool any_rank(bool flag) override;
-  const ParameterShard* shard_of(const at::Tensor& parameter) const override;
-  at::Tensor gather_rows(const at::Tensor& shard, int64_t rows) const override;
   void gather_into(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& memory) override;
   void gather_parameters(const std::vector<at::Tensor>& parameters) override;
   void release_parameters(const std::vector<at::Tensor>& parameters, std::optional<int> modifier) override;
   optim::StateMemory state_memory() const override;
-  bool saves_shards() const override { return ranks_.replicate == nullptr || ranks_.replicate->rank() == 0; }
   StateDictType state_dict_type() const override { return settings_.state_dict_type; }
 
   const std::vector<std::unique_ptr<ParameterGroup>>& groups() const { return groups_; }
@@ -78,6 +72,8 @@ class FullyShardedDataParallel final : public ParallelModel {
   FullyShardedDataParallel(nn::ModulePtr module, const ModelRanks& ranks, const FsdpSettings& settings);
   void shard_model(c10::Device device);
   ShardedParameter* find(const at::Tensor& parameter) const;
+  void place_parameters();
+  at::Tensor gather_rows(const ShardedParameter& parameter) const;
   at::Tensor with_memory(const at::Tensor& tensor, const std::string& name, c10::Device device) const;
   void add_hooks(const std::vector<WrappedModule>& modules);
   void watch_calls_outside(const std::vector<WrappedModule>& modules);
@@ -133,7 +129,6 @@ class FullyShardedDataParallel final : public ParallelModel {
   bool reshard_after_forward_;
   std::vector<std::unique_ptr<ParameterGroup>> groups_;  // the root's last
   std::vector<HookedModule> hooked_;
-  std::unordered_map<const at::TensorImpl*, ParameterShard> shards_;
   nn::NamedTensors prepared_parameters_;  // all of the model
 
   std::recursive_mutex mutex_;

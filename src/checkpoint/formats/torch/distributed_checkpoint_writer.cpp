@@ -131,22 +131,32 @@ class PiecesWriter {
   }
 
   void write(const c10::IValue& value, const Json::Items& keys) {
-    Written written{Json(keys), "", {}, {}, {}, name_, 0, 0};
     const tensor::TensorPiece* const piece = tensor::piece_of(value);
-    if (piece == nullptr && !all_) return;
-    if (piece != nullptr && piece->data.numel() == 0 && !(all_ && is_empty(piece->global_shape))) return;
-    const at::Tensor data = piece != nullptr ? piece->data : value.isTensor() ? value.toTensor() : at::Tensor();
-    if (data.defined()) {
-      written.dtype = tensor::dtype_name(data.scalar_type());
-      written.sizes = data.sizes().vec();
-      written.shape = piece != nullptr ? piece->global_shape : written.sizes;
-      written.offset = piece != nullptr ? piece->offset : Shape(written.sizes.size(), 0);
+    if (piece == nullptr) {
+      if (!all_) return;
+      const at::Tensor data = value.isTensor() ? value.toTensor() : at::Tensor();
+      if (data.defined())
+        write(keys, data, data.sizes().vec(), Shape(static_cast<size_t>(data.dim()), 0));
+      else
+        append(Written{Json(keys), "", {}, {}, {}, name_, 0, 0}, value);
+      return;
     }
+    for (const tensor::PlacedBox& box : piece->placement->boxes)
+      if (!tensor::is_empty(box.whole) || (all_ && is_empty(piece->placement->shape)))
+        write(keys, piece->part(box), piece->placement->shape, box.whole.offset);
+  }
+
+  void write(const Json::Items& keys, const at::Tensor& data, const Shape& shape, const Shape& offset) {
+    append(Written{Json(keys), tensor::dtype_name(data.scalar_type()), shape, offset, data.sizes().vec(), name_, 0, 0},
+           data.detach());
+  }
+
+  void append(Written written, const c10::IValue& value) {
     if (output_ == nullptr) output_ = std::make_unique<OutputFile>(folder_ + "/" + name_, files_);
     const std::string gap((kPieceAlignment - output_->size() % kPieceAlignment) % kPieceAlignment, '\0');
     output_->write(gap.data(), gap.size());
     written.begin = static_cast<int64_t>(output_->size());
-    write_torch_file(*output_, data.defined() ? c10::IValue(data.detach()) : value);
+    write_torch_file(*output_, value);
     written.length = static_cast<int64_t>(output_->size()) - written.begin;
     written_.push_back(print(written));
   }

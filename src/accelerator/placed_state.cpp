@@ -1,0 +1,259 @@
+#include "accelerator/placed_state.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <algorithm>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.hpp"
+#include "checkpoint/training_state.hpp"
+#include "tensor/file_memory.hpp"
+#include "tensor/tensor_piece.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::accelerator {
+namespace {
+
+using tensor::Placement;
+using tensor::PlacementPtr;
+
+// How this rank loads a value where no placement says it: a tensor that is in files is read whole.
+PlacementPtr whole_if_saved(const c10::IValue& value, const std::string& name) {
+  if (tensor::saved_tensor_of(value) == nullptr) return nullptr;
+  return std::make_shared<const Placement>(tensor::whole_placement(tensor::shape_of_saved(value, name)));
+}
+
+c10::IValue read_own(const c10::IValue& value, const PlacementPtr& placement, const std::string& name) {
+  return placement == nullptr ? value : c10::IValue(tensor::read_part(value, *placement, name));
+}
+
+template <typename Change>
+c10::IValue change_members(const c10::IValue& map, const Change& change) {
+  auto changed = tree::new_map();
+  for (const auto& member : map.toGenericDict()) changed.insert(member.key(), change(member.key(), member.value()));
+  return changed;
+}
+
+nn::Placements placements_of(const std::vector<parallel::ParallelModelPtr>& models) {
+  nn::Placements placements;
+  for (const auto& model : models) placements.add(model->module()->placements());
+  return placements;
+}
+
+// Changes the entries of each parameter's state: change(entry, index of the parameter, key, name).
+template <typename Change>
+c10::IValue change_entries(const c10::IValue& state, const Change& change) {
+  return change_members(state, [&](const c10::IValue& section, const c10::IValue& content) {
+    if (!section.isString() || section.toStringRef() != "state" || !content.isGenericDict()) return content;
+    return change_members(content, [&](const c10::IValue& number, const c10::IValue& entries) {
+      if (!entries.isGenericDict()) return entries;
+      const size_t index = number.isInt() ? static_cast<size_t>(number.toInt()) : std::stoul(number.toStringRef());
+      return change_members(entries, [&](const c10::IValue& key, const c10::IValue& value) {
+        const std::string entry = key.isString() ? key.toStringRef() : "";
+        return change(value, index, entry, tree::path_below(std::to_string(index), entry));
+      });
+    });
+  });
+}
+
+}  // namespace
+
+c10::IValue ModelState::state_dict() const {
+  const nn::Module& module = *model_->module();
+  model_->finish_step();
+  const nn::Placements placements = module.placements();
+  if (placements.empty()) return checkpoint::model_state(module.state_dict());
+  auto state = tree::new_map();
+  for (const auto& [name, tensor] : module.state_dict()) {
+    PlacementPtr placement = placements.find(module.find_tensor(name));
+    state.insert(name, placement == nullptr ? c10::IValue(tensor) : tensor::piece_value(tensor, std::move(placement)));
+  }
+  return state;
+}
+
+template <typename Visit>
+void ModelState::for_each_own(const c10::IValue& state, const Visit& visit) const {
+  const nn::Module& module = *model_->module();
+  const nn::Placements placements = module.placements();
+  std::unordered_map<std::string, PlacementPtr> own;
+  for (const auto& [name, tensor] : module.state_dict()) own.emplace(name, placements.find(module.find_tensor(name)));
+  for (const auto& member : state.toGenericDict()) {
+    const std::string& name = member.key().toStringRef();
+    const auto found = own.find(name);
+    const bool is_placed = found != own.end() && found->second != nullptr;
+    visit(name, member.value(), is_placed ? found->second : whole_if_saved(member.value(), name));
+  }
+}
+
+void ModelState::check_pieces(const c10::IValue& state) const {
+  for_each_own(state, [](const std::string& name, const c10::IValue& value, const PlacementPtr& placement) {
+    if (placement != nullptr) tensor::check_part(value, *placement, name);
+  });
+}
+
+void ModelState::load_state_dict(const c10::IValue& state) {
+  nn::Module& module = *model_->module();
+  model_->finish_step();
+  if (!takes_pieces()) {
+    module.load_state_dict(checkpoint::model_tensors(state));
+    return;
+  }
+  nn::NamedTensors tensors;
+  for_each_own(state, [&](const std::string& name, const c10::IValue& value, const PlacementPtr& placement) {
+    const c10::IValue own = read_own(value, placement, name);
+    require(own.isTensor(), Status::kTypeMismatch, "'", name, "' is of kind ", tree::kind_name(own),
+            "; expected a tensor");
+    tensors.emplace_back(name, own.toTensor());
+  });
+  module.load_state_dict(tensors);
+}
+
+void ModelState::load_stored(const c10::IValue& state) {
+  model_->finish_step();
+  model_->module()->load_state_dict(checkpoint::model_tensors(state));
+}
+
+void OptimizerState::finish_steps() const {
+  for (const auto& model : models_) model->finish_step();
+}
+
+bool OptimizerState::takes_pieces() const { return first_placed(models_) != nullptr; }
+
+// Where the optimizer does not know its entries, one with as many dimensions as the parameter is like it.
+bool OptimizerState::is_like_parameter(const std::string& entry, const c10::IValue& value,
+                                       c10::IntArrayRef sizes) const {
+  const bool is_tensor = (value.isTensor() && value.toTensor().defined()) || tensor::saved_tensor_of(value) != nullptr;
+  if (!is_tensor) return false;
+  if (const auto known = optimizer_->is_like_parameter(entry)) return *known;
+  return !sizes.empty() && tensor::shape_of_saved(value, entry).size() == sizes.size();
+}
+
+template <typename Change>
+c10::IValue OptimizerState::change_placed(const c10::IValue& state, const Change& change) const {
+  const nn::Placements placements = placements_of(models_);
+  const std::vector<at::Tensor> parameters = optimizer_->parameters();
+  return change_entries(
+      state, [&](const c10::IValue& value, size_t index, const std::string& entry, const std::string& name) {
+        if (index >= parameters.size()) return value;
+        const PlacementPtr placement = placements.find(parameters[index]);
+        const bool is_placed = placement != nullptr && is_like_parameter(entry, value, placement->shape);
+        return change(value, is_placed ? placement : nullptr, name);
+      });
+}
+
+c10::IValue OptimizerState::state_dict() const {
+  if (!takes_pieces()) return optimizer_->state_dict();
+  finish_steps();
+  return change_placed(optimizer_->state_dict(),
+                       [](const c10::IValue& value, const PlacementPtr& placement, const std::string&) {
+                         return placement == nullptr ? value : tensor::piece_value(value.toTensor(), placement);
+                       });
+}
+
+void OptimizerState::load_state_dict(const c10::IValue& state) {
+  if (!takes_pieces()) return optimizer_->load_state_dict(state);
+  finish_steps();
+  optimizer_->load_state_dict(
+      change_placed(state, [](const c10::IValue& value, const PlacementPtr& placement, const std::string& name) {
+        return read_own(value, placement == nullptr ? whole_if_saved(value, name) : placement, name);
+      }));
+}
+
+void OptimizerState::check_pieces(const c10::IValue& state) const {
+  change_placed(state, [](const c10::IValue& value, PlacementPtr placement, const std::string& name) {
+    if (placement == nullptr) placement = whole_if_saved(value, name);
+    if (placement != nullptr) tensor::check_part(value, *placement, name);
+    return value;
+  });
+}
+
+void OptimizerState::check_stored(const c10::IValue& state) const {
+  const std::vector<at::Tensor> parameters = optimizer_->parameters();
+  change_entries(state, [&](const c10::IValue& value, size_t index, const std::string& entry, const std::string& name) {
+    if (index >= parameters.size() || !is_like_parameter(entry, value, parameters[index].sizes())) return value;
+    require(value.toTensor().sizes() == parameters[index].sizes(), Status::kShapeMismatch, "'", name,
+            "' has the shape ", value.toTensor().sizes(), "; expected ", parameters[index].sizes(),
+            ", the rows of this rank");
+    return value;
+  });
+}
+
+void OptimizerState::load_stored(const c10::IValue& state) {
+  finish_steps();
+  optimizer_->load_state_dict(state);
+}
+
+std::vector<checkpoint::NamedGroup> named_groups(const optim::Optimizer& optimizer,
+                                                 const std::vector<nn::ModulePtr>& models) {
+  std::unordered_map<const c10::TensorImpl*, std::vector<std::string>> names;
+  for (const nn::ModulePtr& model : models)
+    for (const auto& [name, tensor] : model->state_dict())
+      names[model->find_tensor(name).unsafeGetTensorImpl()].push_back(name);
+  std::vector<checkpoint::NamedGroup> groups;
+  for (const optim::ParameterGroup& group : optimizer.groups()) {
+    checkpoint::NamedGroup& named = groups.emplace_back();
+    for (const at::Tensor& parameter : group.parameters)
+      named.push_back({names[parameter.unsafeGetTensorImpl()], !parameter.requires_grad()});
+  }
+  return groups;
+}
+
+namespace {
+
+at::Tensor kept_in(const std::string& folder, const at::Tensor& tensor) {
+  if (!folder.empty() && tensor.nbytes() >= tensor::kLeastFileBytes) try {
+      return tensor::file_zeros(folder, tensor.sizes(), tensor.scalar_type()).copy_(tensor);
+    } catch (const Error&) {  // such as a full disk; the write of the checkpoint will say so
+    }
+  return tensor.cpu();
+}
+
+}  // namespace
+
+c10::IValue gather_state(const c10::IValue& state, const parallel::PlacedParameters& placed, bool keep,
+                         const std::string& folder) {
+  return tree::map_leaves(state, [&](const c10::IValue& leaf) -> c10::IValue {
+    const tensor::TensorPiece* const part = tensor::piece_of(leaf);
+    if (part == nullptr) return leaf;
+    const at::Tensor whole = placed.gather(part->data, *part->placement);
+    return keep ? c10::IValue(kept_in(folder, whole)) : c10::IValue();
+  });
+}
+
+const parallel::ParallelModel* first_placed(const std::vector<parallel::ParallelModelPtr>& models) {
+  const auto found = std::find_if(models.begin(), models.end(),
+                                  [](const auto& model) { return !model->module()->placements().empty(); });
+  return found == models.end() ? nullptr : found->get();
+}
+
+c10::IValue form_to_save(const c10::IValue& state, const parallel::PlacedParameters& placed, bool whole, bool keep,
+                         const std::string& folder) {
+  if (whole) return gather_state(state, placed, keep, folder);
+  return tree::map_leaves(state, [&](const c10::IValue& leaf) {
+    const tensor::TensorPiece* const part = tensor::piece_of(leaf);
+    return part == nullptr || placed.is_first(*part->placement) ? leaf : c10::IValue();
+  });
+}
+
+c10::IValue stored_tensors(const c10::IValue& state) {
+  return tree::map_leaves(state, [](const c10::IValue& leaf) {
+    const tensor::TensorPiece* const piece = tensor::piece_of(leaf);
+    return piece == nullptr ? leaf : c10::IValue(piece->data);
+  });
+}
+
+c10::IValue with_stored_tensors(const c10::IValue& state, const c10::IValue& stored) {
+  if (!stored.isGenericDict()) return stored;
+  const auto former = state.toGenericDict();
+  return change_members(stored, [&](const c10::IValue& name, const c10::IValue& value) {
+    const auto found = former.find(name);
+    const tensor::TensorPiece* const piece = found == former.end() ? nullptr : tensor::piece_of(found->value());
+    if (piece == nullptr || !value.isTensor() || value.toTensor().sizes() != piece->data.sizes()) return value;
+    return tensor::piece_value(value.toTensor(), piece->placement);
+  });
+}
+
+}  // namespace accel::accelerator
