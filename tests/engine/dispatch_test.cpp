@@ -23,8 +23,8 @@
 #include "bigmodel/module_tensor.hpp"
 #include "bigmodel/offload_folder.hpp"
 #include "bigmodel/streams/batch_schedule.hpp"
-#include "bigmodel/streams/block_order.hpp"
 #include "expect_error.hpp"
+#include "nn/call_order.hpp"
 #include "nn_fixture.hpp"
 #include "os/bus_error_guard.hpp"
 #include "rank_threads.hpp"
@@ -680,7 +680,7 @@ TEST(Dispatch, MemoryStaysConstant) {
 }
 
 TEST(Dispatch, BlocksAreExpectedAsInThePassBefore) {
-  BlockOrder order(4);
+  nn::CallOrder order(4);
   EXPECT_EQ(order.upcoming(0), 0U);
   for (const size_t block : {2, 0, 2, 1}) order.use(block);  // 3 is not used, 2 twice
   EXPECT_EQ(order.upcoming(0), 2U) << "so far the order of registration";

@@ -1,6 +1,6 @@
 // Block stream: brings blocks to the device that computes with them, ahead of their use, within a budget of memory.
 //
-// Note: blocks that come ahead. A thread brings the blocks that are expected next (block_order.hpp) while the present
+// Note: blocks that come ahead. A thread brings the blocks that are expected next (nn/call_order.hpp) while the present
 // one computes. What has come or is coming and is not in use yet takes up to prefetch_bytes; a block that is needed at
 // once comes whatever the budget. On the CPU, weights that have their dtype in a mapped file are used in place: such a
 // block needs no memory, and bringing it is reading ahead. Other blocks get a buffer. Buffers are
@@ -21,7 +21,7 @@
 
 #include "bigmodel/streams/block.hpp"
 #include "bigmodel/streams/block_memory.hpp"
-#include "bigmodel/streams/block_order.hpp"
+#include "nn/call_order.hpp"
 
 namespace accel::bigmodel {
 
@@ -87,7 +87,7 @@ class BlockStream {
   mutable std::mutex mutex_;  // for all below
   std::condition_variable changed_;
   std::vector<Entry> entries_;
-  BlockOrder order_;
+  nn::CallOrder order_;
   std::deque<size_t> requests_;
   std::vector<size_t> with_buffer_;
   std::vector<SpareBuffer> spares_;

@@ -1,15 +1,15 @@
-// Block order: which blocks a forward uses next. The first pass is expected in the order of registration, later ones as
-// the pass before.
+// Call order: which blocks of a model a forward uses next. The first pass is expected in the order of registration,
+// later ones as the pass before.
 #pragma once
 
 #include <cstddef>
 #include <vector>
 
-namespace accel::bigmodel {
+namespace accel::nn {
 
-class BlockOrder {
+class CallOrder {
  public:
-  explicit BlockOrder(size_t blocks);
+  explicit CallOrder(size_t blocks);
 
   // A block is used.
   void use(size_t block);
@@ -27,4 +27,4 @@ class BlockOrder {
   size_t next_ = 0;           // in order_
 };
 
-}  // namespace accel::bigmodel
+}  // namespace accel::nn

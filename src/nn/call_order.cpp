@@ -1,9 +1,9 @@
-#include "bigmodel/streams/block_order.hpp"
+#include "nn/call_order.hpp"
 
 #include <numeric>
 #include <utility>
 
-namespace accel::bigmodel {
+namespace accel::nn {
 namespace {
 
 // Parts of a model may be called for ever without the model: then nothing is learned.
@@ -11,11 +11,11 @@ constexpr size_t kMostUsesOfBlock = 64;
 
 }  // namespace
 
-BlockOrder::BlockOrder(size_t blocks) : blocks_(blocks), order_(blocks) {
+CallOrder::CallOrder(size_t blocks) : blocks_(blocks), order_(blocks) {
   std::iota(order_.begin(), order_.end(), size_t{0});
 }
 
-void BlockOrder::use(size_t block) {
+void CallOrder::use(size_t block) {
   if (pass_.size() >= blocks_ * kMostUsesOfBlock) pass_.clear();
   pass_.push_back(block);
   // The first place of the block from the expected one on, around the end.
@@ -26,10 +26,10 @@ void BlockOrder::use(size_t block) {
   }
 }
 
-void BlockOrder::end_pass() {
+void CallOrder::end_pass() {
   if (pass_.empty()) return;
   order_ = std::exchange(pass_, {});
   next_ = 0;
 }
 
-}  // namespace accel::bigmodel
+}  // namespace accel::nn
