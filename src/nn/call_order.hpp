@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace accel::nn {
@@ -10,6 +11,8 @@ namespace accel::nn {
 class CallOrder {
  public:
   explicit CallOrder(size_t blocks);
+  // The first pass is expected in this order, which has each block once.
+  explicit CallOrder(std::vector<size_t> expected) : blocks_(expected.size()), order_(std::move(expected)) {}
 
   // A block is used.
   void use(size_t block);
@@ -19,6 +22,11 @@ class CallOrder {
   // The block that is expected as the i-th after the latest one; behind the last of a pass comes the next pass.
   size_t upcoming(size_t i) const { return order_[(next_ + i) % order_.size()]; }
   size_t pass_length() const { return order_.size(); }
+  // How many are expected before this pass ends.
+  size_t left_in_pass() const {
+    const bool at_end = next_ == 0 && !pass_.empty();
+    return at_end ? 0 : order_.size() - next_;
+  }
 
  private:
   size_t blocks_;

@@ -164,6 +164,15 @@ std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSe
   return wrapped;
 }
 
+std::vector<size_t> registration_order(const nn::Module& model, const std::vector<WrappedModule>& modules) {
+  std::unordered_map<const nn::Module*, size_t> numbers;
+  for (size_t i = 0; i < modules.size(); i++) numbers.emplace(modules[i].module.get(), i);
+  std::vector<size_t> order;
+  for (const auto& [path, module] : model.named_modules())
+    if (const auto found = numbers.find(module); found != numbers.end()) order.push_back(found->second);
+  return order;
+}
+
 void checkpoint_wrapped_modules(const nn::ModulePtr& model, const FsdpSettings& settings) {
   ActivationCheckpointingSettings checkpointing;
   checkpointing.offload = settings.activation_checkpointing_offload.value;

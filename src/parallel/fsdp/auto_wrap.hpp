@@ -20,6 +20,10 @@ struct WrappedModule {
 // parameters of `ignored_modules`. An unknown name of a class is an error with the known ones.
 std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSettings& settings);
 
+// The numbers of the wrapped modules in the order in which they are registered, outer ones before inner ones: as a
+// forward probably calls them.
+std::vector<size_t> registration_order(const nn::Module& model, const std::vector<WrappedModule>& modules);
+
 // Activation checkpointing of the wrapped modules inside the model, or of the model if there is none.
 void checkpoint_wrapped_modules(const nn::ModulePtr& model, const FsdpSettings& settings);
 

@@ -41,13 +41,6 @@ c10::IValue cast_floating(const c10::IValue& value, at::ScalarType dtype) {
 
 }  // namespace
 
-bool reshards_after_forward(const FsdpSettings& settings) {
-  const ShardingStrategy strategy = settings.sharding_strategy;
-  if (settings.reshard_group_size == 1) return false;  // each rank keeps all
-  return settings.reshard_after_forward.value_or(strategy == ShardingStrategy::kFullShard ||
-                                                 strategy == ShardingStrategy::kHybridShard);
-}
-
 ShardOptions shard_options(const FsdpSettings& settings) {
   return {floating_dtype(settings.param_dtype, "param_dtype"), floating_dtype(settings.reduce_dtype, "reduce_dtype"),
           settings.cpu_offload, settings.offload_optimizer, settings.offload_folder};
@@ -59,8 +52,7 @@ FullyShardedDataParallel::FullyShardedDataParallel(nn::ModulePtr module, const M
       ranks_(ranks),
       settings_(settings),
       param_dtype_(shard_options(settings).param_dtype),
-      output_dtype_(floating_dtype(settings.output_dtype, "output_dtype")),
-      reshard_after_forward_(reshards_after_forward(settings)) {
+      output_dtype_(floating_dtype(settings.output_dtype, "output_dtype")) {
   add_child("module", this->module());
 }
 
@@ -105,7 +97,7 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
   const ShardOptions options = shard_options(settings_);
   for (const WrappedModule& wrapped : modules)
     groups_.push_back(std::make_unique<ParameterGroup>(wrapped.path, wrapped.parameters, options, ranks_));
-  inputs_done_.assign(groups_.size(), false);
+  schedule_.emplace(registration_order(*module(), modules), settings_);
   check_same_model(*module(), *ranks_.gradient);
   const bool sync = settings_.sync_module_states;
   for (const auto& group : groups_) {
@@ -243,9 +235,9 @@ void FullyShardedDataParallel::register_comm_hook(BucketCallback /*callback*/) {
 
 void FullyShardedDataParallel::note_failed_backward(const std::string& error) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  if (!in_backward_) return;
+  if (!schedule_->in_backward()) return;
   failed_backward_ = error;
-  in_backward_ = false;
+  schedule_->abandon_backward();
 }
 
 void FullyShardedDataParallel::begin_forward(bool records) {
@@ -256,12 +248,9 @@ void FullyShardedDataParallel::begin_forward(bool records) {
   require(num_gathered_ == 0, Status::kInvalidState, num_gathered_,
           " parameters of the model are gathered; expected the end of that scope before a forward");
   check_parameters();
-  reshard_all();
+  execute(schedule_->begin_forward(records));
   // Whoever changed them: an optimizer, or the application by the address of their memory.
   for (const auto& group : groups_) group->note_update();
-  keep_former_order();
-  if (!records) order_.clear();
-  forward_begin_ = order_.size();
   if (records && !repeats_) events_.clear();
 }
 
@@ -277,7 +266,7 @@ c10::IValue FullyShardedDataParallel::forward(const nn::Inputs& inputs) {
 }
 
 void FullyShardedDataParallel::note(const Event& event) {
-  if (!repeats_ && (in_backward_ || at::GradMode::is_enabled())) events_.push_back(event);
+  if (!repeats_ && (schedule_->in_backward() || at::GradMode::is_enabled())) events_.push_back(event);
 }
 
 void FullyShardedDataParallel::repeat(const Event& event, bool records) {
@@ -286,7 +275,7 @@ void FullyShardedDataParallel::repeat(const Event& event, bool records) {
       before_forward(event.group, {});
       return;
     case Event::Kind::kForwardEnd:
-      end_forward(event.group, {event.output.is_recorded && records, event.output.has_parameters});
+      execute(schedule_->end_module(event.group, {event.output.is_recorded && records, event.output.has_parameters}));
       return;
     case Event::Kind::kBackward:
       before_backward(event.group);
@@ -301,8 +290,7 @@ void FullyShardedDataParallel::repeat(const Event& event, bool records) {
       break;
   }
   ParameterGroup& group = *groups_[event.group];
-  begin_backward();
-  group.begin_backward();
+  begin_backward(event.group);
   if (sync_) group.parameters()[event.parameter]->add_zero_gradient();
   gradient_arrived(event.group, event.parameter);
 }
@@ -327,11 +315,7 @@ std::optional<nn::Inputs> FullyShardedDataParallel::before_forward(size_t group,
   {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     note({Event::Kind::kForward, group, 0, {}});
-    groups_[group]->unshard();
-    if (!in_backward_) {  // not a forward that is computed again
-      order_.push_back({group, order_.size() + 1, false});
-      if (settings_.forward_prefetch) prefetch_in_forward();
-    }
+    execute(schedule_->begin_module(group));
   }
   if (!param_dtype_ || !settings_.cast_forward_inputs) return std::nullopt;
   nn::Inputs cast;
@@ -358,71 +342,58 @@ std::optional<c10::IValue> FullyShardedDataParallel::after_forward(size_t group,
       if (const auto self = weak.lock()) static_cast<FullyShardedDataParallel&>(*self).before_backward(group);
     });
   }
-  const Output kind{is_recorded, returns_parameters(group, outputs)};
+  const ModuleOutput kind{is_recorded, returns_parameters(group, outputs)};
   note({Event::Kind::kForwardEnd, group, 0, kind});
-  end_forward(group, kind);
+  execute(schedule_->end_module(group, kind));
   return std::nullopt;
 }
 
-void FullyShardedDataParallel::end_forward(size_t group, const Output& output) {
-  if (in_backward_) return;  // its backward comes next
-  const auto is_group = [group](const Use& use) { return use.group == group; };
-  if (const auto found = std::find_if(order_.rbegin(), order_.rend(), is_group); found != order_.rend())
-    found->end = order_.size();
-  const bool stays = output.is_recorded && (is_root(group) || !reshard_after_forward_);
-  if (stays || output.has_parameters) return;
-  if (output.is_recorded)
-    groups_[group]->reshard_for_backward();
-  else
-    groups_[group]->reshard();
+void FullyShardedDataParallel::execute(const ShardingActions& actions) {
+  using Kind = ShardingAction::Kind;
+  for (const ShardingAction& action : actions) {
+    ParameterGroup& group = *groups_[action.group];
+    switch (action.kind) {
+      case Kind::kStartUnshard:
+        group.start_unshard();
+        break;
+      case Kind::kUnshard:
+        group.unshard();
+        break;
+      case Kind::kReshard:
+        group.reshard();
+        break;
+      case Kind::kReshardForBackward:
+        group.reshard_for_backward();
+        break;
+      case Kind::kStartReduce:
+        group.start_reduce();
+        break;
+      case Kind::kFinishReduce:
+        group.finish_reduce();
+        break;
+      case Kind::kKeepGradients:
+        group.keep_gradients();
+        break;
+      case Kind::kReduceKept:
+        reduce_kept_gradients(group);
+        break;
+    }
+  }
 }
 
-void FullyShardedDataParallel::keep_former_order() {
-  former_order_.clear();
-  for (size_t i = forward_begin_; i < order_.size(); i++) former_order_.push_back(order_[i].group);
-}
-
-void FullyShardedDataParallel::prefetch_in_forward() {
-  const size_t next = order_.size() - forward_begin_;
-  const size_t depth = settings_.limit_all_gathers ? 1 : 2;
-  // Only while this forward is like the former one.
-  if (next > former_order_.size() || former_order_[next - 1] != order_.back().group) return;
-  for (size_t i = next; i < std::min(next + depth, former_order_.size()); i++)
-    groups_[former_order_[i]]->start_unshard();
-}
-
-void FullyShardedDataParallel::begin_backward() {
-  if (std::exchange(in_backward_, true)) return;
-  backward_position_ = order_.size();
-  inputs_done_.assign(groups_.size(), false);
-  if (repeats_) return;
-  torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
-    if (const auto self = weak.lock()) static_cast<FullyShardedDataParallel&>(*self).end_backward();
-  });
+void FullyShardedDataParallel::begin_backward(size_t group) {
+  if (schedule_->begin_backward(group) && !repeats_)
+    torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
+      if (const auto self = weak.lock()) static_cast<FullyShardedDataParallel&>(*self).end_backward();
+    });
+  groups_[group]->begin_backward();
 }
 
 void FullyShardedDataParallel::before_backward(size_t group) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  begin_backward();
+  begin_backward(group);
   note({Event::Kind::kBackward, group, 0, {}});
-  inputs_done_[group] = false;
-  groups_[group]->begin_backward();
-  groups_[group]->unshard();
-  const auto is_latest = [group](const Use& use) { return use.group == group && !use.has_begun; };
-  if (const auto found = std::find_if(order_.rbegin(), order_.rend(), is_latest); found != order_.rend()) {
-    found->has_begun = true;
-    backward_position_ = found->end;  // those within it come next
-  }
-  if (settings_.backward_prefetch == BackwardPrefetch::kBackwardPre) prefetch_in_backward();
-}
-
-void FullyShardedDataParallel::prefetch_in_backward() {
-  size_t left = settings_.limit_all_gathers ? 1 : 2;
-  for (size_t i = backward_position_; i-- > 0 && left > 0;) {
-    if (order_[i].has_begun) continue;
-    groups_[order_[i].group]->start_unshard();
-    left--;
-  }
+  execute(schedule_->begin_module_backward(group));
 }
 
 void FullyShardedDataParallel::gradient_arrived(size_t group, size_t parameter) {
@@ -431,57 +402,22 @@ void FullyShardedDataParallel::gradient_arrived(size_t group, size_t parameter) 
   require(own.is_unsharded(), Status::kInvalidState, "the gradient of '", own.parameters()[parameter]->name(),
           "' was computed while the parameter was not gathered; expected that a loss depends on the module '",
           own.name(), "' through the values that it returned only");
-  begin_backward();
+  begin_backward(group);
   note({Event::Kind::kGradient, group, parameter, {}});
-  own.begin_backward();
-  if (!own.gradient_arrived(parameter)) return;
-  end_group(group);
+  if (own.gradient_arrived(parameter)) execute(schedule_->complete_gradients(group, sync_, own.has_frozen()));
 }
 
 void FullyShardedDataParallel::inputs_arrived(size_t group) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   note({Event::Kind::kInputs, group, 0, {}});
-  inputs_done_[group] = true;
-  reshard_if_done(group);
-}
-
-void FullyShardedDataParallel::end_group(size_t group) {
-  ParameterGroup& own = *groups_[group];
-  if (!sync_) {
-    own.keep_gradients();
-  } else {
-    if (const auto former = std::exchange(reducing_, std::nullopt)) groups_[*former]->finish_reduce();
-    own.start_reduce();
-    reducing_ = group;
-  }
-  reshard_if_done(group);
-  if (settings_.backward_prefetch == BackwardPrefetch::kBackwardPost) prefetch_in_backward();
-}
-
-// Frozen parameters may still be needed for the gradients of the module's inputs.
-void FullyShardedDataParallel::reshard_if_done(size_t group) {
-  ParameterGroup& own = *groups_[group];
-  if (own.all_arrived() && (!own.has_frozen() || inputs_done_[group])) own.reshard();
-}
-
-void FullyShardedDataParallel::reshard_all() {
-  for (const auto& group : groups_) group->reshard();
+  execute(schedule_->complete_inputs(group, groups_[group]->all_arrived()));
 }
 
 void FullyShardedDataParallel::end_backward() {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  if (!std::exchange(in_backward_, false)) return;
-  for (size_t group = groups_.size(); group-- > 0;) {
-    ParameterGroup& own = *groups_[group];
-    if (own.in_backward() && reducing_ != group) end_group(group);
-  }
-  if (const auto former = std::exchange(reducing_, std::nullopt)) groups_[*former]->finish_reduce();
-  if (sync_) reduce_kept_gradients();
-  reshard_all();
+  if (!schedule_->in_backward()) return;
+  execute(schedule_->end_backward(sync_));
   if (!repeats_) keep_events();
-  keep_former_order();
-  order_.clear();
-  forward_begin_ = 0;
 }
 
 // A further backward over the same forward belongs to the same step.
@@ -492,21 +428,19 @@ void FullyShardedDataParallel::keep_events() {
   events_.clear();
 }
 
-// Those of groups that the latest backward has not reached.
-void FullyShardedDataParallel::reduce_kept_gradients() {
-  for (const auto& group : groups_) {
-    if (!group->has_kept_gradients()) continue;
-    group->begin_backward();
-    group->start_reduce();
-    group->finish_reduce();
-  }
+// A backward keeps gradients without an exchange; a later one may not reach their group.
+void FullyShardedDataParallel::reduce_kept_gradients(ParameterGroup& group) {
+  if (!group.has_kept_gradients()) return;
+  group.begin_backward();
+  group.start_reduce();
+  group.finish_reduce();
 }
 
 void FullyShardedDataParallel::finish_step() {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  if (in_backward_) return;
-  reduce_kept_gradients();
-  reshard_all();
+  if (schedule_->in_backward()) return;
+  for (const auto& group : groups_) reduce_kept_gradients(*group);
+  for (const auto& group : groups_) group->reshard();
 }
 
 std::vector<at::Tensor> FullyShardedDataParallel::gradients() const {

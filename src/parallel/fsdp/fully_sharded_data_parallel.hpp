@@ -2,11 +2,8 @@
 // parameters exist group by group, while a forward or backward uses them (Rajbhandari et al., "ZeRO: Memory
 // Optimizations Toward Training Trillion Parameter Models", 2020; Zhao et al., "PyTorch FSDP", VLDB 2023).
 //
-// Note: who gathers when. A group is gathered before the forward of its module and again before its backward; while one
-// is used, the next is on its way: in a forward by the order of the former one, in a backward by the reverse order of
-// the forward. The order of collectives depends on the calls of modules alone, so it is the same on all ranks. A
-// group's gradients are reduced when the last of them has arrived, while backward goes on below it. A rank without
-// inputs repeats the events of its latest step, with gradients of 0, and so makes the calls of the others.
+// Note: a rank without inputs repeats the events of its latest step, with gradients of 0, and so executes the actions
+// of the others (schedule/sharding_schedule.hpp).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,11 +20,10 @@
 #include "parallel/fsdp/auto_wrap.hpp"
 #include "parallel/fsdp/parameter_group.hpp"
 #include "parallel/parallel_model.hpp"
+#include "parallel/schedule/sharding_schedule.hpp"
 
 namespace accel::parallel {
 
-// Whether a group's parameters are released between its forward and its backward.
-bool reshards_after_forward(const FsdpSettings& settings);
 ShardOptions shard_options(const FsdpSettings& settings);
 
 class FullyShardedDataParallel final : public ParallelModel {
@@ -86,60 +82,35 @@ class FullyShardedDataParallel final : public ParallelModel {
   void inputs_arrived(size_t group);
 
   // What a rank without inputs repeats: the calls of modules and the gradients that arrived, in their order.
-  struct Output {
-    bool is_recorded = false;
-    bool has_parameters = false;
-  };
   struct Event {
     enum class Kind : uint8_t { kForward, kForwardEnd, kBackward, kGradient, kInputs, kBackwardEnd };
     Kind kind;
     size_t group;
-    size_t parameter;  // of kGradient
-    Output output;     // of kForwardEnd
-  };
-
-  // A call of a group's module.
-  struct Use {
-    size_t group;
-    size_t end;      // of the calls within it, in order_
-    bool has_begun;  // its backward
+    size_t parameter;     // of kGradient
+    ModuleOutput output;  // of kForwardEnd
   };
 
   // Under the mutex.
   void begin_forward(bool records);
-  void end_forward(size_t group, const Output& output);
   void note(const Event& event);
   void repeat(const Event& event, bool records);
-  void begin_backward();
+  void begin_backward(size_t group);
   void end_backward();
-  void keep_former_order();
   void keep_events();
-  void prefetch_in_forward();
-  void prefetch_in_backward();
-  void end_group(size_t group);
-  void reshard_if_done(size_t group);
-  void reshard_all();
-  void reduce_kept_gradients();
-  bool is_root(size_t group) const { return group + 1 == groups_.size(); }
+  void execute(const ShardingActions& actions);
+  void reduce_kept_gradients(ParameterGroup& group);
   bool returns_parameters(size_t group, const std::vector<at::Tensor>& outputs) const;
 
   ModelRanks ranks_;
   FsdpSettings settings_;
   std::optional<at::ScalarType> param_dtype_, output_dtype_;
-  bool reshard_after_forward_;
   std::vector<std::unique_ptr<ParameterGroup>> groups_;  // the root's last
   std::vector<HookedModule> hooked_;
   nn::NamedTensors prepared_parameters_;  // all of the model
 
   std::recursive_mutex mutex_;
   bool sync_ = true;
-  std::vector<size_t> former_order_;  // of the groups in the forward before
-  std::vector<Use> order_;            // in the forwards since the latest backward
-  size_t forward_begin_ = 0;          // of the current forward, in order_
-  bool in_backward_ = false;
-  size_t backward_position_ = 0;    // in order_: what comes before it, and has not begun, is still to be used
-  std::optional<size_t> reducing_;  // the group whose gradients are on their way
-  std::vector<bool> inputs_done_;   // of groups with frozen parameters: those of the latest call in this backward
+  std::optional<ShardingSchedule> schedule_;  // from shard_model() on
   std::optional<std::string> failed_backward_;
   size_t num_gathered_ = 0;           // parameters, by gather_parameters()
   bool repeats_ = false;              // in shadow()

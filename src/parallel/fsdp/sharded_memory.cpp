@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -15,6 +16,7 @@
 #include "parallel/fsdp/fully_sharded_data_parallel.hpp"
 #include "parallel/fsdp/parameter_group.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
+#include "parallel/schedule/sharding_schedule.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -46,15 +48,19 @@ struct Group {
   }
 };
 
-// One step of a training, in the order of fully_sharded_data_parallel.cpp.
+// One step of a training: the events of a forward in the order of registration, and of its backward in the reverse
+// order, and what the actions of the schedule take.
 class ShardedStep {
  public:
   ShardedStep(const nn::ModulePtr& module, const FsdpSettings& settings, const MemoryRequest& request)
       : settings_(settings), request_(request), options_(shard_options(settings)) {
     number_uses(*module);
-    for (const WrappedModule& wrapped : wrap_modules(module, settings)) add_group(wrapped);
+    const std::vector<WrappedModule> modules = wrap_modules(module, settings);
+    for (const WrappedModule& wrapped : modules) add_group(wrapped);
     add_whole_tensors(*module);
-    sort_groups();
+    widen_uses();
+    order_ = registration_order(*module, modules);
+    schedule_.emplace(order_, settings);
     is_gathered_.assign(groups_.size(), false);
     kept_.assign(groups_.size(), 0);
   }
@@ -114,18 +120,12 @@ class ShardedStep {
     }
   }
 
-  // In the order of forwards: outer groups before inner ones.
-  void sort_groups() {
+  // A module uses what modules inside it use.
+  void widen_uses() {
     for (Group& outer : groups_)
       for (const Group& inner : groups_)
         if (outer.contains(inner))
           outer.uses = {std::min(outer.uses.first, inner.uses.first), std::max(outer.uses.last, inner.uses.last)};
-    const auto is_empty = [this](const Group& group) { return group.uses.first == num_uses_; };
-    groups_.erase(std::remove_if(groups_.begin(), groups_.end(), is_empty), groups_.end());
-    std::stable_sort(groups_.begin(), groups_.end(), [](const Group& a, const Group& b) {
-      if (a.uses.first != b.uses.first) return a.uses.first < b.uses.first;
-      return a.path.size() < b.path.size();
-    });
   }
 
   void observe(TrainingPhase phase) { estimate_.observe(phase, use_); }
@@ -146,7 +146,16 @@ class ShardedStep {
     use_.gathered_parameters += kept_[group];
   }
 
-  size_t prefetch_depth() const { return settings_.limit_all_gathers ? 1 : 2; }
+  void execute(const ShardingActions& actions) {
+    using Kind = ShardingAction::Kind;
+    for (const auto& [kind, group] : actions) {
+      if (kind == Kind::kStartUnshard || kind == Kind::kUnshard) set_gathered(group, true);
+      if (kind == Kind::kReshard) set_gathered(group, false);
+      if (kind == Kind::kReshardForBackward) reshard_for_backward(group);
+      if (kind == Kind::kStartReduce) start_reduce(groups_[group]);
+      if (kind == Kind::kFinishReduce) finish_reduce(groups_[group]);
+    }
+  }
 
   void forward() {
     use_.activations = request_.activation_bytes;
@@ -157,65 +166,53 @@ class ShardedStep {
         if (request_.accumulation == Accumulation::kExchanged)
           use_.gradients += bytes_of(member.parameter->elements_per_rank(), member.parameter->dtype());
       }
-    const bool reshards = reshards_after_forward(settings_);
-    for (size_t current = 0; current < groups_.size(); current++) {
-      for (size_t other = 0; reshards && other < current; other++)
-        if (!groups_[other].contains(groups_[current])) reshard_for_backward(other);
-      set_gathered(current, true);
-      if (settings_.forward_prefetch)
-        for (size_t i = current + 1; i < std::min(current + 1 + prefetch_depth(), groups_.size()); i++)
-          set_gathered(i, true);
+    execute(schedule_->begin_forward(/*records=*/true));
+    std::vector<size_t> open;  // modules whose forward has begun
+    const auto end_last = [&] {
+      execute(schedule_->end_module(open.back(), {/*is_recorded=*/true, /*has_parameters=*/false}));
+      open.pop_back();
+    };
+    for (const size_t group : order_) {
+      while (!open.empty() && !groups_[open.back()].contains(groups_[group])) end_last();
+      open.push_back(group);
+      execute(schedule_->begin_module(group));
       observe(TrainingPhase::kForward);
     }
-    for (size_t group = 1; reshards && group < groups_.size(); group++) reshard_for_backward(group);
-  }
-
-  void prefetch_before(size_t group) {
-    for (size_t i = group, left = prefetch_depth(); i-- > 0 && left > 0; left--) set_gathered(i, true);
+    while (!open.empty()) end_last();
   }
 
   void backward() {
     std::vector<size_t> missing;  // gradients of each group
     for (const Group& group : groups_) missing.push_back(group.trained);
     for (size_t use = num_uses_; use-- > 0;) {
-      for (size_t group = 0; group < groups_.size(); group++)
-        if (groups_[group].uses.last == use) begin_group(group);
-      for (size_t group = 0; group < groups_.size(); group++)
+      for (const size_t group : order_)
+        if (groups_[group].uses.last == use) {
+          execute(schedule_->begin_module_backward(group));
+          observe(TrainingPhase::kBackward);
+        }
+      for (const size_t group : order_)
         for (const Member& member : groups_[group].members) {
           if (member.gradient == 0) continue;
           if (member.uses.last == use) add_gradients(member.gradient);
           if (member.uses.first != use) continue;
           if (request_.accumulation == Accumulation::kLocal) use_.gradients -= member.gradient;  // it was added
-          if (--missing[group] == 0) end_group(group);
+          if (--missing[group] > 0) continue;
+          execute(schedule_->complete_gradients(group, /*exchange=*/true, has_frozen(groups_[group])));
+          observe(TrainingPhase::kBackward);
         }
-      for (size_t group = 0; group < groups_.size(); group++)
-        if (groups_[group].uses.first == use) set_gathered(group, false);
+      for (const size_t group : order_)
+        if (groups_[group].uses.first == use && has_frozen(groups_[group]))
+          execute(schedule_->complete_inputs(group, missing[group] == 0));
     }
-    finish_reduce();
-    for (size_t group = 0; group < groups_.size(); group++) set_gathered(group, false);
+    execute(schedule_->end_backward(/*exchange=*/true));
     add_gradients(ignored_gradients_);
     use_.activations = 0;
   }
 
-  void begin_group(size_t group) {
-    set_gathered(group, true);
-    const bool is_root = groups_[group].path.empty();
-    if (settings_.backward_prefetch == BackwardPrefetch::kBackwardPre)
-      prefetch_before(is_root ? groups_.size() : group);
-    observe(TrainingPhase::kBackward);
-  }
+  static bool has_frozen(const Group& group) { return group.trained < group.members.size(); }
 
   void add_gradients(int64_t bytes) {
     use_.gradients += bytes;
-    observe(TrainingPhase::kBackward);
-  }
-
-  void end_group(size_t group) {
-    finish_reduce();
-    start_reduce(groups_[group]);
-    const bool has_frozen = groups_[group].trained < groups_[group].members.size();
-    if (!has_frozen) set_gathered(group, false);
-    if (settings_.backward_prefetch == BackwardPrefetch::kBackwardPost) prefetch_before(group);
     observe(TrainingPhase::kBackward);
   }
 
@@ -232,14 +229,11 @@ class ShardedStep {
       use_.exchanged_gradients += bytes_of(parameter.elements_per_rank(), dtype);
     }
     observe(TrainingPhase::kBackward);
-    reducing_ = &group;
   }
 
-  void finish_reduce() {
-    const Group* const group = std::exchange(reducing_, nullptr);
-    if (group == nullptr) return;
+  void finish_reduce(const Group& group) {
     int64_t moved = 0;  // what was reduced is the gradient of the shard
-    for (const Member& member : group->members) {
+    for (const Member& member : group.members) {
       if (member.gradient == 0 || request_.accumulation == Accumulation::kExchanged) continue;
       const ShardedParameter& parameter = *member.parameter;
       const int64_t shard = bytes_of(parameter.elements_per_rank(), parameter.dtype());
@@ -264,7 +258,8 @@ class ShardedStep {
   MemoryEstimate estimate_;
   std::vector<bool> is_gathered_;
   std::vector<int64_t> kept_;  // bytes of each group, between its forward and its backward
-  const Group* reducing_ = nullptr;
+  std::vector<size_t> order_;  // of the groups' forwards
+  std::optional<ShardingSchedule> schedule_;
 };
 
 }  // namespace

@@ -1,0 +1,130 @@
+#include "parallel/schedule/sharding_schedule.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace accel::parallel {
+
+using Kind = ShardingAction::Kind;
+
+bool reshards_after_forward(const FsdpSettings& settings) {
+  const ShardingStrategy strategy = settings.sharding_strategy;
+  if (settings.reshard_group_size == 1) return false;  // each rank keeps all
+  return settings.reshard_after_forward.value_or(strategy == ShardingStrategy::kFullShard ||
+                                                 strategy == ShardingStrategy::kHybridShard);
+}
+
+ShardingSchedule::ShardingSchedule(std::vector<size_t> expected, const FsdpSettings& settings)
+    : settings_(settings),
+      reshards_after_forward_(reshards_after_forward(settings)),
+      groups_(expected.size()),
+      order_(std::move(expected)) {}
+
+ShardingActions ShardingSchedule::begin_forward(bool records) {
+  ShardingActions actions;
+  reshard_all(actions);
+  order_.end_pass();
+  if (!records) calls_.clear();
+  return actions;
+}
+
+ShardingActions ShardingSchedule::begin_module(size_t group) {
+  ShardingActions actions{{Kind::kUnshard, group}};
+  if (in_backward_) return actions;  // a forward that is computed again
+  order_.use(group);
+  calls_.push_back({group, calls_.size() + 1, false});
+  if (settings_.forward_prefetch)
+    for (size_t i = 0; i < std::min(depth(), order_.left_in_pass()); i++)
+      actions.push_back({Kind::kStartUnshard, order_.upcoming(i)});
+  return actions;
+}
+
+ShardingActions ShardingSchedule::end_module(size_t group, const ModuleOutput& output) {
+  if (in_backward_) return {};  // its backward comes next
+  const auto is_group = [group](const Call& call) { return call.group == group; };
+  if (const auto found = std::find_if(calls_.rbegin(), calls_.rend(), is_group); found != calls_.rend())
+    found->end = calls_.size();
+  const bool stays = output.is_recorded && (is_root(group) || !reshards_after_forward_);
+  if (stays || output.has_parameters) return {};
+  return {{output.is_recorded ? Kind::kReshardForBackward : Kind::kReshard, group}};
+}
+
+bool ShardingSchedule::begin_backward(size_t group) {
+  const bool begins = !std::exchange(in_backward_, true);
+  if (begins) {
+    backward_position_ = calls_.size();
+    groups_.assign(groups_.size(), {});
+  }
+  if (reducing_ != group) groups_[group].in_backward = true;  // else its gradients are complete
+  return begins;
+}
+
+ShardingActions ShardingSchedule::begin_module_backward(size_t group) {
+  begin_backward(group);
+  groups_[group].has_inputs = false;
+  ShardingActions actions{{Kind::kUnshard, group}};
+  const auto is_latest = [group](const Call& call) { return call.group == group && !call.has_begun; };
+  if (const auto found = std::find_if(calls_.rbegin(), calls_.rend(), is_latest); found != calls_.rend()) {
+    found->has_begun = true;
+    backward_position_ = found->end;  // those within it come next
+  }
+  if (settings_.backward_prefetch == BackwardPrefetch::kBackwardPre) prefetch_in_backward(actions);
+  return actions;
+}
+
+void ShardingSchedule::prefetch_in_backward(ShardingActions& actions) const {
+  size_t left = depth();
+  for (size_t i = backward_position_; i-- > 0 && left > 0;) {
+    if (calls_[i].has_begun) continue;
+    actions.push_back({Kind::kStartUnshard, calls_[i].group});
+    left--;
+  }
+}
+
+ShardingActions ShardingSchedule::complete_gradients(size_t group, bool exchange, bool has_frozen) {
+  ShardingActions actions;
+  end_group(group, exchange, actions);
+  if (!has_frozen || groups_[group].has_inputs) actions.push_back({Kind::kReshard, group});
+  if (settings_.backward_prefetch == BackwardPrefetch::kBackwardPost) prefetch_in_backward(actions);
+  return actions;
+}
+
+ShardingActions ShardingSchedule::complete_inputs(size_t group, bool has_gradients) {
+  groups_[group].has_inputs = true;
+  if (!has_gradients) return {};
+  return {{Kind::kReshard, group}};
+}
+
+void ShardingSchedule::end_group(size_t group, bool exchange, ShardingActions& actions) {
+  groups_[group].in_backward = false;
+  if (!exchange) {
+    actions.push_back({Kind::kKeepGradients, group});
+    return;
+  }
+  finish_reduce(actions);
+  actions.push_back({Kind::kStartReduce, group});
+  reducing_ = group;
+}
+
+void ShardingSchedule::finish_reduce(ShardingActions& actions) {
+  if (const auto former = std::exchange(reducing_, std::nullopt)) actions.push_back({Kind::kFinishReduce, *former});
+}
+
+ShardingActions ShardingSchedule::end_backward(bool exchange) {
+  ShardingActions actions;
+  if (!std::exchange(in_backward_, false)) return actions;
+  for (size_t group = groups_.size(); group-- > 0;)
+    if (groups_[group].in_backward) end_group(group, exchange, actions);
+  finish_reduce(actions);
+  for (size_t group = 0; exchange && group < groups_.size(); group++) actions.push_back({Kind::kReduceKept, group});
+  reshard_all(actions);
+  order_.end_pass();
+  calls_.clear();
+  return actions;
+}
+
+void ShardingSchedule::reshard_all(ShardingActions& actions) const {
+  for (size_t group = 0; group < groups_.size(); group++) actions.push_back({Kind::kReshard, group});
+}
+
+}  // namespace accel::parallel
