@@ -362,7 +362,7 @@ static accel_status_t run_rank(struct rank *rank) {
   options.cpu = 1;
   options.process_index = rank->index;
   options.num_processes = RANKS;
-  options.main_process_port = 29871;
+  options.main_process_port = 16384 + getpid() % 13000;
   options.timeout_ms = 30000;
   status = accel_state_create(&options, &state);
   if (status < 0) return status;

@@ -23,6 +23,7 @@
 #include "comm/rendezvous/socket.hpp"
 #include "comm/rendezvous/store_client.hpp"
 #include "comm/rendezvous/store_server.hpp"
+#include "launch/ranks/claimed_port.hpp"
 
 namespace accel::comm {
 namespace bootstrap_test {
@@ -123,7 +124,8 @@ int connections_to(int port) {
 }
 
 TEST(Bootstrap, SixtyFourRanksFormAGroupWithFewConnections) {
-  constexpr int kRanks = 64, kPort = 29881;
+  constexpr int kRanks = 64;
+  const launch::ClaimedPort port;
   std::atomic<int> formed{0}, counted{0};
   std::vector<std::string> failures(kRanks);
   std::vector<std::thread> ranks;
@@ -133,7 +135,7 @@ TEST(Bootstrap, SixtyFourRanksFormAGroupWithFewConnections) {
       try {
         RendezvousOptions options;
         options.host = "127.0.0.1";
-        options.port = kPort;
+        options.port = port.number();
         options.rank = rank;
         options.size = kRanks;
         const RendezvousResult joined = rendezvous(options, Deadline(kLimit));
@@ -149,7 +151,7 @@ TEST(Bootstrap, SixtyFourRanksFormAGroupWithFewConnections) {
     });
   while (formed.load() < kRanks) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  const int connections = connections_to(kPort);
+  const int connections = connections_to(port.number());
   counted = 1;
   for (std::thread& rank : ranks) rank.join();
   for (const std::string& failure : failures) EXPECT_EQ(failure, "");

@@ -20,6 +20,7 @@
 #include "comm/rendezvous/store_client.hpp"
 #include "comm/rendezvous/store_server.hpp"
 #include "expect_error.hpp"
+#include "launch/ranks/claimed_port.hpp"
 #include "os/file_descriptor.hpp"
 
 namespace accel::comm {
@@ -98,9 +99,10 @@ TEST_F(Store, AServerThatSaysNothingOrIsGoneIsAnError) {
 }
 
 TEST(StoreRendezvous, NamesTheRanksThatDidNotCome) {
+  const launch::ClaimedPort port;
   RendezvousOptions options;
   options.host = "127.0.0.1";
-  options.port = 29877;
+  options.port = port.number();
   options.size = 3;
   try {
     rendezvous(options, Deadline(std::chrono::milliseconds(300)));
@@ -112,9 +114,10 @@ TEST(StoreRendezvous, NamesTheRanksThatDidNotCome) {
 }
 
 TEST(StoreRendezvous, SaysThatRankZeroCannotBeReached) {
+  const launch::ClaimedPort port;
   RendezvousOptions options;
   options.host = "localhost";
-  options.port = 29878;
+  options.port = port.number();
   options.rank = 1;
   options.size = 2;
   try {
@@ -122,18 +125,19 @@ TEST(StoreRendezvous, SaysThatRankZeroCannotBeReached) {
     FAIL() << "nobody serves";
   } catch (const Error& error) {
     EXPECT_EQ(error.status(), Status::kTimeout);
-    EXPECT_NE(error.message().find("127.0.0.1:29878"), std::string::npos) << error.message();
+    EXPECT_NE(error.message().find("127.0.0.1:" + std::to_string(port.number())), std::string::npos) << error.message();
   }
 }
 
 TEST(StoreRendezvous, OneAddressServesGroupAfterGroup) {
+  const launch::ClaimedPort port;
   for (int group = 0; group < 3; group++) {
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < 2; rank++)
-      ranks.emplace_back([rank] {
+      ranks.emplace_back([rank, &port] {
         RendezvousOptions options;
         options.host = "127.0.0.1";
-        options.port = 29879;
+        options.port = port.number();
         options.rank = rank;
         options.size = 2;
         const RendezvousResult joined = rendezvous(options, Deadline(std::chrono::seconds(20)));
