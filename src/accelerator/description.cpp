@@ -27,9 +27,8 @@ void describe_precision(std::ostream& out, Precision precision, const AutocastSe
     out << "autocast to " << dtype << (autocast.cache_enabled ? "" : " without cache");
 }
 
-void describe_sharding(std::ostream& out, const parallel::ParallelModel& model) {
-  const auto modules = model.sharded_modules();
-  if (modules.empty()) return;
+void describe_sharding(std::ostream& out, const parallel::ParameterParts& parts) {
+  const auto modules = parts.sharded_modules();
   int64_t elements = 0, shard_elements = 0;
   for (const parallel::ShardedModule& module : modules) {
     elements += module.elements;
@@ -39,7 +38,7 @@ void describe_sharding(std::ostream& out, const parallel::ParallelModel& model) 
       << " elements on this rank; ";
 }
 
-void describe_model(std::ostream& out, const nn::Module& model, const parallel::ParallelModel& parallel,
+void describe_model(std::ostream& out, const nn::Module& model, parallel::ParallelModel& parallel,
                     const PreparedModel* prepared) {
   std::map<std::string, int64_t> elements;  // by dtype and device
   int64_t trainable = 0;
@@ -54,7 +53,7 @@ void describe_model(std::ostream& out, const nn::Module& model, const parallel::
     separator = ", ";
   }
   out << ", " << trainable << " trainable; ";
-  describe_sharding(out, parallel);
+  if (const auto* const parts = parallel.parts()) describe_sharding(out, *parts);
   if (prepared == nullptr) {
     out << "not called through a prepared model\n";
     return;
@@ -63,8 +62,7 @@ void describe_model(std::ostream& out, const nn::Module& model, const parallel::
   describe_precision(out, precision.precision, precision.autocast);
   out << ", outputs "
       << (precision.precision == Precision::kNo || precision.keep_output_dtype ? "as they come" : "in float32") << "; "
-      << (prepared->parallel()->exchanges_gradients() ? "gradients averaged over the ranks"
-                                                      : "gradients stay on this rank")
+      << (parallel.exchange() != nullptr ? "gradients averaged over the ranks" : "gradients stay on this rank")
       << "; micro-batch " << prepared->accumulation()->micro_batch << "\n";
 }
 

@@ -41,7 +41,7 @@ JoinedInputs::JoinedInputs(std::shared_ptr<Accelerator> accelerator, const std::
   if (even_batches.value_or(even)) return;
   std::vector<parallel::ParallelModelPtr> parallel_models;
   for (const nn::ModulePtr& model : models)
-    if (auto parallel = parallel_model_of(model); parallel->exchanges_gradients())
+    if (auto parallel = parallel_model_of(model); parallel->exchange() != nullptr)
       parallel_models.push_back(std::move(parallel));
   if (!parallel_models.empty())
     inputs_.emplace(accelerator_->state().gradient_group(), std::move(parallel_models),

@@ -31,7 +31,7 @@ class SuspendGradientReduction {
  public:
   SuspendGradientReduction(const std::vector<parallel::ParallelModelPtr>& models, const Parameters& lomo) {
     for (const parallel::ParallelModelPtr& model : models) {
-      if (!model->exchanges_gradients()) continue;
+      if (model->exchange() == nullptr) continue;
       std::vector<at::Tensor> own;
       size_t trainable = 0;
       for (const at::Tensor& parameter : model->parameters()) {
@@ -47,10 +47,11 @@ class SuspendGradientReduction {
       parameters_.insert(parameters_.end(), own.begin(), own.end());
       found_.push_back(model);
     }
-    for (const parallel::ParallelModelPtr& model : found_) former_.push_back(model->set_gradient_group(nullptr));
+    for (const parallel::ParallelModelPtr& model : found_)
+      former_.push_back(model->exchange()->set_gradient_group(nullptr));
   }
   ~SuspendGradientReduction() {
-    for (size_t i = 0; i < found_.size(); i++) found_[i]->set_gradient_group(former_[i]);
+    for (size_t i = 0; i < found_.size(); i++) found_[i]->exchange()->set_gradient_group(former_[i]);
     for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
   }
   SuspendGradientReduction(const SuspendGradientReduction&) = delete;

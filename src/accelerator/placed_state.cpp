@@ -229,6 +229,12 @@ const parallel::ParallelModel* first_placed(const std::vector<parallel::Parallel
   return found == models.end() ? nullptr : found->get();
 }
 
+StateDictType state_dict_type(const std::vector<parallel::ParallelModelPtr>& models) {
+  for (const auto& model : models)
+    if (const auto* const parts = model->parts()) return parts->state_dict_type();
+  return StateDictType::kFullStateDict;
+}
+
 c10::IValue form_to_save(const c10::IValue& state, const parallel::PlacedParameters& placed, bool whole, bool keep,
                          const std::string& folder) {
   if (whole) return gather_state(state, placed, keep, folder);

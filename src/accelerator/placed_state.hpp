@@ -77,6 +77,9 @@ c10::IValue gather_state(const c10::IValue& state, const parallel::PlacedParamet
                          const std::string& folder = "");
 // The first that has parameters of which this rank stores a part. Null: none has.
 const parallel::ParallelModel* first_placed(const std::vector<parallel::ParallelModelPtr>& models);
+// In which form the states of models are saved, as the settings of the first with parts of parameters say: whole, where
+// there are none.
+StateDictType state_dict_type(const std::vector<parallel::ParallelModelPtr>& models);
 // Collective if `whole`: whole tensors in place of parts, as gather_state(), else parts on the ranks that are the first
 // to have them, and NONE on others.
 c10::IValue form_to_save(const c10::IValue& state, const parallel::PlacedParameters& placed, bool whole, bool keep,

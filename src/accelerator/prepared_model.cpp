@@ -15,7 +15,7 @@ PreparedModel::PreparedModel(parallel::ParallelModelPtr parallel, const ForwardP
       step_times_(std::move(step_times)) {
   // The parallel wrapper is not in the module tree: names stay "module.layers.0.weight" with and without it.
   add_child("module", model());
-  if (precision_.precision != Precision::kNo && parallel_->keeps_parameters()) casts_.emplace(precision_.device);
+  if (precision_.precision != Precision::kNo && parallel_->parts() == nullptr) casts_.emplace(precision_.device);
 }
 
 c10::IValue PreparedModel::forward_in_half(const nn::Inputs& inputs) {
@@ -75,7 +75,7 @@ NoSyncGuard::~NoSyncGuard() {
 }
 
 TriggerSyncGuard::TriggerSyncGuard(const nn::ModulePtr& module) : model_(parallel_model_of(module)) {
-  model_->expect_backward();
+  if (auto* const exchange = model_->exchange()) exchange->expect_backward();
   former_ = model_->set_gradient_sync(true);
 }
 

@@ -26,7 +26,8 @@ std::string PreparedOptimizer::axes() const { return placed_->empty() ? "" : pla
 void PreparedOptimizer::finish_models() const {
   for (const auto& model : placed_->models()) {
     model->finish_step();
-    if (optim::StateMemory memory = model->state_memory())
+    const auto* const parts = model->parts();
+    if (optim::StateMemory memory = parts != nullptr ? parts->state_memory() : nullptr)
       for (size_t i = 0; i < optimizer_->groups().size(); i++) optimizer_->group(i).state_memory = memory;
   }
   require(optimizer_->is_elementwise() || !updates_parts(), Status::kUnsupported,

@@ -149,14 +149,18 @@ void AccumulationState::check_states_of_ranks(const std::vector<c10::IValue>& st
 
 c10::IValue ReductionState::state_dict() const {
   auto states = tree::new_list();
-  for (const auto& model : models_) states.push_back(model->reduction_state());
+  for (const auto& model : models_) {
+    const auto* const exchange = model->exchange();
+    states.push_back(exchange != nullptr ? exchange->reduction_state() : c10::IValue());
+  }
   return states;
 }
 
 void ReductionState::load_state_dict(const c10::IValue& state) {
   require(state.isList() && state.toListRef().size() == models_.size(), Status::kCorrupt,
           "the saved states of hooks are of another number of models");
-  for (size_t i = 0; i < models_.size(); i++) models_[i]->load_reduction_state(state.toListRef()[i]);
+  for (size_t i = 0; i < models_.size(); i++)
+    if (auto* const exchange = models_[i]->exchange()) exchange->load_reduction_state(state.toListRef()[i]);
 }
 
 c10::IValue BufferState::state_dict() const {

@@ -30,9 +30,7 @@ using checkpoint::StateKind;
 using Models = std::vector<parallel::ParallelModelPtr>;
 
 FsdpFile file_of(const FsdpFileSettings& settings, StateKind kind, const Models& models) {
-  const parallel::ParallelModel* const sharded = first_placed(models);
-  const StateDictType type = settings.state_dict_type.value.value_or(
-      sharded != nullptr ? sharded->state_dict_type() : StateDictType::kFullStateDict);
+  const StateDictType type = settings.state_dict_type.value.value_or(state_dict_type(models));
   FsdpFile file;
   file.kind = kind;
   file.index = static_cast<size_t>(settings.index.value);

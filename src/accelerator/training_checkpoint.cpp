@@ -220,9 +220,8 @@ c10::IValue Accelerator::saved_state(const tensor::Stateful& object, StateKind k
   c10::IValue state = object.state_dict();
   if (kind != StateKind::kModel && kind != StateKind::kOptimizer) return state;
   const std::vector<parallel::ParallelModelPtr> models = parallel_models();
-  const parallel::ParallelModel* const placed = first_placed(models);
-  if (placed == nullptr) return state;
-  const bool whole = placed->state_dict_type() == StateDictType::kFullStateDict;
+  if (first_placed(models) == nullptr) return state;
+  const bool whole = state_dict_type(models) == StateDictType::kFullStateDict;
   return form_to_save(state, *placed_, whole, state_.is_local_main_process(), folder);
 }
 

@@ -18,20 +18,8 @@ class SingleProcessModel final : public ParallelModel {
  public:
   explicit SingleProcessModel(nn::ModulePtr module) : ParallelModel("SingleProcessModel", std::move(module)) {}
 
-  bool exchanges_gradients() const override { return false; }
-  bool set_gradient_sync(bool sync) override { return std::exchange(sync_, sync); }
-  void expect_backward() override {}
-  CommunicatorPtr set_gradient_group(CommunicatorPtr /*group*/) override { return nullptr; }
-  void register_comm_hook(BucketCallback /*callback*/) override {}
-  c10::IValue reduction_state() const override { return {}; }
-  void load_reduction_state(const c10::IValue& /*saved*/) override {}
-  void shadow(const ForwardNotice& /*others*/, int /*source*/) override {}
-
  protected:
   c10::IValue forward(const nn::Inputs& inputs) override { return module()->call(inputs); }
-
- private:
-  bool sync_ = true;
 };
 
 }  // namespace

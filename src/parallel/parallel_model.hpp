@@ -3,12 +3,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,7 +13,8 @@
 #include "comm/communicator.hpp"
 #include "config/generated/settings.hpp"
 #include "nn/module.hpp"
-#include "optim/optimizer.hpp"
+#include "parallel/gradient_exchange.hpp"
+#include "parallel/parameter_parts.hpp"
 
 namespace accel::parallel {
 
@@ -28,11 +26,6 @@ struct ForwardNotice {
   bool exchanges;  // the backward exchanges gradients
 };
 
-// The application's own communication hook: replaces a bucket's gradients, in place, by those for the optimizer.
-using BucketCallback = std::function<void(const at::Tensor& buffer, int64_t bucket, bool is_last)>;
-
-using CommunicatorPtr = std::shared_ptr<comm::Communicator>;
-
 // Ranks of a model, by what they do with it.
 struct ModelRanks {
   CommunicatorPtr gradient;           // all that average gradients
@@ -40,14 +33,6 @@ struct ModelRanks {
   CommunicatorPtr replicate;          // those that have the same shard in other copies
   std::string shard_axes;             // of the mesh, along which ranks are in `shard`
   CommunicatorPtr reshard = nullptr;  // of `shard`, those that keep parameters between forward and backward; null: all
-};
-
-// A module whose parameters are gathered together.
-struct ShardedModule {
-  std::string path;
-  std::vector<at::Tensor> parameters;  // their shards
-  int64_t elements = 0;                // of the whole parameters
-  int64_t shard_elements = 0;          // of these, those of this rank
 };
 
 class ParallelModel : public nn::Module {
@@ -58,45 +43,19 @@ class ParallelModel : public nn::Module {
   const nn::ModulePtr& module() const { return module_; }
   std::vector<std::string> input_names() const override { return module_->input_names(); }
 
-  // Gradients.
-
-  // Whether a backward may involve other ranks.
-  virtual bool exchanges_gradients() const = 0;
-  // Turns the exchange on or off, for later forwards. Returns the former setting.
-  virtual bool set_gradient_sync(bool sync) = 0;
-  // Makes the next backward exchange gradients although its forward ran with the exchange off.
-  virtual void expect_backward() = 0;
-  // Sets the ranks that exchange gradients, instead of all of the model; null: none, also in the backward of an earlier
-  // forward. Returns the former group.
-  virtual CommunicatorPtr set_gradient_group(CommunicatorPtr group) = 0;
-  // A backward ended with this error: the error of the next forward names it.
-  virtual void note_failed_backward(const std::string& /*error*/) {}
-  // The application exchanges gradients from the next backward on.
-  virtual void register_comm_hook(BucketCallback callback) = 0;
+  // Turns the exchange of gradients on or off, for later forwards. Returns the former setting.
+  bool set_gradient_sync(bool sync) { return std::exchange(sync_, sync); }
+  // The exchange of gradients with other ranks; null: they stay on this rank.
+  virtual GradientExchange* exchange() { return nullptr; }
+  // The parts of parameters that this rank stores outside of forwards and backwards; null: parameters keep their memory
+  // and values from one update to the next.
+  virtual ParameterParts* parts() { return nullptr; }
   // The gradients of this rank.
   virtual std::vector<at::Tensor> gradients() const;
-
-  // Whether parameters keep their memory and values from one update to the next.
-  virtual bool keeps_parameters() const { return true; }
-  // Inner modules first.
-  virtual std::vector<ShardedModule> sharded_modules() const { return {}; }
   // Before an optimizer, or a checkpoint, uses parameters and gradients: completes what is under way.
   virtual void finish_step() {}
-  // What allocates the states of an optimizer for a parameter, like it; nothing: ordinary memory.
-  virtual optim::StateMemory state_memory() const { return {}; }
-  // Collective, outside of forwards and backwards: the whole values of sharded parameters, each into contiguous memory
-  // of its shape and dtype.
-  virtual void gather_into(const std::vector<at::Tensor>& /*parameters*/, const std::vector<at::Tensor>& /*memory*/) {}
-  // Collective, outside of forwards and backwards: sharded parameters show their whole values until they are released,
-  // each in one call or another.
-  virtual void gather_parameters(const std::vector<at::Tensor>& /*parameters*/) {}
-  // Takes the values of rank `modifier` of the model's ranks, or drops changes; if that is collective or not.
-  virtual void release_parameters(const std::vector<at::Tensor>& /*parameters*/, std::optional<int> /*modifier*/) {}
-  virtual StateDictType state_dict_type() const { return StateDictType::kFullStateDict; }
-
-  // This rank's state of the gradient exchange across steps; nothing if there is none.
-  virtual c10::IValue reduction_state() const = 0;
-  virtual void load_reduction_state(const c10::IValue& saved) = 0;
+  // A backward ended with this error: the error of the next forward names it.
+  virtual void note_failed_backward(const std::string& /*error*/) {}
 
   // For uneven inputs: whom the forward tells that this rank still has inputs; null otherwise.
   void set_uneven_inputs(UnevenInputs* inputs) { uneven_inputs_ = inputs; }
@@ -106,11 +65,15 @@ class ParallelModel : public nn::Module {
   virtual bool can_shadow() const { return true; }
   // On a rank without inputs: takes part in the exchange of one forward and backward of the others. Buffers are taken
   // from rank `source`.
-  virtual void shadow(const ForwardNotice& others, int source) = 0;
+  virtual void shadow(const ForwardNotice& /*others*/, int /*source*/) {}
+
+ protected:
+  bool gradient_sync() const { return sync_; }
 
  private:
   nn::ModulePtr module_;
   UnevenInputs* uneven_inputs_ = nullptr;
+  bool sync_ = true;
 };
 
 using ParallelModelPtr = std::shared_ptr<ParallelModel>;
@@ -120,7 +83,7 @@ ParallelModelPtr single_process_model(nn::ModulePtr module);
 
 // Applies the kind of parallelism of the settings; collective if there are several ranks. Parameters without memory,
 // which only sharding takes, get theirs on `device`.
-ParallelModelPtr parallelize(nn::ModulePtr module, const ModelRanks& ranks, const PrepareModelSettings& settings,
+ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& ranks, const PrepareModelSettings& settings,
                              c10::Device device);
 
 }  // namespace accel::parallel

@@ -13,6 +13,7 @@
 #include "parallel/memory_estimate.hpp"
 #include "parallel/parallel_model.hpp"
 #include "parallel/parameters/gradient_buckets.hpp"
+#include "parallel/strategy.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -27,17 +28,35 @@ bool is_sharded(int ranks, const FsdpSettings& settings) {
   return ranks > 1 && settings.enabled.value_or(false) && settings.sharding_strategy != ShardingStrategy::kNoShard;
 }
 
+// Keeps inputs of modules instead of activations.
+ParallelModelPtr recompute(const StrategyInput& input) {
+  const FsdpSettings& settings = input.settings.fsdp;
+  if (settings.enabled.value_or(false) && settings.activation_checkpointing)
+    checkpoint_wrapped_modules(input.module, settings);
+  return nullptr;
+}
+
+ParallelModelPtr shard(const StrategyInput& input) {
+  if (!is_sharded(input.ranks.gradient->size(), input.settings.fsdp)) return nullptr;
+  return FullyShardedDataParallel::create(input.module, input.ranks, input.settings.fsdp, input.device);
+}
+
+ParallelModelPtr replicate(const StrategyInput& input) {
+  if (input.ranks.gradient->size() == 1 || !has_trainable_parameter(*input.module)) return nullptr;
+  return std::make_shared<DistributedDataParallel>(input.module, input.ranks.gradient, input.settings.ddp);
+}
+
+// The order in which strategies are applied: each sees what those before it have made of the module.
+constexpr Strategy kStrategies[] = {recompute, shard, replicate};
+
 }  // namespace
 
-ParallelModelPtr parallelize(nn::ModulePtr module, const ModelRanks& ranks, const PrepareModelSettings& settings,
+ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& ranks, const PrepareModelSettings& settings,
                              c10::Device device) {
-  if (settings.fsdp.enabled.value_or(false) && settings.fsdp.activation_checkpointing)
-    checkpoint_wrapped_modules(module, settings.fsdp);
-  if (ranks.gradient->size() == 1 || settings.evaluation_mode) return single_process_model(std::move(module));
-  if (is_sharded(ranks.gradient->size(), settings.fsdp))
-    return FullyShardedDataParallel::create(std::move(module), ranks, settings.fsdp, device);
-  if (!has_trainable_parameter(*module)) return single_process_model(std::move(module));
-  return std::make_shared<DistributedDataParallel>(std::move(module), ranks.gradient, settings.ddp);
+  if (!settings.evaluation_mode)
+    for (const Strategy apply : kStrategies)
+      if (auto model = apply({module, ranks, settings, device})) return model;
+  return single_process_model(module);
 }
 
 ParallelGradients parallelize_gradients(nn::ModulePtr module, const ModelRanks& ranks, const FsdpSettings& settings,

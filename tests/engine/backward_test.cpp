@@ -156,7 +156,7 @@ TEST(Backward, AnEvaluatedModelIsEachRanksOwn) {
       preparation.fsdp.enabled = sharded;
       const nn::ModulePtr model = accelerator->prepare_model(inner, preparation);
       EXPECT_EQ(inner->parameters()[0][0][0].item<float>(), rank) << "rank 0's weights were not sent";
-      EXPECT_FALSE(parallel_model_of(model)->exchanges_gradients());
+      EXPECT_EQ(parallel_model_of(model)->exchange(), nullptr);
       EXPECT_FALSE(!inner->placements().empty());
       if (rank == 0) {
         EXPECT_EQ(model->call(at::ones({1, 3})).numel(), 1) << "with nobody to wait for";

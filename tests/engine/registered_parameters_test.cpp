@@ -167,7 +167,7 @@ TEST(RegisteredParameters, TheMemoryStaysWhereItIsAndIsWholeUnderSharding) {
           }
         }
         const auto& model = program.parameters->model();
-        EXPECT_EQ(model->sharded_modules().size(), least == 0 ? 1U : 3U);
+        EXPECT_EQ(model->parts()->sharded_modules().size(), least == 0 ? 1U : 3U);
         for (const at::Tensor& parameter : model->module()->parameters()) EXPECT_FALSE(parameter.grad().defined());
       });
 }

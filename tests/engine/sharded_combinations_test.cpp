@@ -134,7 +134,7 @@ std::vector<double> losses_of(const Training& run) {
       const at::Tensor rows = rows_of_step(step).slice(0, first, first + share);
       const at::Tensor targets = targets_of_step(step).slice(0, first, first + share);
       const at::Tensor loss = (model->nn::Module::call(rows) - targets).square().mean();
-      parallel->expect_backward();
+      if (auto* const exchange = parallel->exchange()) exchange->expect_backward();
       torch::autograd::backward({loss / run.accumulation}, {});
       parallel->finish_step();
       const std::lock_guard<std::mutex> lock(mutex);

@@ -85,7 +85,7 @@ double bytes_of_step(ShardingStrategy strategy, int ranks, const std::string& pa
     const auto step = [&] {
       const at::Tensor loss =
           model->call(nn::Inputs{at::linspace(-1, 1, 2 * kWidth).view({2, kWidth})}).toTensor().square().mean();
-      model->expect_backward();
+      model->exchange()->expect_backward();
       torch::autograd::backward({loss}, {});
       model->finish_step();
     };

@@ -51,8 +51,9 @@ TEST(ShardingSchedule, AStepOfABlocksModel) {
   EXPECT_EQ(text_of(schedule.begin_module_backward(0)), "gather 0");
   EXPECT_EQ(text_of(schedule.complete_gradients(0, true, false)), "finish 1, reduce 0, release 0");
   EXPECT_FALSE(schedule.begin_backward(2));
-  EXPECT_EQ(text_of(schedule.end_backward(true)),
-            "finish 0, reduce 2, finish 2, reduce kept 0, reduce kept 1, reduce kept 2, release 0, release 1, release 2");
+  EXPECT_EQ(
+      text_of(schedule.end_backward(true)),
+      "finish 0, reduce 2, finish 2, reduce kept 0, reduce kept 1, reduce kept 2, release 0, release 1, release 2");
   EXPECT_EQ(text_of(schedule.end_backward(true)), "") << "it has ended";
 }
 

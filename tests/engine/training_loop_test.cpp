@@ -325,7 +325,7 @@ TEST(TrainingLoopExchange, LeavesFrozenModelsAlone) {
     const nn::ModulePtr frozen = one_weight();
     frozen->find_tensor("w").set_requires_grad(false);
     const nn::ModulePtr model = accelerator->prepare_model(frozen);
-    EXPECT_FALSE(parallel_model_of(model)->exchanges_gradients());
+    EXPECT_EQ(parallel_model_of(model)->exchange(), nullptr);
     EXPECT_SAYS(refusal(Status::kInvalidState, [&] { accelerator->backward(forward(model, 1)); }),
                 "no gradient history");
   });
@@ -572,7 +572,7 @@ TEST(TrainingLoopPrecision, StaysWithAnUnwrappedModelThatKeepsIt) {
     EXPECT_EQ(unwrap_model(model)->call(inputs).toTensor().scalar_type(), at::kFloat);
     const nn::ModulePtr kept = unwrap_keeping_precision(model);
     EXPECT_EQ(kept->call(inputs).toTensor().scalar_type(), at::kBFloat16);
-    EXPECT_FALSE(parallel_model_of(kept)->exchanges_gradients());
+    EXPECT_EQ(parallel_model_of(kept)->exchange(), nullptr);
     EXPECT_EQ(unwrap_model(kept), inner);
     EXPECT_EQ(unwrap_keeping_precision(inner), inner);
   });

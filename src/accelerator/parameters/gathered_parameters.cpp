@@ -17,27 +17,33 @@ GatheredParameters::GatheredParameters(std::shared_ptr<Accelerator> accelerator,
           modifier_.value_or(-1), "; expected 0 to ", ranks - 1, ", or -1 for none");
   std::vector<parallel::ParallelModelPtr> done;
   try {
-    for (const auto& model : accelerator_->placed_parameters().models()) {
-      model->gather_parameters(parameters_);
+    for (const auto& model : models()) {
+      model->parts()->gather_parameters(parameters_);
       done.push_back(model);
     }
   } catch (...) {
-    for (const auto& model : done) model->release_parameters(parameters_, std::nullopt);
+    for (const auto& model : done) model->parts()->release_parameters(parameters_, std::nullopt);
     throw;
   }
   gathered_ = true;
 }
 
+std::vector<parallel::ParallelModelPtr> GatheredParameters::models() const {
+  std::vector<parallel::ParallelModelPtr> models;
+  for (auto& model : accelerator_->placed_parameters().models())
+    if (model->parts() != nullptr) models.push_back(std::move(model));
+  return models;
+}
+
 GatheredParameters::~GatheredParameters() {
   if (!gathered_) return;
-  for (const auto& model : accelerator_->placed_parameters().models())
-    model->release_parameters(parameters_, std::nullopt);
+  for (const auto& model : models()) model->parts()->release_parameters(parameters_, std::nullopt);
 }
 
 void GatheredParameters::finish() {
   gathered_ = false;
   const parallel::PlacedParameters& placed = accelerator_->placed_parameters();
-  for (const auto& model : placed.models()) model->release_parameters(parameters_, modifier_);
+  for (const auto& model : models()) model->parts()->release_parameters(parameters_, modifier_);
   if (!modifier_) return;
   const at::NoGradGuard no_grad;
   for (const at::Tensor& parameter : parameters_) {

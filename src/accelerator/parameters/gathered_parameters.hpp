@@ -27,6 +27,8 @@ class GatheredParameters {
   void finish();
 
  private:
+  std::vector<parallel::ParallelModelPtr> models() const;
+
   std::shared_ptr<Accelerator> accelerator_;
   std::vector<at::Tensor> parameters_;
   std::optional<int> modifier_;

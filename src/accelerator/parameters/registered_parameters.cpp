@@ -174,7 +174,9 @@ void RegisteredMemory::require_apart_from(const RegisteredMemory& registered) co
   require_disjoint(std::move(pieces));
 }
 
-void RegisteredMemory::gather(parallel::ParallelModel& model) const { model.gather_into(parameters_, memory_); }
+void RegisteredMemory::gather(parallel::ParallelModel& model) const {
+  if (auto* const parts = model.parts()) parts->gather_into(parameters_, memory_);
+}
 
 std::vector<TrainedParameter> trained_parameters(const nn::Module& module) {
   std::vector<TrainedParameter> trained;

@@ -138,11 +138,12 @@ ACCEL_FUNCTION accel_status_t accel_register_comm_hook(accel_state_t* state, acc
     accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
     check_pointer(hook, "hook");
-    accelerator::require_prepared(model)->register_comm_hook(
-        [callback](const at::Tensor& buffer, int64_t bucket, bool is_last) {
-          const TensorHandle handle(new_tensor(buffer));
-          callback.checked("hook", handle.get(), bucket, is_last ? 1 : 0);
-        });
+    auto* const exchange = accelerator::require_prepared(model)->exchange();
+    if (exchange == nullptr) return;  // gradients stay on this rank
+    exchange->register_comm_hook([callback](const at::Tensor& buffer, int64_t bucket, bool is_last) {
+      const TensorHandle handle(new_tensor(buffer));
+      callback.checked("hook", handle.get(), bucket, is_last ? 1 : 0);
+    });
   });
 }
 
@@ -211,7 +212,9 @@ ACCEL_FUNCTION accel_status_t accel_sharded_modules(const accel_module_t* module
   return guarded(__func__, out, [&] {
     const parallel::ParallelModelPtr model = accelerator::require_prepared(check(module, "module").module);
     auto list = tree::new_list();
-    for (const parallel::ShardedModule& sharded : model->sharded_modules()) {
+    const auto* const parts = model->parts();
+    for (const parallel::ShardedModule& sharded :
+         parts != nullptr ? parts->sharded_modules() : std::vector<parallel::ShardedModule>()) {
       auto entry = tree::new_map();
       entry.insert("module", sharded.path);
       entry.insert("parameters", static_cast<int64_t>(sharded.parameters.size()));

@@ -40,8 +40,6 @@ void DistributedDataParallel::make_reducer(const BucketOrder& order) {
   static_graph_recorded_ = false;
 }
 
-bool DistributedDataParallel::set_gradient_sync(bool sync) { return std::exchange(sync_, sync); }
-
 void DistributedDataParallel::expect_backward() {
   if (reducer_ != nullptr && gradient_group_ != nullptr) reducer_->prepare_for_backward({});
 }

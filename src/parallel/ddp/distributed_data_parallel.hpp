@@ -15,15 +15,14 @@ namespace accel::parallel {
 
 class Reducer;
 
-class DistributedDataParallel final : public ParallelModel {
+class DistributedDataParallel final : public ParallelModel, public GradientExchange {
  public:
   // Collective: checks that all ranks have the same model, and broadcasts rank 0's parameters and buffers.
   DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
                           const DdpSettings& options);
   ~DistributedDataParallel() override;
 
-  bool exchanges_gradients() const override { return true; }
-  bool set_gradient_sync(bool sync) override;
+  GradientExchange* exchange() override { return this; }
   void expect_backward() override;
   CommunicatorPtr set_gradient_group(CommunicatorPtr group) override;
   void note_failed_backward(const std::string& error) override;
@@ -43,7 +42,7 @@ class DistributedDataParallel final : public ParallelModel {
   void make_reducer(const BucketOrder& order = {});
   void synchronize_buffers(int from);
   c10::IValue after_forward(c10::IValue output);
-  bool exchanges() const { return sync_ && gradient_group_ != nullptr; }
+  bool exchanges() const { return gradient_sync() && gradient_group_ != nullptr; }
   // For the current gradient group.
   CommHookPtr current_hook() const;
 
@@ -53,7 +52,6 @@ class DistributedDataParallel final : public ParallelModel {
   std::vector<at::Tensor> buffers_;
   CommHookPtr hook_;                  // among all ranks
   std::shared_ptr<Reducer> reducer_;  // null without trainable parameters
-  bool sync_ = true;
   bool former_forward_synced_ = true;
   bool static_graph_recorded_ = false;
 };

@@ -220,8 +220,6 @@ void FullyShardedDataParallel::check_parameters() const {
             kExpected);
 }
 
-bool FullyShardedDataParallel::set_gradient_sync(bool sync) { return std::exchange(sync_, sync); }
-
 CommunicatorPtr FullyShardedDataParallel::set_gradient_group(CommunicatorPtr /*group*/) {
   fail(Status::kUnsupported,
        "the ranks of a sharded model cannot train apart, because each has a part of the parameters; expected a model "
@@ -256,7 +254,7 @@ void FullyShardedDataParallel::begin_forward(bool records) {
 
 c10::IValue FullyShardedDataParallel::forward(const nn::Inputs& inputs) {
   const bool records = at::GradMode::is_enabled();
-  if (has_uneven_inputs()) uneven_inputs()->announce(*this, {records, records && sync_});
+  if (has_uneven_inputs()) uneven_inputs()->announce(*this, {records, records && gradient_sync()});
   {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
     begin_forward(records);
@@ -291,17 +289,17 @@ void FullyShardedDataParallel::repeat(const Event& event, bool records) {
   }
   ParameterGroup& group = *groups_[event.group];
   begin_backward(event.group);
-  if (sync_) group.parameters()[event.parameter]->add_zero_gradient();
+  if (gradient_sync()) group.parameters()[event.parameter]->add_zero_gradient();
   gradient_arrived(event.group, event.parameter);
 }
 
 void FullyShardedDataParallel::shadow(const ForwardNotice& others, int /*source*/) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  const bool former_sync = std::exchange(sync_, others.exchanges);
+  const bool former_sync = set_gradient_sync(others.exchanges);
   repeats_ = true;
   const auto restored = c10::make_scope_exit([&] {
     repeats_ = false;
-    sync_ = former_sync;
+    set_gradient_sync(former_sync);
   });
   begin_forward(others.records);
   for (const Event& event : former_events_) {
@@ -404,7 +402,7 @@ void FullyShardedDataParallel::gradient_arrived(size_t group, size_t parameter) 
           own.name(), "' through the values that it returned only");
   begin_backward(group);
   note({Event::Kind::kGradient, group, parameter, {}});
-  if (own.gradient_arrived(parameter)) execute(schedule_->complete_gradients(group, sync_, own.has_frozen()));
+  if (own.gradient_arrived(parameter)) execute(schedule_->complete_gradients(group, gradient_sync(), own.has_frozen()));
 }
 
 void FullyShardedDataParallel::inputs_arrived(size_t group) {
@@ -416,7 +414,7 @@ void FullyShardedDataParallel::inputs_arrived(size_t group) {
 void FullyShardedDataParallel::end_backward() {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (!schedule_->in_backward()) return;
-  execute(schedule_->end_backward(sync_));
+  execute(schedule_->end_backward(gradient_sync()));
   if (!repeats_) keep_events();
 }
 

@@ -26,25 +26,21 @@ namespace accel::parallel {
 
 ShardOptions shard_options(const FsdpSettings& settings);
 
-class FullyShardedDataParallel final : public ParallelModel {
+class FullyShardedDataParallel final : public ParallelModel, public GradientExchange, public ParameterParts {
  public:
   // Collective: checks that all ranks have the same model, and shards rank 0's parameters.
   static std::shared_ptr<FullyShardedDataParallel> create(nn::ModulePtr module, const ModelRanks& ranks,
                                                           const FsdpSettings& settings, c10::Device device);
   ~FullyShardedDataParallel() override;
 
-  bool exchanges_gradients() const override { return true; }
-  bool set_gradient_sync(bool sync) override;
-  void expect_backward() override {}
+  GradientExchange* exchange() override { return this; }
+  ParameterParts* parts() override { return this; }
   CommunicatorPtr set_gradient_group(CommunicatorPtr group) override;
   void note_failed_backward(const std::string& error) override;
   void register_comm_hook(BucketCallback callback) override;
   std::vector<at::Tensor> gradients() const override;
-  c10::IValue reduction_state() const override { return {}; }
-  void load_reduction_state(const c10::IValue& /*saved*/) override {}
   bool can_shadow() const override { return !former_events_.empty(); }
   void shadow(const ForwardNotice& others, int source) override;
-  bool keeps_parameters() const override { return false; }
   std::vector<ShardedModule> sharded_modules() const override;
   void finish_step() override;
   void gather_into(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& memory) override;
@@ -109,7 +105,6 @@ class FullyShardedDataParallel final : public ParallelModel {
   nn::NamedTensors prepared_parameters_;  // all of the model
 
   std::recursive_mutex mutex_;
-  bool sync_ = true;
   std::optional<ShardingSchedule> schedule_;  // from shard_model() on
   std::optional<std::string> failed_backward_;
   size_t num_gathered_ = 0;           // parameters, by gather_parameters()

@@ -30,7 +30,7 @@ LocalSgd::LocalSgd(ParallelModelPtr model, CommunicatorPtr communicator, int64_t
       gradient_group_(std::move(gradient_group)),
       local_sgd_steps_(local_sgd_steps),
       settings_(settings),
-      enabled_(settings.enabled && model_->exchanges_gradients()) {
+      enabled_(settings.enabled && model_->exchange() != nullptr) {
   require(local_sgd_steps >= 1, Status::kInvalidArgument, "local_sgd_steps is ", local_sgd_steps,
           "; expected at least 1");
   require(settings.start_step >= 0, Status::kInvalidArgument, "start_step is ", settings.start_step.value,
@@ -50,13 +50,13 @@ LocalSgd::~LocalSgd() { exchange_as_before(); }
 void LocalSgd::exchange_as_due() {
   if (!enabled_ || is_local() == exchanges_locally_) return;
   if (!is_local()) return exchange_as_before();
-  former_group_ = model_->set_gradient_group(gradient_group_);
+  former_group_ = model_->exchange()->set_gradient_group(gradient_group_);
   exchanges_locally_ = true;
 }
 
 void LocalSgd::exchange_as_before() {
   if (!exchanges_locally_) return;
-  model_->set_gradient_group(std::move(former_group_));
+  model_->exchange()->set_gradient_group(std::move(former_group_));
   exchanges_locally_ = false;
 }
 

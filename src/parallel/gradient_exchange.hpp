@@ -1,0 +1,36 @@
+// Gradient exchange: what can be set about the exchange of a model's gradients with other ranks.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "comm/communicator.hpp"
+
+namespace accel::parallel {
+
+// The application's own communication hook: replaces a bucket's gradients, in place, by those for the optimizer.
+using BucketCallback = std::function<void(const at::Tensor& buffer, int64_t bucket, bool is_last)>;
+
+using CommunicatorPtr = std::shared_ptr<comm::Communicator>;
+
+class GradientExchange {
+ public:
+  virtual ~GradientExchange() = default;
+
+  // Makes the next backward exchange gradients although its forward ran with the exchange off.
+  virtual void expect_backward() {}
+  // Sets the ranks that exchange gradients, instead of all of the model; null: none, also in the backward of an earlier
+  // forward. Returns the former group.
+  virtual CommunicatorPtr set_gradient_group(CommunicatorPtr group) = 0;
+  // The application exchanges gradients from the next backward on.
+  virtual void register_comm_hook(BucketCallback callback) = 0;
+  // This rank's state of the exchange across steps; nothing if there is none.
+  virtual c10::IValue reduction_state() const { return {}; }
+  virtual void load_reduction_state(const c10::IValue& /*saved*/) {}
+};
+
+}  // namespace accel::parallel
