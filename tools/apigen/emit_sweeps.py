@@ -37,7 +37,7 @@ def layout(api):
         name = struct["name"]
         text += (f"\nstatic void test_{name}(void **state) {{\n  static const {name} expected = {struct['init_macro']};\n"
                  f"  {name} given;\n  (void)state;\n  memset(&given, 0x5a, sizeof(given));\n"
-                 f"  {struct['init_function']}(&given);\n  assert_memory_equal(&given, &expected, sizeof(given));\n}}\n")
+                 f"  {struct['init_function']}(NULL);\n  {struct['init_function']}(&given);\n  assert_memory_equal(&given, &expected, sizeof(given));\n}}\n")
     listed = "".join(f"      cmocka_unit_test(test_{struct['name']}),\n" for struct in options)
     return (text + f"\nint main(void) {{\n  const struct CMUnitTest tests[] = {{\n{listed}  }};\n"
             "  return cmocka_run_group_tests(tests, NULL, NULL);\n}\n")
