@@ -196,7 +196,8 @@ static const struct function functions[] = {
 };
 enum { FUNCTION_COUNT = sizeof(functions) / sizeof(functions[0]) };
 
-static size_t function_count, call_count;
+static size_t call_count;
+static int only_counts; /* the calls are counted, and not made */
 
 static int is_handle(const struct argument *argument) {
   return argument->kind == A_HANDLE || argument->kind == A_ARRAY_OF_HANDLES;
@@ -225,9 +226,10 @@ static int is_refused(const struct function *function, size_t place, const char 
                       accel_status_t expected) {
   const char *const name = function->arguments[place].name;
   void *arguments[MOST_ARGUMENTS];
+  ++call_count;
+  if (only_counts) return 1;
   valid_arguments(function, arguments);
   arguments[place] = given;
-  ++call_count;
   accel_error_set(ACCEL_ERROR_USER, "none");
   const int64_t answer = function->call(arguments);
   if (function->gives_nothing) return 1; /* the call came back */
@@ -264,7 +266,7 @@ static int refuses_null_pointers(const struct function *function) {
   if (all_may_be_null && function->gives_nothing) {
     void *const arguments[MOST_ARGUMENTS] = {NULL};
     ++call_count;
-    function->call(arguments);
+    if (!only_counts) function->call(arguments);
   }
   return refused;
 }
@@ -292,9 +294,7 @@ static int refuses_wrong_handles(const struct function *function) {
 static int (*refuses)(const struct function *function);
 
 static void sweep(void **state) {
-  const size_t calls_before = call_count;
   if (!refuses(*state)) fail();
-  function_count += call_count > calls_before;
 }
 
 /* The sweep finds a function that lacks its checks: one that succeeds with anything. */
@@ -303,24 +303,27 @@ static int64_t unchecked_call(void *const *arguments) { return arguments == NULL
 static void a_missing_check_is_found(void **state) {
   static const struct function unchecked = {"unchecked", unchecked_call, GIVES_STATUS, {{HANDLE(tensor, tensor)}}};
   (void)state;
-  const size_t calls_before = call_count;
   print_message("expected to be found:\n");
   assert_false(refuses(&unchecked));
-  call_count = calls_before;
 }
 
 int main(int argc, char **argv) {
   static struct CMUnitTest tests[FUNCTION_COUNT + 1];
+  size_t count = 0;
   if (argc != 2 || (strcmp(argv[1], "null_pointers") != 0 && strcmp(argv[1], "wrong_handles") != 0)) {
     print_error("usage: sweep null_pointers|wrong_handles\n");
     return 2;
   }
   refuses = strcmp(argv[1], "null_pointers") == 0 ? refuses_null_pointers : refuses_wrong_handles;
+  only_counts = 1;
   for (size_t i = 0; i < FUNCTION_COUNT; ++i) {
-    tests[i] = (struct CMUnitTest){functions[i].name, sweep, NULL, NULL, (void *)&functions[i]};
+    const size_t before = call_count;
+    refuses(&functions[i]);
+    if (call_count == before) continue; /* takes nothing of the kind */
+    tests[count++] = (struct CMUnitTest){functions[i].name, sweep, NULL, NULL, (void *)&functions[i]};
   }
-  tests[FUNCTION_COUNT] = (struct CMUnitTest)cmocka_unit_test(a_missing_check_is_found);
-  const int failed = cmocka_run_group_tests_name(argv[1], tests, make_samples, release_samples);
-  print_message("%s: %zu calls of %zu functions\n", argv[1], call_count, function_count);
-  return failed;
+  print_message("%s: %zu calls of %zu functions\n", argv[1], call_count, count);
+  only_counts = 0;
+  tests[count++] = (struct CMUnitTest)cmocka_unit_test(a_missing_check_is_found);
+  return _cmocka_run_group_tests(argv[1], tests, count, make_samples, release_samples);
 }
