@@ -11,6 +11,9 @@ import pathlib
 import re
 import sys
 
+import class_members
+import unit_cycles
+
 LAYER = {
     "base": 0,
     "json": 1, "os": 1,
@@ -184,6 +187,8 @@ def problems(root):
             yield from (f"{name}: {problem}" for problem in environment_problems(file, file.relative_to(source).as_posix()))
     yield from heavy_problems(root)
     yield from cuda_problems(root)
+    yield from unit_cycles.problems(root)
+    yield from class_members.problems(root)
     for folder in ("src", "tests", "tools", "examples", "bench", "bindings"):
         for file in sorted((root / folder).rglob("*")):
             if not file.is_file() or file.suffix not in CODE or "__pycache__" in file.parts:

@@ -43,6 +43,22 @@ static inline void assert_fails_at(accel_status_t status, accel_status_t expecte
   assert_message_at(part, file, line);
 }
 
+/* Options of the only process of a job, on the CPU. */
+static inline accel_state_options_t one_process_options(void) {
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  options.cpu = 1;
+  options.process_index = 0;
+  options.num_processes = 1;
+  return options;
+}
+
+static inline accel_state_t *new_state(void) {
+  const accel_state_options_t options = one_process_options();
+  accel_state_t *state = NULL;
+  assert_ok(accel_state_create(&options, &state));
+  return state;
+}
+
 /* A contiguous tensor on the CPU. */
 static inline accel_tensor_t *new_test_tensor(const void *data, const int64_t *shape, size_t ndim,
                                               accel_dtype_t dtype) {
@@ -77,6 +93,12 @@ static inline int assert_nothing_left(void **state) {
 }
 
 #define capi_unit_test(function) cmocka_unit_test_teardown(function, assert_nothing_left)
+
+static inline accel_value_t from_json(const char *json) {
+  accel_value_t value = ACCEL_VALUE_INIT;
+  assert_ok(accel_value_from_json(json, &value));
+  return value;
+}
 
 static inline void assert_json(const accel_value_t *value, const char *expected) {
   accel_buffer_t json = ACCEL_BUFFER_INIT;

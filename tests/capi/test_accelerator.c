@@ -1,6 +1,6 @@
 /* Section 10: a training loop, accumulated, clipped, saved and resumed bit for bit. */
 #define _POSIX_C_SOURCE 200809L
-#include "capi_test.h"
+#include "folder_fixture.h"
 
 #include <unistd.h>
 
@@ -45,7 +45,7 @@ static accel_dataset_t *new_dataset(void) {
 
 static struct training *begin(void) {
   struct training *t = calloc(1, sizeof *t);
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_options_t options = one_process_options();
   accel_dataloader_options_t loading = ACCEL_DATALOADER_OPTIONS_INIT;
   accel_adam_options_t adam = ACCEL_ADAM_OPTIONS_INIT;
   accel_module_t *layers[3];
@@ -54,9 +54,6 @@ static struct training *begin(void) {
   accel_dataset_t *dataset = new_dataset();
   accel_dataloader_t *plain = NULL;
   int i;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
   options.gradient_accumulation_steps = ACCUMULATE;
   assert_ok(accel_state_create(&options, &t->state));
   assert_ok(accel_set_seed(t->state, 3, 0, 0));
@@ -126,16 +123,13 @@ static double train(struct training *t) {
 }
 
 static void test_a_resumed_run_equals_an_uninterrupted_one(void **unused) {
-  char folder[] = "/tmp/accel_test_XXXXXX", checkpoint[64];
   double whole[40];
   struct training *t;
   int i;
   (void)unused;
-  assert_non_null(mkdtemp(folder));
-  snprintf(checkpoint, sizeof checkpoint, "%s/state", folder);
   t = begin();
   for (i = 0; i < 17; i++) whole[i] = train(t);
-  assert_ok(accel_save_state(t->state, checkpoint, NULL));
+  assert_ok(accel_save_state(t->state, path_of("state"), NULL));
   for (; i < 40; i++) whole[i] = train(t);
   assert_true(whole[35] + whole[36] + whole[37] + whole[38] + whole[39] <
               whole[0] + whole[1] + whole[2] + whole[3] + whole[4]);
@@ -143,17 +137,12 @@ static void test_a_resumed_run_equals_an_uninterrupted_one(void **unused) {
 
   t = begin();
   train(t); /* whatever was before is replaced */
-  assert_ok(accel_load_state(t->state, checkpoint, NULL));
+  assert_ok(accel_load_state(t->state, path_of("state"), NULL));
   assert_int_equal(t->counter, 17);
   for (i = 17; i < 40; i++) assert_true(train(t) == whole[i]);
-  assert_ok(accel_save_state(t->state, checkpoint, NULL)); /* over the former one */
+  assert_ok(accel_save_state(t->state, path_of("state"), NULL)); /* over the former one */
   assert_ok(accel_save_model(t->state, t->prepared, folder, NULL));
   end(t);
-  {
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    assert_int_equal(system(command), 0);
-  }
 }
 
 static void test_missing_checkpoints_change_nothing(void **unused) {
@@ -228,7 +217,8 @@ static void test_wrong_arguments(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(test_a_resumed_run_equals_an_uninterrupted_one),
+      cmocka_unit_test_setup_teardown(test_a_resumed_run_equals_an_uninterrupted_one, make_folder,
+                                      remove_folder_and_files),
       capi_unit_test(test_missing_checkpoints_change_nothing),
       capi_unit_test(test_wrong_arguments),
   };

@@ -1,6 +1,6 @@
 /* Section 8: an optimizer and a scheduler that the application implements: a count of its updates stands for them. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
-#include "capi_test.h"
+#include "folder_fixture.h"
 
 struct counts {
   accel_tensor_t *parameter; /* borrowed: what a step changes */
@@ -53,12 +53,9 @@ struct setting {
 };
 
 static void begin(struct setting *s, int64_t accumulation) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_options_t options = one_process_options();
   accel_tensor_t *weight = NULL;
   memset(s, 0, sizeof *s);
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
   options.gradient_accumulation_steps = accumulation;
   options.adjust_scheduler = 1;
   assert_ok(accel_state_create(&options, &s->state));
@@ -131,22 +128,17 @@ static void a_skipped_step_holds_the_schedule(void **unused) {
 }
 
 static void saved_with_the_training_state(void **unused) {
-  char folder[] = "/tmp/accel_test_XXXXXX", state[64], command[128];
   struct setting s;
   (void)unused;
-  assert_non_null(mkdtemp(folder));
-  snprintf(state, sizeof state, "%s/state", folder);
   begin(&s, 1);
   s.steps.steps = 7;
   s.schedule.steps = 9;
-  assert_ok(accel_save_state(s.state, state, NULL));
+  assert_ok(accel_save_state(s.state, path_of("state"), NULL));
   s.steps.steps = s.schedule.steps = 0;
-  assert_ok(accel_load_state(s.state, state, NULL));
+  assert_ok(accel_load_state(s.state, path_of("state"), NULL));
   assert_int_equal(s.steps.steps, 7);
   assert_int_equal(s.schedule.steps, 9);
   end(&s);
-  snprintf(command, sizeof command, "rm -r %s", folder);
-  assert_int_equal(system(command), 0);
 }
 
 static void wrong_arguments_are_refused(void **unused) {
@@ -177,7 +169,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       capi_unit_test(step_when_gradients_are_complete),
       capi_unit_test(a_skipped_step_holds_the_schedule),
-      capi_unit_test(saved_with_the_training_state),
+      cmocka_unit_test_setup_teardown(saved_with_the_training_state, make_folder, remove_folder_and_files),
       capi_unit_test(wrong_arguments_are_refused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

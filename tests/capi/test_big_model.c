@@ -1,52 +1,16 @@
 /* Section 12: loading, dispatch and offload. */
 #define _POSIX_C_SOURCE 200809L
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "capi_test.h"
+#include "folder_fixture.h"
 
-enum { WIDTH = 8, ROWS = 3, PATH_SIZE = 512 };
+enum { WIDTH = 8, ROWS = 3 };
 
 static const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1}, none = {-1, -1};
-static char folder[PATH_SIZE];
 
-static const char *path_of(const char *name) {
-  static char path[PATH_SIZE * 2];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  return path;
-}
-
-static int set_up(void **state) {
-  (void)state;
-  const char *const root = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
-  snprintf(folder, sizeof folder, "%s/accel-big-model-XXXXXX", root);
-  return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-/* Files of one level of folders. */
-static void remove_files(const char *path) {
-  DIR *const entries = opendir(path);
-  if (entries == NULL) return;
-  for (struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries)) {
-    char inner[PATH_SIZE * 2];
-    struct stat kind;
-    if (entry->d_name[0] == '.') continue;
-    snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
-    if (stat(inner, &kind) == 0 && S_ISDIR(kind.st_mode)) remove_files(inner);
-    unlink(inner);
-  }
-  closedir(entries);
-  rmdir(path);
-}
-
-static int tear_down(void **state) {
-  remove_files(folder);
-  return assert_nothing_left(state);
-}
-
-#define big_model_test(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+#define big_model_test(function) cmocka_unit_test_setup_teardown(function, make_folder, remove_folder_and_files)
 
 /* Linear layers "0", "1" and "2". */
 static accel_module_t *new_model(void) {

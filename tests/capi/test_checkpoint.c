@@ -4,17 +4,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include "capi_test.h"
-
-#define PATH_SIZE 256
-
-static char folder[PATH_SIZE];
-
-static const char *path_of(const char *name) {
-  static char path[PATH_SIZE * 2];
-  snprintf(path, sizeof path, "%s/%s", folder, name);
-  return path;
-}
+#include "folder_fixture.h"
 
 static void write_bytes(const char *path, const void *bytes, size_t size) {
   FILE *const file = fopen(path, "wb");
@@ -29,13 +19,6 @@ static void put_tensor(accel_value_t *map, const char *key, const float *numbers
   const accel_value_t item = accel_arg_tensor(tensor);
   assert_ok(accel_value_set(map, key, &item));
   accel_tensor_release(tensor);
-}
-
-static int set_up(void **state) {
-  (void)state;
-  const char *const root = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
-  snprintf(folder, sizeof folder, "%s/accel-checkpoint-XXXXXX", root);
-  return mkdtemp(folder) == NULL ? -1 : 0;
 }
 
 /* Fails when a file is left, a temporary one included. */
@@ -171,10 +154,10 @@ static void test_load_refuses(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(test_save_and_load, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(test_ties_and_metadata, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(test_save_refuses, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(test_load_refuses, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_save_and_load, make_folder, tear_down),
+      cmocka_unit_test_setup_teardown(test_ties_and_metadata, make_folder, tear_down),
+      cmocka_unit_test_setup_teardown(test_save_refuses, make_folder, tear_down),
+      cmocka_unit_test_setup_teardown(test_load_refuses, make_folder, tear_down),
   };
   return cmocka_run_group_tests_name("checkpoint", tests, NULL, NULL);
 }

@@ -5,10 +5,7 @@
 static const accel_device_t kCpu = {ACCEL_DEVICE_CPU, -1};
 
 static int set_up(void **state) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
+  accel_state_options_t options = one_process_options();
   return accel_state_create(&options, (accel_state_t **)state) == ACCEL_OK ? 0 : -1;
 }
 

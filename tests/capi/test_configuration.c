@@ -1,19 +1,15 @@
 /* Configurations of `accel launch`: reading, writing, explaining. */
 #define _DEFAULT_SOURCE
-#include "capi_test.h"
+#include "folder_fixture.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A folder of the test, and a file in it. */
-static char folder[64];
-static char path[128];
+static char path[PATH_SIZE * 2];
 
-static int make_folder(void **state) {
-  (void)state;
-  strcpy(folder, "/tmp/accel_configuration_XXXXXX");
-  if (mkdtemp(folder) == NULL) return -1;
-  snprintf(path, sizeof path, "%s/job.yaml", folder);
+static int set_up(void **state) {
+  if (make_folder(state) != 0) return -1;
+  strcpy(path, path_of("job.yaml"));
   setenv("HF_HOME", folder, 1);
   setenv("CUDA_VISIBLE_DEVICES", "", 1);
   unsetenv("ACCELERATE_MIXED_PRECISION");
@@ -22,12 +18,9 @@ static int make_folder(void **state) {
 }
 
 static int remove_folder(void **state) {
-  char file[160];
   unlink(path);
-  snprintf(file, sizeof file, "%s/accelerate/default_config.yaml", folder);
-  unlink(file);
-  snprintf(file, sizeof file, "%s/accelerate", folder);
-  rmdir(file);
+  unlink(path_of("accelerate/default_config.yaml"));
+  rmdir(path_of("accelerate"));
   unsetenv("HF_HOME");
   unsetenv("CUDA_VISIBLE_DEVICES");
   if (rmdir(folder) != 0) return -1;
@@ -125,7 +118,7 @@ static void test_an_explanation_names_sources(void **state) {
   accel_buffer_t explanation = {0};
   assert_ok(accel_config_explain(path, &explanation));
   unsetenv("ACCELERATE_MIXED_PRECISION");
-  char expected[512];
+  char expected[1024];
   snprintf(expected, sizeof expected,
            "{\"name\":\"mixed_precision\",\"value\":\"bf16\",\"source\":\"ACCELERATE_MIXED_PRECISION\",\"overruled\":"
            "[{\"value\":\"fp16\",\"source\":\"%s:2\"}]}",
@@ -139,11 +132,11 @@ static void test_an_explanation_names_sources(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(test_a_file_becomes_a_map_and_back, make_folder, remove_folder),
-      cmocka_unit_test_setup_teardown(test_what_cannot_be_read, make_folder, remove_folder),
-      cmocka_unit_test_setup_teardown(test_what_cannot_be_written, make_folder, remove_folder),
-      cmocka_unit_test_setup_teardown(test_a_basic_file_is_written_once, make_folder, remove_folder),
-      cmocka_unit_test_setup_teardown(test_an_explanation_names_sources, make_folder, remove_folder),
+      cmocka_unit_test_setup_teardown(test_a_file_becomes_a_map_and_back, set_up, remove_folder),
+      cmocka_unit_test_setup_teardown(test_what_cannot_be_read, set_up, remove_folder),
+      cmocka_unit_test_setup_teardown(test_what_cannot_be_written, set_up, remove_folder),
+      cmocka_unit_test_setup_teardown(test_a_basic_file_is_written_once, set_up, remove_folder),
+      cmocka_unit_test_setup_teardown(test_an_explanation_names_sources, set_up, remove_folder),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,7 @@ static void items_of_the_program(void **state) {
   expect_no_item(dataset, 5, ACCEL_ERROR_NOT_FOUND, "index 5");
   accel_dataloader_t *loader = new_loader(dataset, 5);
   assert_ok(accel_dataloader_next(loader, &batch));
-  expect_json(&batch, "[0,1,4,9,16]");
+  assert_json(&batch, "[0,1,4,9,16]");
   accel_value_dispose(&batch);
   accel_dataloader_release(loader);
 
@@ -88,7 +88,7 @@ static void items_of_a_batch_together(void **state) {
   accel_dataloader_t *loader = new_loader(dataset, 3);
   accel_dataset_release(dataset);
   assert_ok(accel_dataloader_next(loader, &batch));
-  expect_json(&batch, "[0,1,4]");
+  assert_json(&batch, "[0,1,4]");
   accel_value_dispose(&batch);
   assert_status(accel_dataloader_next(loader, &batch), ACCEL_ITER_END);
   squares.failing = 1;

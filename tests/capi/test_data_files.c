@@ -1,22 +1,16 @@
 /* Section 9: datasets of tensors and files. */
 #define _POSIX_C_SOURCE 200809L /* mkdtemp */
 #include "data_fixture.h"
+#include "folder_fixture.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char folder[64];
-static char path[128];
+static const char *path;
 
 static const char *file_path(const char *name) {
-  snprintf(path, sizeof path, "%s/%s", folder, name);
+  path = path_of(name);
   return path;
-}
-
-static int make_folder(void **state) {
-  (void)state;
-  strcpy(folder, "/tmp/accel-data-XXXXXX");
-  return mkdtemp(folder) == NULL ? -1 : 0;
 }
 
 static int remove_folder(void **state) {

@@ -38,18 +38,6 @@ static accel_module_t *new_model(void) {
   return model;
 }
 
-static accel_value_t from_json(const char *json) {
-  accel_value_t value = ACCEL_VALUE_INIT;
-  assert_ok(accel_value_from_json(json, &value));
-  return value;
-}
-
-/* The value is this JSON; it is disposed. */
-static void expect_json(accel_value_t *value, const char *expected) {
-  assert_json(value, expected);
-  accel_value_dispose(value);
-}
-
 static void test_sizes(void **unused) {
   accel_module_t *model = new_model();
   accel_device_map_options_t options = ACCEL_DEVICE_MAP_OPTIONS_INIT;
@@ -58,20 +46,20 @@ static void test_sizes(void **unused) {
   (void)unused;
   assert_ok(accel_compute_module_sizes(model, NULL, 0, &out));
   assert_ok(accel_get_module_leaves(&out, &leaves));
-  expect_json(&leaves, "[\"embed.weight\",\"block.one.weight\",\"block.two.weight\",\"mask\"]");
-  expect_json(&out,
+  assert_json(&leaves, "[\"embed.weight\",\"block.one.weight\",\"block.two.weight\",\"mask\"]");
+  assert_json(&out,
               "{\"\":242,\"embed\":40,\"embed.weight\":40,\"block\":200,\"block.one\":80,\"block.one.weight\":80,"
               "\"block.two\":120,\"block.two.weight\":120,\"mask\":2}");
   assert_ok(accel_compute_module_sizes(model, NULL, 1, &out));
-  expect_json(&out, "{\"\":2,\"mask\":2}");
+  assert_json(&out, "{\"\":2,\"mask\":2}");
   options.dtype = "int4";
   options.special_dtypes = &special;
   options.no_split_module_classes = "Block,Other";
   assert_ok(accel_get_max_layer_size(model, &options, &out));
-  expect_json(&out, "{\"size\":80,\"names\":[\"embed\"]}");
+  assert_json(&out, "{\"size\":80,\"names\":[\"embed\"]}");
   options.special_dtypes = NULL;
   assert_ok(accel_get_max_layer_size(model, &options, &out));
-  expect_json(&out, "{\"size\":25,\"names\":[\"block\"]}");
+  assert_json(&out, "{\"size\":25,\"names\":[\"block\"]}");
   options.dtype = "int5";
   assert_fails(accel_compute_module_sizes(model, &options, 0, &out), ACCEL_ERROR_NOT_FOUND, "int5");
   assert_fails(accel_compute_module_sizes(model, NULL, 2, &out), ACCEL_ERROR_INVALID_ARGUMENT, "buffers_only is 2");
@@ -104,7 +92,7 @@ static void test_tensors_of_a_module(void **unused) {
   assert_null(accel_value_get(&out, "mask"));
   accel_value_dispose(&out);
   assert_ok(accel_get_non_persistent_buffers(model, 0, &out));
-  expect_json(&out, "[\"mask\"]");
+  assert_json(&out, "[\"mask\"]");
   accel_module_release(model);
 }
 
@@ -114,14 +102,14 @@ static void test_ties(void **unused) {
   (void)unused;
   assert_ok(accel_find_tied_parameters(model, &ties));
   assert_ok(accel_check_tied_parameters_on_same_device(&ties, &map, &split));
-  expect_json(&split, "[[\"embed.weight\",\"head.weight\"]]");
+  assert_json(&split, "[[\"embed.weight\",\"head.weight\"]]");
   assert_ok(accel_retie_parameters(model, &ties)); /* all on meta: nothing happens */
   assert_fails(accel_retie_parameters(model, &map), ACCEL_ERROR_TYPE_MISMATCH, "tied_params has a map");
   accel_value_dispose(&map);
   map = from_json("{\"embed\": 0}");
   assert_fails(accel_check_tied_parameters_on_same_device(&ties, &map, &split), ACCEL_ERROR_INVALID_ARGUMENT,
                "no place for 'head.weight'");
-  expect_json(&ties, "[[\"embed.weight\",\"head.weight\"]]");
+  assert_json(&ties, "[[\"embed.weight\",\"head.weight\"]]");
   accel_value_dispose(&map);
   accel_module_release(model);
 }
@@ -171,7 +159,7 @@ static void test_inferred_maps(void **unused) {
   const accel_value_t *first = NULL;
   (void)unused;
   assert_ok(accel_infer_auto_device_map(model, &memory, NULL, &out, &why));
-  expect_json(&out, "{\"embed\":0,\"head\":0,\"block\":\"disk\",\"mask\":\"disk\"}");
+  assert_json(&out, "{\"embed\":0,\"head\":0,\"block\":\"disk\",\"mask\":\"disk\"}");
   first = accel_value_at(accel_value_get(&why, "decisions"), 0);
   assert_non_null(first);
   assert_int_equal(accel_value_count(accel_value_get(first, "tied_with")), 1);
@@ -180,12 +168,12 @@ static void test_inferred_maps(void **unused) {
   accel_value_dispose(&why);
   options.optimal_packing = 1;
   assert_ok(accel_infer_auto_device_map(model, &memory, &options, &out, NULL));
-  expect_json(&out, "{\"embed\":\"disk\",\"head\":\"disk\",\"block.one\":\"disk\",\"block.two\":0,\"mask\":0}");
+  assert_json(&out, "{\"embed\":\"disk\",\"head\":\"disk\",\"block.one\":\"disk\",\"block.two\":0,\"mask\":0}");
   options.optimal_packing = ACCEL_UNSET;
   options.no_split_module_classes = "Block";
   options.clean_result = 0;
   assert_ok(accel_infer_auto_device_map(model, &memory, &options, &out, NULL));
-  expect_json(&out, "{\"embed\":\"disk\",\"head\":\"disk\",\"block\":\"disk\",\"mask\":\"disk\"}");
+  assert_json(&out, "{\"embed\":\"disk\",\"head\":\"disk\",\"block\":\"disk\",\"mask\":\"disk\"}");
   options.allow_disk = 0;
   assert_fails(accel_infer_auto_device_map(model, &memory, &options, &out, NULL), ACCEL_ERROR_OUT_OF_MEMORY,
                "'embed' needs 40 bytes; 0 has");
@@ -203,7 +191,7 @@ static void test_maps_by_hand(void **unused) {
   int32_t several = -1;
   (void)unused;
   assert_ok(accel_resolve_device_map(model, &map, &memory, NULL, &out));
-  expect_json(&out, "{\"embed\":0,\"head\":0,\"block\":1,\"mask\":1}");
+  assert_json(&out, "{\"embed\":0,\"head\":0,\"block\":1,\"mask\":1}");
   accel_value_dispose(&map);
   map = from_json("{\"embed\": 0, \"blok\": 1}");
   assert_fails(accel_resolve_device_map(model, &map, NULL, NULL, &out), ACCEL_ERROR_NOT_FOUND,
@@ -213,10 +201,10 @@ static void test_maps_by_hand(void **unused) {
   accel_value_dispose(&map);
   map = from_json("{\"embed\": 0, \"block.one\": 1, \"block.two\": 1, \"head.weight\": 0}");
   assert_ok(accel_check_device_map(model, &map, &out));
-  expect_json(&out, "[\"head.weight\"]");
+  assert_json(&out, "[\"head.weight\"]");
   assert_ok(accel_check_device_map(model, &map, NULL));
   assert_ok(accel_clean_device_map(&map, &out));
-  expect_json(&out, "{\"embed\":0,\"block\":1,\"head.weight\":0}");
+  assert_json(&out, "{\"embed\":0,\"block\":1,\"head.weight\":0}");
   accel_value_dispose(&map);
   accel_value_dispose(&memory);
   assert_ok(accel_verify_device_map(model, &several));

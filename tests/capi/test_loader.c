@@ -26,16 +26,6 @@ static void expect_batch(accel_dataloader_t *loader, const int64_t *expected, in
   accel_value_dispose(&batch);
 }
 
-static accel_state_t *new_state(void) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  accel_state_t *state = NULL;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
-  assert_ok(accel_state_create(&options, &state));
-  return state;
-}
-
 struct calls {
   int made, destroyed;
   accel_status_t status;

@@ -19,11 +19,7 @@ struct setting {
 };
 
 static void begin(struct setting *s) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
-  assert_ok(accel_state_create(&options, &s->state));
+  s->state = new_state();
   assert_ok(accel_module_linear(2, 2, 1, &s->model));
   assert_ok(accel_prepare_model(s->state, s->model, NULL, &s->prepared));
 }
@@ -32,20 +28,6 @@ static void end(struct setting *s) {
   accel_module_release(s->prepared);
   accel_module_release(s->model);
   accel_state_release(s->state);
-}
-
-static void options_are_unset(void **unused) {
-  accel_local_sgd_options_t local = ACCEL_LOCAL_SGD_OPTIONS_INIT, local_made;
-  accel_power_sgd_options_t power = ACCEL_POWER_SGD_OPTIONS_INIT, power_made;
-  (void)unused;
-  memset(&local_made, 0, sizeof local_made);
-  memset(&power_made, 0, sizeof power_made);
-  accel_local_sgd_options_init(&local_made);
-  accel_power_sgd_options_init(&power_made);
-  assert_memory_equal(&local, &local_made, sizeof local);
-  assert_memory_equal(&power, &power_made, sizeof power);
-  accel_local_sgd_options_init(NULL);
-  accel_power_sgd_options_init(NULL);
 }
 
 static void one_process_averages_nothing(void **unused) {
@@ -120,7 +102,6 @@ static void wrong_arguments_are_refused(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(options_are_unset),
       capi_unit_test(one_process_averages_nothing),
       capi_unit_test(wrong_arguments_are_refused),
   };

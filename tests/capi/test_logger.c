@@ -20,14 +20,6 @@ static void hear(int32_t level, const char *logger, const char *message, void *u
 
 static void count_destroy(void *user_data) { ((struct heard *)user_data)->destroyed++; }
 
-static accel_state_t *new_state(void) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  accel_state_t *state = NULL;
-  options.cpu = 1;
-  assert_ok(accel_state_create(&options, &state));
-  return state;
-}
-
 static void a_callback_gets_what_is_logged(void **unused) {
   struct heard heard = {0};
   accel_state_t *const state = new_state();

@@ -1,67 +1,15 @@
 /* Section 8: optimizers. */
-#include "capi_test.h"
-
-#include <math.h>
-
-/* A module of one parameter "weight" with two elements of 1. */
-static accel_module_t *new_model(accel_tensor_t **weight) {
-  const float ones[] = {1, 1};
-  const int64_t shape[] = {2};
-  accel_module_t *module = NULL;
-  *weight = new_test_tensor(ones, shape, 1, ACCEL_DTYPE_FLOAT32);
-  assert_ok(accel_module_create("Weights", &module));
-  assert_ok(accel_module_add_parameter(module, "weight", *weight, 1));
-  return module;
-}
+#include "optimizer_fixture.h"
 
 static accel_tensor_t *new_leaf(float number) {
   const int64_t shape[] = {1};
   return new_test_tensor(&number, shape, 1, ACCEL_DTYPE_FLOAT32);
 }
 
-/* Gives every element of the weight the gradient 1: the loss is their sum. */
-static void back_propagate(accel_tensor_t *weight) {
-  const accel_op_t *sum = NULL;
-  const accel_value_t argument = accel_arg_tensor(weight);
-  accel_value_t loss = ACCEL_VALUE_INIT;
-  size_t n_results = 0;
-  assert_ok(accel_op_find("aten::sum", "", &sum));
-  assert_ok(accel_op_call(sum, &argument, 1, &loss, 1, &n_results));
-  assert_ok(accel_tensor_backward(loss.as.tensor, NULL));
-  accel_value_dispose(&loss);
-}
-
-static float element(const accel_tensor_t *tensor, size_t index) {
-  void *data = NULL;
-  assert_ok(accel_tensor_data(tensor, &data));
-  return ((const float *)data)[index];
-}
-
-static void assert_near(double number, double expected) {
-  if (fabs(number - expected) <= 1e-6) return;
-  fail_msg("%.9g is not %.9g", number, expected);
-}
-
-static void options_are_unset(void **state) {
-  (void)state;
-  const accel_adam_options_t adam = ACCEL_ADAM_OPTIONS_INIT;
-  const accel_sgd_options_t sgd = ACCEL_SGD_OPTIONS_INIT;
-  accel_adam_options_t adam_made;
-  accel_sgd_options_t sgd_made;
-  memset(&adam_made, 0, sizeof adam_made);
-  memset(&sgd_made, 0, sizeof sgd_made);
-  accel_adam_options_init(&adam_made);
-  accel_sgd_options_init(&sgd_made);
-  assert_memory_equal(&adam, &adam_made, sizeof adam);
-  assert_memory_equal(&sgd, &sgd_made, sizeof sgd);
-  accel_adam_options_init(NULL);
-  accel_sgd_options_init(NULL);
-}
-
 static void each_kind_steps(void **state) {
   (void)state;
   accel_tensor_t *weight = NULL;
-  accel_module_t *module = new_model(&weight);
+  accel_module_t *module = new_model(ACCEL_DTYPE_FLOAT32, &weight);
   accel_optimizer_t *adamw = NULL, *adam = NULL, *sgd = NULL;
   accel_sgd_options_t options = ACCEL_SGD_OPTIONS_INIT;
   double lr = 0;
@@ -93,7 +41,7 @@ static void each_kind_steps(void **state) {
 static void zero_grad_clears(void **state) {
   (void)state;
   accel_tensor_t *weight = NULL, *gradient = NULL;
-  accel_module_t *module = new_model(&weight);
+  accel_module_t *module = new_model(ACCEL_DTYPE_FLOAT32, &weight);
   accel_optimizer_t *optimizer = NULL;
   assert_ok(accel_optimizer_adamw(module, NULL, &optimizer));
   back_propagate(weight);
@@ -108,7 +56,7 @@ static void zero_grad_clears(void **state) {
 static void frozen_parameters_are_left_out(void **state) {
   (void)state;
   accel_tensor_t *weight = NULL;
-  accel_module_t *module = new_model(&weight);
+  accel_module_t *module = new_model(ACCEL_DTYPE_FLOAT32, &weight);
   accel_tensor_t *frozen = new_leaf(3);
   accel_optimizer_t *optimizer = NULL;
   accel_value_t dict = ACCEL_VALUE_INIT;
@@ -127,7 +75,7 @@ static void frozen_parameters_are_left_out(void **state) {
 static void groups_have_their_own_rates(void **state) {
   (void)state;
   accel_tensor_t *weight = NULL;
-  accel_module_t *module = new_model(&weight);
+  accel_module_t *module = new_model(ACCEL_DTYPE_FLOAT32, &weight);
   accel_optimizer_t *optimizer = NULL;
   accel_tensor_t *extra = new_leaf(1);
   double lr = -7;
@@ -208,7 +156,8 @@ static void wrong_handles_are_refused(void **state) {
 static void state_dict_resumes(void **state) {
   (void)state;
   accel_tensor_t *weight = NULL, *other_weight = NULL;
-  accel_module_t *module = new_model(&weight), *other_module = new_model(&other_weight);
+  accel_module_t *module = new_model(ACCEL_DTYPE_FLOAT32, &weight),
+                 *other_module = new_model(ACCEL_DTYPE_FLOAT32, &other_weight);
   accel_optimizer_t *optimizer = NULL, *other = NULL;
   accel_value_t dict = ACCEL_VALUE_INIT, broken = ACCEL_VALUE_INIT;
   assert_ok(accel_optimizer_adamw(module, NULL, &optimizer));
@@ -244,7 +193,6 @@ static void state_dict_resumes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      capi_unit_test(options_are_unset),
       capi_unit_test(each_kind_steps),
       capi_unit_test(zero_grad_clears),
       capi_unit_test(frozen_parameters_are_left_out),

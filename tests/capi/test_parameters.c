@@ -13,12 +13,9 @@ static int begin(void **state) {
   struct fixture *const f = calloc(1, sizeof *f);
   const int64_t shape[] = {2, 3}, one[] = {1};
   const float bias = 0.5f;
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_options_t options = one_process_options();
   accel_tensor_t *tensor = NULL;
   int i;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
   options.gradient_accumulation_steps = 2;
   assert_ok(accel_state_create(&options, &f->state));
   assert_ok(accel_module_create("Own", &f->module));

@@ -20,13 +20,9 @@ struct setting {
 static int set_up(void **state) {
   struct setting *const setting = calloc(1, sizeof(*setting));
   const int64_t shape[] = {ROWS, WIDTH};
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
   strcpy(setting->folder, "/tmp/accel-profiler-XXXXXX");
   if (mkdtemp(setting->folder) == NULL) return -1;
-  assert_ok(accel_state_create(&options, &setting->state));
+  setting->state = new_state();
   assert_ok(accel_module_linear(WIDTH, WIDTH, 1, &setting->model));
   assert_ok(
       accel_tensor_full(shape, 2, 1, ACCEL_DTYPE_FLOAT32, (accel_device_t){ACCEL_DEVICE_CPU, -1}, &setting->input));

@@ -15,14 +15,6 @@ static void show(const char *line, int32_t is_last, void *user_data) {
 
 static void count_destroy(void *user_data) { ((struct shown *)user_data)->destroyed++; }
 
-static accel_state_t *new_state(void) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  accel_state_t *state = NULL;
-  options.cpu = 1;
-  assert_ok(accel_state_create(&options, &state));
-  return state;
-}
-
 static void a_callback_gets_the_lines(void **unused) {
   struct shown shown = {0};
   accel_progress_options_t options = ACCEL_PROGRESS_OPTIONS_INIT;

@@ -46,13 +46,10 @@ static accel_value_t two_tensors(void *of_weight, void *of_bias) {
 
 static int begin_with(void **state, int64_t accumulation) {
   struct fixture *const f = calloc(1, sizeof *f);
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_options_t options = one_process_options();
   accel_sgd_options_t sgd = ACCEL_SGD_OPTIONS_INIT;
   accel_value_t tensors;
   int i;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
   options.gradient_accumulation_steps = accumulation;
   assert_ok(accel_state_create(&options, &f->state));
   for (i = 0; i < ROWS * COLUMNS; i++) weight[i] = (float)i;
@@ -339,14 +336,10 @@ static void memory_may_be_registered_again_after_it_was_freed(void **state) {
 
 /* Scaled losses are the application's own affair: it computes them. */
 static void a_state_that_scales_losses_is_refused(void **state) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
   accel_grad_scaler_options_t scaler = ACCEL_GRAD_SCALER_OPTIONS_INIT;
   struct fixture f = {NULL, NULL, NULL, NULL, NULL};
   (void)state;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
-  assert_ok(accel_state_create(&options, &f.state));
+  f.state = new_state();
   scaler.enabled = 1;
   assert_ok(accel_set_grad_scaler(f.state, &scaler));
   register_fails(&f, two_tensors(weight, bias), ACCEL_ERROR_UNSUPPORTED, "the state scales losses");

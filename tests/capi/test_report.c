@@ -34,7 +34,7 @@ static void assert_sums_up(const accel_value_t *report, const char *which) {
 }
 
 static void a_loop_is_taken_apart(void **unused) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_options_t options = one_process_options();
   accel_state_t *state = NULL;
   accel_module_t *model = NULL, *prepared = NULL;
   accel_optimizer_t *plain = NULL, *optimizer = NULL;
@@ -46,9 +46,6 @@ static void a_loop_is_taken_apart(void **unused) {
   const int64_t shape[] = {STEPS, WIDTH};
   int i, step;
   (void)unused;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
   options.num_threads = 1;
   assert_ok(accel_state_create(&options, &state));
   for (i = 0; i < STEPS * WIDTH; i++) numbers[i] = (float)i / WIDTH;
@@ -154,14 +151,6 @@ static void memory_of_tensors_is_kept_and_returned(void **unused) {
   accel_state_release(state);
 }
 
-static accel_state_t *new_state(void) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  accel_state_t *state = NULL;
-  options.cpu = 1;
-  assert_ok(accel_state_create(&options, &state));
-  return state;
-}
-
 /* Steps of which one takes so long. The engine sees a forward, a collective and an update. */
 static void train(accel_state_t *state, int steps, useconds_t microseconds) {
   const int64_t shape[] = {1, 2};
@@ -262,12 +251,15 @@ static void a_server_needs_an_address_of_this_host(void **unused) {
 enum { RANKS = 3, SLOW = 1 };
 
 static accel_status_t train_as_a_rank(int32_t local_process_index, void *unused) {
-  accel_state_t *const state = new_state();
+  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_t *state = NULL;
   accel_value_t report = ACCEL_VALUE_INIT;
   accel_buffer_t table = ACCEL_BUFFER_INIT;
   const accel_value_t *ranks;
   int rank;
   (void)unused;
+  options.cpu = 1;
+  assert_ok(accel_state_create(&options, &state));
   train(state, 8, local_process_index == SLOW ? 30000 : 0);
   assert_ok(accel_step_report_of_ranks(state, 1, &report));
   assert_int_equal(accel_value_get(&report, "slowest_rank")->as.integer, SLOW);

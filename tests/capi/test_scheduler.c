@@ -309,15 +309,12 @@ static void composed_schedules(void **state) {
 /* Eight ranks would move it eight steps; one rank shows the option, and that the curve follows it. */
 static void steps_of_a_prepared_scheduler(void **unused) {
   (void)unused;
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_options_t options = one_process_options();
   accel_state_t *state = NULL;
   accel_tensor_t *leaf = NULL;
   accel_optimizer_t *optimizer = new_optimizer(&leaf);
   accel_scheduler_t *plain = NULL, *prepared = NULL, *twice = NULL;
   accel_buffer_t text = ACCEL_BUFFER_INIT;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
   options.scheduler_steps = 2;
   assert_fails(accel_state_create(&options, &state), ACCEL_ERROR_INVALID_ARGUMENT, "options.scheduler_steps is 2");
   options.scheduler_steps = ACCEL_SCHEDULER_STEPS_PER_UPDATE;

@@ -6,16 +6,6 @@
 
 enum { WIDTH = 3, CLASSES = 2 };
 
-static accel_state_t *new_state(void) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  accel_state_t *state = NULL;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
-  assert_ok(accel_state_create(&options, &state));
-  return state;
-}
-
 /* What the settings of sharding are refused with. */
 static void refused(accel_state_t *state, const accel_fsdp_options_t *fsdp, accel_status_t status, const char *part) {
   accel_prepare_model_options_t options = ACCEL_PREPARE_MODEL_OPTIONS_INIT;

@@ -7,18 +7,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static accel_state_t *new_cpu_state(void) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  accel_state_t *state = NULL;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
-  assert_ok(accel_state_create(&options, &state));
-  return state;
-}
-
 static void test_one_process(void **unused) {
-  accel_state_t *state = new_cpu_state();
+  accel_state_t *state = new_state();
   (void)unused;
   assert_int_equal(accel_process_index(state), 0);
   assert_int_equal(accel_num_processes(state), 1);
@@ -77,7 +67,7 @@ static void expect_accumulation(const accel_state_t *state, const char *expected
 
 static void test_accumulation_can_be_changed(void **unused) {
   accel_gradient_accumulation_options_t options = ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT, by_function;
-  accel_state_t *state = new_cpu_state();
+  accel_state_t *state = new_state();
   accel_scope_t *scope = NULL;
   (void)unused;
   memset(&by_function, 1, sizeof by_function);
@@ -118,11 +108,11 @@ static void test_accumulation_can_be_changed(void **unused) {
 
 static void test_fork_launched(void **unused) {
   (void)unused;
-  accel_state_t *state = new_cpu_state();
+  accel_state_t *state = new_state();
   assert_int_equal(accel_fork_launched(state), 0);
   accel_state_release(state);
   assert_int_equal(setenv("FORK_LAUNCHED", "1", 1), 0);
-  state = new_cpu_state();
+  state = new_state();
   assert_int_equal(unsetenv("FORK_LAUNCHED"), 0);
   assert_int_equal(accel_fork_launched(state), 1);
   accel_state_release(state);
@@ -132,7 +122,7 @@ static void test_fork_launched(void **unused) {
 /* One process is treated as several are. */
 static void test_split_checks_on_one_process(void **unused) {
   (void)unused;
-  accel_state_t *state = new_cpu_state();
+  accel_state_t *state = new_state();
   const float numbers[] = {1, 2};
   const int64_t two = 2;
   accel_tensor_t *const tensor = new_test_tensor(numbers, &two, 1, ACCEL_DTYPE_FLOAT32);
@@ -211,7 +201,7 @@ static void test_wrong_handles(void **unused) {
 }
 
 static void test_default_and_counting(void **unused) {
-  accel_state_t *state = new_cpu_state();
+  accel_state_t *state = new_state();
   (void)unused;
   assert_null(accel_state_default());
   assert_ok(accel_state_set_default(state));
@@ -225,7 +215,7 @@ static void test_default_and_counting(void **unused) {
 }
 
 static void test_states_of_one_job(void **unused) {
-  accel_state_t *first = new_cpu_state(), *second = NULL;
+  accel_state_t *first = new_state(), *second = NULL;
   accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
   accel_module_t *model = NULL, *prepared = NULL;
   accel_buffer_t described = ACCEL_BUFFER_INIT;
@@ -261,7 +251,7 @@ static void test_states_of_one_job(void **unused) {
 }
 
 static void test_describe(void **unused) {
-  accel_state_t *state = new_cpu_state();
+  accel_state_t *state = new_state();
   accel_buffer_t text = ACCEL_BUFFER_INIT;
   (void)unused;
   assert_ok(accel_state_describe(state, &text));
@@ -305,7 +295,7 @@ static void test_cpu_settings(void **unused) {
 }
 
 static void test_scopes_and_triggers(void **unused) {
-  accel_state_t *state = new_cpu_state();
+  accel_state_t *state = new_state();
   accel_scope_t *first = NULL, *local = NULL;
   int32_t raised = -1;
   (void)unused;
@@ -325,7 +315,7 @@ static void test_scopes_and_triggers(void **unused) {
 }
 
 static void test_splitting(void **unused) {
-  accel_state_t *state = new_cpu_state();
+  accel_state_t *state = new_state();
   accel_value_t list = ACCEL_VALUE_INIT, share = ACCEL_VALUE_INIT;
   const int64_t items[] = {4, 5, 6};
   int64_t begin = -1, end = -1;
@@ -429,7 +419,7 @@ static void test_two_ranks_as_threads(void **unused) {
 /* Languages may take the buffer from standard output; other ranks write to it as well. A datagram is what one write()
  * sends. */
 static void test_a_line_is_printed_at_once(void **unused) {
-  accel_state_t *state = new_cpu_state();
+  accel_state_t *state = new_state();
   int ends[2];
   char line[16] = "";
   const int before = dup(STDOUT_FILENO);

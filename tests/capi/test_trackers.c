@@ -36,7 +36,7 @@ static accel_status_t note(accel_tracker_event_t event, const accel_value_t *con
 
 static void count_destroy(void *user_data) { ((record_t *)user_data)->destroyed++; }
 
-static accel_state_t *new_state(int32_t rank) {
+static accel_state_t *state_of_rank(int32_t rank) {
   accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
   accel_state_t *state = NULL;
   options.cpu = 1;
@@ -44,12 +44,6 @@ static accel_state_t *new_state(int32_t rank) {
   options.num_processes = 1;
   assert_ok(accel_state_create(&options, &state));
   return state;
-}
-
-static accel_value_t json_value(const char *json) {
-  accel_value_t value = ACCEL_VALUE_INIT;
-  assert_ok(accel_value_from_json(json, &value));
-  return value;
 }
 
 static void set(accel_value_t *map, const char *name, accel_value_t value) {
@@ -89,11 +83,11 @@ static void assert_event(const record_t *record, int index, accel_tracker_event_
 
 static void a_tracker_of_the_program_hears_everything(void **unused) {
   record_t record = {0};
-  accel_state_t *const state = new_state(0);
+  accel_state_t *const state = state_of_rank(0);
   accel_tracker_t *tracker = NULL, *found = NULL;
-  accel_value_t config = json_value("{\"lr\": 0.5}"), kwargs = json_value("{\"mine\": {\"color\": \"red\"}}");
-  accel_value_t values = json_value("{\"loss\": 1.5, \"eval\": {\"n\": 2}}"), names = ACCEL_VALUE_INIT;
-  accel_value_t columns = json_value("[\"a\"]"), rows = json_value("[[1], [true]]");
+  accel_value_t config = from_json("{\"lr\": 0.5}"), kwargs = from_json("{\"mine\": {\"color\": \"red\"}}");
+  accel_value_t values = from_json("{\"loss\": 1.5, \"eval\": {\"n\": 2}}"), names = ACCEL_VALUE_INIT;
+  accel_value_t columns = from_json("[\"a\"]"), rows = from_json("[[1], [true]]");
   const char *const scalar_names[] = {"x"};
   const double scalars[] = {2};
   accel_buffer_t location = ACCEL_BUFFER_INIT;
@@ -155,10 +149,10 @@ static void a_tracker_that_fails_is_named(void **unused) {
   (void)unused;
   for (i = 0; i < 2; i++) {
     record_t failing = {0}, other = {0};
-    accel_state_t *const state = new_state(0);
+    accel_state_t *const state = state_of_rank(0);
     accel_tracking_options_t options = ACCEL_TRACKING_OPTIONS_INIT;
     accel_tracker_t *trackers[2] = {NULL, NULL};
-    accel_value_t values = json_value("{\"loss\": 1.5}");
+    accel_value_t values = from_json("{\"loss\": 1.5}");
     assert_ok(accel_tracker_create("failing", NULL, note, &failing, count_destroy, &trackers[0]));
     assert_ok(accel_tracker_create("other", NULL, note, &other, count_destroy, &trackers[1]));
     assert_ok(accel_add_tracker(state, trackers[0]));
@@ -185,10 +179,10 @@ static void a_tracker_that_fails_is_named(void **unused) {
 
 static void a_start_that_fails_ends_what_was_started(void **unused) {
   record_t failing = {0};
-  accel_state_t *const state = new_state(0);
+  accel_state_t *const state = state_of_rank(0);
   accel_tracking_options_t options = ACCEL_TRACKING_OPTIONS_INIT;
   accel_tracker_t *tracker = NULL;
-  accel_value_t names = ACCEL_VALUE_INIT, values = json_value("{\"loss\": 1}");
+  accel_value_t names = ACCEL_VALUE_INIT, values = from_json("{\"loss\": 1}");
   const accel_value_t none = ACCEL_VALUE_INIT;
   (void)unused;
   assert_ok(accel_tracker_create("failing", NULL, note, &failing, NULL, &tracker));
@@ -213,7 +207,7 @@ static void a_start_that_fails_ends_what_was_started(void **unused) {
 
 static void the_release_of_the_state_ends_trackers(void **unused) {
   record_t record = {0};
-  accel_state_t *const state = new_state(0);
+  accel_state_t *const state = state_of_rank(0);
   accel_tracker_t *tracker = NULL;
   (void)unused;
   assert_ok(accel_tracker_create("mine", NULL, note, &record, count_destroy, &tracker));
@@ -227,10 +221,10 @@ static void the_release_of_the_state_ends_trackers(void **unused) {
 
 static void values_are_written_to_files(void **unused) {
   char folder[64];
-  accel_state_t *const state = new_state(0);
+  accel_state_t *const state = state_of_rank(0);
   accel_tracking_options_t options = ACCEL_TRACKING_OPTIONS_INIT;
   accel_tracker_t *found = NULL;
-  accel_value_t values = ACCEL_VALUE_INIT, wrong = json_value("{\"loss\": 1, \"list\": [1]}");
+  accel_value_t values = ACCEL_VALUE_INIT, wrong = from_json("{\"loss\": 1, \"list\": [1]}");
   accel_value_t names = ACCEL_VALUE_INIT;
   accel_buffer_t location = ACCEL_BUFFER_INIT;
   char *content = NULL;
@@ -286,7 +280,7 @@ static void values_are_written_to_files(void **unused) {
 
 static void images_have_their_shapes_checked(void **unused) {
   char folder[64];
-  accel_state_t *const state = new_state(0);
+  accel_state_t *const state = state_of_rank(0);
   accel_tracking_options_t options = ACCEL_TRACKING_OPTIONS_INIT;
   const struct {
     int64_t shape[5];
@@ -362,11 +356,11 @@ static void images_have_their_shapes_checked(void **unused) {
 }
 
 static void bad_input_is_named(void **unused) {
-  accel_state_t *const state = new_state(0);
+  accel_state_t *const state = state_of_rank(0);
   accel_tracking_options_t options = ACCEL_TRACKING_OPTIONS_INIT;
   accel_tracker_t *tracker = NULL;
-  accel_value_t columns = json_value("[\"a\", \"b\"]"), rows = json_value("[[1, 2], [3]]"), number = accel_arg_int(1);
-  accel_value_t numbers = json_value("[1]"), available = ACCEL_VALUE_INIT;
+  accel_value_t columns = from_json("[\"a\", \"b\"]"), rows = from_json("[[1, 2], [3]]"), number = accel_arg_int(1);
+  accel_value_t numbers = from_json("[1]"), available = ACCEL_VALUE_INIT;
   record_t record = {0};
   (void)unused;
   assert_ok(accel_available_trackers(&available));
@@ -400,7 +394,7 @@ static void bad_input_is_named(void **unused) {
 
 static void logging_dir_is_that_of_the_project(void **unused) {
   char folder[64];
-  accel_state_t *const state = new_state(0);
+  accel_state_t *const state = state_of_rank(0);
   accel_tracking_options_t options = ACCEL_TRACKING_OPTIONS_INIT;
   accel_project_options_t project = ACCEL_PROJECT_OPTIONS_INIT;
   const char *const names[] = {"loss"};

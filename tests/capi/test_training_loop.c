@@ -10,12 +10,9 @@ struct loop {
   accel_optimizer_t *optimizer;
 };
 
-static accel_state_t *new_state(accel_precision_t precision, int64_t steps) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+static accel_state_t *state_with(accel_precision_t precision, int64_t steps) {
+  accel_state_options_t options = one_process_options();
   accel_state_t *state = NULL;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
   options.mixed_precision = precision;
   options.gradient_accumulation_steps = steps;
   assert_ok(accel_state_create(&options, &state));
@@ -94,7 +91,7 @@ static void assert_gradient(const struct loop *loop, float first, float second) 
 static void test_the_loss_scale(void **unused) {
   struct loop loop = {0};
   accel_grad_scaler_options_t options = ACCEL_GRAD_SCALER_OPTIONS_INIT;
-  accel_state_t *state = new_state(ACCEL_PRECISION_NO, 1);
+  accel_state_t *state = state_with(ACCEL_PRECISION_NO, 1);
   double norm = 0;
   (void)unused;
   assert_true(accel_loss_scale(state) == 1);
@@ -137,7 +134,7 @@ static void test_the_loss_scale(void **unused) {
 
 static void test_the_state_of_the_gradient_scaler(void **unused) {
   accel_grad_scaler_options_t options = ACCEL_GRAD_SCALER_OPTIONS_INIT;
-  accel_state_t *state = new_state(ACCEL_PRECISION_NO, 1);
+  accel_state_t *state = state_with(ACCEL_PRECISION_NO, 1);
   accel_value_t saved = ACCEL_VALUE_INIT, wrong = ACCEL_VALUE_INIT;
   (void)unused;
   assert_ok(accel_grad_scaler_state(state, &saved));
@@ -198,7 +195,7 @@ static accel_dtype_t dtype_of_product(void) {
 
 static void test_regions_of_autocast(void **unused) {
   struct loop loop = {0};
-  accel_state_t *state = new_state(ACCEL_PRECISION_BF16, 1);
+  accel_state_t *state = state_with(ACCEL_PRECISION_BF16, 1);
   accel_autocast_options_t options = ACCEL_AUTOCAST_OPTIONS_INIT;
   accel_scope_t *outer = NULL, *inner = NULL;
   (void)unused;
@@ -235,14 +232,11 @@ static void test_regions_of_autocast(void **unused) {
 }
 
 static void test_outputs_keep_their_dtype(void **unused) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
+  accel_state_options_t options = one_process_options();
   accel_state_t *state = NULL;
   accel_module_t *kept = NULL;
   struct loop loop = {0};
   (void)unused;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
   options.mixed_precision = ACCEL_PRECISION_BF16;
   options.keep_output_dtype = 1;
   assert_ok(accel_state_create(&options, &state));
@@ -261,7 +255,7 @@ static void test_outputs_keep_their_dtype(void **unused) {
 }
 
 static void test_losses_that_are_sums(void **unused) {
-  struct loop loop = prepare(new_state(ACCEL_PRECISION_NO, 2));
+  struct loop loop = prepare(state_with(ACCEL_PRECISION_NO, 2));
   const float inputs[2][2] = {{1, 2}, {5, 4}};
   const int64_t counts[2] = {1, 3};
   int i;
@@ -285,7 +279,7 @@ static void test_losses_that_are_sums(void **unused) {
 }
 
 static void test_loops_that_count_for_themselves(void **unused) {
-  struct loop loop = prepare(new_state(ACCEL_PRECISION_NO, 1));
+  struct loop loop = prepare(state_with(ACCEL_PRECISION_NO, 1));
   (void)unused;
   assert_ok(accel_set_sync_gradients(loop.state, 0));
   backward(&loop, 1, 1);
@@ -302,7 +296,7 @@ static void test_loops_that_count_for_themselves(void **unused) {
 }
 
 static void test_scopes_without_other_ranks(void **unused) {
-  struct loop loop = prepare(new_state(ACCEL_PRECISION_NO, 1));
+  struct loop loop = prepare(state_with(ACCEL_PRECISION_NO, 1));
   accel_scope_t *scope = NULL;
   (void)unused;
   assert_ok(accel_trigger_sync_in_backward_begin(loop.state, loop.model, &scope));
@@ -323,7 +317,7 @@ static void *end_elsewhere(void *scope) {
 }
 
 static void test_scopes_end_where_they_began(void **unused) {
-  struct loop loop = prepare(new_state(ACCEL_PRECISION_NO, 2));
+  struct loop loop = prepare(state_with(ACCEL_PRECISION_NO, 2));
   accel_scope_t *accumulate = NULL, *no_sync = NULL;
   pthread_t thread;
   (void)unused;
@@ -339,7 +333,7 @@ static void test_scopes_end_where_they_began(void **unused) {
 }
 
 static void test_frozen_models(void **unused) {
-  accel_state_t *state = new_state(ACCEL_PRECISION_NO, 1);
+  accel_state_t *state = state_with(ACCEL_PRECISION_NO, 1);
   accel_optimizer_t *optimizer = NULL;
   accel_tensor_t *weight = NULL, *loss = NULL;
   struct loop loop = {state, NULL, NULL, NULL};
@@ -359,7 +353,7 @@ static void test_frozen_models(void **unused) {
 
 /* Items of a newer version, which have a field that this one does not know. */
 static void test_preparing_items_of_a_newer_program(void **unused) {
-  accel_state_t *state = new_state(ACCEL_PRECISION_NO, 1);
+  accel_state_t *state = state_with(ACCEL_PRECISION_NO, 1);
   struct {
     accel_prepare_item_t known;
     int64_t next;
@@ -394,7 +388,7 @@ static void test_preparing_items_of_a_newer_program(void **unused) {
 }
 
 static void test_preparing_many(void **unused) {
-  accel_state_t *state = new_state(ACCEL_PRECISION_NO, 1);
+  accel_state_t *state = state_with(ACCEL_PRECISION_NO, 1);
   accel_prepare_item_t items[2] = {ACCEL_PREPARE_ITEM_INIT, ACCEL_PREPARE_ITEM_INIT}, prepared[2];
   accel_prepare_model_options_t preparation = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
   accel_ddp_options_t ddp = ACCEL_DDP_OPTIONS_INIT;
@@ -443,7 +437,7 @@ static void test_preparing_many(void **unused) {
 }
 
 static void test_the_description(void **unused) {
-  struct loop loop = prepare(new_state(ACCEL_PRECISION_BF16, 4));
+  struct loop loop = prepare(state_with(ACCEL_PRECISION_BF16, 4));
   accel_buffer_t text = ACCEL_BUFFER_INIT;
   (void)unused;
   assert_ok(accel_describe(loop.state, &text));
@@ -484,7 +478,7 @@ static float draw(void) {
 }
 
 static void test_seeds(void **unused) {
-  accel_state_t *state = new_state(ACCEL_PRECISION_NO, 1);
+  accel_state_t *state = state_with(ACCEL_PRECISION_NO, 1);
   accel_tensor_t *stand = NULL;
   int64_t seen = 0;
   float first, second;
@@ -513,7 +507,7 @@ static void test_seeds(void **unused) {
 }
 
 static void test_generators(void **unused) {
-  accel_state_t *state = new_state(ACCEL_PRECISION_NO, 1);
+  accel_state_t *state = state_with(ACCEL_PRECISION_NO, 1);
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1}, meta = {ACCEL_DEVICE_META, -1};
   accel_generator_t *one = NULL, *other = NULL;
   accel_tensor_t *state_of_one = NULL, *state_of_other = NULL, *wrong = NULL;
@@ -604,7 +598,7 @@ static accel_status_t say_out_of_memory(int64_t batch_size, void *user_data) {
 }
 
 static void test_batch_sizes(void **unused) {
-  accel_state_t *state = new_state(ACCEL_PRECISION_NO, 1);
+  accel_state_t *state = state_with(ACCEL_PRECISION_NO, 1);
   struct search search = {{0}, {0}, 0, 0, 80};
   int64_t found = -1;
   int calls = 0;
@@ -649,7 +643,7 @@ static void test_refuses_fp8(void **unused) {
 /* The whole process is deterministic from here on, which shows in memory that nobody wrote: the last test. */
 static void test_deterministic_algorithms(void **unused) {
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
-  accel_state_t *state = new_state(ACCEL_PRECISION_NO, 1);
+  accel_state_t *state = state_with(ACCEL_PRECISION_NO, 1);
   accel_tensor_t *empty = NULL;
   double number = 0;
   (void)unused;

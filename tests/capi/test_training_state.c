@@ -3,46 +3,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "capi_test.h"
-
-#define PATH_SIZE 512
-
-static char folder[PATH_SIZE / 2];
-
-static const char *path_of(const char *name) {
-  static char paths[4][PATH_SIZE];
-  static int next = 0;
-  char *const path = paths[next++ % 4];
-  snprintf(path, PATH_SIZE, "%s/%s", folder, name);
-  return path;
-}
+#include "folder_fixture.h"
 
 static int exists(const char *name) {
   struct stat found;
   return stat(path_of(name), &found) == 0;
-}
-
-static int set_up(void **state) {
-  (void)state;
-  const char *const root = getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp";
-  snprintf(folder, sizeof folder, "%s/accel-training-state-XXXXXX", root);
-  return mkdtemp(folder) == NULL ? -1 : 0;
-}
-
-static int tear_down(void **state) {
-  char command[PATH_SIZE];
-  snprintf(command, sizeof command, "rm -r %s", folder);
-  return system(command) != 0 ? -1 : assert_nothing_left(state);
-}
-
-static accel_state_t *new_state(void) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  accel_state_t *state = NULL;
-  options.cpu = 1;
-  options.process_index = 0;
-  options.num_processes = 1;
-  assert_ok(accel_state_create(&options, &state));
-  return state;
 }
 
 /* A prepared linear layer of a state, whose weight is `value` everywhere. */
@@ -362,12 +327,12 @@ static void test_what_is_in_a_checkpoint(void **unused) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup_teardown(test_projects, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(test_automatic_naming, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(test_hooks, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(test_objects_of_the_application, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(test_asynchronous_saves, set_up, tear_down),
-      cmocka_unit_test_setup_teardown(test_what_is_in_a_checkpoint, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_projects, make_folder, remove_folder_and_files),
+      cmocka_unit_test_setup_teardown(test_automatic_naming, make_folder, remove_folder_and_files),
+      cmocka_unit_test_setup_teardown(test_hooks, make_folder, remove_folder_and_files),
+      cmocka_unit_test_setup_teardown(test_objects_of_the_application, make_folder, remove_folder_and_files),
+      cmocka_unit_test_setup_teardown(test_asynchronous_saves, make_folder, remove_folder_and_files),
+      cmocka_unit_test_setup_teardown(test_what_is_in_a_checkpoint, make_folder, remove_folder_and_files),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

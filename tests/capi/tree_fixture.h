@@ -24,12 +24,6 @@ static inline accel_value_t new_tree(void) {
   return tree;
 }
 
-static inline accel_value_t from_json(const char *json) {
-  accel_value_t value = ACCEL_VALUE_INIT;
-  assert_ok(accel_value_from_json(json, &value));
-  return value;
-}
-
 static inline int32_t are_equal(const accel_value_t *a, const accel_value_t *b) {
   int32_t equal = -1;
   assert_ok(accel_value_equal(a, b, &equal));

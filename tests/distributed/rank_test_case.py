@@ -1,29 +1,19 @@
 """Ranks that a test starts one by one, without a launcher, and the ways in which they end."""
 
-import subprocess
-import unittest
+import pathlib
+import sys
 
 from run_ranks import free_port
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from process_test_case import ProcessTestCase
 
 LIMIT_S = 60
 
 
-class RankTestCase(unittest.TestCase):
+class RankTestCase(ProcessTestCase):
     def setUp(self):
         self.port = free_port()
-
-    def start(self, command, environment, before=None):
-        process = subprocess.Popen(command, env=environment, preexec_fn=before, text=True, stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.addCleanup(self.end, process)
-        return process
-
-    @staticmethod
-    def end(process):
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
 
     def assert_done(self, *processes):
         for process in processes:

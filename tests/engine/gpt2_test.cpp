@@ -1,63 +1,22 @@
 // GPT-2 against GPT2LMHeadModel of transformers, with weights that a formula gives.
 #include <ATen/Context.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/tensor.h>
-#include <torch/csrc/autograd/grad_mode.h>
 
-#include "nn/architectures/architecture.hpp"
-#include "nn_fixture.hpp"
+#include "architecture_fixture.hpp"
 
 namespace accel::nn {
 namespace gpt2_test {
 
-using tests::expect_close;
 using tests::expect_error;
-
-at::Tensor tokens_of(const Json& rows) {
-  std::vector<at::Tensor> tensors;
-  for (const Json& row : *rows.items()) tensors.push_back(at::tensor(tests::integers(row)));
-  return at::stack(tensors);
-}
-
-void fill_by_formula(Module& model) {
-  const at::NoGradGuard no_grad;
-  int64_t salt = 0;
-  for (const auto& [name, tensor] : model.state_dict()) tensor.copy_(tests::pattern_tensor(tensor.sizes(), salt++));
-}
 
 TEST(Gpt2, GivesTheLogitsAndGradientsOfTheReference) {
   const Json fixture = tests::read_fixture("gpt2_tiny.json");
   for (const Json& recorded : *fixture.items()) {
-    const std::string config = print_json(*json_member(recorded, "config"));
-    SCOPED_TRACE(config);
-    const ModulePtr model = module_from_config(config);
-    model->train(false);
-    const NamedTensors state = model->state_dict();
-    const Json::Items& names = *json_member(recorded, "state_dict")->items();
-    ASSERT_EQ(state.size(), names.size());
-    for (size_t i = 0; i < names.size(); i++) {
-      const Json::Items& entry = *names[i].items();
-      EXPECT_EQ(state[i].first, *entry[0].text());
-      EXPECT_EQ(state[i].second.sizes().vec(), tests::integers(entry[1]));
-    }
-    fill_by_formula(*model);
-    const at::Tensor tokens = tokens_of(*json_member(recorded, "tokens"));
-    const at::Tensor logits = model->call(tokens);
-    expect_close(logits, tests::tensor_of(*json_member(recorded, "logits")), 1e-5);
-    const at::Tensor loss = at::cross_entropy_loss(logits.slice(1, 0, -1).flatten(0, 1), tokens.slice(1, 1).flatten());
-    EXPECT_NEAR(loss.item<double>(), json_number(recorded, "loss", 0), 1e-5);
-    loss.backward();
-    const Json& gradients = *json_member(recorded, "gradients");
-    EXPECT_EQ(model->named_parameters().size(), gradients.members()->size());
-    for (const auto& [name, tensor] : model->named_parameters()) {
-      const std::vector<double> expected = tests::numbers(*json_member(gradients, name));
-      EXPECT_NEAR(tensor.grad().norm().item<double>(), expected[0], 1e-5 + 1e-4 * expected[0]) << name;
-      EXPECT_NEAR(tensor.grad().flatten()[1].item<double>(), expected[1], 1e-5) << name;
-    }
+    SCOPED_TRACE(print_json(*json_member(recorded, "config")));
+    const ModulePtr model = tests::recorded_model(recorded, 1);
+    tests::expect_recorded_state(*model, recorded);
+    tests::expect_recorded_numbers(*model, recorded, 0);
   }
 }
 

@@ -7,21 +7,24 @@ usage: tracked_runs_test.py TRACKED_RUN
 import csv
 import json
 import os
+import pathlib
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from process_test_case import ProcessTestCase
 
 PROGRAM = sys.argv.pop(1)
 LIMIT_S = 60
 FLUSH_S = 0.05  # flush_interval_ms of the program
 
 
-class TrackedRunTest(unittest.TestCase):
+class TrackedRunTest(ProcessTestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="accel_tracked_")
         self.addCleanup(folder.cleanup)
@@ -30,17 +33,7 @@ class TrackedRunTest(unittest.TestCase):
         self.jsonl = os.path.join(self.run_folder, "metrics.jsonl")
 
     def start(self, trackers, *words, before=None):
-        process = subprocess.Popen([PROGRAM, self.folder, trackers, *map(str, words)], text=True, preexec_fn=before,
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        self.addCleanup(self.end, process)
-        return process
-
-    @staticmethod
-    def end(process):
-        process.kill()
-        process.wait()
-        process.stdout.close()
-        process.stderr.close()
+        return super().start([PROGRAM, self.folder, trackers, *map(str, words)], before=before)
 
     def run_to_end(self, trackers, *words, **how):
         process = self.start(trackers, *words, **how)

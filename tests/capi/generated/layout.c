@@ -752,6 +752,7 @@ static void test_accel_state_options_t(void **state) {
   accel_state_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_state_options_init(NULL);
   accel_state_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -761,6 +762,7 @@ static void test_accel_gradient_accumulation_options_t(void **state) {
   accel_gradient_accumulation_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_gradient_accumulation_options_init(NULL);
   accel_gradient_accumulation_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -770,6 +772,7 @@ static void test_accel_backward_options_t(void **state) {
   accel_backward_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_backward_options_init(NULL);
   accel_backward_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -779,6 +782,7 @@ static void test_accel_activation_checkpointing_options_t(void **state) {
   accel_activation_checkpointing_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_activation_checkpointing_options_init(NULL);
   accel_activation_checkpointing_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -788,6 +792,7 @@ static void test_accel_adam_options_t(void **state) {
   accel_adam_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_adam_options_init(NULL);
   accel_adam_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -797,6 +802,7 @@ static void test_accel_sgd_options_t(void **state) {
   accel_sgd_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_sgd_options_init(NULL);
   accel_sgd_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -806,6 +812,7 @@ static void test_accel_adagrad_options_t(void **state) {
   accel_adagrad_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_adagrad_options_init(NULL);
   accel_adagrad_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -815,6 +822,7 @@ static void test_accel_rmsprop_options_t(void **state) {
   accel_rmsprop_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_rmsprop_options_init(NULL);
   accel_rmsprop_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -824,6 +832,7 @@ static void test_accel_adamax_options_t(void **state) {
   accel_adamax_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_adamax_options_init(NULL);
   accel_adamax_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -833,6 +842,7 @@ static void test_accel_nadam_options_t(void **state) {
   accel_nadam_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_nadam_options_init(NULL);
   accel_nadam_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -842,6 +852,7 @@ static void test_accel_radam_options_t(void **state) {
   accel_radam_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_radam_options_init(NULL);
   accel_radam_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -851,6 +862,7 @@ static void test_accel_lion_options_t(void **state) {
   accel_lion_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_lion_options_init(NULL);
   accel_lion_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -860,6 +872,7 @@ static void test_accel_lamb_options_t(void **state) {
   accel_lamb_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_lamb_options_init(NULL);
   accel_lamb_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -869,6 +882,7 @@ static void test_accel_adafactor_options_t(void **state) {
   accel_adafactor_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_adafactor_options_init(NULL);
   accel_adafactor_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -878,6 +892,7 @@ static void test_accel_muon_options_t(void **state) {
   accel_muon_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_muon_options_init(NULL);
   accel_muon_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -887,6 +902,7 @@ static void test_accel_lomo_options_t(void **state) {
   accel_lomo_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_lomo_options_init(NULL);
   accel_lomo_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -896,6 +912,7 @@ static void test_accel_adalomo_options_t(void **state) {
   accel_adalomo_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_adalomo_options_init(NULL);
   accel_adalomo_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -905,6 +922,7 @@ static void test_accel_schedule_free_sgd_options_t(void **state) {
   accel_schedule_free_sgd_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_schedule_free_sgd_options_init(NULL);
   accel_schedule_free_sgd_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -914,6 +932,7 @@ static void test_accel_schedule_free_adamw_options_t(void **state) {
   accel_schedule_free_adamw_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_schedule_free_adamw_options_init(NULL);
   accel_schedule_free_adamw_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -923,6 +942,7 @@ static void test_accel_one_cycle_options_t(void **state) {
   accel_one_cycle_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_one_cycle_options_init(NULL);
   accel_one_cycle_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -932,6 +952,7 @@ static void test_accel_cyclic_options_t(void **state) {
   accel_cyclic_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_cyclic_options_init(NULL);
   accel_cyclic_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -941,6 +962,7 @@ static void test_accel_plateau_options_t(void **state) {
   accel_plateau_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_plateau_options_init(NULL);
   accel_plateau_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -950,6 +972,7 @@ static void test_accel_packing_options_t(void **state) {
   accel_packing_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_packing_options_init(NULL);
   accel_packing_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -959,6 +982,7 @@ static void test_accel_csv_options_t(void **state) {
   accel_csv_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_csv_options_init(NULL);
   accel_csv_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -968,6 +992,7 @@ static void test_accel_image_options_t(void **state) {
   accel_image_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_image_options_init(NULL);
   accel_image_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -977,6 +1002,7 @@ static void test_accel_dataloader_options_t(void **state) {
   accel_dataloader_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_dataloader_options_init(NULL);
   accel_dataloader_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -986,6 +1012,7 @@ static void test_accel_power_sgd_options_t(void **state) {
   accel_power_sgd_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_power_sgd_options_init(NULL);
   accel_power_sgd_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -995,6 +1022,7 @@ static void test_accel_ddp_options_t(void **state) {
   accel_ddp_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_ddp_options_init(NULL);
   accel_ddp_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1004,6 +1032,7 @@ static void test_accel_fsdp_options_t(void **state) {
   accel_fsdp_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_fsdp_options_init(NULL);
   accel_fsdp_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1013,6 +1042,7 @@ static void test_accel_deepspeed_options_t(void **state) {
   accel_deepspeed_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_deepspeed_options_init(NULL);
   accel_deepspeed_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1022,6 +1052,7 @@ static void test_accel_grad_scaler_options_t(void **state) {
   accel_grad_scaler_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_grad_scaler_options_init(NULL);
   accel_grad_scaler_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1031,6 +1062,7 @@ static void test_accel_autocast_options_t(void **state) {
   accel_autocast_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_autocast_options_init(NULL);
   accel_autocast_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1040,6 +1072,7 @@ static void test_accel_prepare_model_options_t(void **state) {
   accel_prepare_model_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_prepare_model_options_init(NULL);
   accel_prepare_model_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1049,6 +1082,7 @@ static void test_accel_estimate_memory_options_t(void **state) {
   accel_estimate_memory_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_estimate_memory_options_init(NULL);
   accel_estimate_memory_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1058,6 +1092,7 @@ static void test_accel_dataloader_config_t(void **state) {
   accel_dataloader_config_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_dataloader_config_init(NULL);
   accel_dataloader_config_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1067,6 +1102,7 @@ static void test_accel_prepare_item_t(void **state) {
   accel_prepare_item_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_prepare_item_init(NULL);
   accel_prepare_item_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1076,6 +1112,7 @@ static void test_accel_local_sgd_options_t(void **state) {
   accel_local_sgd_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_local_sgd_options_init(NULL);
   accel_local_sgd_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1085,6 +1122,7 @@ static void test_accel_parameters_options_t(void **state) {
   accel_parameters_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_parameters_options_init(NULL);
   accel_parameters_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1094,6 +1132,7 @@ static void test_accel_parameters_step_options_t(void **state) {
   accel_parameters_step_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_parameters_step_options_init(NULL);
   accel_parameters_step_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1103,6 +1142,7 @@ static void test_accel_device_map_options_t(void **state) {
   accel_device_map_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_device_map_options_init(NULL);
   accel_device_map_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1112,6 +1152,7 @@ static void test_accel_dispatch_options_t(void **state) {
   accel_dispatch_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_dispatch_options_init(NULL);
   accel_dispatch_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1121,6 +1162,7 @@ static void test_accel_save_options_t(void **state) {
   accel_save_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_save_options_init(NULL);
   accel_save_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1130,6 +1172,7 @@ static void test_accel_save_model_options_t(void **state) {
   accel_save_model_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_save_model_options_init(NULL);
   accel_save_model_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1139,6 +1182,7 @@ static void test_accel_project_options_t(void **state) {
   accel_project_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_project_options_init(NULL);
   accel_project_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1148,6 +1192,7 @@ static void test_accel_save_state_options_t(void **state) {
   accel_save_state_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_save_state_options_init(NULL);
   accel_save_state_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1157,6 +1202,7 @@ static void test_accel_load_state_options_t(void **state) {
   accel_load_state_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_load_state_options_init(NULL);
   accel_load_state_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1166,6 +1212,7 @@ static void test_accel_merge_weights_options_t(void **state) {
   accel_merge_weights_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_merge_weights_options_init(NULL);
   accel_merge_weights_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1175,6 +1222,7 @@ static void test_accel_fsdp_file_options_t(void **state) {
   accel_fsdp_file_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_fsdp_file_options_init(NULL);
   accel_fsdp_file_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1184,6 +1232,7 @@ static void test_accel_tracking_options_t(void **state) {
   accel_tracking_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_tracking_options_init(NULL);
   accel_tracking_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1193,6 +1242,7 @@ static void test_accel_tracker_options_t(void **state) {
   accel_tracker_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_tracker_options_init(NULL);
   accel_tracker_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1202,6 +1252,7 @@ static void test_accel_serve_metrics_options_t(void **state) {
   accel_serve_metrics_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_serve_metrics_options_init(NULL);
   accel_serve_metrics_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1211,6 +1262,7 @@ static void test_accel_log_sink_options_t(void **state) {
   accel_log_sink_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_log_sink_options_init(NULL);
   accel_log_sink_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1220,6 +1272,7 @@ static void test_accel_progress_options_t(void **state) {
   accel_progress_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_progress_options_init(NULL);
   accel_progress_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1229,6 +1282,7 @@ static void test_accel_profile_options_t(void **state) {
   accel_profile_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_profile_options_init(NULL);
   accel_profile_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
@@ -1238,6 +1292,7 @@ static void test_accel_launch_options_t(void **state) {
   accel_launch_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
+  accel_launch_options_init(NULL);
   accel_launch_options_init(&given);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
