@@ -31,7 +31,7 @@ void dispatch_model(nn::Module& model, const DeviceMap& map, const nn::NamedTens
 void cpu_offload(nn::Module& model, c10::Device device, DispatchSettings settings);
 void disk_offload(nn::Module& model, const std::string& folder, c10::Device device, DispatchSettings settings);
 
-// The same weights on all ranks; only those of rank 0 are used. Collective.
+// Gives all ranks the weights of rank 0; those of the others are ignored. Collective.
 nn::NamedTensors broadcast_weights(comm::Communicator& communicator, const nn::NamedTensors& weights);
 
 }  // namespace accel::bigmodel

@@ -50,7 +50,7 @@ std::string spellings(const std::string& name) {
   return "--" + dashed + (dashed == name ? "" : ",--" + name);
 }
 
-// Those that mean nothing here are accepted, but are not in the help.
+// Options that have no meaning here are accepted, but are not in the help.
 void add_option(CLI::App& app, const LaunchOption& option, GivenOptions& given) {
   std::string names = spellings(option.field.name);
   for (const std::string& alias : split_text(option.aliases)) names += "," + spellings(alias);
@@ -91,7 +91,7 @@ std::string command_names() {
 
 CommandLine shown(std::string text) { return {Command::kShow, std::move(text), {}, nullptr}; }
 
-// What is not in the help by its name.
+// Groups of options that the help does not list by name.
 std::string help_without_meaning() {
   std::string rows;
   std::vector<const launch::OptionGroup*> named;

@@ -46,7 +46,7 @@ void add_file(CLI::App& app, std::string& file) {
 
 std::string path_of(const std::string& file) { return file.empty() ? default_configuration_path() : file; }
 
-// What the answers ask for and this version does not have.
+// Notes answers that ask for features which this version does not have.
 void note_what_is_not_there(const LaunchConfiguration& configuration) {
   const auto note = [](const LaunchConfiguration::Value& value) {
     if (value.value.is_null()) return;

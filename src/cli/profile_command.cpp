@@ -33,7 +33,7 @@ optimizer. The first steps are dropped, because they are slower than the others;
 beginning. Works around `accel launch`, too: accel profile -- accel launch --num-processes 2 -- ./train
 )";
 
-// As shells have them.
+// Exit statuses follow the shells.
 constexpr int kProgramCannotStart = 126, kProgramIsMissing = 127, kBySignal = 128;
 constexpr size_t kShownRows = 12;
 
@@ -147,7 +147,7 @@ int run_profiled(std::vector<std::string> command, std::vector<std::string> envi
   return WIFEXITED(status) ? WEXITSTATUS(status) : kBySignal + WTERMSIG(status);
 }
 
-// What a rank says of itself in its trace.
+// The description of the rank in its trace.
 Json header_of(const std::string& path) {
   const MappedFile file(path);
   return track::TraceText(file.text(), path).member("accel");

@@ -46,7 +46,7 @@ std::string text_in(const LaunchConfiguration& configuration, const char* name) 
   return value == nullptr || value->value.text() == nullptr ? "" : *value->value.text();
 }
 
-// What the command line lacks.
+// Adds the settings that the command line lacks.
 void add_tpu_configuration(TpuOptions& options) {
   std::error_code error;
   const std::string usual = default_configuration_path();

@@ -17,7 +17,8 @@ bool is_small(const at::Tensor& tensor);
 // The collectives for the small tensors of a call, and their results. The first collective compares the shapes.
 struct SmallTensors {
   std::vector<Collective> collectives;
-  // Of the round that they are posted in. The error of ranks that disagree says what this rank has. Null without them.
+  // Ends the round in which they are posted. If ranks disagree, `error` says what this rank has. Null if there are no
+  // collectives.
   std::function<std::vector<at::Tensor>(const std::exception_ptr& error)> finish;
 };
 

@@ -8,8 +8,8 @@
 namespace accel {
 namespace {
 
-// What turns something on that is not there. Variables that only describe it have no effect without, in the reference
-// neither.
+// A variable that turns on a feature which this library does not have. Variables that only describe such a feature are
+// not listed: without it they have no effect, in the reference neither.
 struct Variable {
   const char* name;
   const char* without;  // its value that asks for nothing; null: it is yes or no, and no asks for nothing

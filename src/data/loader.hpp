@@ -53,7 +53,7 @@ class Loader : public tensor::Stateful {
  protected:
   explicit Loader(LoaderInput input);
 
-  // What a kind of loader does in its own way.
+  // Each kind of loader implements these.
 
   // Another one over the same input, at its start.
   virtual std::shared_ptr<Loader> clone() const = 0;
@@ -74,7 +74,7 @@ class Loader : public tensor::Stateful {
   std::optional<Batch> read_batch();
   bool is_running() const { return prefetcher_ != nullptr; }
   const LoaderState& state() const { return state_; }
-  // Of the current batch, while it is in use.
+  // The progress of the current batch, while it is in use.
   const std::shared_ptr<state::LoaderProgress>& progress() const { return progress_; }
 
   LoaderInput input_;

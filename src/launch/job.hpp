@@ -40,7 +40,8 @@ class Job {
   bool is_running() const;
   void send(int signal) const;
 
-  // What is read from the ranks and what is shown of it; then the same entries with what poll() found.
+  // Adds the descriptors that are read from the ranks and those that show the output; read_outputs() takes the same
+  // entries with the events that poll() found.
   void add_outputs(std::vector<pollfd>& polled) const;
   void read_outputs(const pollfd* polled);
 

@@ -19,7 +19,7 @@
 
 namespace accel::track {
 
-// What a bar is. Drawn by progress_line().
+// The state of a bar. Drawn by progress_line().
 struct ProgressState {
   int64_t count = 0;
   std::optional<int64_t> total;
@@ -55,7 +55,7 @@ class ProgressBar {
   // A line above the open bars, where this one is shown. kIo
   void write(const std::string& line);
   void set_values(ProgressValues values);
-  // The same bar for another round, from 0.
+  // Reuses the bar for another round, from 0.
   void restart(std::optional<int64_t> total, const std::string& label, Clock::time_point now = Clock::now());
   ProgressState state(Clock::time_point now = Clock::now());
   void end(Clock::time_point now = Clock::now());

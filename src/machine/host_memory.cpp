@@ -27,7 +27,7 @@ std::optional<int64_t> number_of(const std::string& path) {
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-// What the limit of a control group leaves. Pages of files that nobody uses are freed when memory is needed.
+// The memory that the limit of a control group leaves. Pages of files that nobody uses are freed when memory is needed.
 std::optional<int64_t> left_in_group(const std::string& folder) {
   const auto limit = number_of(folder + "/memory.max"), used = number_of(folder + "/memory.current");
   if (!limit || !used) return std::nullopt;

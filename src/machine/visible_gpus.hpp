@@ -14,7 +14,7 @@ inline constexpr char kVisibleGpus[] = "CUDA_VISIBLE_DEVICES";
 // as it does for the driver. `root`: "" for the system's files.
 std::vector<std::string> visible_gpus(const std::string& ids, const std::string& root = "");
 
-// What the variable says, or "all".
+// The value of the variable, or "all".
 std::string visible_gpu_ids();
 
 }  // namespace accel::launch

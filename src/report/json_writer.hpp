@@ -15,7 +15,7 @@ class JsonWriter {
   void begin_list() { open('['); }
   void end_list() { close(']'); }
 
-  // Of the next value.
+  // Writes the name of the next value.
   void name(std::string_view name);
 
   // Bytes that are no UTF-8 become U+FFFD.

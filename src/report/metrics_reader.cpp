@@ -13,7 +13,7 @@
 namespace accel::report {
 namespace {
 
-// What a page can show and memory should hold; the points of series are reduced instead.
+// Limits of what a page can show and memory should hold; series keep fewer points instead.
 constexpr size_t kMostSeries = 20000, kMostHistograms = 100, kMostPictures = 8, kMostNames = 1000, kMostNotes = 500;
 constexpr size_t kMostArtifacts = 1000, kMostRows = 200, kMostColumns = 50, kMostBins = 512;
 constexpr size_t kMostSettings = 5000, kMostBytesOfText = 1000;
@@ -213,7 +213,7 @@ void MetricsReader::add_point(SeriesName name, double step, double time, double 
     found = run_.series.try_emplace(std::move(name)).first;
   }
   Series& series = found->second;
-  // What has no step is counted.
+  // Values without a step are numbered.
   if (!std::isfinite(step)) step = static_cast<double>(series.num_logged());
   series.add({step, std::isfinite(time) ? time : 0, value, version_});
   if (++num_points_ <= most_points_) return;

@@ -14,7 +14,7 @@ struct Point {
   uint32_t version = 0;  // of the report that has read it first
 };
 
-// Of the finite values.
+// Statistics of the finite values.
 struct Statistics {
   int64_t count = 0;
   double sum = 0;

@@ -61,7 +61,7 @@ class Spans {
 
   // One recording at a time in a process.
   static void begin(bool with_modules);
-  // What has ended since.
+  // Returns the spans that have ended since begin().
   static Recording end();
 
  private:

@@ -25,7 +25,7 @@ class TraceText {
 
   // Each event is checked JSON of an object. Ends when `visit` returns false.
   void for_each_event(const std::function<bool(std::string_view event)>& visit) const;
-  // Of an event, or of another object.
+  // Returns the members of an event, or of another object.
   std::vector<TraceMember> members(std::string_view object) const;
 
   const std::string& file() const { return file_; }

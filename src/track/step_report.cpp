@@ -62,7 +62,7 @@ int64_t integer_of(const Json& object, const char* key) {
   return *integer;
 }
 
-// Of a member that may be missing: null.
+// A member that may be missing is null.
 std::optional<double> optional_number_of(const Json& object, const char* key) {
   const Json* const found = json_member(object, key);
   if (found == nullptr || found->is_null()) return std::nullopt;

@@ -54,8 +54,8 @@ void report_empty_tiers(const std::vector<Tier>& tiers, InferredDeviceMap& infer
   if (!needs.empty()) log(LogLevel::kInfo, "devices that have no room for any module: ", needs);
 }
 
-// What the accelerators get beside equal parts, because modules do not divide as one would like: 1.25 times the largest
-// of the classes that stay together, by their first module, or the mean of the modules without children.
+// The margin that accelerators get beside equal parts, because modules cannot be divided at will: 1.25 times the
+// largest of the classes that stay together, by their first module, or the mean of the modules without children.
 double balance_margin(const ModuleTree& tree, const std::vector<std::string>& classes) {
   double largest = 0, sum = 0;
   int64_t final_modules = 0;

@@ -28,7 +28,7 @@ class LargestLayers {
   void replaced(int32_t item);
   // The size follows from the queue.
   void measure() { measure_again(); }
-  // The same while an item that is looked at is outside of the queue.
+  // Measures while an item that is looked at is outside of the queue.
   void measure_without(int32_t item);
 
  private:

@@ -55,7 +55,7 @@ const tensor::Operator& check_operator(const accel_op_t* op) {
 
 tensor::Argument list_of(const c10::IValue& sequence);
 
-// Of an item of a container.
+// Converts an item of a container.
 tensor::Argument to_argument(const c10::IValue& value) {
   using tensor::Argument;
   if (value.isTensor()) return value.toTensor().defined() ? Argument::tensor(value.toTensor()) : Argument();

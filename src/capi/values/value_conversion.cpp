@@ -21,7 +21,7 @@
 namespace accel::capi {
 namespace {
 
-// What the engine, an operator or a script made.
+// Checks text that the engine, an operator or a script made.
 void require_text(const std::string& text, const char* what) {
   const size_t bad = first_bad_byte(text);
   if (bad != text.size())

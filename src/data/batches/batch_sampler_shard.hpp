@@ -37,8 +37,8 @@ class BatchSamplerShard {
 
   // The number of batches of batch().
   int64_t count() const { return count_; }
-  // What the reference reports. It is one more than count() when split_batches
-  // leaves a rank nothing of an uneven last batch.
+  // The length that the reference reports. It is one more than count() when split_batches leaves a rank nothing of an
+  // uneven last batch.
   int64_t length() const { return length_; }
   Positions batch(int64_t index) const { return batch_of(rank_, index); }
 

@@ -44,7 +44,8 @@ bool is_own_name(std::string_view header, const std::string& host);
 // kIo for an address or a port that cannot be used.
 std::unique_ptr<HttpServer> make_http_server(const HttpServerOptions& options, HttpHandler handler);
 
-// What the plugin libaccel_http.so exports: the same, or null with one line in `error` (cut at `error_size`).
+// The function that the plugin libaccel_http.so exports. It makes a server, or returns null and writes one line to
+// `error` (cut at `error_size`).
 using CreateHttpServer = HttpServer* (*)(const HttpServerOptions* options, HttpHandler* handler, char* error,
                                          size_t error_size);
 inline constexpr char kCreateHttpServerSymbol[] = "accel_create_http_server";

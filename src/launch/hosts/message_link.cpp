@@ -47,7 +47,7 @@ void MessageLink::flush() {
     if (count >= 0) {
       output_.erase(0, static_cast<size_t>(count));
     } else if (errno != EINTR) {
-      // What has come can still be read: the other side may have said why it closes.
+      // Messages that have come can still be read: the other side may have said why it closes.
       if (errno != EAGAIN) output_.clear();
       return;
     }

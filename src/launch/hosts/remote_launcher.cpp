@@ -27,7 +27,7 @@ namespace {
 constexpr size_t kLongestMessage = 4 * 1024 * 1024;
 constexpr size_t kLongestShownLine = 64 * 1024;
 
-// Of this host, this login or this process alone.
+// These variables belong to this host, this login or this process alone.
 constexpr std::string_view kOwnVariables[] = {"HOME",
                                               "USER",
                                               "LOGNAME",
@@ -140,7 +140,7 @@ RemoteStart take_remote_start() {
     line.append(block.data(), static_cast<size_t>(count));
   }
   const Json message = parse_json(line, "the message of the launcher");
-  // What this login has stays where the other host has nothing.
+  // Variables of this login stay where the other host has none.
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry)
     if (is_own(*entry)) environment.emplace_back(*entry);
@@ -250,7 +250,7 @@ void RemoteLauncher::collect() {
   kill(-process_, SIGKILL);
   waitpid(process_, nullptr, 0);
   input_.reset();
-  // What it has started may hold the pipes open.
+  // Programs that it has started may hold the pipes open.
   while (output_.descriptor.is_open() && show(output_, STDOUT_FILENO)) {
   }
   while (errors_.descriptor.is_open() && show(errors_, STDERR_FILENO)) {

@@ -18,7 +18,7 @@ namespace accel::launch {
 
 class RemoteLauncher {
  public:
-  // That of options.hosts.listed[number].
+  // Starts the launcher of options.hosts.listed[number].
   RemoteLauncher(const LaunchOptions& options, size_t number, const Guardian& guardian, const sigset_t& signal_mask);
   RemoteLauncher(RemoteLauncher&& other) noexcept;
   ~RemoteLauncher();
@@ -51,7 +51,7 @@ class RemoteLauncher {
   std::optional<ProcessEnd> end_;
 };
 
-// What a remote launcher is to do.
+// The orders for a remote launcher.
 std::string remote_message(const LaunchOptions& options, size_t number);
 
 struct RemoteStart {

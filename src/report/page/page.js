@@ -1,7 +1,7 @@
 // Puts the page together and keeps it up to date.
 const byId = id => document.getElementById(id);
 
-// What goes wrong is shown, and a test can read it.
+// Shows an error on the page, where a test can read it too.
 function showError(message) {
   byId("errors").hidden = false;
   byId("errors").append(html("p", null, String(message)));

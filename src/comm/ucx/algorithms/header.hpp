@@ -42,7 +42,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 40 + 8 * Header::kShownDimensions, "padding would be compared");
 
-// As in the names of the functions of accel.h.
+// The name that the functions of accel.h have for it.
 const char* operation_name(Operation operation);
 std::string dtype_name(c10::ScalarType dtype);
 
