@@ -33,7 +33,7 @@ struct ReleaseHandle {
 using TensorHandle = std::unique_ptr<accel_tensor_t, ReleaseHandle>;
 using ModuleHandle = std::unique_ptr<accel_module_t, ReleaseHandle>;
 
-// What a torch::nn module computes, for forwards that are more than one tensor in and one out.
+// Computes a torch::nn module, for forwards that are more than one tensor in and one out.
 using TorchForward = std::function<at::Tensor(const std::vector<at::Tensor>& inputs)>;
 
 namespace torch_bridge {

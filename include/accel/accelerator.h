@@ -37,8 +37,8 @@ accel_get_state_dict(accel_state_t *state, accel_module_t *module, accel_value_t
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_sharded_modules(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
 
-/** What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it
- * runs; one a line. accel_state_describe() has the settings and where they came from.
+/** Describes what is really active: device and ranks, precision, loss scale, accumulation, and each prepared object
+ * with how it runs; one a line. accel_state_describe() has the settings and where they came from.
  * @param state A state.
  * @param out The text.
  * @return ACCEL_OK.

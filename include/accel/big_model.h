@@ -16,8 +16,8 @@
 /* How weights are loaded and kept. */
 typedef struct accel_dispatch_options {
   size_t struct_size;
-  accel_dtype_t dtype;                  /* Of floating parameters and buffers that are loaded. Default: that of each
-                                         * tensor in the model */
+  accel_dtype_t dtype;                  /* The dtype of floating parameters and buffers that are loaded. Default: that
+                                         * of each tensor in the model */
   accel_flag_t strict;                  /* 1: weights that the model does not know are an error. Default 0 */
   accel_flag_t offload_buffers;         /* 1: buffers are offloaded as parameters are. Default 0 */
   accel_flag_t force_hooks;             /* 1: inputs are moved also where all modules are on one device. Default 0 */
@@ -31,9 +31,9 @@ typedef struct accel_dispatch_options {
                                          * none is brought ahead. In [0, inf). Default: block_bytes */
   const char *main_device;              /* Where offloaded weights are used: "cpu", "xpu:0". Default: the first
                                          * accelerator of the map, or the CPU */
-  const char *offload_folder;           /* Of an index.json of weights on "disk": accel_load_checkpoint_in_model()
-                                         * writes it, accel_dispatch_model() reads it, and adds those that it has not.
-                                         * Default: none */
+  const char *offload_folder;           /* The folder of an index.json of weights on "disk":
+                                         * accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it,
+                                         * and adds those that it has not. Default: none */
   const char *no_split_module_classes;  /* Names of classes with commas between them: their modules are on one device.
                                          * Default: none */
   const char *preload_module_classes;   /* Names of classes with commas between them: their modules are blocks
@@ -132,7 +132,7 @@ accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_dev
  * @accelerate remove_hook_from_submodules */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_remove_dispatch(accel_module_t *module, int32_t recurse);
 
-/** What is known of a dispatched model.
+/** Describes a dispatched model.
  * @param module A model.
  * @param out A map: "device_map"; "main_device"; "blocks", a list of maps {"module": path, "bytes"};
  *   "offloaded_bytes"; "passes", forwards of the model since it was dispatched; "brought_bytes", in all of them;

@@ -35,7 +35,7 @@ typedef int32_t accel_reduction_t;
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
-/** As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+/** Gathers tensors whose dimension 0 differs by rank; nothing is padded.
  * @param state A state.
  * @param value A tensor or a tree of tensors.
  * @param out The joined tree.
@@ -44,9 +44,9 @@ accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *AC
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
-/** As accel_gather(), and leaves out what the loader repeated to fill batches. Where ranks have batches of different
- * sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front
- * part of its rows, as the reference does.
+/** Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have
+ * batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the
+ * batch are truncated to as many first rows as the batch has, as in the reference.
  * @param state A state.
  * @param value A tensor or a tree of tensors; other leaves are gathered as objects.
  * @param out Each sample exactly once.
@@ -56,9 +56,9 @@ accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_valu
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
-/** As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill
- * batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists
- * as many first items stay as the batch has.
+/** Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated to
+ * fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other
+ * lists as many first items stay as the batch has.
  * @param state A state.
  * @param items This rank's list; tensors in it may have any sizes.
  * @param out The list of all ranks' items.
@@ -140,7 +140,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_pad_across_processes(accel_state_t *state, const accel_value_t *value, int64_t dim, double pad_index,
                            int32_t pad_first, accel_value_t *ACCEL_OWNED out);
 
-/* The same on bare tensors that the caller owns: no allocation, for the innermost loops. Tensors must be contiguous. */
+/* These work on bare tensors that the caller owns: they allocate nothing, for the innermost loops. Tensors must be
+ * contiguous. */
 /** Reduces a tensor over the ranks, in place.
  * @param state A state.
  * @param tensor Reduced in place.
@@ -416,7 +417,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_work_wait(accel_work_t *w
  * @threads any */
 ACCEL_SINCE(0, 1) int32_t accel_work_test(const accel_work_t *work);
 
-/** What a work gave.
+/** Gets the result of a work.
  * @param work A work that has ended.
  * @param out Its result; tensors are shared with it.
  * @return ACCEL_OK; INVALID_STATE while it is running; the error of the work, each time that this is called.
@@ -490,9 +491,9 @@ accel_group_split(accel_state_t *state, int32_t color, int32_t key, accel_state_
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_group_shrink(accel_state_t *state, int64_t wait_ms, accel_state_t *ACCEL_OWNED *out);
 
-/** What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with "rank", "size"
- * and "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"), begun_us
- * and ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an
+/** Gets the latest 2,000 operations of this rank, the running one included, as a JSON object with "rank", "size" and
+ * "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"), begun_us and
+ * ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an
  * operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder
  * that the environment variable ACCEL_FLIGHT_RECORD names.
  * @param state A state.

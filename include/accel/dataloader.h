@@ -20,8 +20,8 @@ typedef struct accel_dataloader_options {
                                       * Default 1 */
   accel_flag_t shuffle;              /* 1: seedable random order. Default 0 */
   accel_flag_t drop_last;            /* 1: a short last batch is left out. Default 0 */
-  int64_t seed;                      /* Of the order, rank 0's for all. In (-inf, inf). Default: the seed of the
-                                      * CPU's default generator (accel_set_seed()) */
+  int64_t seed;                      /* The seed of the order, rank 0's for all. In (-inf, inf). Default: the seed of
+                                      * the CPU's default generator (accel_set_seed()) */
   int64_t prefetch;                  /* Batches that each background thread keeps ready; 0: no thread. In [0, inf).
                                       * Default 2 */
   accel_sampler_t *sampler;          /* Instead of shuffle. Default: none */
@@ -32,10 +32,10 @@ typedef struct accel_dataloader_options {
   accel_flag_t pin_memory;           /* 1: batches that go to a GPU are page-locked first, so that copies run beside.
                                       * Default 0 */
   accel_collate_t collate;           /* accel_dataloader_set_collate() sets a function instead. Default STACK */
-  double padding_value;              /* Of PAD; also NaN. In [-inf, inf]. Default 0 */
-  int64_t pad_to_multiple_of;        /* Of PAD: the longest is rounded up to it. In [1, inf). Default 1 */
-  accel_padding_side_t padding_side; /* Of PAD. Default RIGHT */
-  accel_flag_t padding_masks;        /* Of PAD, 1: a bool tensor, true where no filling is, as "<key>_mask" in a map,
+  double padding_value;              /* The filling of PAD; also NaN. In [-inf, inf]. Default 0 */
+  int64_t pad_to_multiple_of;        /* With PAD, the longest is rounded up to it. In [1, inf). Default 1 */
+  accel_padding_side_t padding_side; /* The side that PAD fills. Default RIGHT */
+  accel_flag_t padding_masks;        /* With PAD, 1: a bool tensor, true where no filling is, as "<key>_mask" in a map,
                                       * elsewhere behind the tensor. Default 0 */
 } accel_dataloader_options_t;
 

@@ -144,7 +144,7 @@ typedef struct accel_csv_options {
   accel_flag_t has_header;     /* 0: the columns are named "0", "1", .... Default 1 */
   accel_flag_t skip_malformed; /* 1: malformed rows are left out and counted. Default 0 */
   int32_t reserved;            /* 0 */
-  double missing;              /* What an empty cell is in a column of numbers; also NaN. In [-inf, inf]. Default:
+  double missing;              /* The value of an empty cell in a column of numbers; also NaN. In [-inf, inf]. Default:
                                 * such a cell is malformed */
   const accel_value_t *types;  /* A map from columns to "int64", "float32" and so on, or "text". Default: all are
                                 * inferred */
@@ -169,7 +169,7 @@ typedef struct accel_image_options {
   int64_t channels; /* 3: red, green, blue; 1: brightness. In [1, 3]. Default 3 */
   int64_t height;   /* Brings all images to one size, with width: bilinear, with antialiasing. In [1, inf). Default:
                      * they keep theirs */
-  int64_t width;    /* As height. In [1, inf). Default: they keep theirs */
+  int64_t width;    /* The width; see height. In [1, inf). Default: they keep theirs */
 } accel_image_options_t;
 
 /** JPEG and PNG files in a folder. An item is a map {image: uint8 [channels, height, width], label: the number of the
@@ -370,7 +370,8 @@ ACCEL_SINCE(0, 1) void accel_dataset_release(accel_dataset_t *ACCEL_NULLABLE dat
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_dataset_length(const accel_dataset_t *dataset);
 
-/** What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+/** Counts what was left out when files were opened: malformed rows where that was asked for, and files that are not
+ * images.
  * @param dataset A dataset.
  * @return Their number, 0 for other datasets; -1 for an invalid handle.
  * @threads any */

@@ -79,7 +79,7 @@ accel_device_memory(accel_device_t device, accel_value_t *ACCEL_OWNED out);
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_reset_peak_memory(accel_device_t device);
 
-/** What a device is and can do.
+/** Describes a device and its abilities.
  * @param device The device.
  * @param out A map: "name" ("cuda:0"), "type" ("cuda"), "index", "count" (of devices of the type), "total_memory" (bytes, NONE
  *   when it does not tell), "dtypes" (a list of the names of those that it computes with; all when it does not tell).

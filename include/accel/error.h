@@ -22,7 +22,7 @@
 /* The version in which a declaration appeared. */
 #define ACCEL_SINCE(major, minor) ACCEL_EXPORT
 
-/* The same of a function that is defined here for speed. The library exports it too, for other languages. */
+/* The version of a function that is defined here for speed. The library exports it too, for other languages. */
 #if !defined(ACCEL_INLINE)
 #define ACCEL_INLINE(major, minor) static inline
 #endif

@@ -19,10 +19,10 @@ ACCEL_SINCE(0, 1) const char *accel_options_name(size_t index);
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_option_count(const char *type);
 
-/** What a field is: a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object"; "doc", its
- * comment in this header; "variable", that of the environment; "default" as a text, or NONE where the library finds it;
- * "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices "choices", a map from their
- * names to their numbers; "offset" and "size" in bytes.
+/** Describes a field by a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object";
+ * "doc", its comment in this header; "variable", that of the environment; "default" as a text, or NONE where the
+ * library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices
+ * "choices", a map from their names to their numbers; "offset" and "size" in bytes.
  * @param type The name of the struct.
  * @param index From 0, in the order of the struct.
  * @param out The map.

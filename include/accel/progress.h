@@ -18,7 +18,7 @@ typedef void (*accel_progress_fn)(const char *line, int32_t is_last, void *user_
  * @accelerate utils.tqdm */
 typedef struct accel_progress_options {
   size_t struct_size;
-  const char *unit;                     /* What is counted. Default "steps" */
+  const char *unit;                     /* The unit that is counted. Default "steps" */
   accel_flag_t local_main_process_only; /* 0: each rank shows its own. Default 1 */
   accel_flag_t disable;                 /* 1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on
                                          * what is not a terminal, unless there is a callback */

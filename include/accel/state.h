@@ -59,11 +59,11 @@ typedef int32_t accel_cpu_memory_t;
 #define ACCEL_CPU_MEMORY_DEFAULT 1 /* LibTorch's allocator */
 #define ACCEL_CPU_MEMORY_CACHED 2 /* freed memory is kept for the next tensors: no faults of fresh pages */
 
-/* What a state is made from. Everything may stay unset. @accelerate Accelerator, PartialState, AcceleratorState */
+/* The options of a state. Everything may stay unset. @accelerate Accelerator, PartialState, AcceleratorState */
 typedef struct accel_state_options {
   size_t struct_size;
   accel_flag_t cpu;                         /* 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0 */
-  accel_precision_t mixed_precision;        /* Of the forward passes of prepared models. Variable
+  accel_precision_t mixed_precision;        /* The precision of the forward passes of prepared models. Variable
                                              * ACCELERATE_MIXED_PRECISION. Default NO */
   int64_t gradient_accumulation_steps;      /* Micro-batches for each step of the optimizer. In [1, inf). Variable
                                              * ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1 */
@@ -101,7 +101,7 @@ typedef struct accel_state_options {
                                              * code of the program on this thread has as many. In [1, inf). Default:
                                              * OMP_NUM_THREADS, else the first state of a process shares the cores
                                              * among the ranks of the host */
-  accel_scheduler_steps_t scheduler_steps;  /* Of prepared schedulers. Default PER_BATCH */
+  accel_scheduler_steps_t scheduler_steps;  /* Sets when prepared schedulers step. Default PER_BATCH */
   accel_cpu_kernels_t cpu_kernels;          /* Which kernels compute matmuls on the CPU. Calls without a state have the
                                              * settings of the first state of the process. Variable ACCEL_CPU_KERNELS.
                                              * Default AUTO */
@@ -134,7 +134,7 @@ typedef struct accel_state_options {
                                              * and no files are written but those that calls name. Variable
                                              * ACCEL_EMBEDDED. Default 0 */
   int32_t reserved;                         /* 0 */
-  const char *backend;                      /* What carries the collectives of several ranks, by devices, joined by
+  const char *backend;                      /* The backends of the collectives of several ranks, by devices, joined by
                                              * commas: "cuda:staged". "staged" goes through host memory, with which
                                              * several ranks may share a GPU. A name without a device is for that of the
                                              * state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for
@@ -258,7 +258,7 @@ ACCEL_SINCE(0, 1) int32_t accel_is_last_process(const accel_state_t *state);
  * @accelerate on_process */
 ACCEL_SINCE(0, 1) int32_t accel_on_process(const accel_state_t *state, int32_t process_index);
 
-/** The same by the rank within the host.
+/** Whether code for one rank of the host runs here.
  * @param state A state.
  * @param local_process_index The rank.
  * @return 1 or 0.
@@ -280,7 +280,7 @@ ACCEL_SINCE(0, 1) int32_t accel_use_distributed(const accel_state_t *state);
  * @accelerate distributed_type */
 ACCEL_SINCE(0, 1) accel_distributed_type_t accel_distributed_type(const accel_state_t *state);
 
-/** What carries the collectives.
+/** Names the backends that carry the collectives.
  * @param state A state.
  * @return "ucx" on the CPU; "cpu:ucx,xpu:staged" and the like on an accelerator, a backend for each device; or "" for one process;
  *   constant.
@@ -340,7 +340,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_wait_for_everyone(accel_s
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_main_process_first_begin(accel_state_t *state, accel_scope_t *ACCEL_OWNED *out);
 
-/** The same for the first rank of each host.
+/** The first rank of each host runs the scope's body first, its other ranks after it has ended its scope.
  * @param state A state.
  * @param out The scope.
  * @return ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.

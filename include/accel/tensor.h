@@ -88,7 +88,7 @@ accel_tensor_from_blob(void *data, const int64_t *ACCEL_NULLABLE shape, size_t n
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_from_dlpack(struct DLManagedTensorVersioned *ACCEL_TAKES tensor, accel_tensor_t *ACCEL_OWNED *out);
 
-/** The same for DLPack before version 1.
+/** Imports a tensor from DLPack before version 1.
  * @param tensor As above.
  * @param out The tensor.
  * @return As above.
@@ -104,7 +104,7 @@ accel_tensor_from_dlpack_unversioned(struct DLManagedTensor *ACCEL_TAKES tensor,
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to_dlpack(const accel_tensor_t *tensor, struct DLManagedTensorVersioned *ACCEL_OWNED *out);
 
-/** The same for DLPack before version 1.
+/** Exports a tensor to DLPack before version 1.
  * @param tensor,out As above.
  * @return As above.
  * @threads any */
@@ -131,7 +131,7 @@ accel_tensor_from_torch(void *ACCEL_TAKES tensor_impl, const char *torch_version
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to_torch(const accel_tensor_t *tensor, const char *torch_version, void *ACCEL_OWNED *out_tensor_impl);
 
-/** As accel_tensor_from_torch(), for a tensor that stays the caller's: the handle is another owner of it.
+/** Shares a tensor that stays the caller's: the handle is another owner of it.
  * @param tensor_impl A c10::TensorImpl, borrowed for the call.
  * @param torch_version As above.
  * @param out The tensor.
@@ -240,7 +240,7 @@ accel_tensor_elements(const accel_tensor_t *tensor, accel_dtype_t dtype, void *A
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_item(const accel_tensor_t *tensor, double *out);
 
-/** The same for integers, exact.
+/** Gets the integer in a tensor of one element, exactly.
  * @param tensor A tensor of one element of an integer or bool dtype.
  * @param out It.
  * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
@@ -335,7 +335,7 @@ accel_tensor_copy(accel_tensor_t *tensor, const accel_tensor_t *source);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_clone(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out);
 
-/** The same elements outside of autograd.
+/** Returns the same elements outside of autograd.
  * @param tensor A tensor.
  * @param out The same memory outside of autograd.
  * @return ACCEL_OK or INVALID_HANDLE.
@@ -343,7 +343,7 @@ accel_tensor_clone(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *ou
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_detach(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out);
 
-/** The same elements, row-major without gaps.
+/** Returns the same elements, row-major without gaps.
  * @param tensor A tensor.
  * @param out Row-major without gaps; the same memory if it was already.
  * @return ACCEL_OK or OUT_OF_MEMORY.

@@ -20,7 +20,7 @@ typedef struct accel_tracker accel_tracker_t; /* a tracker, built in or of the p
 
 #define ACCEL_NO_STEP ACCEL_UNSET_INT64 /* as a step: the values belong to none */
 
-/* What accel_log() does when a tracker of the program fails. The numbers are pinned. */
+/* The behaviour of accel_log() when a tracker of the program fails. The numbers are pinned. */
 typedef int32_t accel_tracker_failure_t;
 #define ACCEL_TRACKER_FAILURE_WARN 0 /* the log gets a warning that names the tracker, once, and the tracker is left out from then on */
 #define ACCEL_TRACKER_FAILURE_STOP 1 /* the call fails, after all other trackers have the values */
@@ -171,7 +171,7 @@ accel_trackers(accel_state_t *state, accel_value_t *ACCEL_OWNED out);
  * @accelerate tracking.get_available_trackers */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_available_trackers(accel_value_t *ACCEL_OWNED out);
 
-/* What a tracker's callback is told. The numbers are pinned. */
+/* The events of which a tracker's callback is notified. The numbers are pinned. */
 typedef int32_t accel_tracker_event_t;
 #define ACCEL_TRACKER_START 0         /* {"project", "run", "logging_dir": NONE if there is none, "rank", "world_size", "options"} */
 #define ACCEL_TRACKER_CONFIGURATION 1 /* the configuration of accel_init_trackers() */
@@ -193,7 +193,7 @@ typedef int32_t accel_tracker_event_t;
 typedef accel_status_t (*accel_tracker_fn)(accel_tracker_event_t event, const accel_value_t *content, int64_t step,
                                            void *user_data);
 
-/* What a tracker of the program needs. @accelerate tracking.GeneralTracker */
+/* The options of a tracker of the program. @accelerate tracking.GeneralTracker */
 typedef struct accel_tracker_options {
   size_t struct_size;
   accel_flag_t main_process_only;          /* 0: it runs on all ranks. Default 1 */
@@ -239,7 +239,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_add_tracker(accel_state_t
  * @threads any */
 ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_tracker_name(const accel_tracker_t *tracker);
 
-/** What a tracker writes to: a file, a folder, or the address of a run.
+/** Gets the target that a tracker writes to: a file, a folder, or the address of a run.
  * @param tracker A tracker.
  * @param out The text; empty for one of the program, or where it does not run.
  * @return ACCEL_OK.

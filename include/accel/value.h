@@ -379,7 +379,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_recent_errors(int64_t aft
 typedef accel_status_t (*accel_tensor_fn)(accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out_tensor,
                                           void *user_data);
 
-/** The same tree with a function applied to each tensor; other leaves stay.
+/** Applies a function to each tensor of a tree; other leaves stay.
  * @param value Any.
  * @param error_on_other_type 1: a leaf that is no tensor is a TYPE_MISMATCH.
  * @param function What is applied.
@@ -484,8 +484,8 @@ accel_find_device(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_get_shape(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
-/** What accel_initialize_tensors() makes a like tree from: each tensor's shape and dtype, as a tensor of the device
- * "meta", which has no memory. So rank 0 can tell others what they are to receive.
+/** Describes a tree: each tensor becomes one of the same shape and dtype on the device "meta", which has no memory.
+ * accel_initialize_tensors() makes a like tree from it, so that rank 0 can tell others what they are to receive.
  * @param value A tensor or a tree of tensors.
  * @param out The new tree.
  * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.

@@ -562,7 +562,7 @@ class Usage(LaunchTest):
         words = " ".join(text.split())
         for row in ("--num-processes N How many start, on all machines together. Default: the number of GPUs, else 1 --",
                     "--cpu[=no] No accelerator. Sets ACCELERATE_USE_CPU. Default no --",
-                    "--mixed-precision no|fp16|bf16|fp8 Of the forward passes of prepared models. "
+                    "--mixed-precision no|fp16|bf16|fp8 The precision of the forward passes of prepared models. "
                     "Sets ACCELERATE_MIXED_PRECISION. Default no --",
                     "Sets MASTER_PORT. Default: a free one, with several machines 29500 ",
                     "Sets ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host "):

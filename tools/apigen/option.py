@@ -1,6 +1,6 @@
 """What the comment of a field of an options struct says, in this form:
 
-    double beta2; /* Of the second moment. In [0, 1). Variable ACCEL_BETA2. Default 0.999 */
+    double beta2; /* The decay of the second moment. In [0, 1). Variable ACCEL_BETA2. Default 0.999 */
 
 A meaning in sentences; the interval that a number is in; the environment variable that is looked at when the field is unset;
 the default: a number, a "text", the end of a constant's name, or behind a colon in words what the library finds by itself.

@@ -385,7 +385,7 @@ struct accel_value_t
     as::UInt64
 end
 
-"""What a state is made from. Everything may stay unset."""
+"""The options of a state. Everything may stay unset."""
 struct accel_state_options_t
     struct_size::Csize_t
     cpu::accel_flag_t
@@ -920,7 +920,7 @@ function accel_schedule_free_adamw_options_t(;
     return accel_schedule_free_adamw_options_t(sizeof(accel_schedule_free_adamw_options_t), lr, beta1, beta2, eps, weight_decay, warmup_steps, r, weight_lr_power, maximize, reserved)
 end
 
-"""What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR."""
+"""The options of a one-cycle schedule, with the names and defaults of torch's OneCycleLR."""
 struct accel_one_cycle_options_t
     struct_size::Csize_t
     pct_start::Float64
@@ -949,7 +949,7 @@ function accel_one_cycle_options_t(;
     return accel_one_cycle_options_t(sizeof(accel_one_cycle_options_t), pct_start, base_momentum, max_momentum, div_factor, final_div_factor, anneal_strategy, cycle_momentum, three_phase, reserved)
 end
 
-"""What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR."""
+"""The options of a cyclic schedule, with the names and defaults of torch's CyclicLR."""
 struct accel_cyclic_options_t
     struct_size::Csize_t
     step_size_up::Int64
@@ -974,7 +974,7 @@ function accel_cyclic_options_t(;
     return accel_cyclic_options_t(sizeof(accel_cyclic_options_t), step_size_up, step_size_down, gamma, base_momentum, max_momentum, mode, cycle_momentum)
 end
 
-"""What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau."""
+"""The options of a plateau schedule, with the names and defaults of torch's ReduceLROnPlateau."""
 struct accel_plateau_options_t
     struct_size::Csize_t
     factor::Float64
@@ -1441,7 +1441,7 @@ function accel_parameters_options_t(;
     return accel_parameters_options_t(sizeof(accel_parameters_options_t), bucket_cap_mb, fsdp)
 end
 
-"""What accel_parameters_step() does on the way."""
+"""The options of a call of accel_parameters_step()."""
 struct accel_parameters_step_options_t
     struct_size::Csize_t
     max_grad_norm::Float64
@@ -1686,7 +1686,7 @@ function accel_tracking_options_t(;
     return accel_tracking_options_t(sizeof(accel_tracking_options_t), log_with, logging_dir, run_name, resume, on_failure, flush_interval_ms, queue_bytes, step_report_interval)
 end
 
-"""What a tracker of the program needs."""
+"""The options of a tracker of the program."""
 struct accel_tracker_options_t
     struct_size::Csize_t
     main_process_only::accel_flag_t
@@ -1764,7 +1764,7 @@ function accel_progress_options_t(;
     return accel_progress_options_t(sizeof(accel_progress_options_t), unit, local_main_process_only, disable, leave, width, initial, interval_ms)
 end
 
-"""What is recorded, and in which steps. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded."""
+"""The options of a profile: the content of the record, and the steps that are recorded. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded."""
 struct accel_profile_options_t
     struct_size::Csize_t
     activities::Ptr{Cchar}
@@ -1801,7 +1801,7 @@ function accel_profile_options_t(;
     return accel_profile_options_t(sizeof(accel_profile_options_t), activities, output_trace_dir, wait, warmup, active, repeat, skip_first, record_shapes, profile_memory, with_stack, with_flops, with_modules, merge)
 end
 
-"""What accel_launch() starts."""
+"""The options of accel_launch()."""
 struct accel_launch_options_t
     struct_size::Csize_t
     num_processes::Int32
@@ -2644,7 +2644,7 @@ accel_recent_errors(after, out) =
 """
     accel_recursively_apply(value, error_on_other_type, function, user_data, destroy, out)
 
-The same tree with a function applied to each tensor; other leaves stay.
+Applies a function to each tensor of a tree; other leaves stay.
 
 - `value`: Any.
 - `error_on_other_type`: 1: a leaf that is no tensor is a TYPE_MISMATCH.
@@ -2807,7 +2807,7 @@ accel_get_shape(value, out) =
 """
     accel_get_data_structure(value, out)
 
-What accel_initialize_tensors() makes a like tree from: each tensor's shape and dtype, as a tensor of the device \"meta\", which has no memory. So rank 0 can tell others what they are to receive.
+Describes a tree: each tensor becomes one of the same shape and dtype on the device \"meta\", which has no memory. accel_initialize_tensors() makes a like tree from it, so that rank 0 can tell others what they are to receive.
 
 - `value`: A tensor or a tree of tensors.
 - `out`: The new tree.
@@ -2980,7 +2980,7 @@ accel_device_reset_peak_memory(device) =
 """
     accel_device_properties(device, out)
 
-What a device is and can do.
+Describes a device and its abilities.
 
 - `device`: The device.
 - `out`: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of the names of those that it computes with; all when it does not tell).
@@ -3220,7 +3220,7 @@ accel_on_process(state, process_index) =
 """
     accel_on_local_process(state, local_process_index)
 
-The same by the rank within the host.
+Whether code for one rank of the host runs here.
 
 - `state`: A state.
 - `local_process_index`: The rank.
@@ -3263,7 +3263,7 @@ accel_distributed_type(state) =
 """
     accel_backend(state)
 
-What carries the collectives.
+Names the backends that carry the collectives.
 
 - `state`: A state.
 
@@ -3376,7 +3376,7 @@ accel_main_process_first_begin(state, out) =
 """
     accel_local_main_process_first_begin(state, out)
 
-The same for the first rank of each host.
+The first rank of each host runs the scope's body first, its other ranks after it has ended its scope.
 
 - `state`: A state.
 - `out`: The scope.
@@ -3700,7 +3700,7 @@ accel_gather(state, value, out) =
 """
     accel_gather_uneven(state, value, out)
 
-As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+Gathers tensors whose dimension 0 differs by rank; nothing is padded.
 
 - `state`: A state.
 - `value`: A tensor or a tree of tensors.
@@ -3716,7 +3716,7 @@ accel_gather_uneven(state, value, out) =
 """
     accel_gather_for_metrics(state, value, out)
 
-As accel_gather(), and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front part of its rows, as the reference does.
+Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the batch has, as in the reference.
 
 - `state`: A state.
 - `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
@@ -3732,7 +3732,7 @@ accel_gather_for_metrics(state, value, out) =
 """
     accel_gather_object_for_metrics(state, items, out)
 
-As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
+Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
 
 - `state`: A state.
 - `items`: This rank's list; tensors in it may have any sizes.
@@ -4284,7 +4284,7 @@ accel_work_test(work) =
 """
     accel_work_result(work, out)
 
-What a work gave.
+Gets the result of a work.
 
 - `work`: A work that has ended.
 - `out`: Its result; tensors are shared with it.
@@ -4407,7 +4407,7 @@ accel_group_shrink(state, wait_ms, out) =
 """
     accel_flight_record(state, out)
 
-What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with \"rank\", \"size\" and \"operations\", each with call, operation, sequence, bytes, dtype, state (\"running\", \"done\", \"failed\"), begun_us and ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder that the environment variable ACCEL_FLIGHT_RECORD names.
+Gets the latest 2,000 operations of this rank, the running one included, as a JSON object with \"rank\", \"size\" and \"operations\", each with call, operation, sequence, bytes, dtype, state (\"running\", \"done\", \"failed\"), begun_us and ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder that the environment variable ACCEL_FLIGHT_RECORD names.
 
 - `state`: A state.
 - `out`: The text.
@@ -4672,7 +4672,7 @@ accel_tensor_from_dlpack(tensor, out) =
 """
     accel_tensor_from_dlpack_unversioned(tensor, out)
 
-The same for DLPack before version 1.
+Imports a tensor from DLPack before version 1.
 
 - `tensor`: As above.
 - `out`: The tensor.
@@ -4702,7 +4702,7 @@ accel_tensor_to_dlpack(tensor, out) =
 """
     accel_tensor_to_dlpack_unversioned(tensor, out)
 
-The same for DLPack before version 1.
+Exports a tensor to DLPack before version 1.
 
 - `tensor`: As above.
 - `out`: As above.
@@ -4749,7 +4749,7 @@ accel_tensor_to_torch(tensor, torch_version, out_tensor_impl) =
 """
     accel_tensor_share_torch(tensor_impl, torch_version, out)
 
-As accel_tensor_from_torch(), for a tensor that stays the caller's: the handle is another owner of it.
+Shares a tensor that stays the caller's: the handle is another owner of it.
 
 - `tensor_impl`: A c10::TensorImpl, borrowed for the call.
 - `torch_version`: As above.
@@ -4959,7 +4959,7 @@ accel_tensor_item(tensor, out) =
 """
     accel_tensor_item_int(tensor, out)
 
-The same for integers, exact.
+Gets the integer in a tensor of one element, exactly.
 
 - `tensor`: A tensor of one element of an integer or bool dtype.
 - `out`: It.
@@ -5112,7 +5112,7 @@ accel_tensor_clone(tensor, out) =
 """
     accel_tensor_detach(tensor, out)
 
-The same elements outside of autograd.
+Returns the same elements outside of autograd.
 
 - `tensor`: A tensor.
 - `out`: The same memory outside of autograd.
@@ -5127,7 +5127,7 @@ accel_tensor_detach(tensor, out) =
 """
     accel_tensor_contiguous(tensor, out)
 
-The same elements, row-major without gaps.
+Returns the same elements, row-major without gaps.
 
 - `tensor`: A tensor.
 - `out`: Row-major without gaps; the same memory if it was already.
@@ -5197,7 +5197,7 @@ accel_op_call(op, args, n_args, results, max_results, out_n_results) =
 """
     accel_op_call_kw(op, args, n_args, names, kwargs, n_kwargs, results, max_results, out_n_results)
 
-The same with arguments by name.
+Calls an operator with arguments by name.
 
 - `op`: As accel_op_call().
 - `args`: `nothing`/`C_NULL` is allowed. The arguments.
@@ -5290,7 +5290,7 @@ accel_enable_grad_begin(out) =
 """
     accel_inference_mode_begin(out)
 
-As no_grad, and results can never take part in autograd later, which is faster.
+No gradients are recorded inside, and results can never take part in autograd later, which is faster.
 
 - `out`: The scope.
 
@@ -5626,7 +5626,7 @@ accel_module_conv2d(in_channels, out_channels, kernel, stride, padding, groups, 
 """
     accel_module_batch_norm(num_features, eps, momentum, out)
 
-Of [batch, features, ...], with running statistics.
+Batch normalization of [batch, features, ...], with running statistics.
 
 - `num_features`: Size.
 - `eps`: ACCEL_UNSET_DOUBLE: 1e-5, 0.1.
@@ -5909,7 +5909,7 @@ accel_module_call(var"module", inputs, n_inputs, out) =
 """
     accel_module_call_kw(module, inputs, n_inputs, named_inputs, out)
 
-As accel_module_call(), with inputs by name behind those by place. Layers call theirs \"input\", models as in their configuration's architecture (\"input_ids\"), TorchScript as the script does; others as accel_module_set_input_names() says.
+Calls a module with inputs by name behind those by place. Layers call theirs \"input\", models as in their configuration's architecture (\"input_ids\"), TorchScript as the script does; others as accel_module_set_input_names() says.
 
 - `module`: A module.
 - `inputs`: `nothing`/`C_NULL` is allowed. May be NULL when there are none.
@@ -6589,7 +6589,7 @@ accel_optimizer_num_groups(optimizer) =
 """
     accel_optimizer_state_bytes(optimizer)
 
-What the optimizer keeps of its parameters: momenta, moments, master weights.
+Counts the bytes that the optimizer keeps for its parameters: momenta, moments, master weights.
 
 - `optimizer`: An optimizer.
 
@@ -6733,7 +6733,7 @@ accel_scheduler_lambda(optimizer, lambda, user_data, destroy, out) =
 """
     accel_scheduler_group_lambda(optimizer, lambda, user_data, destroy, out)
 
-As accel_scheduler_lambda(), with a factor for each group.
+Drives learning rates by a function that gives a factor for each group.
 
 - `optimizer`: Its learning rates are driven.
 - `lambda`: The factor of each group at each step.
@@ -7578,7 +7578,7 @@ accel_dataset_length(dataset) =
 """
     accel_dataset_num_skipped(dataset)
 
-What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+Counts what was left out when files were opened: malformed rows where that was asked for, and files that are not images.
 
 - `dataset`: A dataset.
 
@@ -8443,7 +8443,7 @@ accel_local_sgd_step(scope, out_averaged) =
 """
     accel_local_sgd_state_dict(scope, out)
 
-What a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
+Gets the state that a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
 
 - `scope`: Of accel_local_sgd_begin().
 - `out`: A map; its tensors are shared.
@@ -8639,7 +8639,7 @@ accel_parameters_create(state, var"module", options, out) =
 """
     accel_parameters_gradient(parameters, index, out)
 
-The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape. Of a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
+The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape. For a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
 
 - `parameters`: The parameters.
 - `index`: Of the parameter.
@@ -8805,7 +8805,7 @@ accel_sharded_modules(var"module", out) =
 """
     accel_describe(state, out)
 
-What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs; one a line. accel_state_describe() has the settings and where they came from.
+Describes what is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs; one a line. accel_state_describe() has the settings and where they came from.
 
 - `state`: A state.
 - `out`: The text.
@@ -9383,7 +9383,7 @@ accel_remove_dispatch(var"module", recurse) =
 """
     accel_dispatch_report(module, out)
 
-What is known of a dispatched model.
+Describes a dispatched model.
 
 - `module`: A model.
 - `out`: A map: \"device_map\"; \"main_device\"; \"blocks\", a list of maps {\"module\": path, \"bytes\"}; \"offloaded_bytes\"; \"passes\", forwards of the model since it was dispatched; \"brought_bytes\", in all of them; \"peak_bytes\", of offloaded weights that were on the main device at one time; \"wait_seconds\", that forwards waited for weights. NONE for a model that is not dispatched.
@@ -10011,7 +10011,7 @@ accel_checkpoint_list(folder, out) =
 """
     accel_checkpoint_show(folder, out)
 
-What is in a checkpoint.
+Lists the content of a checkpoint.
 
 - `folder`: What accel_save_state() or the reference wrote.
 - `out`: A map: \"manifest\", a map of what `accel_manifest.json` says of the whole, or NONE; \"files\", a list of maps with \"name\" and \"bytes\", and of safetensors and compressed tensors \"tensors\": a list of maps with \"name\", \"dtype\" and \"shape\".
@@ -10076,7 +10076,7 @@ accel_load_fsdp_model(state, var"module", folder, options) =
 """
     accel_save_fsdp_optimizer(state, optimizer, folder, options)
 
-As accel_save_fsdp_model() for the state of an optimizer, by the names of its parameters.
+Saves the state of an optimizer, by the names of its parameters, as accel_save_fsdp_model() saves a model.
 
 - `state`: A state.
 - `optimizer`: A prepared optimizer, of parameters of prepared models.
@@ -10093,7 +10093,7 @@ accel_save_fsdp_optimizer(state, optimizer, folder, options) =
 """
     accel_load_fsdp_optimizer(state, optimizer, folder, options)
 
-As accel_load_fsdp_model() for the state of an optimizer.
+Loads the state of an optimizer, as accel_load_fsdp_model() loads a model.
 
 - `state`: A state.
 - `optimizer`: A prepared optimizer, of parameters of prepared models.
@@ -10395,7 +10395,7 @@ accel_tracker_name(tracker) =
 """
     accel_tracker_location(tracker, out)
 
-What a tracker writes to: a file, a folder, or the address of a run.
+Gets the target that a tracker writes to: a file, a folder, or the address of a run.
 
 - `tracker`: A tracker.
 - `out`: The text; empty for one of the program, or where it does not run.
@@ -10488,7 +10488,7 @@ accel_count_tokens(state, n_tokens) =
 """
     accel_set_model_flops(state, flops_per_token, peak_flops_per_second)
 
-What a token costs, for the model flops utilization in step reports.
+Sets the cost of a token, for the model flops utilization in step reports.
 
 - `state`: A state.
 - `flops_per_token`: Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).
@@ -10886,7 +10886,7 @@ accel_profile_step_number(profile) =
 """
     accel_profile_schedule(options, step, out)
 
-What a schedule does in a step, as torch.profiler.schedule() has it.
+Computes the action of a schedule in a step, as torch.profiler.schedule() does.
 
 - `options`: The schedule.
 - `step`: From 0.
@@ -11038,7 +11038,7 @@ accel_option_count(var"type") =
 """
     accel_option_get(type, index, out)
 
-What a field is: a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", that of the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
+Describes a field by a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", that of the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
 
 - `type`: The name of the struct.
 - `index`: From 0, in the order of the struct.
@@ -11188,7 +11188,7 @@ accel_accept_fork() =
 """
     accel_environment_report(out)
 
-What a bug report should know of this machine, as `accel env --json` has it.
+Describes this machine for a bug report, as `accel env --json` does.
 
 - `out`: A JSON object.
 

@@ -268,8 +268,8 @@ impl State {
         made(|out| unsafe { sys::accel_get_state_dict(self.as_raw(), module.as_raw(), out) })
     }
 
-    /// What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with
-    /// how it runs; one a line. [`StateReader::settings`](crate::StateReader::settings) has the settings and where they came from.
+    /// Describes what is really active: device and ranks, precision, loss scale, accumulation, and each prepared
+    /// object with how it runs; one a line. [`StateReader::settings`](crate::StateReader::settings) has the settings and where they came from.
     ///
     /// Gives: The text.
     #[inline]

@@ -323,7 +323,7 @@ pub fn remove_dispatch(module: &Model, recurse: Recurse) -> Result<()> {
     check(unsafe { sys::accel_remove_dispatch(module.as_raw(), recurse.into()) }).map(drop)
 }
 
-/// What is known of a dispatched model.
+/// Describes a dispatched model.
 ///
 /// * `module`: A model.
 ///

@@ -105,7 +105,7 @@ crate::configuration::builder! {
 }
 
 impl DispatchOptions {
-    /// Of floating parameters and buffers that are loaded. Default: that of each tensor in the model.
+    /// The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model.
     pub fn dtype(mut self, dtype: DType) -> Self {
         self.0.dtype = dtype.to_raw();
         self
@@ -162,8 +162,8 @@ impl DispatchOptions {
         self
     }
 
-    /// Of an index.json of weights on "disk": [`accel_load_checkpoint_in_model`](accel_sys::accel_load_checkpoint_in_model) writes it, [`accel_dispatch_model`](accel_sys::accel_dispatch_model)
-    /// reads it, and adds those that it has not. Default: none.
+    /// The folder of an index.json of weights on "disk": [`accel_load_checkpoint_in_model`](accel_sys::accel_load_checkpoint_in_model) writes it,
+    /// [`accel_dispatch_model`](accel_sys::accel_dispatch_model) reads it, and adds those that it has not. Default: none.
     pub fn offload_folder(mut self, offload_folder: impl AsRef<str>) -> Self {
         self.0.offload_folder = self.1.text(offload_folder.as_ref());
         self

@@ -194,8 +194,8 @@ impl Dataset {
         check_number(unsafe { sys::accel_dataset_length(self.as_raw()) })
     }
 
-    /// What was left out when files were opened: malformed rows where that was asked for, and files that are no
-    /// images.
+    /// Counts what was left out when files were opened: malformed rows where that was asked for, and files that are
+    /// not images.
     ///
     /// Gives: Their number, 0 for other datasets; -1 for an invalid handle.
     #[inline]

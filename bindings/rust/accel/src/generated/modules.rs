@@ -220,8 +220,8 @@ impl Model {
         made(|out| unsafe { sys::accel_module_call(self.as_raw(), first(inputs).cast(), inputs.len(), out) })
     }
 
-    /// As [`Model::call`](crate::Model::call), with inputs by name behind those by place. Layers call theirs "input", models as in
-    /// their configuration's architecture ("input_ids"), TorchScript as the script does; others as
+    /// Calls a module with inputs by name behind those by place. Layers call theirs "input", models as in their
+    /// configuration's architecture ("input_ids"), TorchScript as the script does; others as
     /// [`Model::set_input_names`](crate::Model::set_input_names) says.
     ///
     /// * `inputs`: May be `None` when there are none.

@@ -389,7 +389,7 @@ impl Scheduler {
         made_by_numbers(|out| unsafe { sys::accel_scheduler_lambda(optimizer.as_raw(), call, data, destroy, out) })
     }
 
-    /// As [`Scheduler::lambda`](crate::Scheduler::lambda), with a factor for each group.
+    /// Drives learning rates by a function that gives a factor for each group.
     ///
     /// * `optimizer`: Its learning rates are driven.
     /// * `lambda(step, group)`: The factor of each group at each step. The factor of a group's initial learning

@@ -60,7 +60,7 @@ impl State {
         Scope::begin(|out| unsafe { sys::accel_main_process_first_begin(self.as_raw(), out) })
     }
 
-    /// The same for the first rank of each host.
+    /// The first rank of each host runs the scope's body first, its other ranks after it has ended its scope.
     ///
     /// Gives: The scope.
     ///
@@ -218,7 +218,7 @@ impl StateReader {
         unsafe { sys::accel_on_process(self.as_raw(), process_index) == 1 }
     }
 
-    /// The same by the rank within the host.
+    /// Whether code for one rank of the host runs here.
     ///
     /// * `local_process_index`: The rank.
     ///
@@ -236,7 +236,7 @@ impl StateReader {
         unsafe { sys::accel_use_distributed(self.as_raw()) == 1 }
     }
 
-    /// What carries the collectives.
+    /// Names the backends that carry the collectives.
     ///
     /// Gives: "ucx" on the CPU; "cpu:ucx,xpu:staged" and the like on an accelerator, a backend for each device; or
     /// "" for one process; constant.

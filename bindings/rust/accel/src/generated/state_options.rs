@@ -3,7 +3,7 @@ use super::*;
 use crate::options::*;
 
 crate::configuration::builder! {
-    /// What a state is made from. Everything may stay unset.
+    /// The options of a state. Everything may stay unset.
     #[derive(Clone)]
     StateOptions(accel_state_options_t = ACCEL_STATE_OPTIONS_INIT), Kept,
     cpu: bool = cpu,
@@ -50,7 +50,8 @@ impl StateOptions {
         self
     }
 
-    /// Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default `Precision::No`.
+    /// The precision of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default
+    /// `Precision::No`.
     pub fn mixed_precision(mut self, mixed_precision: Precision) -> Self {
         self.0.mixed_precision = mixed_precision.into();
         self
@@ -179,7 +180,7 @@ impl StateOptions {
         self
     }
 
-    /// Of prepared schedulers. Default `SchedulerSteps::PerBatch`.
+    /// Sets when prepared schedulers step. Default `SchedulerSteps::PerBatch`.
     pub fn scheduler_steps(mut self, scheduler_steps: SchedulerSteps) -> Self {
         self.0.scheduler_steps = scheduler_steps.into();
         self
@@ -269,7 +270,7 @@ impl StateOptions {
         self
     }
 
-    /// What carries the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes
+    /// The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes
     /// through host memory, with which several ranks may share a GPU. A name without a device is for that of the
     /// state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or
     /// else "staged".
