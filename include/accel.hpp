@@ -3929,7 +3929,7 @@ inline accel_status_t carry() {
   } catch (const std::exception& error) {
     accel_error_set(ACCEL_ERROR_USER, error.what());
   } catch (...) {
-    accel_error_set(ACCEL_ERROR_USER, "a callback threw something that is no std::exception");
+    accel_error_set(ACCEL_ERROR_USER, "a callback threw something that is not a std::exception");
   }
   return ACCEL_ERROR_USER;
 }

@@ -42,7 +42,7 @@ static inline accel_status_t go_checked(accel_status_t status, go_failure *failu
   return status;
 }
 
-// What a closed object passes: the library says that it is no handle.
+// What a closed object passes: the library says that it is not a handle.
 static inline void *go_closed(void) {
   static const uint64_t closed[16];
   return (void *)closed;
@@ -2468,7 +2468,7 @@ func raise(err error) C.accel_status_t {
 	return C.accel_status_t(status)
 }
 
-// refused is the status of a callback that has failed where a number was expected: information is no number.
+// refused is the status of a callback that has failed where a number was expected: information is not a number.
 func refused(err error) C.accel_status_t {
 	if code := raise(err); code < 0 {
 		return code
@@ -2724,7 +2724,7 @@ func fill(value any, out *C.accel_value_t) error {
 		_, isTuple := value.(Tuple)
 		return fillList(items, isTuple, out)
 	default:
-		return fmt.Errorf("a %T is no value; expected nil, a bool, number, text, slice, Map, Tensor, Dtype or Device", value)
+		return fmt.Errorf("a %T is not a value; expected nil, a bool, number, text, slice, Map, Tensor, Dtype or Device", value)
 	}
 	return nil
 }
@@ -7967,7 +7967,7 @@ func goTracker(event C.accel_tracker_event_t, content *C.accel_value_t, step C.i
 //
 //   - level: ACCEL_LOG_*, or another number that accel_logger_log() got.
 //   - logger: The logger's name.
-//   - message: The text, with the prefix "[RANK i] " unless it is for the main process only. Bytes that are no UTF-8
+//   - message: The text, with the prefix "[RANK i] " unless it is for the main process only. Bytes that are not UTF-8
 //     are replaced.
 type LoggerFunc func(level int32, logger string, message string)
 
@@ -8140,7 +8140,7 @@ func ScopeCall(body ScopeFunc) error {
 //
 //   - dtype: ACCEL_DTYPE_*.
 //
-// Returns: "float32" and so on; NULL for a number that is no dtype.
+// Returns: "float32" and so on; NULL for a number that is not a dtype.
 func DtypeName(dtype Dtype) string {
 	result := C.accel_dtype_name(C.accel_dtype_t(dtype))
 	return C.GoString(result)
@@ -8150,7 +8150,7 @@ func DtypeName(dtype Dtype) string {
 //
 //   - dtype: ACCEL_DTYPE_*.
 //
-// Returns: Bytes of one element; 0 for a number that is no dtype.
+// Returns: Bytes of one element; 0 for a number that is not a dtype.
 func DtypeSize(dtype Dtype) int {
 	result := C.accel_dtype_size(C.accel_dtype_t(dtype))
 	return int(result)
@@ -8198,7 +8198,7 @@ func DtypeFromName(name string) (out Dtype, err error) {
 //   - a: Any.
 //   - b: Any.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
+// Returns: ACCEL_OK; INVALID_ARGUMENT for what is not a value.
 func ValueEqual(a any, b any) (out bool, err error) {
 	var given arguments
 	defer given.end()
@@ -8278,7 +8278,7 @@ func RecentErrors(after int64) (out any, err error) {
 // RecursivelyApply is accel_recursively_apply. Applies a function to each tensor of a tree; other leaves stay.
 //
 //   - value: Any.
-//   - errorOnOtherType: 1: a leaf that is no tensor is a TYPE_MISMATCH.
+//   - errorOnOtherType: 1: a leaf that is not a tensor is a TYPE_MISMATCH.
 //   - function: What is applied.
 //
 // Returns: ACCEL_OK, or the error of the function.
@@ -8444,8 +8444,8 @@ func ConvertToFp32(value any) (out any, err error) {
 //
 //   - value: Any.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor; SHAPE_MISMATCH
-// when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
+// Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is not a tensor;
+// SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
 func FindBatchSize(value any) (out int64, err error) {
 	var given arguments
 	defer given.end()
@@ -8489,7 +8489,7 @@ func FindDevice(value any) (out any, err error) {
 //
 //   - value: A tensor or a tree of tensors.
 //
-// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
 func GetShape(value any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -8513,7 +8513,7 @@ func GetShape(value any) (out any, err error) {
 //
 //   - value: A tensor or a tree of tensors.
 //
-// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
 func GetDataStructure(value any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -8536,7 +8536,7 @@ func GetDataStructure(value any) (out any, err error) {
 //
 //   - structure: What accel_get_data_structure() returned, or any tree of tensors.
 //
-// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; OUT_OF_MEMORY.
+// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.
 func InitializeTensors(structure any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -8578,7 +8578,7 @@ func DeviceParse(text_ string) (out Device, err error) {
 //
 //   - type_: ACCEL_DEVICE_*.
 //
-// Returns: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is no type,
+// Returns: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is not a type,
 // and for OUT_OF_TREE when there is none. Valid for ever.
 func DeviceTypeName(type_ int32) string {
 	result := C.accel_device_type_name(C.int32_t(type_))
@@ -8615,7 +8615,7 @@ func DeviceDefault() (out Device, err error) {
 //
 //   - type_: ACCEL_DEVICE_*.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is no type; UNSUPPORTED when there is none.
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is not a type; UNSUPPORTED when there is none.
 func DeviceCurrent(type_ int32) (out Device, err error) {
 	var cOut C.accel_device_t
 	var failure C.go_failure
@@ -8712,7 +8712,7 @@ func DeviceProperties(device Device) (out any, err error) {
 //
 //   - type_: ACCEL_DISTRIBUTED_*.
 //
-// Returns: "MULTI_CPU" and so on; NULL for a number that is no type.
+// Returns: "MULTI_CPU" and so on; NULL for a number that is not a type.
 func DistributedTypeName(type_ DistributedType) string {
 	result := C.accel_distributed_type_name(C.accel_distributed_type_t(type_))
 	return C.GoString(result)
@@ -9227,7 +9227,7 @@ func (state *State) SetSyncGradients(sync bool) error {
 //
 //   - state: A state.
 //
-// Returns: Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.
+// Returns: Rows of the last global batch that are not repetitions, 0 when it is full, -1 when unknown.
 func (state *State) Remainder() int64 {
 	result := C.accel_remainder(state.c())
 	runtime.KeepAlive(state)
@@ -9360,7 +9360,7 @@ func (state *State) ActiveDataloader(depth int64) (out *Dataloader, err error) {
 //   - state: A state.
 //   - value: A tensor or a tree of tensors.
 //
-// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
 func (state *State) Gather(value any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -9437,7 +9437,8 @@ func (state *State) GatherForMetrics(value any) (out any, err error) {
 //   - state: A state.
 //   - items: This rank's list; tensors in it may have any sizes.
 //
-// Returns: As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().
+// Returns: As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as
+// accel_gather_for_metrics().
 func (state *State) GatherObjectForMetrics(items any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -10871,7 +10872,7 @@ func (tensor *Tensor) RequiresGrad() (out bool, err error) {
 //   - tensor: A leaf of a floating dtype.
 //   - requiresGrad: 1 or 0.
 //
-// Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is no leaf.
+// Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is not a leaf.
 func (tensor *Tensor) SetRequiresGrad(requiresGrad bool) error {
 	var failure C.go_failure
 	code := C.go_accel_tensor_set_requires_grad(tensor.c(), flag(requiresGrad), &failure)
@@ -10902,7 +10903,7 @@ func (tensor *Tensor) Grad() (out *Tensor, err error) {
 //   - tensor: A leaf of a floating dtype.
 //   - gradient: Of the same shape, dtype and device; NULL takes the gradient away.
 //
-// Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.
+// Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.
 func (tensor *Tensor) SetGrad(gradient *Tensor) error {
 	var failure C.go_failure
 	code := C.go_accel_tensor_set_grad(tensor.c(), gradient.c(), &failure)
@@ -10916,7 +10917,7 @@ func (tensor *Tensor) SetGrad(gradient *Tensor) error {
 //   - tensor: Requires a gradient, and has one element unless the options have a gradient for it.
 //   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or
+// Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are not tensors; INVALID_ARGUMENT for a tensor or
 // an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
 func (tensor *Tensor) Backward(options *BackwardOptions) error {
 	var given arguments
@@ -12713,7 +12714,7 @@ func (optimizer *Optimizer) ZeroGrad(setToNone bool) error {
 }
 
 // StepWasSkipped is accel_optimizer_step_was_skipped. Whether the latest update was skipped: gradients overflowed. A
-// step while gradients accumulate is no update.
+// step while gradients accumulate is not an update.
 //
 //   - optimizer: An optimizer.
 //
@@ -13345,7 +13346,7 @@ func (scheduler *Scheduler) Step() error {
 // however many ranks there are.
 //
 //   - scheduler: One made by accel_scheduler_plateau(), or the prepared one of it.
-//   - metric: The same on all ranks. NaN is no improvement.
+//   - metric: The same on all ranks. NaN is not an improvement.
 //
 // Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
 func (scheduler *Scheduler) StepMetric(metric float64) error {
@@ -14369,7 +14370,7 @@ func LoopBegin(state *State) (out *Loop, err error) {
 //
 //   - batches: A loop.
 //   - rows: Of each rank's batch; negative where a rank has none any more.
-//   - remainder: How many rows of all ranks' last batches are no repetition, the first ones in the order of the
+//   - remainder: How many rows of all ranks' last batches are not repetitions, the first ones in the order of the
 //     ranks; zero: all of them; negative: not known yet.
 //   - endOfDataloader: 1: the batch is the last one of the loop, and `remainder` speaks of it.
 //
@@ -14628,7 +14629,7 @@ func (state *State) PrepareDataLoader(loader *Dataloader, config *DataloaderConf
 //     exchange them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
 //
 // Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or
-// INVALID_ARGUMENT for inputs that are no leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST,
+// INVALID_ARGUMENT for inputs that are not leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST,
 // CANCELLED.
 func (state *State) Backward(loss *Tensor, options *BackwardOptions) error {
 	var given arguments
@@ -17862,7 +17863,7 @@ func OptionsCheck(type_ string, options unsafe.Pointer) error {
 //     struct.
 //
 // Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that
-// names the field, or says where it is no JSON.
+// names the field, or says where it is not JSON.
 func OptionsFromJSON(type_ string, json string, options unsafe.Pointer, size int) error {
 	var given arguments
 	defer given.end()

@@ -1704,13 +1704,13 @@ void accel_scope_release(accel_scope_t *scope);
 %feature("docstring") accel_dtype_name "The name of a dtype.
 
 dtype: ACCEL_DTYPE_*.
-Returns: \"float32\" and so on; NULL for a number that is no dtype.";
+Returns: \"float32\" and so on; NULL for a number that is not a dtype.";
 const char *accel_dtype_name(int32_t dtype);
 
 %feature("docstring") accel_dtype_size "The size of an element.
 
 dtype: ACCEL_DTYPE_*.
-Returns: Bytes of one element; 0 for a number that is no dtype.";
+Returns: Bytes of one element; 0 for a number that is not a dtype.";
 size_t accel_dtype_size(int32_t dtype);
 
 %feature("docstring") accel_dtype_byte_size "The bytes that an element takes in estimates of a model's size, where a truth value is a bit.
@@ -1732,7 +1732,7 @@ accel_status_t accel_dtype_from_name(const char *name, int32_t *OUTPUT);
 a: Any.
 b: Any.
 out: 1 or 0.
-Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is not a value.";
 accel_status_t accel_value_equal(const accel_value_t *a, const accel_value_t *b, int32_t *OUTPUT);
 
 %feature("docstring") accel_value_to_json "Tensors become nested lists of numbers, tuples arrays.
@@ -1759,7 +1759,7 @@ accel_status_t accel_recent_errors(int64_t after, accel_value_t *OUTPUT);
 %feature("docstring") accel_recursively_apply "Applies a function to each tensor of a tree; other leaves stay.
 
 value: Any.
-error_on_other_type: 1: a leaf that is no tensor is a TYPE_MISMATCH.
+error_on_other_type: 1: a leaf that is not a tensor is a TYPE_MISMATCH.
 function: What is applied.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
@@ -1822,7 +1822,7 @@ accel_status_t accel_convert_to_fp32(const accel_value_t *value, accel_value_t *
 
 value: Any.
 out: The number.
-Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.";
+Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is not a tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.";
 accel_status_t accel_find_batch_size(const accel_value_t *value, int64_t *OUTPUT);
 
 %feature("docstring") accel_find_device "The device of the first tensor of the tree.
@@ -1836,21 +1836,21 @@ accel_status_t accel_find_device(const accel_value_t *value, accel_value_t *OUTP
 
 value: A tensor or a tree of tensors.
 out: The new tree.
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.";
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.";
 accel_status_t accel_get_shape(const accel_value_t *value, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_get_data_structure "Describes a tree: each tensor becomes one of the same shape and dtype on the device \"meta\", which has no memory. accel_initialize_tensors() makes a like tree from it, so that rank 0 can tell others what they are to receive.
 
 value: A tensor or a tree of tensors.
 out: The new tree.
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.";
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.";
 accel_status_t accel_get_data_structure(const accel_value_t *value, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_initialize_tensors "A tree of new tensors on the CPU, whose elements are not initialised.
 
 structure: What accel_get_data_structure() returned, or any tree of tensors.
 out: The new tree.
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; OUT_OF_MEMORY.";
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.";
 accel_status_t accel_initialize_tensors(const accel_value_t *structure, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_device_parse "Reads the name of a device.
@@ -1863,7 +1863,7 @@ accel_status_t accel_device_parse(const char *text, accel_device_t *OUTPUT);
 %feature("docstring") accel_device_type_name "The name of a type of devices.
 
 type: ACCEL_DEVICE_*.
-Returns: \"cpu\", \"cuda\" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is no type, and for OUT_OF_TREE when there is none. Valid for ever.";
+Returns: \"cpu\", \"cuda\" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is not a type, and for OUT_OF_TREE when there is none. Valid for ever.";
 const char *accel_device_type_name(int32_t type);
 
 %feature("docstring") accel_device_count "Counts the devices of a type.
@@ -1882,7 +1882,7 @@ accel_status_t accel_device_default(accel_device_t *OUTPUT);
 
 type: ACCEL_DEVICE_*.
 out: The device with its index; 0 for the CPU and meta.
-Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is no type; UNSUPPORTED when there is none.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is not a type; UNSUPPORTED when there is none.";
 accel_status_t accel_device_current(int32_t type, accel_device_t *OUTPUT);
 
 %feature("docstring") accel_device_set_current "Makes a device the current one of its type on this thread. accel_set_device() does so with that of a state.
@@ -1926,7 +1926,7 @@ accel_status_t accel_device_properties(accel_device_t device, accel_value_t *OUT
 %feature("docstring") accel_distributed_type_name "The name of a distributed type.
 
 type: ACCEL_DISTRIBUTED_*.
-Returns: \"MULTI_CPU\" and so on; NULL for a number that is no type.";
+Returns: \"MULTI_CPU\" and so on; NULL for a number that is not a type.";
 const char *accel_distributed_type_name(int32_t type);
 
 %feature("docstring") accel_state_create "Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in one process are independent of each other, but for num_threads. Other threads may read the environment meanwhile, and must not change it.
@@ -2172,7 +2172,7 @@ accel_status_t accel_set_sync_gradients(accel_state_t *state, int32_t sync);
 %feature("docstring") accel_remainder "How full the last batch is.
 
 state: A state.
-Returns: Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.";
+Returns: Rows of the last global batch that are not repetitions, 0 when it is full, -1 when unknown.";
 int64_t accel_remainder(const accel_state_t *state);
 
 %feature("docstring") accel_gradient_accumulation_steps "The length of an accumulation group.
@@ -2234,7 +2234,7 @@ accel_status_t accel_active_dataloader(const accel_state_t *state, int64_t depth
 state: A state.
 value: A tensor or a tree of tensors.
 out: The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
 accel_status_t accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_gather_uneven "Gathers tensors whose dimension 0 differs by rank; nothing is padded.
@@ -2258,7 +2258,7 @@ accel_status_t accel_gather_for_metrics(accel_state_t *state, const accel_value_
 state: A state.
 items: This rank's list; tensors in it may have any sizes.
 out: The list of all ranks' items.
-Returns: As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().";
+Returns: As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().";
 accel_status_t accel_gather_object_for_metrics(accel_state_t *state, const accel_value_t *items, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_gather_object "Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers, strings, bytes, dense tensors, and lists, tuples and maps of those. Nothing that is received is ever run.
@@ -2870,7 +2870,7 @@ accel_status_t accel_tensor_requires_grad(const accel_tensor_t *tensor, int32_t 
 
 tensor: A leaf of a floating dtype.
 requires_grad: 1 or 0.
-Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is no leaf.";
+Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is not a leaf.";
 accel_status_t accel_tensor_set_requires_grad(accel_tensor_t *tensor, int32_t requires_grad);
 
 %feature("docstring") accel_tensor_grad "The gradient of a leaf.
@@ -2884,14 +2884,14 @@ accel_status_t accel_tensor_grad(const accel_tensor_t *tensor, accel_tensor_t **
 
 tensor: A leaf of a floating dtype.
 gradient: Of the same shape, dtype and device; NULL takes the gradient away.
-Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.";
+Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.";
 accel_status_t accel_tensor_set_grad(accel_tensor_t *tensor, accel_tensor_t *gradient);
 
 %feature("docstring") accel_tensor_backward "Back-propagates without any scaling. Prefer accel_backward().
 
 tensor: Requires a gradient, and has one element unless the options have a gradient for it.
 options: NULL: defaults.
-Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.";
+Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are not tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.";
 accel_status_t accel_tensor_backward(accel_tensor_t *tensor, const accel_backward_options_t *options);
 
 %feature("docstring") accel_tensor_to "Converts dtype and device.
@@ -3635,7 +3635,7 @@ set_to_none: 1: parameters have no gradient until a backward reaches them, and a
 Returns: ACCEL_OK.";
 accel_status_t accel_optimizer_zero_grad(accel_optimizer_t *optimizer, int32_t set_to_none);
 
-%feature("docstring") accel_optimizer_step_was_skipped "Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is no update.
+%feature("docstring") accel_optimizer_step_was_skipped "Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an update.
 
 optimizer: An optimizer.
 Returns: 1 when the latest update was skipped.";
@@ -3934,7 +3934,7 @@ accel_status_t accel_scheduler_step(accel_scheduler_t *scheduler);
 %feature("docstring") accel_scheduler_step_metric "One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
 
 scheduler: One made by accel_scheduler_plateau(), or the prepared one of it.
-metric: The same on all ranks. NaN is no improvement.
+metric: The same on all ranks. NaN is not an improvement.
 Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.";
 accel_status_t accel_scheduler_step_metric(accel_scheduler_t *scheduler, double metric);
 
@@ -4421,7 +4421,7 @@ accel_status_t accel_loop_begin(accel_state_t *state, accel_loop_t **OUTPUT);
 batches: A loop.
 rows: Of each rank's batch; negative where a rank has none any more.
 n_rows: As many as there are ranks that share out the data: all, but for those along the pipeline, context and tensor axes of a mesh, which have the same rows.
-remainder: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
+remainder: How many rows of all ranks' last batches are not repetitions, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
 end_of_dataloader: 1: the batch is the last one of the loop, and `remainder` speaks of it.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_loop_set_batch(accel_loop_t *batches, const int64_t *ITEMS, size_t COUNT, int64_t remainder, int32_t end_of_dataloader);
@@ -4529,7 +4529,7 @@ accel_status_t accel_prepare_data_loader(accel_state_t *state, accel_dataloader_
 state: A state.
 loss: One element, unless the options have a gradient for it.
 options: NULL: defaults. Gradients with a history (create_graph) are this rank's own: where several ranks exchange them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
-Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are no leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
+Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are not leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss, const accel_backward_options_t *options);
 
 %feature("docstring") accel_lomo_backward "Backward that updates the parameters of the prepared LOMO and AdaLomo optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. With several processes each gradient is averaged before its update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
@@ -5887,7 +5887,7 @@ type: The name of the struct.
 json: {\"num_workers\": 2, \"collate\": \"pad\"}
 options: Memory for the struct. What it points to afterwards belongs to the library and stays.
 size: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
-Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is no JSON.";
+Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is not JSON.";
 accel_status_t accel_options_from_json(const char *type, const char *json, void *options, size_t size);
 
 %feature("docstring") accel_config_load "Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its default.

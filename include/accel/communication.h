@@ -29,7 +29,7 @@ typedef int32_t accel_reduction_t;
  * @param state A state.
  * @param value A tensor or a tree of tensors.
  * @param out The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
- * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+ * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
  * @threads collective, waits
  * @accelerate gather */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -62,7 +62,7 @@ accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel
  * @param state A state.
  * @param items This rank's list; tensors in it may have any sizes.
  * @param out The list of all ranks' items.
- * @return As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().
+ * @return As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().
  * @threads collective, waits
  * @accelerate gather_for_metrics */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

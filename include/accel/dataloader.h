@@ -248,7 +248,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_loop_begin(accel_state_t 
  * @param rows [n_rows] Of each rank's batch; negative where a rank has none any more.
  * @param n_rows As many as there are ranks that share out the data: all, but for those along the pipeline, context and tensor
  *   axes of a mesh, which have the same rows.
- * @param remainder How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks;
+ * @param remainder How many rows of all ranks' last batches are not repetitions, the first ones in the order of the ranks;
  *   zero: all of them; negative: not known yet.
  * @param end_of_dataloader 1: the batch is the last one of the loop, and `remainder` speaks of it.
  * @return ACCEL_OK or INVALID_ARGUMENT.

@@ -51,7 +51,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_log_sink_remove(int64_t s
 /** Receives the messages of a logger. It must not call the library.
  * @param level ACCEL_LOG_*, or another number that accel_logger_log() got.
  * @param logger The logger's name.
- * @param message The text, with the prefix "[RANK i] " unless it is for the main process only. Bytes that are no UTF-8 are
+ * @param message The text, with the prefix "[RANK i] " unless it is for the main process only. Bytes that are not UTF-8 are
  *   replaced.
  * @param user_data Handed to the callback.
  * @threads caller */

@@ -279,7 +279,7 @@ accel_optimizer_train(accel_optimizer_t *optimizer, int32_t training);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_zero_grad(accel_optimizer_t *optimizer,
                                                                            int32_t set_to_none);
 
-/** Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is no update.
+/** Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an update.
  * @param optimizer An optimizer.
  * @return 1 when the latest update was skipped.
  * @threads any

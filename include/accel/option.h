@@ -49,7 +49,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_check(const char 
  * @param options Memory for the struct. What it points to afterwards belongs to the library and stays.
  * @param size Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
  * @return ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the
- *   field, or says where it is no JSON.
+ *   field, or says where it is not JSON.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_options_from_json(const char *type, const char *json, void *options, size_t size);

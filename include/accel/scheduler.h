@@ -338,7 +338,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_scheduler_step(accel_sche
 
 /** One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
  * @param scheduler One made by accel_scheduler_plateau(), or the prepared one of it.
- * @param metric The same on all ranks. NaN is no improvement.
+ * @param metric The same on all ranks. NaN is not an improvement.
  * @return ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -34,7 +34,7 @@ typedef int32_t accel_distributed_type_t;
 
 /** The name of a distributed type.
  * @param type ACCEL_DISTRIBUTED_*.
- * @return "MULTI_CPU" and so on; NULL for a number that is no type.
+ * @return "MULTI_CPU" and so on; NULL for a number that is not a type.
  * @threads any */
 ACCEL_SINCE(0, 1) const char *accel_distributed_type_name(accel_distributed_type_t type);
 
@@ -442,7 +442,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_sync_gradients(accel_
 
 /** How full the last batch is.
  * @param state A state.
- * @return Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.
+ * @return Rows of the last global batch that are not repetitions, 0 when it is full, -1 when unknown.
  * @threads any
  * @accelerate remainder */
 ACCEL_SINCE(0, 1) int64_t accel_remainder(const accel_state_t *state);

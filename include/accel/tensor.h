@@ -264,7 +264,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_requires_grad(cons
 /** Sets whether gradients are kept.
  * @param tensor A leaf of a floating dtype.
  * @param requires_grad 1 or 0.
- * @return ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is no leaf.
+ * @return ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is not a leaf.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_set_requires_grad(accel_tensor_t *tensor, int32_t requires_grad);
@@ -281,7 +281,7 @@ accel_tensor_grad(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out
  * memory of their gradients: there change what accel_tensor_grad() returns.
  * @param tensor A leaf of a floating dtype.
  * @param gradient Of the same shape, dtype and device; NULL takes the gradient away.
- * @return ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.
+ * @return ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_set_grad(accel_tensor_t *tensor, accel_tensor_t *ACCEL_NULLABLE gradient);
@@ -302,7 +302,7 @@ typedef struct accel_backward_options {
 /** Back-propagates without any scaling. Prefer accel_backward().
  * @param tensor Requires a gradient, and has one element unless the options have a gradient for it.
  * @param options NULL: defaults.
- * @return ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or an input
+ * @return ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are not tensors; INVALID_ARGUMENT for a tensor or an input
  *   that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -10,7 +10,7 @@
  * @param options NULL: defaults. Gradients with a history (create_graph) are this rank's own: where several ranks exchange
  *   them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
  * @return ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT
- *   for inputs that are no leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+ *   for inputs that are not leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
  * @threads collective, waits
  * @accelerate backward */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

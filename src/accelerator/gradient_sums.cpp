@@ -18,7 +18,7 @@ constexpr const char* kRows = "rows";    // of a sharded parameter
 constexpr const char* kFirst = "first";  // of these rows, in the whole
 
 std::vector<c10::IValue> list_of_gradients(const c10::IValue& saved) {
-  require(saved.isList(), Status::kCorrupt, "the saved gradients are no list");
+  require(saved.isList(), Status::kCorrupt, "the saved gradients are not a list");
   return saved.toListRef().vec();
 }
 

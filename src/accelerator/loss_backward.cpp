@@ -201,7 +201,7 @@ void Accelerator::unscale_gradients_of(const nn::Module& model) {
   for (PreparedOptimizer* optimizer : owners) optimizer->unscale();
 }
 
-// A part of a sharded model, or a list of its parameters, is no prepared model; the norm is still that of all ranks.
+// A part of a sharded model, or a list of its parameters, is not a prepared model; the norm is still that of all ranks.
 parallel::ParallelModelPtr Accelerator::model_that_shards(const std::vector<at::Tensor>& parameters,
                                                           parallel::ParallelModelPtr otherwise) const {
   parallel::ParallelModelPtr found;

@@ -178,7 +178,7 @@ void Accelerator::load_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& o
   OptimizerState object(optimizer, models);
   load(object, folder, file, ranks, [&](const checkpoint::FsdpState& found, bool /*has_rows*/) {
     require(checkpoint::is_by_names(found.state), Status::kCorrupt, "'", found.path,
-            "' is no state of an optimizer by the names of its parameters");
+            "' is not a state of an optimizer by the names of its parameters");
     return checkpoint::numbered_optimizer_state(found.state, named_groups(*optimizer, this->models()), found.path);
   });
   log(LogLevel::kInfo, "the optimizer is loaded from '", folder, "'");

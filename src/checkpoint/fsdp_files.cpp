@@ -28,7 +28,7 @@ void check_replaceable(const std::string& folder) {
   if (!is_folder(folder)) return;
   for (const std::string& name : list_folder(folder))
     require(is_distributed_file(name), Status::kAlreadyExists, "'", folder, "' holds '", name,
-            "', which is no part of a distributed checkpoint; move it away or save elsewhere");
+            "', which is not part of a distributed checkpoint; move it away or save elsewhere");
 }
 
 // Of an earlier save: a load would take them for a part of this one.

@@ -33,7 +33,7 @@ class Loader : public tensor::Stateful {
   // length.
   std::optional<int64_t> length() const;
   int64_t epoch() const { return state_.epoch; }
-  // Rows of the current batch that are no repetitions.
+  // Rows of the current batch that are not repetitions.
   int64_t valid_rows() const;
   // Items that one step takes on all ranks together; nothing where batches have any size.
   std::optional<int64_t> total_batch_size() const;

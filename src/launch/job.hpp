@@ -18,7 +18,7 @@
 namespace accel::launch {
 
 // With this exit status (EX_TEMPFAIL) a rank says that it has stopped on purpose and can be started again later, for
-// example behind a checkpoint that it wrote because it was told to end. It is no failure.
+// example behind a checkpoint that it wrote because it was told to end. It is not a failure.
 constexpr int kRequeueStatus = 75;
 
 // Changes how a rank is started.

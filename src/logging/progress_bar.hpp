@@ -73,7 +73,7 @@ class ProgressBar {
   Terminal& terminal_;
   const bool is_utf8_;
   bool shows_;
-  std::shared_ptr<Terminal::Line> line_;  // null where it is no terminal
+  std::shared_ptr<Terminal::Line> line_;  // null where it is not a terminal
   std::atomic<int64_t> count_;
   std::atomic<Clock::rep> due_;  // when the next line may be drawn: never, where nothing is shown
   std::atomic<bool> ended_{false};

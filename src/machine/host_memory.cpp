@@ -20,7 +20,7 @@ std::optional<int64_t> number_of(const std::string& path, const std::string& wan
   return std::nullopt;
 }
 
-// The only number of a file; nothing for "max", which is no limit.
+// The only number of a file; nothing for "max", which is not a limit.
 std::optional<int64_t> number_of(const std::string& path) {
   std::ifstream file(path);
   int64_t number = 0;

@@ -19,7 +19,7 @@ class JsonElements {
 
   explicit JsonElements(std::string list_name) : list_name_(std::move(list_name)) {}
 
-  // kCorrupt if this is no document of that form.
+  // kCorrupt if this is not a document of that form.
   void feed(std::string_view piece, const Take& take);
   // Whether the document has ended.
   bool is_complete() const { return state_ == State::kEnd; }

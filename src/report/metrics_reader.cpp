@@ -61,7 +61,7 @@ std::string member_name(const Json& object, const char* key) { return shortened(
 
 const Json::Items& member_items(const Json& object, const char* key) {
   const Json* const value = json_member(object, key);
-  require(value != nullptr && value->items() != nullptr, Status::kTypeMismatch, "'", key, "' is no list");
+  require(value != nullptr && value->items() != nullptr, Status::kTypeMismatch, "'", key, "' is not a list");
   return *value->items();
 }
 
@@ -138,7 +138,7 @@ void MetricsReader::take_cut_off(const std::string_view* line, int64_t number, u
 }
 
 void MetricsReader::take_object(const Json& line) {
-  require(line.members() != nullptr, Status::kTypeMismatch, "this is no object");
+  require(line.members() != nullptr, Status::kTypeMismatch, "this is not an object");
   using Take = void (MetricsReader::*)(const Json& line);
   struct Kind {
     const char* type;
@@ -185,7 +185,7 @@ void MetricsReader::take_start(const Json& line) {
 
 void MetricsReader::take_values(const Json& line) {
   const Json* const values = json_member(line, "values");
-  require(values != nullptr && values->members() != nullptr, Status::kTypeMismatch, "'values' is no object");
+  require(values != nullptr && values->members() != nullptr, Status::kTypeMismatch, "'values' is not an object");
   take_value("", *values, line, member_number(line, "time", 0), 0);
 }
 
@@ -257,7 +257,7 @@ void MetricsReader::take_table(const Json& line) {
   const Json::Items& rows = member_items(line, "rows");
   table.num_rows = static_cast<int64_t>(rows.size());
   for (size_t i = 0; i < std::min(rows.size(), kMostRows); ++i) {
-    require(rows[i].items() != nullptr, Status::kTypeMismatch, "row ", i, " of the table is no list");
+    require(rows[i].items() != nullptr, Status::kTypeMismatch, "row ", i, " of the table is not a list");
     std::vector<std::string>& row = table.rows.emplace_back();
     for (const Json& cell : *rows[i].items())
       if (row.size() < kMostColumns) row.push_back(words_of(cell));

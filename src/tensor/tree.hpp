@@ -50,7 +50,7 @@ c10::IValue listify(const c10::IValue& value);
 int64_t find_batch_size(const c10::IValue& value);
 // Of the first tensor.
 std::optional<c10::Device> find_device(const c10::IValue& value);
-// Each tensor's shape as a list of integers. Leaves that are no tensor are a TYPE_MISMATCH, as in the next one.
+// Each tensor's shape as a list of integers. Leaves that are not a tensor are a TYPE_MISMATCH, as in the next one.
 c10::IValue shapes(const c10::IValue& value);
 c10::IValue empty_tensors(const c10::IValue& value, c10::Device device);  // not initialised
 // Compares kinds, structure and values; tensors by dtype, shape and elements, on any device. NaN differs from itself.
@@ -73,7 +73,7 @@ c10::IValue sequence_like(const c10::IValue& sequence, std::vector<c10::IValue> 
 c10::impl::GenericDict new_map();
 // Keys are strings or integers, a type that TorchScript requires.
 c10::impl::GenericDict new_map(std::vector<std::pair<c10::IValue, c10::IValue>> members);
-// A member of a map by its text; null if it is not there or None, and of what is no map.
+// A member of a map by its text; null if it is not there or None, and of what is not a map.
 const c10::IValue* find_member(const c10::IValue& map, const char* key);
 // The path of a member: "state.0.exp_avg".
 inline std::string path_below(const std::string& path, const std::string& key) {

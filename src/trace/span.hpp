@@ -75,7 +75,7 @@ class Span {
   Span(SpanKind kind, const char* name, int64_t bytes = 0, int32_t ranks = 0) {
     if (Spans::are_recorded()) begin(kind, name, bytes, ranks);
   }
-  // With a name that is no literal.
+  // With a name that is not a literal.
   Span(SpanKind kind, std::string name) {
     if (!Spans::are_recorded()) return;
     begin(kind, nullptr, 0, 0);

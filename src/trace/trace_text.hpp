@@ -16,7 +16,7 @@ using TraceMember = std::pair<std::string_view, std::string_view>;
 
 class TraceText {
  public:
-  // `text` is that of the file, and must live as long. kCorrupt, which names the file, if it is no trace.
+  // `text` is that of the file, and must live as long. kCorrupt, which names the file, if it is not a trace.
   TraceText(std::string_view text, std::string file);
 
   // An object of the top level, {"accel": {...}}; null if it is missing.

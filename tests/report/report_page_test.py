@@ -75,7 +75,7 @@ class ReportTest(unittest.TestCase):
 class CommandTest(ReportTest):
     def test_says_what_is_wrong(self):
         self.expect_refusal(2, "no folder is given")
-        self.expect_refusal(1, "missing' is no folder", "missing")
+        self.expect_refusal(1, "missing' is not a folder", "missing")
         self.runs.mkdir()
         self.expect_refusal(1, "there is nothing to show in 'runs'", "runs")
         (self.runs / "metrics.jsonl").write_bytes(b"")

@@ -2123,7 +2123,7 @@ The name of a dtype.
 
 - `dtype`: ACCEL_DTYPE_*.
 
-Returns: \"float32\" and so on; NULL for a number that is no dtype.
+Returns: \"float32\" and so on; NULL for a number that is not a dtype.
 
 Threads: any.
 """
@@ -2137,7 +2137,7 @@ The size of an element.
 
 - `dtype`: ACCEL_DTYPE_*.
 
-Returns: Bytes of one element; 0 for a number that is no dtype.
+Returns: Bytes of one element; 0 for a number that is not a dtype.
 
 Threads: any.
 """
@@ -2182,7 +2182,7 @@ A string value. Strings and keys of values are UTF-8 everywhere; any other bytes
 - `text`: UTF-8; copied.
 - `out`: Becomes a copy of the string.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for what is no UTF-8.
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is not UTF-8.
 
 Threads: any.
 """
@@ -2213,7 +2213,7 @@ A list of copies of values.
 - `n_items`: Their number.
 - `out`: The list.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for an item that is no value.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an item that is not a value.
 
 Threads: any.
 """
@@ -2291,7 +2291,7 @@ Copies a value; tensors are shared. A change of the copy does not show in the va
 - `value`: Any.
 - `out`: The copy.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is not a value.
 
 Threads: any.
 """
@@ -2589,7 +2589,7 @@ Compares kinds, structure, numbers, and tensors by dtype, shape and elements.
 - `b`: Any.
 - `out`: 1 or 0.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is not a value.
 
 Threads: any, waits.
 """
@@ -2647,7 +2647,7 @@ accel_recent_errors(after, out) =
 Applies a function to each tensor of a tree; other leaves stay.
 
 - `value`: Any.
-- `error_on_other_type`: 1: a leaf that is no tensor is a TYPE_MISMATCH.
+- `error_on_other_type`: 1: a leaf that is not a tensor is a TYPE_MISMATCH.
 - `function`: What is applied.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
@@ -2767,7 +2767,7 @@ Rows of the first leaf of the tree.
 - `value`: Any.
 - `out`: The number.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
+Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is not a tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
 
 Threads: any.
 """
@@ -2797,7 +2797,7 @@ The tree with the shape of each tensor in its place, a list of integers.
 - `value`: A tensor or a tree of tensors.
 - `out`: The new tree.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
 
 Threads: any.
 """
@@ -2812,7 +2812,7 @@ Describes a tree: each tensor becomes one of the same shape and dtype on the dev
 - `value`: A tensor or a tree of tensors.
 - `out`: The new tree.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
 
 Threads: any.
 """
@@ -2827,7 +2827,7 @@ A tree of new tensors on the CPU, whose elements are not initialised.
 - `structure`: What accel_get_data_structure() returned, or any tree of tensors.
 - `out`: The new tree.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; OUT_OF_MEMORY.
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.
 
 Threads: any.
 """
@@ -2856,7 +2856,7 @@ The name of a type of devices.
 
 - `type`: ACCEL_DEVICE_*.
 
-Returns: \"cpu\", \"cuda\" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is no type, and for OUT_OF_TREE when there is none. Valid for ever.
+Returns: \"cpu\", \"cuda\" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is not a type, and for OUT_OF_TREE when there is none. Valid for ever.
 
 Threads: any.
 """
@@ -2899,7 +2899,7 @@ The device of a type that is the current one of this thread: the one that is mea
 - `type`: ACCEL_DEVICE_*.
 - `out`: The device with its index; 0 for the CPU and meta.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is no type; UNSUPPORTED when there is none.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is not a type; UNSUPPORTED when there is none.
 
 Threads: thread.
 """
@@ -2999,7 +2999,7 @@ The name of a distributed type.
 
 - `type`: ACCEL_DISTRIBUTED_*.
 
-Returns: \"MULTI_CPU\" and so on; NULL for a number that is no type.
+Returns: \"MULTI_CPU\" and so on; NULL for a number that is not a type.
 
 Threads: any.
 """
@@ -3556,7 +3556,7 @@ How full the last batch is.
 
 - `state`: A state.
 
-Returns: Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.
+Returns: Rows of the last global batch that are not repetitions, 0 when it is full, -1 when unknown.
 
 Threads: any.
 """
@@ -3690,7 +3690,7 @@ Every rank gets each tensor of all ranks, joined along dimension 0 in rank order
 - `value`: A tensor or a tree of tensors.
 - `out`: The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
 
 Threads: collective, waits.
 """
@@ -3738,7 +3738,7 @@ Gathers a list of results as accel_gather_object() does, and leaves out those of
 - `items`: This rank's list; tensors in it may have any sizes.
 - `out`: The list of all ranks' items.
 
-Returns: As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().
+Returns: As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().
 
 Threads: collective, waits.
 """
@@ -5009,7 +5009,7 @@ Sets whether gradients are kept.
 - `tensor`: A leaf of a floating dtype.
 - `requires_grad`: 1 or 0.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is no leaf.
+Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is not a leaf.
 
 Threads: object.
 """
@@ -5039,7 +5039,7 @@ Sets the gradient of a leaf. The tensors share memory afterwards. Models that ar
 - `tensor`: A leaf of a floating dtype.
 - `gradient`: `nothing`/`C_NULL` is allowed. Of the same shape, dtype and device; NULL takes the gradient away.
 
-Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.
+Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.
 
 Threads: object.
 """
@@ -5054,7 +5054,7 @@ Back-propagates without any scaling. Prefer accel_backward().
 - `tensor`: Requires a gradient, and has one element unless the options have a gradient for it.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
+Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are not tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
 
 Threads: object, waits.
 """
@@ -6547,7 +6547,7 @@ accel_optimizer_zero_grad(optimizer, set_to_none) =
 """
     accel_optimizer_step_was_skipped(optimizer)
 
-Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is no update.
+Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an update.
 
 - `optimizer`: An optimizer.
 
@@ -7125,7 +7125,7 @@ accel_scheduler_step(scheduler) =
 One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
 
 - `scheduler`: One made by accel_scheduler_plateau(), or the prepared one of it.
-- `metric`: The same on all ranks. NaN is no improvement.
+- `metric`: The same on all ranks. NaN is not an improvement.
 
 Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
 
@@ -8097,7 +8097,7 @@ Says what the batch in hand is. Batches that are alike need it once: it holds un
 - `batches`: A loop.
 - `rows`: Of each rank's batch; negative where a rank has none any more.
 - `n_rows`: As many as there are ranks that share out the data: all, but for those along the pipeline, context and tensor axes of a mesh, which have the same rows.
-- `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
+- `remainder`: How many rows of all ranks' last batches are not repetitions, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
 - `end_of_dataloader`: 1: the batch is the last one of the loop, and `remainder` speaks of it.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8334,7 +8334,7 @@ Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scal
 - `loss`: One element, unless the options have a gradient for it.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. Gradients with a history (create_graph) are this rank's own: where several ranks exchange them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
 
-Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are no leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are not leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
 
 Threads: collective, waits.
 """
@@ -11076,7 +11076,7 @@ Writes an options struct, for languages without its layout: the fields that a JS
 - `options`: Memory for the struct. What it points to afterwards belongs to the library and stays.
 - `size`: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
 
-Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is no JSON.
+Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is not JSON.
 
 Threads: any.
 """

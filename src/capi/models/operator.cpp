@@ -49,7 +49,8 @@ const accel_op_t* intern(const tensor::Operator& engine) {
 
 const tensor::Operator& check_operator(const accel_op_t* op) {
   check_pointer(op, "op");
-  require(op->word == accel_op::kWord, Status::kInvalidHandle, "op is no operator; expected what accel_op_find() gave");
+  require(op->word == accel_op::kWord, Status::kInvalidHandle,
+          "op is not an operator; expected what accel_op_find() gave");
   return op->engine;
 }
 

@@ -44,7 +44,7 @@ class BatchSamplerShard {
 
   // The positions of another rank in the same step, which may be empty.
   Positions batch_of(int64_t rank, int64_t index) const;
-  // How many of them are no repetitions.
+  // How many of them are not repetitions.
   int64_t valid(const Positions& positions) const;
   // Where the positions that follow batch `index` of all ranks begin.
   int64_t end_of(int64_t index) const;

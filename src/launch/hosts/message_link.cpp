@@ -83,7 +83,7 @@ std::optional<Json> MessageLink::next() {
   const std::string line = input_.substr(0, end);
   input_.erase(0, end + 1);
   Json message = parse_json(other_key_.empty() ? line : verified(line), "message");
-  require(message.members() != nullptr, Status::kInvalidArgument, "a message is no JSON object");
+  require(message.members() != nullptr, Status::kInvalidArgument, "a message is not a JSON object");
   return message;
 }
 

@@ -67,7 +67,7 @@ std::vector<std::string> texts_in(const Json& message, const char* key) {
   require(list != nullptr && list->items() != nullptr, Status::kInvalidArgument, "the start of this launcher has no '",
           key, "'");
   for (const Json& item : *list->items()) {
-    require(item.text() != nullptr, Status::kInvalidArgument, "'", key, "' has what is no text");
+    require(item.text() != nullptr, Status::kInvalidArgument, "'", key, "' has what is not text");
     result.push_back(*item.text());
   }
   return result;
@@ -98,7 +98,7 @@ FileDescriptor nonblocking(FileDescriptor descriptor) {
 
 }  // namespace
 
-// "host" is no word of its own for a user: it is what ssh runs.
+// "host" is not a word of its own for a user: it is what ssh runs.
 std::string remote_message(const LaunchOptions& options, size_t number) {
   const HostOptions& hosts = options.hosts;
   const int slots = hosts.listed[number].slots;

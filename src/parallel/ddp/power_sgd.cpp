@@ -251,7 +251,7 @@ c10::IValue PowerSgd::state_dict() const {
 void PowerSgd::load_state_dict(const c10::IValue& state) {
   PowerSgd loaded(settings_, whole_bucket_, process_group_);
   if (!state.isNone()) {
-    require(state.isGenericDict(), Status::kCorrupt, "the saved state of PowerSGD is no map");
+    require(state.isGenericDict(), Status::kCorrupt, "the saved state of PowerSGD is not a map");
     const auto map = state.toGenericDict();
     const auto member = [&map](const char* key) {
       const auto found = map.find(key);

@@ -53,7 +53,7 @@ c10::Device parse_device(std::string_view text);
 // The kind of a name without an index, also of an out-of-tree kind whose plugin is not loaded.
 std::optional<DeviceKind> find_device_kind(std::string_view name);
 DeviceKind device_kind(c10::Device device);
-// "cpu", or the name that an out-of-tree device registered; null for a number that is no kind. Valid for ever.
+// "cpu", or the name that an out-of-tree device registered; null for a number that is not a kind. Valid for ever.
 const char* device_kind_name(DeviceKind kind);
 // LibTorch's type; nothing for an out-of-tree kind whose plugin is not loaded.
 std::optional<c10::DeviceType> device_type(DeviceKind kind);

@@ -1912,7 +1912,7 @@ step!(scheduler::Scheduler) =
 
 One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
 
-- `metric`: The same on all ranks. NaN is no improvement.
+- `metric`: The same on all ranks. NaN is not an improvement.
 """
 step!(scheduler::Scheduler, metric::Real) =
     (LibAccel.accel_scheduler_step_metric(scheduler, metric); scheduler)
@@ -2180,7 +2180,7 @@ Loop(state::State) =
 Says what the batch in hand is. Batches that are alike need it once: it holds until the next call.
 
 - `rows`: Of each rank's batch; negative where a rank has none any more.
-- `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
+- `remainder`: How many rows of all ranks' last batches are not repetitions, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
 """
 set_batch!(batches::Loop, rows; remainder = -1, last::Bool = false) =
     (LibAccel.accel_loop_set_batch(batches, collect(Int64, rows), length(rows), remainder, last); batches)
@@ -2923,7 +2923,7 @@ sync_gradients!(state::State, sync) =
 
 How full the last batch is.
 
-Gives: Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.
+Gives: Rows of the last global batch that are not repetitions, 0 when it is full, -1 when unknown.
 """
 remainder(state::State) =
     LibAccel.accel_remainder(state)
@@ -3346,7 +3346,7 @@ num_parameters(model::Model) =
 """
     step_was_skipped(optimizer)
 
-Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is no update.
+Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an update.
 
 Gives: true when the latest update was skipped.
 """

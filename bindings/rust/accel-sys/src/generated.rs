@@ -1242,7 +1242,7 @@ pub type accel_tracker_fn = unsafe extern "C" fn(event: accel_tracker_event_t, c
 ///
 /// * `level`: ACCEL_LOG_*, or another number that accel_logger_log() got.
 /// * `logger`: The logger's name.
-/// * `message`: The text, with the prefix "\[RANK i\] " unless it is for the main process only. Bytes that are no UTF-8 are replaced.
+/// * `message`: The text, with the prefix "\[RANK i\] " unless it is for the main process only. Bytes that are not UTF-8 are replaced.
 /// * `user_data`: Handed to the callback.
 ///
 /// Threads: caller.
@@ -3731,7 +3731,7 @@ functions! {
     ///
     /// * `dtype`: ACCEL_DTYPE_*.
     ///
-    /// Returns: "float32" and so on; NULL for a number that is no dtype.
+    /// Returns: "float32" and so on; NULL for a number that is not a dtype.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_dtype_name(dtype: accel_dtype_t) -> *const c_char;
@@ -3740,7 +3740,7 @@ functions! {
     ///
     /// * `dtype`: ACCEL_DTYPE_*.
     ///
-    /// Returns: Bytes of one element; 0 for a number that is no dtype.
+    /// Returns: Bytes of one element; 0 for a number that is not a dtype.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_dtype_size(dtype: accel_dtype_t) -> usize;
@@ -3772,7 +3772,7 @@ functions! {
     /// * `text`: UTF-8; copied.
     /// * `out`: Becomes a copy of the string.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is no UTF-8.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is not UTF-8.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_string(text: *const c_char, out: *mut accel_value_t) -> accel_status_t;
@@ -3793,7 +3793,7 @@ functions! {
     /// * `n_items`: Their number.
     /// * `out`: The list.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an item that is no value.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an item that is not a value.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_list(items: *const accel_value_t, n_items: usize, out: *mut accel_value_t) -> accel_status_t;
@@ -3852,7 +3852,7 @@ functions! {
     /// * `value`: Any.
     /// * `out`: The copy.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is not a value.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_copy(value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -4052,7 +4052,7 @@ functions! {
     /// * `b`: Any.
     /// * `out`: 1 or 0.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is not a value.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_value_equal(a: *const accel_value_t, b: *const accel_value_t, out: *mut i32) -> accel_status_t;
@@ -4090,7 +4090,7 @@ functions! {
     /// Applies a function to each tensor of a tree; other leaves stay.
     ///
     /// * `value`: Any.
-    /// * `error_on_other_type`: 1: a leaf that is no tensor is a TYPE_MISMATCH.
+    /// * `error_on_other_type`: 1: a leaf that is not a tensor is a TYPE_MISMATCH.
     /// * `function`: What is applied.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
@@ -4177,7 +4177,7 @@ functions! {
     /// * `value`: Any.
     /// * `out`: The number.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is not a tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_find_batch_size(value: *const accel_value_t, out: *mut i64) -> accel_status_t;
@@ -4197,7 +4197,7 @@ functions! {
     /// * `value`: A tensor or a tree of tensors.
     /// * `out`: The new tree.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_get_shape(value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -4209,7 +4209,7 @@ functions! {
     /// * `value`: A tensor or a tree of tensors.
     /// * `out`: The new tree.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_get_data_structure(value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -4219,7 +4219,7 @@ functions! {
     /// * `structure`: What accel_get_data_structure() returned, or any tree of tensors.
     /// * `out`: The new tree.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; OUT_OF_MEMORY.
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_initialize_tensors(structure: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -4238,7 +4238,7 @@ functions! {
     ///
     /// * `type`: ACCEL_DEVICE_*.
     ///
-    /// Returns: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is no type, and for OUT_OF_TREE when there is none. Valid for ever.
+    /// Returns: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is not a type, and for OUT_OF_TREE when there is none. Valid for ever.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_device_type_name(r#type: i32) -> *const c_char;
@@ -4266,7 +4266,7 @@ functions! {
     /// * `type`: ACCEL_DEVICE_*.
     /// * `out`: The device with its index; 0 for the CPU and meta.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is no type; UNSUPPORTED when there is none.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is not a type; UNSUPPORTED when there is none.
     ///
     /// Threads: thread. Since 0.1.
     pub fn accel_device_current(r#type: i32, out: *mut accel_device_t) -> accel_status_t;
@@ -4333,7 +4333,7 @@ functions! {
     ///
     /// * `type`: ACCEL_DISTRIBUTED_*.
     ///
-    /// Returns: "MULTI_CPU" and so on; NULL for a number that is no type.
+    /// Returns: "MULTI_CPU" and so on; NULL for a number that is not a type.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_distributed_type_name(r#type: accel_distributed_type_t) -> *const c_char;
@@ -4707,7 +4707,7 @@ functions! {
     ///
     /// * `state`: A state.
     ///
-    /// Returns: Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.
+    /// Returns: Rows of the last global batch that are not repetitions, 0 when it is full, -1 when unknown.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_remainder(state: *const accel_state_t) -> i64;
@@ -4800,7 +4800,7 @@ functions! {
     /// * `value`: A tensor or a tree of tensors.
     /// * `out`: The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather(state: *mut accel_state_t, value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -4837,7 +4837,7 @@ functions! {
     /// * `items`: This rank's list; tensors in it may have any sizes.
     /// * `out`: The list of all ranks' items.
     ///
-    /// Returns: As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().
+    /// Returns: As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather_object_for_metrics(state: *mut accel_state_t, items: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -5739,7 +5739,7 @@ functions! {
     /// * `tensor`: A leaf of a floating dtype.
     /// * `requires_grad`: 1 or 0.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is no leaf.
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is not a leaf.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_tensor_set_requires_grad(tensor: *mut accel_tensor_t, requires_grad: i32) -> accel_status_t;
@@ -5761,7 +5761,7 @@ functions! {
     /// * `tensor`: A leaf of a floating dtype.
     /// * `gradient`: NULL is allowed. Of the same shape, dtype and device; NULL takes the gradient away.
     ///
-    /// Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.
+    /// Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_tensor_set_grad(tensor: *mut accel_tensor_t, gradient: *mut accel_tensor_t) -> accel_status_t;
@@ -5773,7 +5773,7 @@ functions! {
     /// * `tensor`: Requires a gradient, and has one element unless the options have a gradient for it.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
+    /// Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are not tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_tensor_backward(tensor: *mut accel_tensor_t, options: *const accel_backward_options_t) -> accel_status_t;
@@ -6868,7 +6868,7 @@ functions! {
 
     /// Whether the latest update was skipped: gradients overflowed.
     ///
-    /// A step while gradients accumulate is no update.
+    /// A step while gradients accumulate is not an update.
     ///
     /// * `optimizer`: An optimizer.
     ///
@@ -7283,7 +7283,7 @@ functions! {
     /// A prepared scheduler steps once, however many ranks there are.
     ///
     /// * `scheduler`: One made by accel_scheduler_plateau(), or the prepared one of it.
-    /// * `metric`: The same on all ranks. NaN is no improvement.
+    /// * `metric`: The same on all ranks. NaN is not an improvement.
     ///
     /// Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
     ///
@@ -7992,7 +7992,7 @@ functions! {
     /// * `batches`: A loop.
     /// * `rows`: length `n_rows`. Of each rank's batch; negative where a rank has none any more.
     /// * `n_rows`: As many as there are ranks that share out the data: all, but for those along the pipeline, context and tensor axes of a mesh, which have the same rows.
-    /// * `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
+    /// * `remainder`: How many rows of all ranks' last batches are not repetitions, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
     /// * `end_of_dataloader`: 1: the batch is the last one of the loop, and `remainder` speaks of it.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8166,7 +8166,7 @@ functions! {
     /// * `loss`: One element, unless the options have a gradient for it.
     /// * `options`: NULL is allowed. NULL: defaults. Gradients with a history (create_graph) are this rank's own: where several ranks exchange them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
     ///
-    /// Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are no leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+    /// Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are not leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_backward(state: *mut accel_state_t, loss: *mut accel_tensor_t, options: *const accel_backward_options_t) -> accel_status_t;
@@ -10180,7 +10180,7 @@ functions! {
     /// * `options`: Memory for the struct. What it points to afterwards belongs to the library and stays.
     /// * `size`: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is no JSON.
+    /// Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is not JSON.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_options_from_json(r#type: *const c_char, json: *const c_char, options: *mut c_void, size: usize) -> accel_status_t;

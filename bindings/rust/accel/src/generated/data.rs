@@ -590,7 +590,7 @@ impl Loop {
     /// Says what the batch in hand is. Batches that are alike need it once: it holds until the next call.
     ///
     /// * `rows`: Of each rank's batch; negative where a rank has none any more.
-    /// * `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of
+    /// * `remainder`: How many rows of all ranks' last batches are not repetitions, the first ones in the order of
     ///   the ranks; zero: all of them; negative: not known yet.
     /// * `end_of_dataloader`: The batch is the last one of the loop, and `remainder` speaks of it.
     ///

@@ -265,7 +265,8 @@ impl Optimizer {
         check(unsafe { sys::accel_optimizer_train(self.as_raw(), training.into()) }).map(drop)
     }
 
-    /// Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is no update.
+    /// Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an
+    /// update.
     ///
     /// Gives: 1 when the latest update was skipped.
     #[inline]
@@ -677,7 +678,7 @@ impl Scheduler {
 
     /// One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
     ///
-    /// * `metric`: The same on all ranks. NaN is no improvement.
+    /// * `metric`: The same on all ranks. NaN is not an improvement.
     ///
     /// # Errors
     /// InvalidState.

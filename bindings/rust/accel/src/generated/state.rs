@@ -5,7 +5,7 @@ use super::*;
 ///
 /// * `type`: ACCEL_DISTRIBUTED_*.
 ///
-/// Gives: "MULTI_CPU" and so on; `None` for a number that is no type.
+/// Gives: "MULTI_CPU" and so on; `None` for a number that is not a type.
 #[inline]
 pub fn distributed_type_name(r#type: DistributedType) -> String {
     unsafe { text(sys::accel_distributed_type_name(r#type.into())) }

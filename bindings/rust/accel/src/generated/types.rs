@@ -88,8 +88,8 @@ pub fn initialize_tensors(structure: &Value) -> Result<Value> {
 ///
 /// * `type`: ACCEL_DEVICE_*.
 ///
-/// Gives: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; `None` for a number that is no
-/// type, and for OUT_OF_TREE when there is none. Valid for ever.
+/// Gives: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; `None` for a number that is not
+/// a type, and for OUT_OF_TREE when there is none. Valid for ever.
 #[inline]
 pub fn device_type_name(r#type: i32) -> String {
     unsafe { text(sys::accel_device_type_name(r#type)) }
@@ -195,7 +195,7 @@ pub fn device_properties(device: Device) -> Result<Value> {
 impl Value {
     /// Applies a function to each tensor of a tree; other leaves stay.
     ///
-    /// * `error_on_other_type`: A leaf that is no tensor is a TYPE_MISMATCH.
+    /// * `error_on_other_type`: A leaf that is not a tensor is a TYPE_MISMATCH.
     /// * `function(tensor)`: What is applied. Called for each tensor. `tensor`: Borrowed for the call. Gives: An
     ///   owned handle that takes its place.
     ///
