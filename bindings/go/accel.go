@@ -4371,14 +4371,14 @@ type StateOptions struct {
 	// Sets when prepared schedulers step. Default PER_BATCH
 	SchedulerSteps *SchedulerSteps
 
-	// Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the
-	// process. Variable ACCEL_CPU_KERNELS. Default AUTO
+	// The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of
+	// the process. Variable ACCEL_CPU_KERNELS. Default AUTO
 	CPUKernels *CPUKernels
 
-	// Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
+	// The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO
 	CPUMemory *CPUMemory
 
-	// Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT.
+	// The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT.
 	// Default: a fourth of the memory of the host or container by its processes
 	CPUMemoryKept *int64
 
@@ -5967,7 +5967,8 @@ type FsdpOptions struct {
 	// Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
 	ShardingStrategy *ShardingStrategy
 
-	// Whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1
+	// The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION.
+	// Default 1
 	FsdpVersion *int64
 
 	// 0: parameters stay whole until the backward, 1: they are gathered again. Variable
@@ -6360,7 +6361,7 @@ type EstimateMemoryOptions struct {
 	// do not tell. In [0, inf). Default 0
 	ActivationBytes *int64
 
-	// How the model will be prepared. Default: theirs
+	// The options with which the model will be prepared. Default: theirs
 	ModelOptions *PrepareModelOptions
 }
 
@@ -6701,7 +6702,8 @@ type DispatchOptions struct {
 	// Default: block_bytes
 	PrefetchBytes *int64
 
-	// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
+	// The device on which offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map,
+	// or the CPU
 	MainDevice string
 
 	// The folder of an index.json of weights on "disk": accel_load_checkpoint_in_model() writes it,
@@ -6721,7 +6723,7 @@ type DispatchOptions struct {
 	// float16: "wo" is for "layers.0.wo.weight" and not for "word_embeddings.weight". Default: none
 	KeepInFp32Modules string
 
-	// Whose ranks get the weights with broadcast_from_rank0. Default: none
+	// The state whose ranks get the weights with broadcast_from_rank0. Default: none
 	State *State
 }
 
@@ -7011,7 +7013,7 @@ type TrackingOptions struct {
 	// 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1
 	Resume *bool
 
-	// When a tracker of the program fails. Default WARN
+	// The reaction to a failing tracker of the program. Default WARN
 	OnFailure *TrackerFailure
 
 	// The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500
@@ -7152,7 +7154,7 @@ type ProgressOptions struct {
 	// Columns. In [20, 1000]. Default: the terminal's, else 80
 	Width *int32
 
-	// Where it begins, after a resumed run. In [0, inf). Default 0
+	// The count at which it begins, after a resumed run. In [0, inf). Default 0
 	Initial *int64
 
 	// The shortest time between two lines. In [0, 3600000]. Default 100
@@ -7306,10 +7308,10 @@ type LaunchOptions struct {
 	// 1: the ranks use no accelerator. Default: as this process's environment says
 	CPU *bool
 
-	// How the processes start. Default FORK
+	// The way in which the processes start. Default FORK
 	StartMethod *StartMethod
 
-	// How often all ranks are started again after one has failed. In [0, inf). Default 0
+	// The number of times that all ranks are started again after one has failed. In [0, inf). Default 0
 	MaxRestarts *int32
 
 	// Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1,

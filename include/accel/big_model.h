@@ -29,7 +29,7 @@ typedef struct accel_dispatch_options {
                                          * Default: those of the largest module without children, at least 64 MiB */
   int64_t prefetch_bytes;               /* Bytes of blocks that may be on the main device beside the one in use. 0:
                                          * none is brought ahead. In [0, inf). Default: block_bytes */
-  const char *main_device;              /* Where offloaded weights are used: "cpu", "xpu:0". Default: the first
+  const char *main_device;              /* The device on which offloaded weights are used: "cpu", "xpu:0". Default: the first
                                          * accelerator of the map, or the CPU */
   const char *offload_folder;           /* The folder of an index.json of weights on "disk":
                                          * accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it,
@@ -42,7 +42,7 @@ typedef struct accel_dispatch_options {
   const char *keep_in_fp32_modules;     /* Paths of modules, or ends of these, with commas between them: what is in one
                                          * stays float32 where dtype is float16: "wo" is for "layers.0.wo.weight" and
                                          * not for "word_embeddings.weight". Default: none */
-  accel_state_t *state;                 /* Whose ranks get the weights with broadcast_from_rank0. Default: none */
+  accel_state_t *state;                 /* The state whose ranks get the weights with broadcast_from_rank0. Default: none */
 } accel_dispatch_options_t;
 
 /** Loads weights into a model, which may be on the device meta. Tensors keep their identity.

@@ -23,8 +23,8 @@ typedef struct accel_launch_options {
                                            * environment says */
   accel_flag_t cpu;                       /* 1: the ranks use no accelerator. Default: as this process's environment
                                            * says */
-  accel_start_method_t start_method;      /* How the processes start. Default FORK */
-  int32_t max_restarts;                   /* How often all ranks are started again after one has failed. In [0, inf).
+  accel_start_method_t start_method;      /* The way in which the processes start. Default FORK */
+  int32_t max_restarts;                   /* The number of times that all ranks are started again after one has failed. In [0, inf).
                                            * Default 0 */
   int64_t monitor_interval_ms;            /* Milliseconds between looks at the processes; ranks that report or end
                                            * mostly wake the call before. In [1, 60000]. Default 100 */

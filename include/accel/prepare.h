@@ -86,7 +86,7 @@ typedef struct accel_fsdp_options {
   accel_flag_t enabled;                     /* 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether
                                              * data_parallel_shard_size of the state is above 1 */
   accel_sharding_strategy_t sharding_strategy; /* Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD */
-  int64_t fsdp_version;                     /* Whose names and defaults count; sharding is the same. In [1, 2]. Variable
+  int64_t fsdp_version;                     /* The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable
                                              * FSDP_VERSION. Default 1 */
   accel_flag_t reshard_after_forward;       /* 0: parameters stay whole until the backward, 1: they are gathered again.
                                              * Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy */
@@ -282,7 +282,7 @@ typedef struct accel_estimate_memory_options {
   int64_t gradient_accumulation_steps; /* Micro-batches for each step of the optimizer. In [1, inf). Default 1 */
   int64_t activation_bytes;         /* The bytes that the forward of a micro-batch keeps for its backward on one rank,
                                      * which shapes of parameters do not tell. In [0, inf). Default 0 */
-  const accel_prepare_model_options_t *model_options; /* How the model will be prepared. Default: theirs */
+  const accel_prepare_model_options_t *model_options; /* The options with which the model will be prepared. Default: theirs */
 } accel_estimate_memory_options_t;
 
 /** The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first. It

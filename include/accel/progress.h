@@ -24,7 +24,7 @@ typedef struct accel_progress_options {
                                          * what is not a terminal, unless there is a callback */
   accel_flag_t leave;                   /* 1: the last line stays. Default 1 */
   int32_t width;                        /* Columns. In [20, 1000]. Default: the terminal's, else 80 */
-  int64_t initial;                      /* Where it begins, after a resumed run. In [0, inf). Default 0 */
+  int64_t initial;                      /* The count at which it begins, after a resumed run. In [0, inf). Default 0 */
   int64_t interval_ms;                  /* The shortest time between two lines. In [0, 3600000]. Default 100 */
 } accel_progress_options_t;
 

@@ -102,12 +102,12 @@ typedef struct accel_state_options {
                                              * OMP_NUM_THREADS, else the first state of a process shares the cores
                                              * among the ranks of the host */
   accel_scheduler_steps_t scheduler_steps;  /* Sets when prepared schedulers step. Default PER_BATCH */
-  accel_cpu_kernels_t cpu_kernels;          /* Which kernels compute matmuls on the CPU. Calls without a state have the
+  accel_cpu_kernels_t cpu_kernels;          /* The kernels that compute matmuls on the CPU. Calls without a state have the
                                              * settings of the first state of the process. Variable ACCEL_CPU_KERNELS.
                                              * Default AUTO */
-  accel_cpu_memory_t cpu_memory;            /* Where the memory of large CPU tensors comes from. Variable
+  accel_cpu_memory_t cpu_memory;            /* The source of the memory of large CPU tensors. Variable
                                              * ACCEL_CPU_MEMORY. Default AUTO */
-  int64_t cpu_memory_kept;                  /* Most bytes that this process keeps for the next tensors. In [0, inf).
+  int64_t cpu_memory_kept;                  /* The most bytes that this process keeps for the next tensors. In [0, inf).
                                              * Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the
                                              * host or container by its processes */
   const char *torch_device;                 /* "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N".

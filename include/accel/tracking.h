@@ -35,7 +35,7 @@ typedef struct accel_tracking_options {
   const char *run_name;               /* The name of the run, and of its folder. Default: as the project */
   accel_flag_t resume;                /* 1: a run that is in the folder goes on; 0: one that is there is an error.
                                        * Default 1 */
-  accel_tracker_failure_t on_failure; /* When a tracker of the program fails. Default WARN */
+  accel_tracker_failure_t on_failure; /* The reaction to a failing tracker of the program. Default WARN */
   int64_t flush_interval_ms;          /* The longest that a value waits in memory: what a kill can lose. In [1, 3600000].
                                        * Default 500 */
   int64_t queue_bytes;                /* The most memory of values that wait; more makes accel_log() wait for the disk. In

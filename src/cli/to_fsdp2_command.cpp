@@ -99,9 +99,11 @@ int run_to_fsdp2(const std::vector<std::string>& arguments) {
   CLI::App app(kToFsdp2Help, "accel to-fsdp2");
   std::string file, output;
   bool overwrites = false;
-  app.add_option("--config-file,--config_file", file, "The file to convert.")->type_name("FILE")->group("Options");
+  app.add_option("--config-file,--config_file", file, "Configuration file to convert.")
+      ->type_name("FILE")
+      ->group("Options");
   app.add_flag("--overwrite", overwrites, "Replaces the file, or that of --output-file.")->group("Options");
-  app.add_option("--output-file,--output_file", output, "Where the result goes.")->type_name("FILE")->group("Options");
+  app.add_option("--output-file,--output_file", output, "File for the result.")->type_name("FILE")->group("Options");
   add_help(app, " --config-file FILE (--overwrite | --output-file FILE)");
   if (is_shown(parse_all(app, arguments))) return 0;
   require(!file.empty(), Status::kInvalidArgument, "--config-file is missing; expected the file to convert");

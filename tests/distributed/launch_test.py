@@ -560,7 +560,7 @@ class Usage(LaunchTest):
         text = self.shown("launch", "--help")
         self.assertLessEqual(max(map(len, text.splitlines())), 118)
         words = " ".join(text.split())
-        for row in ("--num-processes N How many start, on all machines together. Default: the number of GPUs, else 1 --",
+        for row in ("--num-processes N Number of ranks, on all machines together. Default: the number of GPUs, else 1 --",
                     "--cpu[=no] No accelerator. Sets ACCELERATE_USE_CPU. Default no --",
                     "--mixed-precision no|fp16|bf16|fp8 The precision of the forward passes of prepared models. "
                     "Sets ACCELERATE_MIXED_PRECISION. Default no --",

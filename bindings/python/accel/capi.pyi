@@ -63,9 +63,9 @@ class accel_state_options_t:
     rng_types: Generators that prepared loaders make equal on all ranks when an epoch begins: "torch" (the CPU's), the type of the state's device ("npu"), or both, joined by a comma. Default: none, because orders follow from seed and epoch
     num_threads: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
     scheduler_steps: Sets when prepared schedulers step. Default PER_BATCH
-    cpu_kernels: Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
-    cpu_memory: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
-    cpu_memory_kept: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
+    cpu_kernels: The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
+    cpu_memory: The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO
+    cpu_memory_kept: The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
     torch_device: "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
     cpu_affinity: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
     pipeline_parallel_size: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
@@ -649,7 +649,7 @@ class accel_fsdp_options_t:
 
     enabled: 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state is above 1
     sharding_strategy: Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
-    fsdp_version: Whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1
+    fsdp_version: The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1
     reshard_after_forward: 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy
     backward_prefetch: Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
     forward_prefetch: 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0
@@ -789,7 +789,7 @@ class accel_estimate_memory_options_t:
     sync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0
     gradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default 1
     activation_bytes: The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0
-    model_options: How the model will be prepared. Default: theirs
+    model_options: The options with which the model will be prepared. Default: theirs
     """
     num_processes: int
     data_parallel_shard_size: int
@@ -917,13 +917,13 @@ class accel_dispatch_options_t:
     broadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0
     block_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
     prefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
-    main_device: Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
+    main_device: The device on which offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
     offload_folder: The folder of an index.json of weights on "disk": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
     no_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none
     preload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
     skip_keys: Names of inputs with commas between them that are not moved. Default: none
     keep_in_fp32_modules: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: "wo" is for "layers.0.wo.weight" and not for "word_embeddings.weight". Default: none
-    state: Whose ranks get the weights with broadcast_from_rank0. Default: none
+    state: The state whose ranks get the weights with broadcast_from_rank0. Default: none
     """
     dtype: int
     strict: int
@@ -1039,7 +1039,7 @@ class accel_tracking_options_t:
     logging_dir: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project
     run_name: The name of the run, and of its folder. Default: as the project
     resume: 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1
-    on_failure: When a tracker of the program fails. Default WARN
+    on_failure: The reaction to a failing tracker of the program. Default WARN
     flush_interval_ms: The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500
     queue_bytes: The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default 67108864
     step_report_interval: Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf). Default 0
@@ -1096,7 +1096,7 @@ class accel_progress_options_t:
     disable: 1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on what is not a terminal, unless there is a callback
     leave: 1: the last line stays. Default 1
     width: Columns. In [20, 1000]. Default: the terminal's, else 80
-    initial: Where it begins, after a resumed run. In [0, inf). Default 0
+    initial: The count at which it begins, after a resumed run. In [0, inf). Default 0
     interval_ms: The shortest time between two lines. In [0, 3600000]. Default 100
     """
     unit: str
@@ -1150,8 +1150,8 @@ class accel_launch_options_t:
     main_process_ip: The host of rank 0, where the ranks meet. Default "127.0.0.1"
     mixed_precision: The precision of the states of the ranks. Default: as this process's environment says
     cpu: 1: the ranks use no accelerator. Default: as this process's environment says
-    start_method: How the processes start. Default FORK
-    max_restarts: How often all ranks are started again after one has failed. In [0, inf). Default 0
+    start_method: The way in which the processes start. Default FORK
+    max_restarts: The number of times that all ranks are started again after one has failed. In [0, inf). Default 0
     monitor_interval_ms: Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100
     timeout_ms: Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit
     log_dir: A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure

@@ -80,9 +80,9 @@ not change it.
 - `rng_types`: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\" (the CPU's), the type of the state's device (\"npu\"), or both, joined by a comma. Default: none, because orders follow from seed and epoch
 - `num_threads`: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
 - `scheduler_steps`: Sets when prepared schedulers step. Default PER_BATCH
-- `cpu_kernels`: Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
-- `cpu_memory`: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
-- `cpu_memory_kept`: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
+- `cpu_kernels`: The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
+- `cpu_memory`: The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO
+- `cpu_memory_kept`: The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
 - `torch_device`: \"cpu\", or an accelerator: \"cuda\" for that of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
 - `cpu_affinity`: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
 - `pipeline_parallel_size`: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
@@ -126,9 +126,9 @@ those of the job, whose accumulation settings become the new ones for both.
 - `rng_types`: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\" (the CPU's), the type of the state's device (\"npu\"), or both, joined by a comma. Default: none, because orders follow from seed and epoch
 - `num_threads`: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
 - `scheduler_steps`: Sets when prepared schedulers step. Default PER_BATCH
-- `cpu_kernels`: Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
-- `cpu_memory`: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
-- `cpu_memory_kept`: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
+- `cpu_kernels`: The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
+- `cpu_memory`: The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO
+- `cpu_memory_kept`: The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
 - `torch_device`: \"cpu\", or an accelerator: \"cuda\" for that of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
 - `cpu_affinity`: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
 - `pipeline_parallel_size`: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
@@ -3525,7 +3525,7 @@ allocated: parameters may be on the device meta.
 - `sync_each_batch`: 1: gradients are exchanged in every micro-batch. Default 0
 - `gradient_accumulation_steps`: Micro-batches for each step of the optimizer. In [1, inf). Default 1
 - `activation_bytes`: The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0
-- `model_options`: How the model will be prepared. Default: theirs
+- `model_options`: The options with which the model will be prepared. Default: theirs
 
 Gives: A map. Bytes at the peak: \"parameters\", \"parameter_copies\" (in the precision of the forward), \"buffers\", \"optimizer_states\", \"gathered_parameters\", \"gradients\", \"exchanged_gradients\" (buckets, or gradients that are being reduced), \"activations\", and their sum \"peak\"; \"phase\" is when: \"forward\", \"backward\" or \"step\"; and the peak of each phase by its name.
 """
@@ -3684,13 +3684,13 @@ Loads weights into a model, which may be on the device meta. Tensors keep their 
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
-- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
-- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
+- `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 
 Gives: A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be `nothing`.
 """
@@ -3712,13 +3712,13 @@ Loads weights into a model and dispatches it.
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
-- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
-- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
+- `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 
 Gives: The map that was used. May be `nothing`.
 """
@@ -3741,13 +3741,13 @@ memory only are written there, and leave the memory.
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
-- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
-- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
+- `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 dispatch_model(model::Model, device_map, state_dict; options...) =
     (with_options(given -> lend(state_dict -> lend(device_map -> LibAccel.accel_dispatch_model(model, device_map, something(state_dict, C_NULL), given), device_map), state_dict), LibAccel.accel_dispatch_options_t; options...); nothing)
@@ -3766,13 +3766,13 @@ Keeps all weights in the memory of the host; each block computes on a device.
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
-- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
-- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
+- `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 cpu_offload(model::Model, device; options...) =
     (with_options(given -> LibAccel.accel_cpu_offload(model, as_device(device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
@@ -3792,12 +3792,12 @@ Keeps all weights in files; each block computes on a device.
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
-- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
-- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
+- `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 disk_offload(model::Model, offload_folder, device; options...) =
     (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), as_device(device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
@@ -4104,7 +4104,7 @@ Python, are unknown here. A tracker whose server cannot be reached is left out, 
 - `logging_dir`: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project
 - `run_name`: The name of the run, and of its folder. Default: as the project
 - `resume`: 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1
-- `on_failure`: When a tracker of the program fails. Default WARN
+- `on_failure`: The reaction to a failing tracker of the program. Default WARN
 - `flush_interval_ms`: The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500
 - `queue_bytes`: The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default 67108864
 - `step_report_interval`: Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf). Default 0
@@ -4276,7 +4276,7 @@ was.
 - `disable`: 1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on what is not a terminal, unless there is a callback
 - `leave`: 1: the last line stays. Default 1
 - `width`: Columns. In [20, 1000]. Default: the terminal's, else 80
-- `initial`: Where it begins, after a resumed run. In [0, inf). Default 0
+- `initial`: The count at which it begins, after a resumed run. In [0, inf). Default 0
 - `interval_ms`: The shortest time between two lines. In [0, 3600000]. Default 100
 """
 progress_of_dataloader(state::State, label, loader::DataLoader; options...) =

@@ -1378,11 +1378,11 @@ pub struct accel_state_options_t {
     pub num_threads: i32,
     /// Sets when prepared schedulers step. Default PER_BATCH
     pub scheduler_steps: accel_scheduler_steps_t,
-    /// Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
+    /// The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
     pub cpu_kernels: accel_cpu_kernels_t,
-    /// Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
+    /// The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO
     pub cpu_memory: accel_cpu_memory_t,
-    /// Most bytes that this process keeps for the next tensors. In \[0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
+    /// The most bytes that this process keeps for the next tensors. In \[0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
     pub cpu_memory_kept: i64,
     /// "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
     pub torch_device: *const c_char,
@@ -2516,7 +2516,7 @@ pub struct accel_fsdp_options_t {
     pub enabled: accel_flag_t,
     /// Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
     pub sharding_strategy: accel_sharding_strategy_t,
-    /// Whose names and defaults count; sharding is the same. In \[1, 2\]. Variable FSDP_VERSION. Default 1
+    /// The version of FSDP whose names and defaults count; sharding is the same. In \[1, 2\]. Variable FSDP_VERSION. Default 1
     pub fsdp_version: i64,
     /// 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy
     pub reshard_after_forward: accel_flag_t,
@@ -2771,7 +2771,7 @@ pub struct accel_estimate_memory_options_t {
     pub gradient_accumulation_steps: i64,
     /// The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In \[0, inf). Default 0
     pub activation_bytes: i64,
-    /// How the model will be prepared. Default: theirs
+    /// The options with which the model will be prepared. Default: theirs
     pub model_options: *const accel_prepare_model_options_t,
 }
 
@@ -3032,7 +3032,7 @@ pub struct accel_dispatch_options_t {
     pub block_bytes: i64,
     /// Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In \[0, inf). Default: block_bytes
     pub prefetch_bytes: i64,
-    /// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
+    /// The device on which offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
     pub main_device: *const c_char,
     /// The folder of an index.json of weights on "disk": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
     pub offload_folder: *const c_char,
@@ -3044,7 +3044,7 @@ pub struct accel_dispatch_options_t {
     pub skip_keys: *const c_char,
     /// Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: "wo" is for "layers.0.wo.weight" and not for "word_embeddings.weight". Default: none
     pub keep_in_fp32_modules: *const c_char,
-    /// Whose ranks get the weights with broadcast_from_rank0. Default: none
+    /// The state whose ranks get the weights with broadcast_from_rank0. Default: none
     pub state: *mut accel_state_t,
 }
 
@@ -3277,7 +3277,7 @@ pub struct accel_tracking_options_t {
     pub run_name: *const c_char,
     /// 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1
     pub resume: accel_flag_t,
-    /// When a tracker of the program fails. Default WARN
+    /// The reaction to a failing tracker of the program. Default WARN
     pub on_failure: accel_tracker_failure_t,
     /// The longest that a value waits in memory: what a kill can lose. In \[1, 3600000\]. Default 500
     pub flush_interval_ms: i64,
@@ -3401,7 +3401,7 @@ pub struct accel_progress_options_t {
     pub leave: accel_flag_t,
     /// Columns. In \[20, 1000\]. Default: the terminal's, else 80
     pub width: i32,
-    /// Where it begins, after a resumed run. In \[0, inf). Default 0
+    /// The count at which it begins, after a resumed run. In \[0, inf). Default 0
     pub initial: i64,
     /// The shortest time between two lines. In \[0, 3600000\]. Default 100
     pub interval_ms: i64,
@@ -3499,9 +3499,9 @@ pub struct accel_launch_options_t {
     pub mixed_precision: accel_precision_t,
     /// 1: the ranks use no accelerator. Default: as this process's environment says
     pub cpu: accel_flag_t,
-    /// How the processes start. Default FORK
+    /// The way in which the processes start. Default FORK
     pub start_method: accel_start_method_t,
-    /// How often all ranks are started again after one has failed. In \[0, inf). Default 0
+    /// The number of times that all ranks are started again after one has failed. In \[0, inf). Default 0
     pub max_restarts: i32,
     /// Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In \[1, 60000\]. Default 100
     pub monitor_interval_ms: i64,

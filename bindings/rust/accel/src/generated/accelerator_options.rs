@@ -186,7 +186,8 @@ impl FsdpOptions {
         self
     }
 
-    /// Whose names and defaults count; sharding is the same. In \[1, 2\]. Variable FSDP_VERSION. Default 1.
+    /// The version of FSDP whose names and defaults count; sharding is the same. In \[1, 2\]. Variable FSDP_VERSION.
+    /// Default 1.
     pub fn fsdp_version(mut self, fsdp_version: i64) -> Self {
         self.0.fsdp_version = fsdp_version;
         self
@@ -632,7 +633,7 @@ impl EstimateMemoryOptions {
         self
     }
 
-    /// How the model will be prepared. Default: theirs.
+    /// The options with which the model will be prepared. Default: theirs.
     pub fn model_options(mut self, model_options: PrepareModelOptions) -> Self {
         self.0.model_options = self.1.keep(model_options, |options| &options.0 as *const _);
         self

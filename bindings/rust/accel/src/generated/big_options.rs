@@ -156,7 +156,8 @@ impl DispatchOptions {
         self
     }
 
-    /// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU.
+    /// The device on which offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map,
+    /// or the CPU.
     pub fn main_device(mut self, main_device: impl AsRef<str>) -> Self {
         self.0.main_device = self.1.text(main_device.as_ref());
         self

@@ -67,13 +67,13 @@ impl LaunchOptions {
         self
     }
 
-    /// How the processes start. Default `StartMethod::Fork`.
+    /// The way in which the processes start. Default `StartMethod::Fork`.
     pub fn start_method(mut self, start_method: StartMethod) -> Self {
         self.0.start_method = start_method.into();
         self
     }
 
-    /// How often all ranks are started again after one has failed. In \[0, inf). Default 0.
+    /// The number of times that all ranks are started again after one has failed. In \[0, inf). Default 0.
     pub fn max_restarts(mut self, max_restarts: i32) -> Self {
         self.0.max_restarts = max_restarts;
         self

@@ -186,20 +186,20 @@ impl StateOptions {
         self
     }
 
-    /// Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the
-    /// process. Variable ACCEL_CPU_KERNELS. Default `CpuKernels::Auto`.
+    /// The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of
+    /// the process. Variable ACCEL_CPU_KERNELS. Default `CpuKernels::Auto`.
     pub fn cpu_kernels(mut self, cpu_kernels: CpuKernels) -> Self {
         self.0.cpu_kernels = cpu_kernels.into();
         self
     }
 
-    /// Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default `CpuMemory::Auto`.
+    /// The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default `CpuMemory::Auto`.
     pub fn cpu_memory(mut self, cpu_memory: CpuMemory) -> Self {
         self.0.cpu_memory = cpu_memory.into();
         self
     }
 
-    /// Most bytes that this process keeps for the next tensors. In \[0, inf). Variable ACCEL_CPU_MEMORY_KEPT.
+    /// The most bytes that this process keeps for the next tensors. In \[0, inf). Variable ACCEL_CPU_MEMORY_KEPT.
     /// Default: a fourth of the memory of the host or container by its processes.
     pub fn cpu_memory_kept(mut self, cpu_memory_kept: i64) -> Self {
         self.0.cpu_memory_kept = cpu_memory_kept;

@@ -43,7 +43,7 @@ impl TrackingOptions {
         self
     }
 
-    /// When a tracker of the program fails. Default `TrackerFailure::Warn`.
+    /// The reaction to a failing tracker of the program. Default `TrackerFailure::Warn`.
     pub fn on_failure(mut self, on_failure: TrackerFailure) -> Self {
         self.0.on_failure = on_failure.into();
         self
@@ -196,7 +196,7 @@ impl ProgressOptions {
         self
     }
 
-    /// Where it begins, after a resumed run. In \[0, inf). Default 0.
+    /// The count at which it begins, after a resumed run. In \[0, inf). Default 0.
     pub fn initial(mut self, initial: i64) -> Self {
         self.0.initial = initial;
         self
