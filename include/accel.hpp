@@ -42,7 +42,7 @@ namespace accel {
 // A name of its own for the linker: the engine inside libaccel.a has an accel::Error too.
 inline namespace cpp {
 
-// What a failed call reports. what() is the message: one line with the offending value and what was expected. A
+// The error of a failed call. what() is the message: one line with the offending value and what was expected. A
 // callback may throw one to choose the status.
 class Error : public std::runtime_error {
  public:
@@ -273,7 +273,7 @@ class Value {
 
   std::int32_t kind() const noexcept { return value_.kind; }
   bool is_none() const noexcept { return value_.kind == ACCEL_VALUE_NONE; }
-  // What it holds; another kind is a TYPE_MISMATCH.
+  // Returns the value that it holds; another kind is a TYPE_MISMATCH.
   bool boolean() const { return expect(ACCEL_VALUE_BOOL, "a truth").as.integer != 0; }
   std::int64_t integer() const { return expect(ACCEL_VALUE_INT, "an integer").as.integer; }
   double number() const {
@@ -714,7 +714,7 @@ void drop(void* user_data) {
   const std::unique_ptr<Function> function(static_cast<Function*>(user_data));
 }
 
-// What the library reads during a call: C arrays of the vectors' items.
+// Arrays that the library reads during a call: C arrays of the vectors' items.
 inline std::vector<accel_value_t> borrowed(const std::vector<Value>& values) {
   std::vector<accel_value_t> borrowed;
   for (const Value& value : values) borrowed.push_back(*value.get());
@@ -4011,7 +4011,7 @@ inline accel_status_t run(accel_tracker_event_t event, const accel_value_t* cont
   return guarded([&] { (*static_cast<TrackerFn*>(user_data))(event, Value::copy(content), step); });
 }
 
-// As with the library's log: there is nobody to tell.
+// Errors are ignored, as in the library's log: there is nobody to tell.
 inline void run(std::int32_t level, const char* logger, const char* message, void* user_data) {
   try {
     (*static_cast<LoggerFn*>(user_data))(level, logger, message);

@@ -42,7 +42,7 @@ static inline accel_status_t go_checked(accel_status_t status, go_failure *failu
   return status;
 }
 
-// What a closed object passes: the library says that it is not a handle.
+// A closed object passes this memory: the library says that it is not a handle.
 static inline void *go_closed(void) {
   static const uint64_t closed[16];
   return (void *)closed;

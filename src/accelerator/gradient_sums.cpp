@@ -37,7 +37,7 @@ SavedGradient read_gradient(const c10::IValue& saved) {
   return {rows->value().toTensor(), first->value().toInt()};
 }
 
-// What each rank saved of each of `count` gradients: [gradient][rank].
+// The part that each rank saved of each of `count` gradients: [gradient][rank].
 std::vector<std::vector<SavedGradient>> gradients_of_ranks(const std::vector<c10::IValue>& states, size_t count) {
   std::vector<std::vector<SavedGradient>> gradients(count, std::vector<SavedGradient>(states.size()));
   for (size_t rank = 0; rank < states.size(); rank++) {

@@ -27,7 +27,7 @@ class PreparedOptimizer final : public optim::Optimizer {
   void set_index(size_t index) { index_ = index; }
   // The ranks that have other parts of the model, which skip a step together; null: there are none.
   void set_model_parts(std::shared_ptr<comm::Communicator> ranks) { model_parts_ = std::move(ranks); }
-  // What is clipped at each step.
+  // Sets the clipping of each step.
   void set_step_clipping(std::shared_ptr<const StepClipping> clipping) { clipping_ = std::move(clipping); }
 
   bool step() override;

@@ -210,7 +210,7 @@ c10::IValue LocalSgdState::state_dict() const {
   return saved;
 }
 
-// What was saved without local SGD, or by one process, which has none, begins it anew.
+// A state that was saved without local SGD, or by one process, which has none, begins it anew.
 void LocalSgdState::load_runs(const c10::IValue& state) const {
   const std::vector<c10::IValue> saved = items_of(state, "runs");
   for (size_t i = 0; i < runs_.size(); i++) {

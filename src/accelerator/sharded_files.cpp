@@ -66,7 +66,7 @@ FsdpFile agree(const std::string& folder, const checkpoint::Ranks& ranks, bool w
   return file;
 }
 
-// As the layout has it. Collective.
+// Brings a state into the form of the layout. Collective.
 c10::IValue saved_form(const c10::IValue& state, FsdpLayout layout, const Models& models, const std::string& folder,
                        bool is_main) {
   if (layout == FsdpLayout::kFileOfEachRank) return rows_of_pieces(state);

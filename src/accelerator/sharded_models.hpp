@@ -13,7 +13,7 @@ class ShardedModels {
  public:
   void add(const parallel::ParallelModelPtr& model) { models_.push_back(model); }
 
-  // Those that still exist.
+  // The models that still exist.
   std::vector<parallel::ParallelModelPtr> living() const {
     std::vector<parallel::ParallelModelPtr> models;
     for (const auto& entry : models_)

@@ -27,7 +27,8 @@ c10::IValue piece_of_shard(const at::Tensor& data, const ParameterShard& shard) 
   return tensor::piece_value(data, std::move(shape), std::move(offset));
 }
 
-// What this rank has of a tensor, whole or saved, of a parameter: nothing for values that are loaded as they are.
+// The box that this rank has of a tensor, whole or saved, of a parameter: nothing for values that are loaded as they
+// are.
 std::optional<tensor::Box> box_of_shard(const c10::IValue& value, const ParameterShard& shard,
                                         const at::Tensor& parameter, const std::string& name) {
   if (!value.isTensor() && tensor::saved_tensor_of(value) == nullptr) return std::nullopt;
@@ -41,7 +42,7 @@ std::optional<tensor::Box> box_of_shard(const c10::IValue& value, const Paramete
   return box;
 }
 
-// The same where there may be no shard: saved tensors are whole then.
+// The box where there may be no shard: saved tensors are whole then.
 std::optional<tensor::Box> box_of_tensor(const c10::IValue& value, const ParameterShard* shard,
                                          const at::Tensor& parameter, const std::string& name) {
   if (shard != nullptr) return box_of_shard(value, *shard, parameter, name);

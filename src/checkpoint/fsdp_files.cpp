@@ -31,7 +31,7 @@ void check_replaceable(const std::string& folder) {
             "', which is not part of a distributed checkpoint; move it away or save elsewhere");
 }
 
-// Of an earlier save: a load would take them for a part of this one.
+// Files of an earlier save would be taken for a part of this one.
 void remove_files_of_more_ranks(const std::string& folder, const FsdpFile& file, int rank) {
   for (std::string path;; rank++) {
     path = folder + "/" + fsdp_name(file, rank);

@@ -35,7 +35,7 @@ std::vector<std::string> pieces_of_model(const std::string& folder) {
   return names;
 }
 
-// What is not in pieces.
+// The tensors that are not in pieces.
 c10::IValue rest_of_model(const std::string& folder) {
   for (const std::string& name : possible_names(StateKind::kModel, numbered_stem(StateKind::kModel, 0)))
     if (std::filesystem::exists(folder + "/" + name))

@@ -181,7 +181,7 @@ void collect_files(const std::string& folder, const std::string& below, std::vec
   }
 }
 
-// What hooks of the application have added to the folder.
+// Records files that hooks of the application have added to the folder.
 void add_other_files(const std::string& folder, FileSystem& files, std::vector<FileRecord>& records) {
   std::unordered_set<std::string> listed;
   for (const FileRecord& record : records) listed.insert(record.name);

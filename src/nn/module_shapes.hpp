@@ -9,7 +9,7 @@
 
 namespace accel::nn {
 
-// The same tree with the same kinds, names and ties. `shape` returns that of a parameter.
+// Makes the same tree with the same kinds, names and ties. `shape` returns the shape of a parameter.
 ModulePtr shapes_of(const Module& module,
                     const std::function<std::vector<int64_t>(const at::Tensor& parameter)>& shape);
 

@@ -13,8 +13,8 @@ namespace accel::optim {
 // is the largest magnitude. Parameters without a gradient are skipped; without any gradient the norm is 0.
 at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm, double norm_type = 2.0);
 
-// The same where other ranks have the other parts of the gradients of `sharded`. `combine` returns the sum over those
-// ranks of a scalar tensor, or the largest.
+// Clips gradients of `sharded` whose other parts are on other ranks. `combine` returns the sum over those ranks of a
+// scalar tensor, or the largest.
 using CombineNorms = std::function<at::Tensor(const at::Tensor& partial, bool largest)>;
 at::Tensor clip_sharded_gradients_by_norm(const std::vector<at::Tensor>& sharded, const std::vector<at::Tensor>& whole,
                                           double max_norm, double norm_type, const CombineNorms& combine);

@@ -41,7 +41,7 @@ struct ModelRanks {
   CommunicatorPtr reshard = nullptr;  // of `shard`, those that keep parameters between forward and backward; null: all
 };
 
-// Of a sharded parameter, what this rank has.
+// The part of a sharded parameter that this rank stores.
 struct ParameterShard {
   std::vector<int64_t> shape;   // of the whole parameter
   std::vector<int64_t> offset;  // of the first element here
@@ -80,7 +80,7 @@ class ParallelModel : public nn::Module {
   virtual void register_comm_hook(BucketCallback callback) = 0;
   // The gradients of this rank.
   virtual std::vector<at::Tensor> gradients() const;
-  // As optim/clip.hpp, for parameters of the model and others, with the norm of whole gradients.
+  // Clips as optim/clip.hpp does, for parameters of the model and others, with the norm of whole gradients.
   virtual at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm,
                                             double norm_type);
   void clip_gradients_by_value(const std::vector<at::Tensor>& parameters, double clip_value);
@@ -94,7 +94,7 @@ class ParallelModel : public nn::Module {
   virtual void finish_step() {}
   // Collective where ranks have different gradients: whether the flag is set on any of them.
   virtual bool any_rank(bool flag) { return flag; }
-  // What allocates the states of an optimizer for a parameter, like it; nothing: ordinary memory.
+  // Allocates the states of an optimizer for a parameter, like it; nothing: ordinary memory.
   virtual optim::StateMemory state_memory() const { return {}; }
   // Null for a parameter that is whole on each rank.
   virtual const ParameterShard* shard_of(const at::Tensor& /*parameter*/) const { return nullptr; }
@@ -108,7 +108,7 @@ class ParallelModel : public nn::Module {
   virtual void gather_parameters(const std::vector<at::Tensor>& /*parameters*/) {}
   // Takes the values of rank `modifier` of the model's ranks, or drops changes; if that is collective or not.
   virtual void release_parameters(const std::vector<at::Tensor>& /*parameters*/, std::optional<int> /*modifier*/) {}
-  // Of several ranks with the same shards, one saves them.
+  // If several ranks have the same shards, one of them saves them.
   virtual bool saves_shards() const { return true; }
   virtual StateDictType state_dict_type() const { return StateDictType::kFullStateDict; }
 

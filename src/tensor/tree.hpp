@@ -25,11 +25,11 @@ using TensorFunction = std::function<at::Tensor(const at::Tensor&)>;
 void for_each_leaf(const c10::IValue& value, const std::function<void(const c10::IValue&)>& visit);
 void for_each_tensor(const c10::IValue& value, const std::function<void(const at::Tensor&)>& visit);
 
-// The same tree with a function applied to each leaf.
+// Applies a function to each leaf of a tree.
 c10::IValue map_leaves(const c10::IValue& value, const LeafFunction& function);
-// The same for tensors; other leaves stay.
+// Applies a function to each tensor; other leaves stay.
 c10::IValue map_tensors(const c10::IValue& value, const TensorFunction& function);
-// The same, but a leaf that is not a tensor is a TYPE_MISMATCH.
+// Applies a function to each leaf; one that is not a tensor is a TYPE_MISMATCH.
 c10::IValue map_tensors_only(const c10::IValue& value, const TensorFunction& function);
 
 // Concatenates trees of one structure, tensor by tensor. `items` is a list of trees. A single tree is returned as it
@@ -48,7 +48,7 @@ c10::IValue convert_to_fp32(const c10::IValue& value);
 c10::IValue listify(const c10::IValue& value);
 // The number of rows of the first leaf; an empty container before it is an error, as in the reference.
 int64_t find_batch_size(const c10::IValue& value);
-// Of the first tensor.
+// The device of the first tensor.
 std::optional<c10::Device> find_device(const c10::IValue& value);
 // Each tensor's shape as a list of integers. Leaves that are not a tensor are a TYPE_MISMATCH, as in the next one.
 c10::IValue shapes(const c10::IValue& value);

@@ -216,7 +216,7 @@ void check_text(const std::string& text, const char* what) {
           "' is not UTF-8, or has a NUL; safetensors files cannot hold it");
 }
 
-// As the file has it.
+// The shape as the file has it.
 std::vector<int64_t> shape_of_numbers(const TensorEntry& entry) {
   std::vector<int64_t> shape = entry.shape;
   const int64_t numbers = numbers_in_element(entry.dtype);

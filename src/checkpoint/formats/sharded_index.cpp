@@ -31,7 +31,7 @@ uint32_t take_character(std::string_view text, size_t& position) {
   return character;
 }
 
-// As Python's json.dumps(): everything but ASCII is an escape of UTF-16.
+// Escapes like Python's json.dumps(): everything but ASCII is an escape of UTF-16.
 std::string ascii_json(std::string_view text) {
   std::string result = "\"";
   const auto escape = [&](uint32_t unit) {

@@ -273,7 +273,7 @@ class LlamaModel final : public Module {
   }
 
  private:
-  // Of the tokens before.
+  // The number of tokens before these.
   int64_t length_of(const c10::IValue& past) const {
     const auto layers = tree::sequence_items(past);
     if (layers.empty()) return 0;

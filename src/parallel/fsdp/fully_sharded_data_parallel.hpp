@@ -89,7 +89,7 @@ class FullyShardedDataParallel final : public ParallelModel {
   void gradient_arrived(size_t group, size_t parameter);
   void inputs_arrived(size_t group);
 
-  // What a rank without inputs repeats: the calls of modules and the gradients that arrived, in their order.
+  // A rank without inputs repeats these: the calls of modules and the gradients that arrived, in their order.
   struct Output {
     bool is_recorded = false;
     bool has_parameters = false;

@@ -86,7 +86,7 @@ class MetadataReader {
     return shapes;
   }
 
-  // The same without what is not a tensor.
+  // The shapes of tensors alone.
   std::vector<std::pair<std::string, std::vector<int64_t>>> tensors() {
     std::vector<std::pair<std::string, std::vector<int64_t>>> tensors;
     for (const auto& [name, shape] : shapes()) {
