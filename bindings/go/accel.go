@@ -2937,7 +2937,7 @@ type DistributedType int32
 type SchedulerSteps int32
 
 // CPUKernels: Which kernels compute matmuls on the CPU inside of calls of the library; the application's own use of
-// LibTorch keeps LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also compute
+// LibTorch keeps LibTorch's. Products of float32 are all exact, with other roundings. All but DEFAULT also compute
 // matmuls, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a short
 // measurement finds that faster: on processors without instructions for them. The numbers are pinned.
 type CPUKernels int32
@@ -7713,8 +7713,8 @@ func goDatasetEpoch(epoch C.int64_t, userData C.uintptr_t) C.accel_status_t {
 	}))
 }
 
-// StreamBeginFunc: Begins to read the application's own stream. The same arguments must produce the same items for
-// exact resuming.
+// StreamBeginFunc: Begins to read the application's own stream. Equal arguments must produce the same items for exact
+// resuming.
 //
 //   - epoch: From 0.
 //   - shard: Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
@@ -8752,7 +8752,7 @@ func NewState(options *StateOptions) (out *State, err error) {
 // within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
 //
 //   - state: A state, or a group.
-//   - options: NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads,
+//   - options: NULL: the defaults. Settings of the job can only be repeated: cpu, debug, timeout_ms, num_threads,
 //     cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the
 //     sizes of the mesh.
 //
@@ -9273,8 +9273,8 @@ func (state *State) AccumulationStep() int64 {
 }
 
 // SetAccumulationStep is accel_set_accumulation_step. Sets how far the accumulation is, of all models: the next
-// micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. The same
-// on all ranks.
+// micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. All
+// ranks must set the same.
 //
 //   - state: A state.
 //   - step: At least 0.
@@ -9288,8 +9288,8 @@ func (state *State) SetAccumulationStep(step int64) error {
 }
 
 // SetGradientAccumulation is accel_set_gradient_accumulation. Changes how micro-batches are put together, from the
-// next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. The same on
-// all ranks.
+// next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. All ranks
+// must set the same.
 //
 //   - state: A state.
 //   - options: Fields that are unset stay as they are.
@@ -13412,8 +13412,8 @@ func (scheduler *Scheduler) StateDict() (out any, err error) {
 	return
 }
 
-// LoadStateDict is accel_scheduler_load_state_dict. Takes back where a scheduler stood. What it is stays as it was
-// made: a setting that differs is reported as a warning.
+// LoadStateDict is accel_scheduler_load_state_dict. Takes back where a scheduler stood. Its settings stay as they
+// were made: a setting that differs is reported as a warning.
 //
 //   - scheduler: A scheduler of the same kind.
 //   - stateDict: As above, or as torch made it.
@@ -13586,7 +13586,7 @@ func DatasetWindows(tokens *Tensor, sequenceLength int64, stride int64) (out *Da
 // int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the
 // position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for
 // padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both
-// kinds of packing. The same packing in every run.
+// kinds of packing. The packing is the same in every run.
 //
 //   - tokens: Integers [n] on the CPU; shared.
 //   - options: The lengths and boundaries.
@@ -14242,7 +14242,7 @@ func (loader *Dataloader) Config() (out any, err error) {
 }
 
 // SetEvenBatches is accel_dataloader_set_even_batches. Says whether all ranks get equally many full batches, from the
-// next epoch on. The same on all ranks.
+// next epoch on. All ranks must pass the same.
 //
 //   - loader: A prepared loader.
 //   - evenBatches: 1 or 0.
@@ -15032,7 +15032,7 @@ func (parameters *Parameters) Module() (out *Module, err error) {
 //   - parameters: What accel_parameters_register() or accel_parameters_create() returned.
 //   - optimizer: A prepared optimizer of their module.
 //   - gradients: A map of the names of trainable parameters to tensors of their shapes, on any device, in any
-//     floating dtype and with any strides. Only read, and not after the call. Those in the memory of
+//     floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of
 //     accel_parameters_gradient() are not copied.
 //   - options: NULL: defaults.
 //
@@ -15217,8 +15217,8 @@ func (state *State) UnwrapModel(module *Module, keepFp32Wrapper bool) (out *Modu
 	return
 }
 
-// GetStateDict is accel_get_state_dict. The whole parameters and persistent buffers of a model. Those of a sharded
-// model are collected one by one into the memory of the host on the main process.
+// GetStateDict is accel_get_state_dict. The whole parameters and persistent buffers of a model. The parameters of a
+// sharded model are collected one by one into the memory of the host on the main process.
 //
 //   - state: A state.
 //   - module: A model, prepared or not.
@@ -15437,8 +15437,8 @@ func (state *State) FindExecutableBatchSize(function BatchSizeFunc, reduce Reduc
 }
 
 // FreeMemory is accel_free_memory. Lets go of all prepared objects, of the memory that is kept for the next large CPU
-// tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. What is
-// registered for checkpoints stays.
+// tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. Objects
+// registered for checkpoints stay.
 //
 //   - state: A state.
 //
@@ -15451,7 +15451,7 @@ func (state *State) FreeMemory() error {
 }
 
 // EmptyCache is accel_empty_cache. Returns memory that is kept for later tensors to the system and to other programs:
-// that of large CPU tensors, of large results of a gather or a reduce, and of the device. What is in use stays.
+// that of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
 //
 //   - state: A state.
 //
@@ -15902,7 +15902,7 @@ func (state *State) LoadCheckpointAndDispatch(module *Module, checkpoint string,
 }
 
 // DispatchModel is accel_dispatch_model. Dispatches a model whose weights are in memory, or in offload_folder for
-// those on "disk". Those on "disk" that are in memory only are written there, and leave the memory.
+// those on "disk". Weights on "disk" that are in memory only are written there, and leave the memory.
 //
 //   - module: A model.
 //   - deviceMap: A map that covers it.
@@ -16279,8 +16279,8 @@ func (stream *WeightStream) BeginUse(group int64) (out any, err error) {
 	return
 }
 
-// EndUse is accel_weight_stream_end_use. Ends a use. What this thread asked the device to compute with the group is
-// done before its memory is used again.
+// EndUse is accel_weight_stream_end_use. Ends a use. The work with the group that this thread gave the device is done
+// before its memory is used again.
 //
 //   - stream: A stream.
 //   - group: Its place in the list.
@@ -16858,7 +16858,7 @@ func MergeWeights(folder string, destination string, options *MergeWeightsOption
 }
 
 // InitTrackers is accel_init_trackers. Starts the trackers of a run, on the main process; on other ranks those that
-// ask for it. Those that were running end first. log_with knows the engine's trackers and those that were added;
+// ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added;
 // "wandb" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is
 // left out, with a warning in the log.
 //
@@ -17860,7 +17860,7 @@ func OptionsCheck(type_ string, options unsafe.Pointer) error {
 //
 //   - type_: The name of the struct.
 //   - json: {"num_workers": 2, "collate": "pad"}
-//   - options: Memory for the struct. What it points to afterwards belongs to the library and stays.
+//   - options: Memory for the struct. The memory that it points to afterwards belongs to the library and stays.
 //   - size: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's
 //     struct.
 //

@@ -1696,7 +1696,7 @@ destroy: Handed to the callback; destroy ends its life.
 Returns: ACCEL_OK, or what else the function returned; where it succeeded, the first error of the work that ends its scopes.";
 accel_status_t accel_scope_call(accel_scope_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
 
-%feature("docstring") accel_scope_release "Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid. What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
+%feature("docstring") accel_scope_release "Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid. The settings that the scope changed on a thread that still runs are undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
 
 scope: A scope, or NULL.";
 void accel_scope_release(accel_scope_t *scope);
@@ -1939,7 +1939,7 @@ accel_status_t accel_state_create(const accel_state_options_t *options, accel_st
 %feature("docstring") accel_state_share "A second state of the same job in this process, for another training with settings of its own: the ranks do not meet again. It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
 
 state: A state, or a group.
-options: NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the mesh.
+options: NULL: the defaults. Settings of the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the mesh.
 out: The second state. The ranks part when the last of them is released, or one of them ends the training.
 Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this machine lacks.";
 accel_status_t accel_state_share(accel_state_t *state, const accel_state_options_t *options, accel_state_t **OUTPUT);
@@ -2194,14 +2194,14 @@ state: A state.
 Returns: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, those of the one that has most. A checkpoint has the number.";
 int64_t accel_accumulation_step(const accel_state_t *state);
 
-%feature("docstring") accel_set_accumulation_step "Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. The same on all ranks.
+%feature("docstring") accel_set_accumulation_step "Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. All ranks must set the same.
 
 state: A state.
 step: At least 0.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_set_accumulation_step(accel_state_t *state, int64_t step);
 
-%feature("docstring") accel_set_gradient_accumulation "Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. The same on all ranks.
+%feature("docstring") accel_set_gradient_accumulation "Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. All ranks must set the same.
 
 state: A state.
 options: Fields that are unset stay as they are.
@@ -3093,7 +3093,7 @@ accel_status_t accel_calculate_maximum_sizes(const accel_module_t *module, accel
 %feature("docstring") accel_init_empty_weights_begin "Parameters that modules get inside are on the device meta: they have shapes and no memory. Layers and models of this library draw no numbers for them, so the default generator stays as it is; a tensor that a program adds is replaced by one without memory, and TorchScript files are read and then let go of. A tensor that is added to two modules becomes two: tie them with accel_module_tie(). Weights come later, as accel_load_checkpoint_and_dispatch() loads them.
 
 include_buffers: 1: buffers too; 0: they are as outside; ACCEL_UNSET: what the variable ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0. Buffers that are not in state dicts, such as a Llama's `inv_freq`, are not in checkpoints either.
-out: The scope. Of several inside each other the innermost counts.
+out: The scope. If several are open inside each other, the innermost counts.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_init_empty_weights_begin(int32_t include_buffers, accel_scope_t **OUTPUT);
 
@@ -3961,7 +3961,7 @@ out: A map with the keys of torch.optim.lr_scheduler.
 Returns: ACCEL_OK.";
 accel_status_t accel_scheduler_state_dict(const accel_scheduler_t *scheduler, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_scheduler_load_state_dict "Takes back where a scheduler stood. What it is stays as it was made: a setting that differs is reported as a warning.
+%feature("docstring") accel_scheduler_load_state_dict "Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported as a warning.
 
 scheduler: A scheduler of the same kind.
 state_dict: As above, or as torch made it.
@@ -4025,7 +4025,7 @@ out: The dataset.
 Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH, or INVALID_ARGUMENT for too few tokens.";
 accel_status_t accel_dataset_windows(accel_tensor_t *tokens, int64_t sequence_length, int64_t stride, accel_dataset_t **OUTPUT);
 
-%feature("docstring") accel_dataset_packed "Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+%feature("docstring") accel_dataset_packed "Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The packing is the same in every run.
 
 tokens: Integers [n] on the CPU; shared.
 options: The lengths and boundaries.
@@ -4361,7 +4361,7 @@ out: A map with the fields of accel_dataloader_config_t: \"data_seed\" INT or NO
 Returns: ACCEL_OK; INVALID_STATE for a loader that is not prepared.";
 accel_status_t accel_dataloader_config(const accel_dataloader_t *loader, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_dataloader_set_even_batches "Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+%feature("docstring") accel_dataloader_set_even_batches "Says whether all ranks get equally many full batches, from the next epoch on. All ranks must pass the same.
 
 loader: A prepared loader.
 even_batches: 1 or 0.
@@ -4668,7 +4668,7 @@ accel_status_t accel_parameters_module(const accel_parameters_t *parameters, acc
 
 parameters: What accel_parameters_register() or accel_parameters_create() returned.
 optimizer: A prepared optimizer of their module.
-gradients: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Those in the memory of accel_parameters_gradient() are not copied.
+gradients: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of accel_parameters_gradient() are not copied.
 options: NULL: defaults.
 out_norm: The joint norm of the gradients before clipping; NaN in micro-batches that only add. NULL: not wanted.
 Returns: ACCEL_OK; INVALID_ARGUMENT that names unknown or missing parameters, or for an optimizer that is not prepared; SHAPE_MISMATCH and TYPE_MISMATCH with the parameter's name; INVALID_STATE inside of accel_accumulate_begin(), after the end of the state, or for an optimizer that has none of the parameters. Nothing has changed then, and the other ranks wait for this one. COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
@@ -4747,7 +4747,7 @@ out: The model; the module itself when it is not prepared.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper, accel_module_t **OUTPUT);
 
-%feature("docstring") accel_get_state_dict "The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one into the memory of the host on the main process.
+%feature("docstring") accel_get_state_dict "The whole parameters and persistent buffers of a model. The parameters of a sharded model are collected one by one into the memory of the host on the main process.
 
 state: A state.
 module: A model, prepared or not.
@@ -4857,13 +4857,13 @@ out_batch_size: The size that fits; untouched after an error.
 Returns: ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negative size or a `reduce` that does not reduce; CANCELLED when the function failed on another rank; the function's own error.";
 accel_status_t accel_find_executable_batch_size(accel_state_t *state, accel_batch_size_fn CALLBACK, accel_reduce_batch_size_fn CALLBACK, void *user_data, accel_destroy_fn destroy, int64_t starting_batch_size, int64_t *OUTPUT);
 
-%feature("docstring") accel_free_memory "Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. What is registered for checkpoints stays.
+%feature("docstring") accel_free_memory "Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints stay.
 
 state: A state.
 Returns: ACCEL_OK.";
 accel_status_t accel_free_memory(accel_state_t *state);
 
-%feature("docstring") accel_empty_cache "Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device. What is in use stays.
+%feature("docstring") accel_empty_cache "Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
 
 state: A state.
 Returns: ACCEL_OK.";
@@ -5020,7 +5020,7 @@ out_device_map: The map that was used. May be NULL.
 Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.";
 accel_status_t accel_load_checkpoint_and_dispatch(accel_state_t *state, accel_module_t *module, const char *checkpoint, const accel_value_t *NULLABLE, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_dispatch_model "Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Those on \"disk\" that are in memory only are written there, and leave the memory.
+%feature("docstring") accel_dispatch_model "Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Weights on \"disk\" that are in memory only are written there, and leave the memory.
 
 module: A model.
 device_map: A map that covers it.
@@ -5182,7 +5182,7 @@ out: A list of its tensors on the device, for what this thread computes next. Th
 Returns: ACCEL_OK; INVALID_ARGUMENT; OUT_OF_MEMORY; IO for a mapped file that became shorter.";
 accel_status_t accel_weight_stream_begin_use(accel_weight_stream_t *stream, int64_t group, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_weight_stream_end_use "Ends a use. What this thread asked the device to compute with the group is done before its memory is used again.
+%feature("docstring") accel_weight_stream_end_use "Ends a use. The work with the group that this thread gave the device is done before its memory is used again.
 
 stream: A stream.
 group: Its place in the list.
@@ -5422,7 +5422,7 @@ options: NULL: defaults.
 Returns: ACCEL_OK; NOT_FOUND that names sub-folders which may have been meant; CORRUPT; IO.";
 accel_status_t accel_merge_weights(const char *folder, const char *destination, const accel_merge_weights_options_t *options);
 
-%feature("docstring") accel_init_trackers "Starts the trackers of a run, on the main process; on other ranks those that ask for it. Those that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
+%feature("docstring") accel_init_trackers "Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
 
 state: A state.
 project_name: The project. Characters that no file name may have become \"_\" in the folder's.
@@ -5885,7 +5885,7 @@ accel_status_t accel_options_check(const char *type, const void *options);
 
 type: The name of the struct.
 json: {\"num_workers\": 2, \"collate\": \"pad\"}
-options: Memory for the struct. What it points to afterwards belongs to the library and stays.
+options: Memory for the struct. The memory that it points to afterwards belongs to the library and stays.
 size: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
 Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is not JSON.";
 accel_status_t accel_options_from_json(const char *type, const char *json, void *options, size_t size);

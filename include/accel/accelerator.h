@@ -16,8 +16,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper,
                    accel_module_t *ACCEL_OWNED *out);
 
-/** The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one into the
- * memory of the host on the main process.
+/** The whole parameters and persistent buffers of a model. The parameters of a sharded model are collected one by one
+ * into the memory of the host on the main process.
  * @param state A state.
  * @param module A model, prepared or not.
  * @param out A map name -> tensor, which shares memory with the module unless the model is sharded; empty for a sharded

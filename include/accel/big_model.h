@@ -84,8 +84,8 @@ accel_load_checkpoint_and_dispatch(accel_state_t *ACCEL_NULLABLE state, accel_mo
                                    const accel_dispatch_options_t *ACCEL_NULLABLE options,
                                    accel_value_t *ACCEL_OWNED ACCEL_NULLABLE out_device_map);
 
-/** Dispatches a model whose weights are in memory, or in offload_folder for those on "disk". Those on "disk" that are in
- * memory only are written there, and leave the memory.
+/** Dispatches a model whose weights are in memory, or in offload_folder for those on "disk". Weights on "disk" that are
+ * in memory only are written there, and leave the memory.
  * @param module A model.
  * @param device_map A map that covers it.
  * @param state_dict A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
@@ -315,7 +315,7 @@ accel_weight_stream_create(const accel_value_t *groups, accel_device_t device, i
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_weight_stream_begin_use(accel_weight_stream_t *stream, int64_t group, accel_value_t *ACCEL_OWNED out);
 
-/** Ends a use. What this thread asked the device to compute with the group is done before its memory is used again.
+/** Ends a use. The work with the group that this thread gave the device is done before its memory is used again.
  * @param stream A stream.
  * @param group Its place in the list.
  * @return ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE for a group that is not in use.

@@ -7,12 +7,13 @@
  * 4. Communication
  * ================================================================================================================== */
 
-/* All ranks must make the same call; their trees must have the same structure, shapes and dtypes. What one rank passes
- * is checked before anything is sent, and in the same way whether there is one rank or many: where a tree is refused on
- * one rank, the others get COLLECTIVE_MISMATCH. Results are of the same kinds and shapes for one rank as for many. Each tensor is sent by the
- * backend of its device: those on the CPU by UCX and shared memory, those on an accelerator by its own collectives (NCCL
- * for "cuda") or through host memory; the tensors of one accel_all_gather() and the like must be on one device. Small tensors of a tree are sent as one message. Every
- * wait ends by the timeout of the state. docs/communication.md says more: errors, groups, variables. */
+/* All ranks must make the same call; their trees must have the same structure, shapes and dtypes. A value that one rank
+ * passes is checked before anything is sent, and in the same way whether there is one rank or many: where a tree is
+ * refused on one rank, the others get COLLECTIVE_MISMATCH. Results are of the same kinds and shapes for one rank as for
+ * many. Each tensor is sent by the backend of its device: those on the CPU by UCX and shared memory, those on an
+ * accelerator by its own collectives (NCCL for "cuda") or through host memory; the tensors of one accel_all_gather()
+ * and the like must be on one device. Small tensors of a tree are sent as one message. Every wait ends by the timeout
+ * of the state. docs/communication.md says more: errors, groups, variables. */
 
 /* The operation that reduces the ranks' elements. The numbers are pinned. */
 typedef int32_t accel_reduction_t;

@@ -82,8 +82,8 @@ accel_dataloader_set_collate(accel_dataloader_t *loader, accel_collate_fn collat
 
 /** Says which items each batch of an epoch has, before they are shared between the ranks.
  * @param epoch From 0.
- * @param out_batches An owned list: for each batch a list of integers, or an int64 tensor. The same ones for an epoch on
- *   every rank and each time.
+ * @param out_batches An owned list: for each batch a list of integers, or an int64 tensor. They are the same for an
+ *   epoch on every rank and each time.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK or an error, which accel_dataloader_next() returns.
  * @threads caller */
@@ -167,7 +167,7 @@ ACCEL_SINCE(0, 1) int64_t accel_dataloader_total_dataset_length(const accel_data
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataloader_config(const accel_dataloader_t *loader, accel_value_t *ACCEL_OWNED out);
 
-/** Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+/** Says whether all ranks get equally many full batches, from the next epoch on. All ranks must pass the same.
  * @param loader A prepared loader.
  * @param even_batches 1 or 0.
  * @return ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE for a loader that is not prepared.

@@ -7,12 +7,12 @@
  * 9. Data
  * ================================================================================================================== */
 
-/* A dataset has items by number, or is a stream: items one after another, whose number need not be known. A loader reads
- * both; what needs items by number refuses a stream with ACCEL_ERROR_UNSUPPORTED.
+/* A dataset has items by number, or is a stream: items one after another, whose number need not be known. A loader
+ * reads both; what needs items by number refuses a stream with ACCEL_ERROR_UNSUPPORTED.
  *
  * Where a dataset reads files, `path` is a file, or a folder: then all regular files below it, in the order of their
- * paths, that end with `suffix` (NULL: all). Large files are mapped, and must not be shortened meanwhile. Errors name the
- * file and the row, counted from 1. What is malformed is an error when it is read; with `skip_malformed` all rows are
+ * paths, that end with `suffix` (NULL: all). Large files are mapped, and must not be shortened meanwhile. Errors name
+ * the file and the row, counted from 1. A malformed row is an error when it is read; with `skip_malformed` all rows are
  * checked at the beginning, and accel_dataset_num_skipped() returns how many were skipped. */
 
 /** Rows of tensors; an item is a list with one row of each.
@@ -102,10 +102,11 @@ typedef struct accel_packing_options {
   int64_t pad_token;                /* Behind the last document of a sequence. In (-inf, inf). Default 0 */
 } accel_packing_options_t;
 
-/** Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the
- * next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence
- * begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document
- * that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+/** Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the
+ * tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where
+ * a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those
+ * differ. A document that is longer than a sequence is cut under both kinds of packing. The packing is the same in
+ * every run.
  * @param tokens Integers [n] on the CPU; shared.
  * @param options The lengths and boundaries.
  * @param out The dataset.
@@ -257,7 +258,7 @@ accel_dataset_create(accel_dataset_length_fn length, accel_dataset_item_fn item,
                      void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy,
                      accel_dataset_t *ACCEL_OWNED *out);
 
-/** Begins to read the application's own stream. The same arguments must produce the same items for exact resuming.
+/** Begins to read the application's own stream. Equal arguments must produce the same items for exact resuming.
  * @param epoch From 0.
  * @param shard,num_readers Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
  * @param user_data Handed to the callback.

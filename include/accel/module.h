@@ -88,7 +88,7 @@ accel_calculate_maximum_sizes(const accel_module_t *module, accel_value_t *ACCEL
  * accel_module_tie(). Weights come later, as accel_load_checkpoint_and_dispatch() loads them.
  * @param include_buffers 1: buffers too; 0: they are as outside; ACCEL_UNSET: what the variable ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0.
  *   Buffers that are not in state dicts, such as a Llama's `inv_freq`, are not in checkpoints either.
- * @param out The scope. Of several inside each other the innermost counts.
+ * @param out The scope. If several are open inside each other, the innermost counts.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads thread
  * @accelerate init_empty_weights */

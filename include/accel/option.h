@@ -46,7 +46,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_check(const char 
  * unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_option_get() returns.
  * @param type The name of the struct.
  * @param json {"num_workers": 2, "collate": "pad"}
- * @param options Memory for the struct. What it points to afterwards belongs to the library and stays.
+ * @param options Memory for the struct. The memory that it points to afterwards belongs to the library and stays.
  * @param size Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
  * @return ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the
  *   field, or says where it is not JSON.

@@ -88,8 +88,9 @@ typedef struct accel_parameters_step_options {
  * accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and accel_optimizer_zero_grad().
  * @param parameters What accel_parameters_register() or accel_parameters_create() returned.
  * @param optimizer A prepared optimizer of their module.
- * @param gradients A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and
- *   with any strides. Only read, and not after the call. Those in the memory of accel_parameters_gradient() are not copied.
+ * @param gradients A map of the names of trainable parameters to tensors of their shapes, on any device, in any
+ *   floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of
+ *   accel_parameters_gradient() are not copied.
  * @param options NULL: defaults.
  * @param out_norm The joint norm of the gradients before clipping; NaN in micro-batches that only add. NULL: not wanted.
  * @return ACCEL_OK; INVALID_ARGUMENT that names unknown or missing parameters, or for an optimizer that is not prepared;

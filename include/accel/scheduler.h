@@ -370,7 +370,8 @@ accel_scheduler_curve(accel_scheduler_t *scheduler, int64_t n_steps, accel_tenso
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_state_dict(const accel_scheduler_t *scheduler, accel_value_t *ACCEL_OWNED out);
 
-/** Takes back where a scheduler stood. What it is stays as it was made: a setting that differs is reported as a warning.
+/** Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported as a
+ * warning.
  * @param scheduler A scheduler of the same kind.
  * @param state_dict As above, or as torch made it.
  * @return ACCEL_OK or INVALID_ARGUMENT; nothing changes then.

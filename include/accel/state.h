@@ -44,9 +44,9 @@ typedef int32_t accel_scheduler_steps_t;
 #define ACCEL_SCHEDULER_STEPS_PER_UPDATE 1 /* one step, whatever the number of ranks: schedules count updates */
 
 /* Which kernels compute matmuls on the CPU inside of calls of the library; the application's own use of LibTorch keeps
- * LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also compute matmuls, attention and
- * convolutions of bf16 and fp16 in float32, and round the result once, where a short measurement finds that faster: on
- * processors without instructions for them. The numbers are pinned. */
+ * LibTorch's. Products of float32 are all exact, with other roundings. All but DEFAULT also compute matmuls, attention
+ * and convolutions of bf16 and fp16 in float32, and round the result once, where a short measurement finds that faster:
+ * on processors without instructions for them. The numbers are pinned. */
 typedef int32_t accel_cpu_kernels_t;
 #define ACCEL_CPU_KERNELS_AUTO 0 /* what a short measurement finds faster for shape and processor; it is made once for \
                                   * each processor and version of LibTorch, and kept in the user's cache folder */
@@ -158,9 +158,9 @@ accel_state_create(const accel_state_options_t *ACCEL_NULLABLE options, accel_st
  * again. It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those
  * of the job, whose accumulation settings become the new ones for both.
  * @param state A state, or a group.
- * @param options NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads,
- *   cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the
- *   mesh.
+ * @param options NULL: the defaults. Settings of the job can only be repeated: cpu, debug, timeout_ms, num_threads,
+ *   cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the
+ *   sizes of the mesh.
  * @param out The second state. The ranks part when the last of them is released, or one of them ends the
  *   training.
  * @return ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this
@@ -471,7 +471,7 @@ accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
 ACCEL_SINCE(0, 1) int64_t accel_accumulation_step(const accel_state_t *state);
 
 /** Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when
- * accel_gradient_accumulation_steps() divides it. The same on all ranks.
+ * accel_gradient_accumulation_steps() divides it. All ranks must set the same.
  * @param state A state.
  * @param step At least 0.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -490,8 +490,8 @@ typedef struct accel_gradient_accumulation_options {
   accel_flag_t true_divisor;         /* 1: a short last window is divided by its own length. Default: as it is */
 } accel_gradient_accumulation_options_t;
 
-/** Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states
- * of accel_state_share() see them too. The same on all ranks.
+/** Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job:
+ * states of accel_state_share() see them too. All ranks must set the same.
  * @param state A state.
  * @param options Fields that are unset stay as they are.
  * @return ACCEL_OK or INVALID_ARGUMENT.

@@ -195,8 +195,8 @@ accel_value_copy(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
  * @threads any, waits */
 ACCEL_SINCE(0, 1) void accel_value_dispose(accel_value_t *ACCEL_NULLABLE value);
 
-/** The kind of a value, for languages that do not read its field. What it holds is read by the functions below, each
- * for its kind.
+/** The kind of a value, for languages that do not read its field. Its content is read by the functions below, each for
+ * its kind.
  * @param value A value.
  * @return ACCEL_VALUE_*.
  * @threads any */

@@ -148,7 +148,7 @@ class Accelerator {
   void save_state(const std::string& folder, const checkpoint::SaveOptions& options = {});
   // Returns the checkpoint's iteration, unless it is one of the reference.
   std::optional<int64_t> load_state(const std::string& folder, const checkpoint::LoadOptions& options = {});
-  // Collective. The same for the next, or newest, checkpoint of the project if no folder is given.
+  // Collective. Without a folder it is the next, or newest, checkpoint of the project.
   void save_checkpoint(const std::optional<std::string>& folder, checkpoint::SaveOptions options,
                        const SaveTiming& timing = {});
   void load_checkpoint(const std::optional<std::string>& folder, checkpoint::LoadOptions options);

@@ -23,8 +23,8 @@ nn::LoadReport load_checkpoint_and_dispatch(nn::Module& model, const nn::NamedTe
 nn::LoadReport load_checkpoint_in_model(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
                                         const DispatchSettings& settings);
 
-// Dispatches a model that has weights. Those of `offloaded`, and then those in settings.offload_folder, stand for
-// tensors of the same names. Weights on disk that are only in the model are written there.
+// Dispatches a model that has weights. Weights of `offloaded`, and then of settings.offload_folder, stand for tensors
+// of the same names. Weights on disk that are only in the model are written there.
 void dispatch_model(nn::Module& model, const DeviceMap& map, const nn::NamedTensors& offloaded,
                     const DispatchSettings& settings);
 

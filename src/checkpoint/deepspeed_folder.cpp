@@ -350,8 +350,8 @@ class DeepspeedReader {
     return fits ? std::optional(std::move(found)) : std::nullopt;
   }
 
-  // The state of each parameter; nothing if it cannot be taken apart. What is not a tensor is that of the first flat
-  // one.
+  // The state of each parameter; nothing if it cannot be taken apart. Values that are not tensors are those of the
+  // first flat parameter.
   using NamedStates = std::vector<std::pair<std::string, std::optional<c10::IValue>>>;
   NamedStates states_by_names(const std::vector<FlatStates>& states) const {
     NamedStates named;

@@ -27,8 +27,8 @@ struct DroppedSetting {
   const char* reason;
 };
 constexpr DroppedSetting kDropped[] = {
-    {"fsdp_backward_prefetch", "FSDP 2 has nothing of the kind"},
-    {"fsdp_sync_module_states", "FSDP 2 has nothing of the kind"},
+    {"fsdp_backward_prefetch", "FSDP 2 does not have it"},
+    {"fsdp_sync_module_states", "FSDP 2 does not have it"},
     {"fsdp_use_orig_params", "FSDP 2 always does it"},
     {"fsdp_forward_prefetch", "FSDP 2 does not have it yet"},
 };

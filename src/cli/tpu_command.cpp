@@ -85,7 +85,7 @@ int run_tpu_config(const std::vector<std::string>& arguments) {
   if (options.installs) command += "; pip install " + package_of(options.version);
   for (const std::string& one : options.commands) command += "; " + one;
   require(options.is_debug, Status::kUnsupported,
-          "tpu-config asks for TPUs; this version has nothing of the kind: --debug prints the command of Accelerate");
+          "tpu-config asks for TPUs; this version does not support it: --debug prints the command of Accelerate");
   std::printf("Running gcloud %scompute tpus tpu-vm ssh %s --zone %s --command %s --worker all\n",
               options.uses_alpha ? "alpha " : "", options.name.c_str(), options.zone.c_str(), command.c_str());
   return 0;

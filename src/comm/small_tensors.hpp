@@ -26,7 +26,7 @@ struct SmallTensors {
 
 // Concatenates the tensors of all ranks along dimension 0.
 SmallTensors gather_small(const Communicator& communicator, const std::vector<at::Tensor>& tensors);
-// Returns new tensors. Those of one dtype are concatenated, and reduced in place by `reduce` and then `finish`.
+// Returns new tensors. Tensors of one dtype are concatenated, and reduced in place by `reduce` and then `finish`.
 SmallTensors reduce_small(const Communicator& communicator, const std::vector<at::Tensor>& tensors,
                           const std::function<Collective(const at::Tensor&)>& reduce,
                           const std::function<void(const at::Tensor&)>& finish);

@@ -60,7 +60,7 @@ void drop(const char* name, Setting<T>& setting, const Setting<T>& initial, std:
 
 void follow_version_2(FsdpSettings& settings) {
   require(!settings.forward_prefetch, Status::kInvalidArgument, shown("forward_prefetch", settings.forward_prefetch),
-          " and fsdp_version is 2, which has nothing of the kind; expected no, or fsdp_version 1");
+          " and fsdp_version is 2, which does not support it; expected no, or fsdp_version 1");
   const FsdpSettings initial;
   std::string dropped;
   drop("sharding_strategy", settings.sharding_strategy, initial.sharding_strategy, dropped);

@@ -37,7 +37,7 @@ bool asks_for_sagemaker() {
 
 [[noreturn]] void refuse(const char* name, const std::string& value, const char* asks_for) {
   fail(Status::kUnsupported, "environment variable ", name, " is '", value, "', which asks for ", asks_for,
-       "; this version has nothing of the kind: unset the variable");
+       "; this version does not support it: unset the variable");
 }
 
 bool asks(const Variable& variable, const std::string& value) {

@@ -26,7 +26,7 @@ struct Nesting {
   std::vector<int> depths;
 };
 
-// Nests the events, which are in order. Those for which `counts` is false are ignored.
+// Nests the events, which are in order. Events for which `counts` is false are ignored.
 template <typename Counts>
 Nesting nesting_of(const std::vector<TraceEvent>& events, const Counts& counts) {
   Nesting nesting{std::vector<double>(events.size()), std::vector<int>(events.size())};

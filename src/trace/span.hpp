@@ -39,8 +39,8 @@ struct SpanRecord {
 };
 
 // [Note: recording spans] Each thread appends to a buffer of its own, without a lock: its chunks never move, and the
-// count of what is in them is stored last. Whoever ends the recording reads that many. What does not fit is counted.
-// A buffer is used again in the next recording, which its thread sees by the recording's number.
+// count of what is in them is stored last. Whoever ends the recording reads that many. Spans that do not fit are
+// counted. A buffer is used again in the next recording, which its thread sees by the recording's number.
 class Spans {
  public:
   struct Recorded {

@@ -44,7 +44,7 @@ class Trackers {
 
   // Adds a tracker of the program; it replaces one of the same name. kInvalidState while trackers run.
   void add(std::shared_ptr<ApplicationTracker> tracker);
-  // Ends those that run, and starts others. Those of the program run from then on; the caller tells them.
+  // Ends those that run, and starts others. Trackers of the program run from then on; the caller tells them.
   void start(const TrackingStart& start);
   // Also without trackers. kIo; what a tracker of the program says.
   void finish(bool finished = true);

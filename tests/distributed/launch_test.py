@@ -500,7 +500,7 @@ class Usage(LaunchTest):
              "--cpu and --use-fsdp are both given; expected one of --cpu, --multi-gpu, --tpu, --use-deepspeed and "
              "--use-fsdp"),
             (["launch", "--mixed_precision", "fp8", "true"],
-             "--mixed-precision is 'fp8', which asks for 8-bit floating point; this version has nothing of the kind"),
+             "--mixed-precision is 'fp8', which asks for 8-bit floating point; this version does not support it"),
             (["launch", "--fsdp_offload_params", "x", "true"], "--fsdp-offload-params is 'x'; expected yes or no"),
             (["launch", "--config_file", "missing.yaml", "true"], "cannot open 'missing.yaml': No such file or directory"),
             (["launch", "--config_file", "/", "true"], "'/' is not a regular file"),

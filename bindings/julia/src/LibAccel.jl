@@ -2107,7 +2107,7 @@ accel_scope_call(body, user_data, destroy) =
 """
     accel_scope_release(scope)
 
-Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid. What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
+Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid. The settings that the scope changed on a thread that still runs are undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
 
 - `scope`: `nothing`/`C_NULL` is allowed. A scope, or NULL.
 
@@ -2313,7 +2313,7 @@ accel_value_dispose(value) =
 """
     accel_value_kind(value)
 
-The kind of a value, for languages that do not read its field. What it holds is read by the functions below, each for its kind.
+The kind of a value, for languages that do not read its field. Its content is read by the functions below, each for its kind.
 
 - `value`: A value.
 
@@ -3027,7 +3027,7 @@ accel_state_create(options, out) =
 A second state of the same job in this process, for another training with settings of its own: the ranks do not meet again. It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
 
 - `state`: A state, or a group.
-- `options`: `nothing`/`C_NULL` is allowed. NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the mesh.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: the defaults. Settings of the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the mesh.
 - `out`: The second state. The ranks part when the last of them is released, or one of them ends the training.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this machine lacks.
@@ -3609,7 +3609,7 @@ accel_accumulation_step(state) =
 """
     accel_set_accumulation_step(state, step)
 
-Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. The same on all ranks.
+Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. All ranks must set the same.
 
 - `state`: A state.
 - `step`: At least 0.
@@ -3624,7 +3624,7 @@ accel_set_accumulation_step(state, step) =
 """
     accel_set_gradient_accumulation(state, options)
 
-Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. The same on all ranks.
+Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. All ranks must set the same.
 
 - `state`: A state.
 - `options`: Fields that are unset stay as they are.
@@ -5463,7 +5463,7 @@ accel_calculate_maximum_sizes(var"module", out) =
 Parameters that modules get inside are on the device meta: they have shapes and no memory. Layers and models of this library draw no numbers for them, so the default generator stays as it is; a tensor that a program adds is replaced by one without memory, and TorchScript files are read and then let go of. A tensor that is added to two modules becomes two: tie them with accel_module_tie(). Weights come later, as accel_load_checkpoint_and_dispatch() loads them.
 
 - `include_buffers`: 1: buffers too; 0: they are as outside; ACCEL_UNSET: what the variable ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0. Buffers that are not in state dicts, such as a Llama's `inv_freq`, are not in checkpoints either.
-- `out`: The scope. Of several inside each other the innermost counts.
+- `out`: The scope. If several are open inside each other, the innermost counts.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -7184,7 +7184,7 @@ accel_scheduler_state_dict(scheduler, out) =
 """
     accel_scheduler_load_state_dict(scheduler, state_dict)
 
-Takes back where a scheduler stood. What it is stays as it was made: a setting that differs is reported as a warning.
+Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported as a warning.
 
 - `scheduler`: A scheduler of the same kind.
 - `state_dict`: As above, or as torch made it.
@@ -7312,7 +7312,7 @@ accel_dataset_windows(tokens, sequence_length, stride, out) =
 """
     accel_dataset_packed(tokens, options, out)
 
-Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The packing is the same in every run.
 
 - `tokens`: Integers [n] on the CPU; shared.
 - `options`: The lengths and boundaries.
@@ -7973,7 +7973,7 @@ accel_dataloader_config(loader, out) =
 """
     accel_dataloader_set_even_batches(loader, even_batches)
 
-Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+Says whether all ranks get equally many full batches, from the next epoch on. All ranks must pass the same.
 
 - `loader`: A prepared loader.
 - `even_batches`: 1 or 0.
@@ -8608,7 +8608,7 @@ One micro-batch whose gradients the application has computed. In the last one of
 
 - `parameters`: What accel_parameters_register() or accel_parameters_create() returned.
 - `optimizer`: A prepared optimizer of their module.
-- `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Those in the memory of accel_parameters_gradient() are not copied.
+- `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of accel_parameters_gradient() are not copied.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out_norm`: `nothing`/`C_NULL` is allowed. The joint norm of the gradients before clipping; NaN in micro-batches that only add. NULL: not wanted.
 
@@ -8774,7 +8774,7 @@ accel_unwrap_model(state, var"module", keep_fp32_wrapper, out) =
 """
     accel_get_state_dict(state, module, out)
 
-The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one into the memory of the host on the main process.
+The whole parameters and persistent buffers of a model. The parameters of a sharded model are collected one by one into the memory of the host on the main process.
 
 - `state`: A state.
 - `module`: A model, prepared or not.
@@ -8995,7 +8995,7 @@ accel_find_executable_batch_size(state, var"function", reduce, user_data, destro
 """
     accel_free_memory(state)
 
-Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. What is registered for checkpoints stays.
+Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints stay.
 
 - `state`: A state.
 
@@ -9009,7 +9009,7 @@ accel_free_memory(state) =
 """
     accel_empty_cache(state)
 
-Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device. What is in use stays.
+Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
 
 - `state`: A state.
 
@@ -9318,7 +9318,7 @@ accel_load_checkpoint_and_dispatch(state, var"module", checkpoint, device_map, m
 """
     accel_dispatch_model(module, device_map, state_dict, options)
 
-Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Those on \"disk\" that are in memory only are written there, and leave the memory.
+Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Weights on \"disk\" that are in memory only are written there, and leave the memory.
 
 - `module`: A model.
 - `device_map`: A map that covers it.
@@ -9647,7 +9647,7 @@ accel_weight_stream_begin_use(stream, group, out) =
 """
     accel_weight_stream_end_use(stream, group)
 
-Ends a use. What this thread asked the device to compute with the group is done before its memory is used again.
+Ends a use. The work with the group that this thread gave the device is done before its memory is used again.
 
 - `stream`: A stream.
 - `group`: Its place in the list.
@@ -10126,7 +10126,7 @@ accel_merge_weights(folder, destination, options) =
 """
     accel_init_trackers(state, project_name, config, init_kwargs, options)
 
-Starts the trackers of a run, on the main process; on other ranks those that ask for it. Those that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
+Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
 
 - `state`: A state.
 - `project_name`: The project. Characters that no file name may have become \"_\" in the folder's.
@@ -11073,7 +11073,7 @@ Writes an options struct, for languages without its layout: the fields that a JS
 
 - `type`: The name of the struct.
 - `json`: {\"num_workers\": 2, \"collate\": \"pad\"}
-- `options`: Memory for the struct. What it points to afterwards belongs to the library and stays.
+- `options`: Memory for the struct. The memory that it points to afterwards belongs to the library and stays.
 - `size`: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
 
 Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is not JSON.

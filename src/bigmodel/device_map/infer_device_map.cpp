@@ -21,8 +21,8 @@ Placement place_in_order(const ModuleTree& tree, const std::vector<Tier>& tiers,
   return SequentialPlacement(tree, ties, tiers, TieRule::kConnected, fallback_allocation).run().value();
 }
 
-// Buffers of offloaded modules stay on an accelerator unless they are offloaded too. As in the reference, special
-// dtypes count here by the names inside of a module, and modules that were placed with another one do not count.
+// Buffers of offloaded modules stay on an accelerator unless they are offloaded too. Special dtypes count here, as in
+// the reference, by the names inside of a module, and modules that were placed with another one do not count.
 void check_buffers(const ModuleTree& tree, const nn::SizeRules& rules, const Placement& placement,
                    InferredDeviceMap& inferred) {
   for (const Step& step : placement.steps) {

@@ -10,8 +10,8 @@
 
 namespace accel::bigmodel {
 
-// Follows a queue. As in the reference, the size stays until the last of the largest layers has been looked at, even if
-// they were placed before with others.
+// Follows a queue. The size stays, as in the reference, until the last of the largest layers has been looked at, even
+// if they were placed before with others.
 class LargestLayers {
  public:
   // A queue of the members of the model. Its tensors count as layers until the size changes for the first time.

@@ -16,8 +16,8 @@ struct Padding {
   bool masks = false;       // a bool tensor marks what is not filling: under "<key>_mask" in a map, elsewhere after it
 };
 
-// Makes the tensor with its filling in place. What it leaves out are the rows themselves: the caller writes each where
-// row() or row_data() says.
+// Makes the tensor with its filling in place. It leaves out the rows themselves: the caller writes each where row() or
+// row_data() says.
 class PaddedRows {
  public:
   // Row i is [lengths[i], ...row_shape].

@@ -8,7 +8,7 @@
 
 namespace accel::data {
 
-// An item is a line as a string. As every string of the library it is UTF-8 without NUL; others are malformed.
+// An item is a line as a string. It is UTF-8 without NUL, as every string of the library; others are malformed.
 class LineDataset final : public RowDataset {
  public:
   // Reads the files that find_files() finds.

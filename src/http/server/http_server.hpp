@@ -19,7 +19,7 @@ struct HttpAnswer {
   std::vector<std::pair<std::string, std::string>> headers = {};  // more of them
 };
 
-// Called on the server's thread, with the decoded path and the query behind "?" as it came. What it throws is answer
+// Called on the server's thread, with the decoded path and the query behind "?" as it came. An exception becomes answer
 // 500.
 using HttpHandler = std::function<HttpAnswer(const std::string& path, const std::string& query)>;
 

@@ -1,4 +1,4 @@
-// The launcher of another host, which ssh starts. What it is to do comes to it through its input, nothing of it is on a
+// The launcher of another host, which ssh starts. It gets its orders through its input, and nothing of them is on a
 // command line; it ends when that input ends. Its output is shown with the name of the host.
 #pragma once
 

@@ -146,7 +146,7 @@ class Planner {
       const char* const asked = refused_meaning(
           option, option.is_flag() && parse_flag(setting->value).value_or(false) ? "true" : setting->value);
       require(asked == nullptr, Status::kUnsupported, settings_.place_of(option.field.name), " is '", setting->value,
-              "', which asks for ", asked == nullptr ? "" : asked, "; this version has nothing of the kind");
+              "', which asks for ", asked == nullptr ? "" : asked, "; this version does not support it");
     }
   }
 

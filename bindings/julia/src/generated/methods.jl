@@ -2282,7 +2282,7 @@ unwrap_model(state::State, model::Model; keep_fp32_wrapper = false) =
     free_memory!(state)
 
 Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's
-allocator keeps. Micro-batches are counted from the start again. What is registered for checkpoints stays.
+allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints stay.
 """
 free_memory!(state::State) =
     (LibAccel.accel_free_memory(state); state)
@@ -2452,7 +2452,7 @@ memory_report(; reset_peak = false) =
     empty_cache!(state)
 
 Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large
-results of a gather or a reduce, and of the device. What is in use stays.
+results of a gather or a reduce, and of the device. Memory in use stays.
 """
 empty_cache!(state::State) =
     (LibAccel.accel_empty_cache(state); state)
@@ -2962,7 +2962,7 @@ accumulation_step(state::State) =
     accumulation_step!(state, step)
 
 Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when
-accel_gradient_accumulation_steps() divides it. The same on all ranks.
+accel_gradient_accumulation_steps() divides it. All ranks must set the same.
 
 - `step`: At least 0.
 """
@@ -2973,7 +2973,7 @@ accumulation_step!(state::State, step) =
     gradient_accumulation!(state; options...)
 
 Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states
-of accel_state_share() see them too. The same on all ranks.
+of accel_state_share() see them too. All ranks must set the same.
 
 - `num_steps`: Micro-batches per accumulation window. In [1, inf). Default: as it is, like all fields
 - `adjust_scheduler`: 1: prepared schedulers count accumulating steps too. Default: as it is
@@ -3416,7 +3416,8 @@ state_dict(scheduler::Scheduler) =
 """
     load_state_dict!(scheduler, state_dict)
 
-Takes back where a scheduler stood. What it is stays as it was made: a setting that differs is reported as a warning.
+Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported as a
+warning.
 """
 load_state_dict!(scheduler::Scheduler, state_dict) =
     (lend(state_dict -> LibAccel.accel_scheduler_load_state_dict(scheduler, state_dict), state_dict); scheduler)
@@ -3434,7 +3435,7 @@ config(loader::DataLoader) =
 """
     even_batches!(loader, even_batches)
 
-Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+Says whether all ranks get equally many full batches, from the next epoch on. All ranks must pass the same.
 
 - `even_batches`: 1 or 0.
 """
@@ -3583,8 +3584,8 @@ reshard(parameters::Parameters, model) =
 """
     get_state_dict(state, model)
 
-The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one into the
-memory of the host on the main process.
+The whole parameters and persistent buffers of a model. The parameters of a sharded model are collected one by one into
+the memory of the host on the main process.
 
 Gives: A map name -> tensor, which shares memory with the module unless the model is sharded; empty for a sharded model on the other processes.
 """
@@ -3728,7 +3729,7 @@ load_checkpoint_and_dispatch!(state::Union{State,Nothing}, model::Model, checkpo
 """
     dispatch_model(model, device_map, state_dict; options...)
 
-Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Those on \"disk\" that are in
+Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Weights on \"disk\" that are in
 memory only are written there, and leave the memory.
 
 - `device_map`: A map that covers it.
@@ -3923,7 +3924,7 @@ begin_use(stream::WeightStream, group) =
 """
     end_use(stream, group)
 
-Ends a use. What this thread asked the device to compute with the group is done before its memory is used again.
+Ends a use. The work with the group that this thread gave the device is done before its memory is used again.
 
 - `group`: Its place in the list.
 """
@@ -4093,7 +4094,7 @@ load_fsdp_optimizer!(state::State, optimizer::Optimizer, folder; options...) =
 """
     init_trackers(state, project_name, config, init_kwargs; options...)
 
-Starts the trackers of a run, on the main process; on other ranks those that ask for it. Those that were running end
+Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end
 first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of
 Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
 

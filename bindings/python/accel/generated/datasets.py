@@ -62,8 +62,8 @@ class PackedDataset(EngineDataset):
     """Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the
     tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or
     where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of
-    those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in
-    every run.
+    those differ. A document that is longer than a sequence is cut under both kinds of packing. The packing is the
+    same in every run.
 
     tokens: Integers [n] on the CPU; shared.
     end_of_document: The token that ends each document, and belongs to it.

@@ -21,7 +21,7 @@ pub type accel_distributed_type_t = i32;
 /// How far an update of the parameters moves a prepared scheduler on. The numbers are pinned.
 pub type accel_scheduler_steps_t = i32;
 
-/// Which kernels compute matmuls on the CPU inside of calls of the library; the application's own use of LibTorch keeps LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also compute matmuls, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a short measurement finds that faster: on processors without instructions for them. The numbers are pinned.
+/// Which kernels compute matmuls on the CPU inside of calls of the library; the application's own use of LibTorch keeps LibTorch's. Products of float32 are all exact, with other roundings. All but DEFAULT also compute matmuls, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a short measurement finds that faster: on processors without instructions for them. The numbers are pinned.
 pub type accel_cpu_kernels_t = i32;
 
 /// Where the memory of CPU tensors of 64 KiB and more comes from that calls of the library make. The numbers are pinned.
@@ -1071,7 +1071,7 @@ pub type accel_dataset_epoch_fn = unsafe extern "C" fn(epoch: i64, user_data: *m
 
 /// Begins to read the application's own stream.
 ///
-/// The same arguments must produce the same items for exact resuming.
+/// Equal arguments must produce the same items for exact resuming.
 ///
 /// * `epoch`: From 0.
 /// * `shard`: Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
@@ -1141,7 +1141,7 @@ pub type accel_collate_fn = unsafe extern "C" fn(items: *const accel_value_t, ou
 /// Says which items each batch of an epoch has, before they are shared between the ranks.
 ///
 /// * `epoch`: From 0.
-/// * `out_batches`: An owned list: for each batch a list of integers, or an int64 tensor. The same ones for an epoch on every rank and each time.
+/// * `out_batches`: An owned list: for each batch a list of integers, or an int64 tensor. They are the same for an epoch on every rank and each time.
 /// * `user_data`: Handed to the callback.
 ///
 /// Returns: ACCEL_OK or an error, which accel_dataloader_next() returns.
@@ -3720,7 +3720,7 @@ functions! {
 
     /// Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid.
     ///
-    /// What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
+    /// The settings that the scope changed on a thread that still runs are undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
     ///
     /// * `scope`: NULL is allowed. A scope, or NULL.
     ///
@@ -3866,7 +3866,7 @@ functions! {
 
     /// The kind of a value, for languages that do not read its field.
     ///
-    /// What it holds is read by the functions below, each for its kind.
+    /// Its content is read by the functions below, each for its kind.
     ///
     /// * `value`: A value.
     ///
@@ -4355,7 +4355,7 @@ functions! {
     /// It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
     ///
     /// * `state`: A state, or a group.
-    /// * `options`: NULL is allowed. NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the mesh.
+    /// * `options`: NULL is allowed. NULL: the defaults. Settings of the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the mesh.
     /// * `out`: The second state. The ranks part when the last of them is released, or one of them ends the training.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this machine lacks.
@@ -4742,7 +4742,7 @@ functions! {
 
     /// Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it.
     ///
-    /// The same on all ranks.
+    /// All ranks must set the same.
     ///
     /// * `state`: A state.
     /// * `step`: At least 0.
@@ -4754,7 +4754,7 @@ functions! {
 
     /// Changes how micro-batches are put together, from the next accel_accumulate_begin() on.
     ///
-    /// Settings are of the job: states of accel_state_share() see them too. The same on all ranks.
+    /// Settings are of the job: states of accel_state_share() see them too. All ranks must set the same.
     ///
     /// * `state`: A state.
     /// * `options`: Fields that are unset stay as they are.
@@ -6068,7 +6068,7 @@ functions! {
     /// Layers and models of this library draw no numbers for them, so the default generator stays as it is; a tensor that a program adds is replaced by one without memory, and TorchScript files are read and then let go of. A tensor that is added to two modules becomes two: tie them with accel_module_tie(). Weights come later, as accel_load_checkpoint_and_dispatch() loads them.
     ///
     /// * `include_buffers`: 1: buffers too; 0: they are as outside; ACCEL_UNSET: what the variable ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0. Buffers that are not in state dicts, such as a Llama's `inv_freq`, are not in checkpoints either.
-    /// * `out`: The scope. Of several inside each other the innermost counts.
+    /// * `out`: The scope. If several are open inside each other, the innermost counts.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -7324,7 +7324,7 @@ functions! {
 
     /// Takes back where a scheduler stood.
     ///
-    /// What it is stays as it was made: a setting that differs is reported as a warning.
+    /// Its settings stay as they were made: a setting that differs is reported as a warning.
     ///
     /// * `scheduler`: A scheduler of the same kind.
     /// * `state_dict`: As above, or as torch made it.
@@ -7420,7 +7420,7 @@ functions! {
 
     /// Documents packed into sequences of one length.
     ///
-    /// An item is a list of four int64 tensors \[sequence_length\]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+    /// An item is a list of four int64 tensors \[sequence_length\]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The packing is the same in every run.
     ///
     /// * `tokens`: Integers \[n\] on the CPU; shared.
     /// * `options`: The lengths and boundaries.
@@ -7898,7 +7898,7 @@ functions! {
 
     /// Says whether all ranks get equally many full batches, from the next epoch on.
     ///
-    /// The same on all ranks.
+    /// All ranks must pass the same.
     ///
     /// * `loader`: A prepared loader.
     /// * `even_batches`: 1 or 0.
@@ -8377,7 +8377,7 @@ functions! {
     ///
     /// * `parameters`: What accel_parameters_register() or accel_parameters_create() returned.
     /// * `optimizer`: A prepared optimizer of their module.
-    /// * `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Those in the memory of accel_parameters_gradient() are not copied.
+    /// * `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of accel_parameters_gradient() are not copied.
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out_norm`: NULL is allowed. The joint norm of the gradients before clipping; NaN in micro-batches that only add. NULL: not wanted.
     ///
@@ -8504,7 +8504,7 @@ functions! {
 
     /// The whole parameters and persistent buffers of a model.
     ///
-    /// Those of a sharded model are collected one by one into the memory of the host on the main process.
+    /// The parameters of a sharded model are collected one by one into the memory of the host on the main process.
     ///
     /// * `state`: A state.
     /// * `module`: A model, prepared or not.
@@ -8663,7 +8663,7 @@ functions! {
 
     /// Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps.
     ///
-    /// Micro-batches are counted from the start again. What is registered for checkpoints stays.
+    /// Micro-batches are counted from the start again. Objects registered for checkpoints stay.
     ///
     /// * `state`: A state.
     ///
@@ -8674,7 +8674,7 @@ functions! {
 
     /// Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device.
     ///
-    /// What is in use stays.
+    /// Memory in use stays.
     ///
     /// * `state`: A state.
     ///
@@ -8900,7 +8900,7 @@ functions! {
 
     /// Dispatches a model whose weights are in memory, or in offload_folder for those on "disk".
     ///
-    /// Those on "disk" that are in memory only are written there, and leave the memory.
+    /// Weights on "disk" that are in memory only are written there, and leave the memory.
     ///
     /// * `module`: A model.
     /// * `device_map`: A map that covers it.
@@ -9144,7 +9144,7 @@ functions! {
 
     /// Ends a use.
     ///
-    /// What this thread asked the device to compute with the group is done before its memory is used again.
+    /// The work with the group that this thread gave the device is done before its memory is used again.
     ///
     /// * `stream`: A stream.
     /// * `group`: Its place in the list.
@@ -9501,7 +9501,7 @@ functions! {
 
     /// Starts the trackers of a run, on the main process; on other ranks those that ask for it.
     ///
-    /// Those that were running end first. log_with knows the engine's trackers and those that were added; "wandb" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
+    /// Trackers that were running end first. log_with knows the engine's trackers and those that were added; "wandb" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
     ///
     /// * `state`: A state.
     /// * `project_name`: The project. Characters that no file name may have become "_" in the folder's.
@@ -10177,7 +10177,7 @@ functions! {
     ///
     /// * `type`: The name of the struct.
     /// * `json`: {"num_workers": 2, "collate": "pad"}
-    /// * `options`: Memory for the struct. What it points to afterwards belongs to the library and stays.
+    /// * `options`: Memory for the struct. The memory that it points to afterwards belongs to the library and stays.
     /// * `size`: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
     ///
     /// Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is not JSON.

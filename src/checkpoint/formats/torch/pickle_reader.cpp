@@ -506,7 +506,7 @@ void PickleReader::make_object(const PickleNode& callable, PickleNode* arguments
     push(add(call_pickled_name(*callable.name(), *arguments->tuple())));
 }
 
-// Objects copy their arguments, which a file can name often. What is copied is in proportion to the file.
+// Objects copy their arguments, which a file can name often. The copies are in proportion to the file.
 void PickleReader::charge(const PickleNode& arguments, int depth) {
   constexpr int kDeepestCopied = 3;
   constexpr uint64_t kFreely = uint64_t{1} << 20, kCopiesOfAll = 8;

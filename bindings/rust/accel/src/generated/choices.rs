@@ -61,7 +61,7 @@ constants! {
 
 constants! {
     /// Which kernels compute matmuls on the CPU inside of calls of the library; the application's own use of
-    /// LibTorch keeps LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also
+    /// LibTorch keeps LibTorch's. Products of float32 are all exact, with other roundings. All but DEFAULT also
     /// compute matmuls, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a
     /// short measurement finds that faster: on processors without instructions for them. The numbers are pinned.
     CpuKernels {

@@ -440,7 +440,7 @@ impl DataLoader {
     /// * `batch_size`: The size of all batches but the last, or `None`: any.
     /// * `batches(epoch)`: The function. Says which items each batch of an epoch has, before they are shared
     ///   between the ranks. `epoch`: From 0. Gives: An owned list: for each batch a list of integers, or an int64
-    ///   tensor. The same ones for an epoch on every rank and each time.
+    ///   tensor. They are the same for an epoch on every rank and each time.
     ///
     /// # Errors
     /// InvalidArgument, InvalidState.
@@ -500,7 +500,7 @@ impl DataLoader {
         made(|out| unsafe { sys::accel_dataloader_config(self.as_raw(), out) })
     }
 
-    /// Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+    /// Says whether all ranks get equally many full batches, from the next epoch on. All ranks must pass the same.
     ///
     /// * `even_batches`: 1 or 0.
     ///

@@ -359,7 +359,7 @@ pub fn calculate_maximum_sizes(module: &Model) -> Result<Value> {
 ///   ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0. Buffers that are not in state dicts, such as a Llama's
 ///   `inv_freq`, are not in checkpoints either.
 ///
-/// Gives: The scope. Of several inside each other the innermost counts.
+/// Gives: The scope. If several are open inside each other, the innermost counts.
 ///
 /// # Errors
 /// InvalidArgument.

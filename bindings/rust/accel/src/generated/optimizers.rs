@@ -708,8 +708,8 @@ impl Scheduler {
         made(|out| unsafe { sys::accel_scheduler_state_dict(self.as_raw(), out) })
     }
 
-    /// Takes back where a scheduler stood. What it is stays as it was made: a setting that differs is reported as a
-    /// warning.
+    /// Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported
+    /// as a warning.
     ///
     /// * `state_dict`: As above, or as torch made it.
     ///

@@ -24,7 +24,7 @@ impl State {
     /// not meet again. It prepares, saves and ends on its own; ranks, device, triggers and the place within an
     /// accumulation group are those of the job, whose accumulation settings become the new ones for both.
     ///
-    /// * `options`: `None`: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms,
+    /// * `options`: `None`: the defaults. Settings of the job can only be repeated: cpu, debug, timeout_ms,
     ///   num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in
     ///   the job, and the sizes of the mesh.
     ///
@@ -118,7 +118,7 @@ impl State {
     }
 
     /// Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is
-    /// complete when [`StateReader::gradient_accumulation_steps`](crate::StateReader::gradient_accumulation_steps) divides it. The same on all ranks.
+    /// complete when [`StateReader::gradient_accumulation_steps`](crate::StateReader::gradient_accumulation_steps) divides it. All ranks must set the same.
     ///
     /// * `step`: At least 0.
     ///
@@ -130,7 +130,7 @@ impl State {
     }
 
     /// Changes how micro-batches are put together, from the next [`State::accumulate`](crate::State::accumulate) on. Settings are of the
-    /// job: states of [`State::share`](crate::State::share) see them too. The same on all ranks.
+    /// job: states of [`State::share`](crate::State::share) see them too. All ranks must set the same.
     ///
     /// * `options`: Fields that are unset stay as they are.
     ///

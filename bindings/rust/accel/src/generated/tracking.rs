@@ -2,7 +2,7 @@
 use super::*;
 
 impl State {
-    /// Starts the trackers of a run, on the main process; on other ranks those that ask for it. Those that were
+    /// Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were
     /// running end first. log_with knows the engine's trackers and those that were added; "wandb" and the like,
     /// which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a
     /// warning in the log.
