@@ -196,7 +196,7 @@ const COMPARISON = {
     return [
       html("h3", null, "Settings that differ"),
       names.length ? html("div", {class: "card"}, scrolled("Settings that differ", dataTable("", [{title: "setting"}, ...columnsOf(configured)], names.map(name =>
-          [html("code", null, name), ...values.map(map => map.get(name) ?? "–")])))) : html("p", {class: "say"}, "What the runs say of their configuration and environment is the same."),
+          [html("code", null, name), ...values.map(map => map.get(name) ?? "–")])))) : html("p", {class: "say"}, "The configurations and environments of the runs are equal."),
       metrics.length > 0 && html("h3", null, "Metrics ", html("small", null, "latest (least to greatest)")),
       metrics.length > 0 && html("div", {class: "card"}, scrolled("Metrics of the runs", dataTable("", [{title: "metric"}, ...columnsOf(logged)], metrics.map(name =>
           [name, ...logged.map(run => cellOf(run, name))])))),
