@@ -24,7 +24,7 @@ struct OperatorKind {
   FlopFormula flop_formula = nullptr;  // products, attention and convolutions have one
 };
 
-// `name` with its namespace. What is no operator, as a node of autograd, has neither kernel nor work.
+// `name` with its namespace. What is not an operator, as a node of autograd, has neither kernel nor work.
 OperatorKind find_operator_kind(const std::string &name, const std::string &overload);
 
 struct OperatorWork {

@@ -133,7 +133,7 @@ def main():
         return
     unknown = sorted(set(arguments.workloads) - set(WORKLOADS))
     if unknown:
-        sys.exit(f"{', '.join(unknown)} is no workload; expected some of {', '.join(WORKLOADS)}")
+        sys.exit(f"{', '.join(unknown)} is not a workload; expected some of {', '.join(WORKLOADS)}")
     for name in arguments.workloads:
         values = {package: [] for package in ("accel", arguments.package)}
         for _ in range(arguments.rounds):

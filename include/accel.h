@@ -26,7 +26,7 @@
  *     }
  *
  * Errors. Every function that can fail returns an accel_status_t: 0 is success, a positive number is information that
- * is no failure (ACCEL_ITER_END), a negative number is an error. accel_last_error() is the thread's message: one line
+ * is not a failure (ACCEL_ITER_END), a negative number is an error. accel_last_error() is the thread's message: one line
  * with the offending value and what was expected. After an error the outputs are untouched and there is nothing to
  * clean up. Never look at the message to find out whether something failed: success does not clear it. What every call
  * can answer is not repeated at each: INVALID_ARGUMENT for a NULL pointer, INVALID_HANDLE, OUT_OF_MEMORY, INTERNAL,

@@ -42,7 +42,7 @@ namespace accel {
 // A name of its own for the linker: the engine inside libaccel.a has an accel::Error too.
 inline namespace cpp {
 
-// What a failed call reports. what() is the message: one line with the offending value and what was expected. A
+// The error of a failed call. what() is the message: one line with the offending value and what was expected. A
 // callback may throw one to choose the status.
 class Error : public std::runtime_error {
  public:
@@ -273,7 +273,7 @@ class Value {
 
   std::int32_t kind() const noexcept { return value_.kind; }
   bool is_none() const noexcept { return value_.kind == ACCEL_VALUE_NONE; }
-  // What it holds; another kind is a TYPE_MISMATCH.
+  // Returns the value that it holds; another kind is a TYPE_MISMATCH.
   bool boolean() const { return expect(ACCEL_VALUE_BOOL, "a truth").as.integer != 0; }
   std::int64_t integer() const { return expect(ACCEL_VALUE_INT, "an integer").as.integer; }
   double number() const {
@@ -368,7 +368,7 @@ class Value {
   accel_value_t value_ = ACCEL_VALUE_INIT;
 };
 
-// What a state is made from. Everything may stay unset.
+// The options of a state. Everything may stay unset.
 struct StateOptions : accel_state_options_t {
   StateOptions() : accel_state_options_t(ACCEL_STATE_OPTIONS_INIT) {}
 };
@@ -468,17 +468,17 @@ struct ScheduleFreeAdamwOptions : accel_schedule_free_adamw_options_t {
   ScheduleFreeAdamwOptions() : accel_schedule_free_adamw_options_t(ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT) {}
 };
 
-// What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR.
+// The options of a one-cycle schedule, with the names and defaults of torch's OneCycleLR.
 struct OneCycleOptions : accel_one_cycle_options_t {
   OneCycleOptions() : accel_one_cycle_options_t(ACCEL_ONE_CYCLE_OPTIONS_INIT) {}
 };
 
-// What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR.
+// The options of a cyclic schedule, with the names and defaults of torch's CyclicLR.
 struct CyclicOptions : accel_cyclic_options_t {
   CyclicOptions() : accel_cyclic_options_t(ACCEL_CYCLIC_OPTIONS_INIT) {}
 };
 
-// What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau.
+// The options of a plateau schedule, with the names and defaults of torch's ReduceLROnPlateau.
 struct PlateauOptions : accel_plateau_options_t {
   PlateauOptions() : accel_plateau_options_t(ACCEL_PLATEAU_OPTIONS_INIT) {}
 };
@@ -580,7 +580,7 @@ struct ParametersOptions : accel_parameters_options_t {
   ParametersOptions() : accel_parameters_options_t(ACCEL_PARAMETERS_OPTIONS_INIT) {}
 };
 
-// What accel_parameters_step() does on the way.
+// The options of a call of accel_parameters_step().
 struct ParametersStepOptions : accel_parameters_step_options_t {
   ParametersStepOptions() : accel_parameters_step_options_t(ACCEL_PARAMETERS_STEP_OPTIONS_INIT) {}
 };
@@ -635,7 +635,7 @@ struct TrackingOptions : accel_tracking_options_t {
   TrackingOptions() : accel_tracking_options_t(ACCEL_TRACKING_OPTIONS_INIT) {}
 };
 
-// What a tracker of the program needs.
+// The options of a tracker of the program.
 struct TrackerOptions : accel_tracker_options_t {
   TrackerOptions() : accel_tracker_options_t(ACCEL_TRACKER_OPTIONS_INIT) {}
 };
@@ -655,15 +655,15 @@ struct ProgressOptions : accel_progress_options_t {
   ProgressOptions() : accel_progress_options_t(ACCEL_PROGRESS_OPTIONS_INIT) {}
 };
 
-// What is recorded, and in which steps. A step is what lies between two calls of accel_profile_step(). After
-// `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active`
-// ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is
-// recorded.
+// The options of a profile: the content of the record, and the steps that are recorded. A step is what lies between two
+// calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps
+// whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset)
+// everything from begin to end is recorded.
 struct ProfileOptions : accel_profile_options_t {
   ProfileOptions() : accel_profile_options_t(ACCEL_PROFILE_OPTIONS_INIT) {}
 };
 
-// What accel_launch() starts.
+// The options of accel_launch().
 struct LaunchOptions : accel_launch_options_t {
   LaunchOptions() : accel_launch_options_t(ACCEL_LAUNCH_OPTIONS_INIT) {}
 };
@@ -714,7 +714,7 @@ void drop(void* user_data) {
   const std::unique_ptr<Function> function(static_cast<Function*>(user_data));
 }
 
-// What the library reads during a call: C arrays of the vectors' items.
+// Arrays that the library reads during a call: C arrays of the vectors' items.
 inline std::vector<accel_value_t> borrowed(const std::vector<Value>& values) {
   std::vector<accel_value_t> borrowed;
   for (const Value& value : values) borrowed.push_back(*value.get());
@@ -783,7 +783,7 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
     return out;
   }
 
-  // The same for DLPack before version 1.
+  // Imports a tensor from DLPack before version 1.
   static Tensor from_dlpack_unversioned(struct DLManagedTensor* tensor) {
     Tensor out;
     detail::check(accel_tensor_from_dlpack_unversioned(tensor, out.put()));
@@ -797,7 +797,7 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
     return out;
   }
 
-  // The same for DLPack before version 1.
+  // Exports a tensor to DLPack before version 1.
   struct DLManagedTensor* to_dlpack_unversioned() const {
     struct DLManagedTensor* out = nullptr;
     detail::check(accel_tensor_to_dlpack_unversioned(get(), &out));
@@ -861,7 +861,7 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
     return out;
   }
 
-  // The same for integers, exact.
+  // Gets the integer in a tensor of one element, exactly.
   std::int64_t item_int() const {
     std::int64_t out = 0;
     detail::check(accel_tensor_item_int(get(), &out));
@@ -915,14 +915,14 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
     return out;
   }
 
-  // The same elements outside of autograd.
+  // Returns the same elements outside of autograd.
   Tensor detach() const {
     Tensor out;
     detail::check(accel_tensor_detach(get(), out.put()));
     return out;
   }
 
-  // The same elements, row-major without gaps.
+  // Returns the same elements, row-major without gaps.
   Tensor contiguous() const {
     Tensor out;
     detail::check(accel_tensor_contiguous(get(), out.put()));
@@ -1102,7 +1102,7 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
     return out;
   }
 
-  // Of [batch, features, ...], with running statistics.
+  // Batch normalization of [batch, features, ...], with running statistics.
   static Module batch_norm(std::int64_t num_features, double eps, double momentum) {
     Module out;
     detail::check(accel_module_batch_norm(num_features, eps, momentum, out.put()));
@@ -1177,7 +1177,7 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
     return out;
   }
 
-  // As accel_module_call(), with inputs by name behind those by place.
+  // Calls a module with inputs by name behind those by place.
   Value call_kw(const std::vector<Value>& inputs, const Value& named_inputs = {}) {
     Value out;
     detail::check(accel_module_call_kw(get(), detail::borrowed(inputs).data(), inputs.size(),
@@ -1425,7 +1425,7 @@ class Optimizer : public detail::Handle<accel_optimizer_t, accel_optimizer_retai
   // The number of groups.
   std::int64_t num_groups() const { return accel_optimizer_num_groups(self()); }
 
-  // What the optimizer keeps of its parameters: momenta, moments, master weights.
+  // Counts the bytes that the optimizer keeps for its parameters: momenta, moments, master weights.
   std::int64_t state_bytes() const { return accel_optimizer_state_bytes(self()); }
 
   // The learning rate of a group.
@@ -1783,7 +1783,8 @@ class Dataset : public detail::Handle<accel_dataset_t, accel_dataset_retain, acc
   // The number of items.
   std::int64_t length() const { return accel_dataset_length(self()); }
 
-  // What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+  // Counts what was left out when files were opened: malformed rows where that was asked for, and files that are not
+  // images.
   std::int64_t num_skipped() const { return accel_dataset_num_skipped(self()); }
 
   // One item.
@@ -1938,7 +1939,7 @@ class Work : public detail::Handle<accel_work_t, accel_work_retain, accel_work_r
   // Whether a work has ended.
   bool test() const { return accel_work_test(self()) == 1; }
 
-  // What a work gave.
+  // Gets the result of a work.
   Value result() const {
     Value out;
     detail::check(accel_work_result(get(), out.put()));
@@ -2027,7 +2028,7 @@ class Tracker : public detail::Handle<accel_tracker_t, accel_tracker_retain, acc
   // The name of a tracker.
   const char* name() const { return accel_tracker_name(self()); }
 
-  // What a tracker writes to: a file, a folder, or the address of a run.
+  // Gets the target that a tracker writes to: a file, a folder, or the address of a run.
   std::string location() const {
     detail::Buffer out;
     detail::check(accel_tracker_location(get(), out.put()));
@@ -2102,7 +2103,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // Whether code for one rank runs here.
   bool on_process(std::int32_t process_index) const { return accel_on_process(self(), process_index) == 1; }
 
-  // The same by the rank within the host.
+  // Whether code for one rank of the host runs here.
   bool on_local_process(std::int32_t local_process_index) const {
     return accel_on_local_process(self(), local_process_index) == 1;
   }
@@ -2113,7 +2114,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // How the ranks work together.
   accel_distributed_type_t distributed_type() const { return accel_distributed_type(self()); }
 
-  // What carries the collectives.
+  // Names the backends that carry the collectives.
   const char* backend() const { return accel_backend(self()); }
 
   // The precision of the forward.
@@ -2141,7 +2142,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // The same for the first rank of each host.
+  // The first rank of each host runs the scope's body first, its other ranks after it has ended its scope.
   Scope local_main_process_first() {
     Scope out;
     detail::check(accel_local_main_process_first_begin(get(), out.put()));
@@ -2239,22 +2240,22 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+  // Gathers tensors whose dimension 0 differs by rank; nothing is padded.
   Value gather_uneven(const Value& value) {
     Value out;
     detail::check(accel_gather_uneven(get(), value.get(), out.put()));
     return out;
   }
 
-  // As accel_gather(), and leaves out what the loader repeated to fill batches.
+  // Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches.
   Value gather_for_metrics(const Value& value) {
     Value out;
     detail::check(accel_gather_for_metrics(get(), value.get(), out.put()));
     return out;
   }
 
-  // As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill
-  // batches.
+  // Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated
+  // to fill batches.
   Value gather_object_for_metrics(const Value& items) {
     Value out;
     detail::check(accel_gather_object_for_metrics(get(), items.get(), out.put()));
@@ -2480,9 +2481,9 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with "rank",
-  // "size" and "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"),
-  // begun_us and ended_us since 1970.
+  // Gets the latest 2,000 operations of this rank, the running one included, as a JSON object with "rank", "size" and
+  // "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"), begun_us and
+  // ended_us since 1970.
   std::string flight_record() const {
     detail::Buffer out;
     detail::check(accel_flight_record(get(), out.put()));
@@ -2640,8 +2641,8 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it
-  // runs; one a line.
+  // Describes what is really active: device and ranks, precision, loss scale, accumulation, and each prepared object
+  // with how it runs; one a line.
   std::string describe() {
     detail::Buffer out;
     detail::check(accel_describe(get(), out.put()));
@@ -2759,12 +2760,12 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_load_fsdp_model(get(), module.get(), folder.c_str(), &options));
   }
 
-  // As accel_save_fsdp_model() for the state of an optimizer, by the names of its parameters.
+  // Saves the state of an optimizer, by the names of its parameters, as accel_save_fsdp_model() saves a model.
   void save_fsdp_optimizer(const Optimizer& optimizer, const std::string& folder, const FsdpFileOptions& options = {}) {
     detail::check(accel_save_fsdp_optimizer(get(), optimizer.get(), folder.c_str(), &options));
   }
 
-  // As accel_load_fsdp_model() for the state of an optimizer.
+  // Loads the state of an optimizer, as accel_load_fsdp_model() loads a model.
   void load_fsdp_optimizer(const Optimizer& optimizer, const std::string& folder, const FsdpFileOptions& options = {}) {
     detail::check(accel_load_fsdp_optimizer(get(), optimizer.get(), folder.c_str(), &options));
   }
@@ -2846,7 +2847,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // Counts what this rank has trained with, once in each micro-batch, for the throughput in step reports.
   void count_tokens(std::int64_t n_tokens) { detail::check(accel_count_tokens(get(), n_tokens)); }
 
-  // What a token costs, for the model flops utilization in step reports.
+  // Sets the cost of a token, for the model flops utilization in step reports.
   void set_model_flops(double flops_per_token, double peak_flops_per_second) {
     detail::check(accel_set_model_flops(get(), flops_per_token, peak_flops_per_second));
   }
@@ -3079,7 +3080,7 @@ class Profile : public detail::Handle<accel_profile_t, accel_profile_retain, acc
   // The number of steps that have ended.
   std::int64_t step_number() const { return accel_profile_step_number(self()); }
 
-  // What a schedule does in a step, as torch.profiler.schedule() has it.
+  // Computes the action of a schedule in a step, as torch.profiler.schedule() does.
   static accel_profile_action_t schedule(const ProfileOptions& options, std::int64_t step) {
     accel_profile_action_t out = 0;
     detail::check(accel_profile_schedule(&options, step, &out));
@@ -3184,7 +3185,7 @@ inline Value recent_errors(std::int64_t after) {
   return out;
 }
 
-// The same tree with a function applied to each tensor; other leaves stay.
+// Applies a function to each tensor of a tree; other leaves stay.
 inline Value recursively_apply(const Value& value, bool error_on_other_type, TensorFn function) {
   Value out;
   detail::check(accel_recursively_apply(value.get(), error_on_other_type, detail::run,
@@ -3257,8 +3258,7 @@ inline Value get_shape(const Value& value) {
   return out;
 }
 
-// What accel_initialize_tensors() makes a like tree from: each tensor's shape and dtype, as a tensor of the device
-// "meta", which has no memory.
+// Describes a tree: each tensor becomes one of the same shape and dtype on the device "meta", which has no memory.
 inline Value get_data_structure(const Value& value) {
   Value out;
   detail::check(accel_get_data_structure(value.get(), out.put()));
@@ -3320,7 +3320,7 @@ inline Value device_memory(accel_device_t device) {
 // Counts the peaks of accel_device_memory() from what is in use now.
 inline void device_reset_peak_memory(accel_device_t device) { detail::check(accel_device_reset_peak_memory(device)); }
 
-// What a device is and can do.
+// Describes a device and its abilities.
 inline Value device_properties(accel_device_t device) {
   Value out;
   detail::check(accel_device_properties(device, out.put()));
@@ -3353,7 +3353,7 @@ inline Scope enable_grad() {
   return out;
 }
 
-// As no_grad, and results can never take part in autograd later, which is faster.
+// No gradients are recorded inside, and results can never take part in autograd later, which is faster.
 inline Scope inference_mode() {
   Scope out;
   detail::check(accel_inference_mode_begin(out.put()));
@@ -3447,7 +3447,8 @@ inline bool local_sgd_step(const Scope& scope) {
   return out_averaged != 0;
 }
 
-// What a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
+// Gets the state that a resumed run needs besides the weights: the steps, and the weights and momentum of the outer
+// optimizer.
 inline Value local_sgd_state_dict(const Scope& scope) {
   Value out;
   detail::check(accel_local_sgd_state_dict(scope.get(), out.put()));
@@ -3617,7 +3618,7 @@ inline void remove_dispatch(const Module& module, bool recurse) {
   detail::check(accel_remove_dispatch(module.get(), recurse));
 }
 
-// What is known of a dispatched model.
+// Describes a dispatched model.
 inline Value dispatch_report(const Module& module) {
   Value out;
   detail::check(accel_dispatch_report(module.get(), out.put()));
@@ -3726,7 +3727,7 @@ inline Value checkpoint_list(const std::string& folder) {
   return out;
 }
 
-// What is in a checkpoint.
+// Lists the content of a checkpoint.
 inline Value checkpoint_show(const std::string& folder) {
   Value out;
   detail::check(accel_checkpoint_show(folder.c_str(), out.put()));
@@ -3821,10 +3822,10 @@ inline const char* options_name(std::size_t index) { return accel_options_name(i
 // The fields that a program can set in an options struct.
 inline std::int64_t option_count(const std::string& type) { return accel_option_count(type.c_str()); }
 
-// What a field is: a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object"; "doc",
-// its comment in this header; "variable", that of the environment; "default" as a text, or NONE where the library finds
-// it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices "choices", a map from
-// their names to their numbers; "offset" and "size" in bytes.
+// Describes a field by a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object";
+// "doc", its comment in this header; "variable", that of the environment; "default" as a text, or NONE where the
+// library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices
+// "choices", a map from their names to their numbers; "offset" and "size" in bytes.
 inline Value option_get(const std::string& type, std::size_t index) {
   Value out;
   detail::check(accel_option_get(type.c_str(), index, out.put()));
@@ -3877,7 +3878,7 @@ inline void prepare_fork() { detail::check(accel_prepare_fork()); }
 // runtime must do the fork itself.
 inline void accept_fork() { detail::check(accel_accept_fork()); }
 
-// What a bug report should know of this machine, as `accel env --json` has it.
+// Describes this machine for a bug report, as `accel env --json` does.
 inline std::string environment_report() {
   detail::Buffer out;
   detail::check(accel_environment_report(out.put()));
@@ -3928,7 +3929,7 @@ inline accel_status_t carry() {
   } catch (const std::exception& error) {
     accel_error_set(ACCEL_ERROR_USER, error.what());
   } catch (...) {
-    accel_error_set(ACCEL_ERROR_USER, "a callback threw something that is no std::exception");
+    accel_error_set(ACCEL_ERROR_USER, "a callback threw something that is not a std::exception");
   }
   return ACCEL_ERROR_USER;
 }
@@ -4010,7 +4011,7 @@ inline accel_status_t run(accel_tracker_event_t event, const accel_value_t* cont
   return guarded([&] { (*static_cast<TrackerFn*>(user_data))(event, Value::copy(content), step); });
 }
 
-// As with the library's log: there is nobody to tell.
+// Errors are ignored, as in the library's log: there is nobody to tell.
 inline void run(std::int32_t level, const char* logger, const char* message, void* user_data) {
   try {
     (*static_cast<LoggerFn*>(user_data))(level, logger, message);

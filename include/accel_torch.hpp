@@ -33,7 +33,7 @@ struct ReleaseHandle {
 using TensorHandle = std::unique_ptr<accel_tensor_t, ReleaseHandle>;
 using ModuleHandle = std::unique_ptr<accel_module_t, ReleaseHandle>;
 
-// What a torch::nn module computes, for forwards that are more than one tensor in and one out.
+// Computes a torch::nn module, for forwards that are more than one tensor in and one out.
 using TorchForward = std::function<at::Tensor(const std::vector<at::Tensor>& inputs)>;
 
 namespace torch_bridge {
@@ -71,7 +71,7 @@ inline std::vector<at::Tensor> tensors_of(const accel_value_t* inputs, size_t n_
   std::vector<at::Tensor> tensors;
   for (size_t i = 0; i < n_inputs; i++) {
     if (inputs[i].kind != ACCEL_VALUE_TENSOR)
-      throw std::invalid_argument("input " + std::to_string(i) + " is no tensor; a torch::nn module takes tensors");
+      throw std::invalid_argument("input " + std::to_string(i) + " is not a tensor; a torch::nn module takes tensors");
     tensors.push_back(tensor_to_torch(inputs[i].as.tensor));
   }
   return tensors;
@@ -87,7 +87,7 @@ inline accel_status_t report_exception() noexcept {
   } catch (const std::exception& error) {
     accel_error_set(ACCEL_ERROR_USER, error.what());
   } catch (...) {
-    accel_error_set(ACCEL_ERROR_USER, "the forward of a torch::nn module threw what is no std::exception");
+    accel_error_set(ACCEL_ERROR_USER, "the forward of a torch::nn module threw what is not a std::exception");
   }
   return ACCEL_ERROR_USER;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks rules that a compiler does not know: which module includes which, what headers may include, names, sizes.
+"""Checks rules that a compiler does not know: which module includes which, what headers may include, names, sizes, comments.
 
 usage: check_layers.py SOURCE_ROOT
 
@@ -58,6 +58,10 @@ ENVIRONMENT_USERS = ("base/environment.hpp", ENVIRONMENT_WRITER, "comm/backend/p
                      "profile/kineto_session.cpp")
 USING_NAMESPACE = re.compile(r"^using namespace ", re.MULTILINE)
 FORBIDDEN_NAME = re.compile(r"(^|_)(utils?|helpers?|common|misc)(_|$)")
+# Such a comment leaves out the noun that it describes: "Of a sharded parameter, what this rank has."
+FRAGMENT = re.compile(r"(?://+|/\*\*?|^\s*\*) ?(Of|That|Those|What|As|The same)\b")
+MOST_FRAGMENTS = 29
+COMMENTED = {".cpp", ".hpp", ".h", ".in", ".js"}
 MOST_BYTES = 40 * 1024
 MOST_FILES = 40  # of a folder of src/
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
@@ -173,6 +177,20 @@ def room_problems(source):
             yield f"src/: {stem} is in {' and in '.join(sorted(folders))}; expected names that differ"
 
 
+def fragment_problems(root):
+    """Comments without a subject, once there are many of them."""
+    found = []
+    for folder in ("src", "include"):
+        for file in sorted((root / folder).rglob("*")):
+            if file.suffix in COMMENTED:
+                for number, line in enumerate(file.read_text().splitlines(), 1):
+                    if begin := FRAGMENT.search(line):
+                        found.append(f"{file.relative_to(root)}:{number}: the comment begins with '{begin[1]}'")
+    if len(found) > MOST_FRAGMENTS:
+        yield from found
+        yield f"{len(found)} comments begin like that, expected at most {MOST_FRAGMENTS}: give them a subject and a verb"
+
+
 def problems(root):
     source = root / "src"
     yield from room_problems(source)
@@ -189,6 +207,7 @@ def problems(root):
     yield from cuda_problems(root)
     yield from unit_cycles.problems(root)
     yield from class_members.problems(root)
+    yield from fragment_problems(root)
     for folder in ("src", "tests", "tools", "examples", "bench", "bindings"):
         for file in sorted((root / folder).rglob("*")):
             if not file.is_file() or file.suffix not in CODE or "__pycache__" in file.parts:

@@ -180,7 +180,7 @@ def main():
     known = checks(options)
     unknown = [name for name in options.names if name not in known]
     if unknown:
-        parser.error(f"{unknown[0]} is no check; expected some of: {', '.join(known)}")
+        parser.error(f"{unknown[0]} is not a check; expected some of: {', '.join(known)}")
     failed = []
     for name in options.names or known:
         looked_for, commands = known[name]

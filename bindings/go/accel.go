@@ -42,7 +42,7 @@ static inline accel_status_t go_checked(accel_status_t status, go_failure *failu
   return status;
 }
 
-// What a closed object passes: the library says that it is no handle.
+// A closed object passes this memory: the library says that it is not a handle.
 static inline void *go_closed(void) {
   static const uint64_t closed[16];
   return (void *)closed;
@@ -2468,7 +2468,7 @@ func raise(err error) C.accel_status_t {
 	return C.accel_status_t(status)
 }
 
-// refused is the status of a callback that has failed where a number was expected: information is no number.
+// refused is the status of a callback that has failed where a number was expected: information is not a number.
 func refused(err error) C.accel_status_t {
 	if code := raise(err); code < 0 {
 		return code
@@ -2724,7 +2724,7 @@ func fill(value any, out *C.accel_value_t) error {
 		_, isTuple := value.(Tuple)
 		return fillList(items, isTuple, out)
 	default:
-		return fmt.Errorf("a %T is no value; expected nil, a bool, number, text, slice, Map, Tensor, Dtype or Device", value)
+		return fmt.Errorf("a %T is not a value; expected nil, a bool, number, text, slice, Map, Tensor, Dtype or Device", value)
 	}
 	return nil
 }
@@ -2937,7 +2937,7 @@ type DistributedType int32
 type SchedulerSteps int32
 
 // CPUKernels: Which kernels compute matmuls on the CPU inside of calls of the library; the application's own use of
-// LibTorch keeps LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also compute
+// LibTorch keeps LibTorch's. Products of float32 are all exact, with other roundings. All but DEFAULT also compute
 // matmuls, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a short
 // measurement finds that faster: on processors without instructions for them. The numbers are pinned.
 type CPUKernels int32
@@ -2949,13 +2949,13 @@ type CPUMemory int32
 // Reduction: The operation that reduces the ranks' elements. The numbers are pinned.
 type Reduction int32
 
-// Recompute: What backward computes again. The numbers are pinned.
+// Recompute: The activations that backward computes again. The numbers are pinned.
 type Recompute int32
 
 // MuonAdjust: How Muon scales the learning rate of an A x B matrix. The numbers are pinned.
 type MuonAdjust int32
 
-// UpdatePrecision: What an update of float16 and bfloat16 parameters is computed in. The numbers are pinned.
+// UpdatePrecision: The precision in which float16 and bfloat16 parameters are updated. The numbers are pinned.
 type UpdatePrecision int32
 
 // AnnealStrategy: The shape of a way from one rate to another. The numbers are pinned.
@@ -2964,7 +2964,7 @@ type AnnealStrategy int32
 // CycleMode: How the peaks of a cyclic schedule follow each other. The numbers are pinned.
 type CycleMode int32
 
-// MetricMode: What is better in a metric, and what the threshold is a part of. The numbers are pinned.
+// MetricMode: The direction in which a metric is better, and the base of the threshold. The numbers are pinned.
 type MetricMode int32
 
 // ThresholdMode: The status of a call.
@@ -2998,20 +2998,20 @@ type BackwardPrefetch int32
 // FullyShardedDataParallelPlugin.auto_wrap_policy
 type AutoWrapPolicy int32
 
-// StateDictType: What accel_save_state() writes of a sharded model and its optimizer. @accelerate
+// StateDictType: The form in which accel_save_state() writes a sharded model and its optimizer. @accelerate
 // FullyShardedDataParallelPlugin.state_dict_type
 type StateDictType int32
 
 // OffloadDevice: Where ZeRO keeps parameters or the states of optimizers.
 type OffloadDevice int32
 
-// WhenBusy: What accel_save_state() does while an asynchronous save is under way. The numbers are pinned.
+// WhenBusy: The behaviour of accel_save_state() while an asynchronous save is under way. The numbers are pinned.
 type WhenBusy int32
 
-// TrackerFailure: What accel_log() does when a tracker of the program fails. The numbers are pinned.
+// TrackerFailure: The behaviour of accel_log() when a tracker of the program fails. The numbers are pinned.
 type TrackerFailure int32
 
-// TrackerEvent: What a tracker's callback is told. The numbers are pinned.
+// TrackerEvent: The events of which a tracker's callback is notified. The numbers are pinned.
 type TrackerEvent int32
 
 // LogRanks: Which ranks log a message. The numbers are pinned.
@@ -3020,7 +3020,7 @@ type LogRanks int32
 // LogSinkKind: Where the messages of a sink go. The numbers are pinned.
 type LogSinkKind int32
 
-// ProfileAction: What a step of a schedule does. The numbers are pinned.
+// ProfileAction: The action of a schedule in a step. The numbers are pinned.
 type ProfileAction int32
 
 // StartMethod: How accel_launch() starts the processes. The numbers are pinned.
@@ -4295,12 +4295,12 @@ func (profile *Profile) Close() {
 	}
 }
 
-// StateOptions: What a state is made from. Everything may stay unset.
+// StateOptions: The options of a state. Everything may stay unset.
 type StateOptions struct {
 	// 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0
 	CPU *bool
 
-	// Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO
+	// The precision of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO
 	MixedPrecision *Precision
 
 	// Micro-batches for each step of the optimizer. In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS.
@@ -4368,17 +4368,17 @@ type StateOptions struct {
 	// ranks of the host
 	NumThreads *int32
 
-	// Of prepared schedulers. Default PER_BATCH
+	// Sets when prepared schedulers step. Default PER_BATCH
 	SchedulerSteps *SchedulerSteps
 
-	// Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the
-	// process. Variable ACCEL_CPU_KERNELS. Default AUTO
+	// The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of
+	// the process. Variable ACCEL_CPU_KERNELS. Default AUTO
 	CPUKernels *CPUKernels
 
-	// Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
+	// The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO
 	CPUMemory *CPUMemory
 
-	// Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT.
+	// The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT.
 	// Default: a fourth of the memory of the host or container by its processes
 	CPUMemoryKept *int64
 
@@ -4419,7 +4419,7 @@ type StateOptions struct {
 	// ACCEL_EMBEDDED. Default 0
 	Embedded *bool
 
-	// What carries the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes
+	// The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes
 	// through host memory, with which several ranks may share a GPU. A name without a device is for that of the
 	// state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or
 	// else "staged"
@@ -5397,7 +5397,7 @@ type ScheduleFreeAdamwOptions struct {
 	// The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
 	Beta1 *float64
 
-	// Of the second moment. In [0, 1). Default 0.999
+	// The decay of the second moment. In [0, 1). Default 0.999
 	Beta2 *float64
 
 	// In [0, inf). Default 1e-8
@@ -5455,7 +5455,7 @@ func (options *ScheduleFreeAdamwOptions) c(given *arguments) *C.accel_schedule_f
 	return made
 }
 
-// OneCycleOptions: What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR.
+// OneCycleOptions: The options of a one-cycle schedule, with the names and defaults of torch's OneCycleLR.
 type OneCycleOptions struct {
 	// Share of the steps in which the rate rises. In [0, 1]. Default 0.3
 	PctStart *float64
@@ -5515,7 +5515,7 @@ func (options *OneCycleOptions) c(given *arguments) *C.accel_one_cycle_options_t
 	return made
 }
 
-// CyclicOptions: What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR.
+// CyclicOptions: The options of a cyclic schedule, with the names and defaults of torch's CyclicLR.
 type CyclicOptions struct {
 	// Steps from base_lr to max_lr. In [1, inf). Default 2000
 	StepSizeUp *int64
@@ -5523,7 +5523,7 @@ type CyclicOptions struct {
 	// And back. In [1, inf). Default: as step_size_up
 	StepSizeDown *int64
 
-	// Of EXP_RANGE. In (0, inf). Default 1
+	// The base of EXP_RANGE. In (0, inf). Default 1
 	Gamma *float64
 
 	// At max_lr. In [0, 1). Default 0.8
@@ -5569,7 +5569,7 @@ func (options *CyclicOptions) c(given *arguments) *C.accel_cyclic_options_t {
 	return made
 }
 
-// PlateauOptions: What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau.
+// PlateauOptions: The options of a plateau schedule, with the names and defaults of torch's ReduceLROnPlateau.
 type PlateauOptions struct {
 	// The rate is multiplied by it. In [0, 1). Default 0.1
 	Factor *float64
@@ -5678,7 +5678,8 @@ type CSVOptions struct {
 	// 1: malformed rows are left out and counted. Default 0
 	SkipMalformed *bool
 
-	// What an empty cell is in a column of numbers; also NaN. In [-inf, inf]. Default: such a cell is malformed
+	// The value of an empty cell in a column of numbers; also NaN. In [-inf, inf]. Default: such a cell is
+	// malformed
 	Missing *float64
 
 	// A map from columns to "int64", "float32" and so on, or "text". Default: all are inferred
@@ -5716,7 +5717,7 @@ type ImageOptions struct {
 	// theirs
 	Height *int64
 
-	// As height. In [1, inf). Default: they keep theirs
+	// The width; see height. In [1, inf). Default: they keep theirs
 	Width *int64
 }
 
@@ -5749,7 +5750,7 @@ type DataloaderOptions struct {
 	// 1: a short last batch is left out. Default 0
 	DropLast *bool
 
-	// Of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator
+	// The seed of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator
 	// (accel_set_seed())
 	Seed *int64
 
@@ -5770,16 +5771,16 @@ type DataloaderOptions struct {
 	// accel_dataloader_set_collate() sets a function instead. Default STACK
 	Collate *Collate
 
-	// Of PAD; also NaN. In [-inf, inf]. Default 0
+	// The filling of PAD; also NaN. In [-inf, inf]. Default 0
 	PaddingValue *float64
 
-	// Of PAD: the longest is rounded up to it. In [1, inf). Default 1
+	// With PAD, the longest is rounded up to it. In [1, inf). Default 1
 	PadToMultipleOf *int64
 
-	// Of PAD. Default RIGHT
+	// The side that PAD fills. Default RIGHT
 	PaddingSide *PaddingSide
 
-	// Of PAD, 1: a bool tensor, true where no filling is, as "<key>_mask" in a map, elsewhere behind the tensor.
+	// With PAD, 1: a bool tensor, true where no filling is, as "<key>_mask" in a map, elsewhere behind the tensor.
 	// Default 0
 	PaddingMasks *bool
 }
@@ -5845,7 +5846,7 @@ type PowerSGDOptions struct {
 	// Added to norms, against columns of zeros. In [0, inf). Default 0
 	OrthogonalizationEpsilon *float64
 
-	// Of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0
+	// The seed of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0
 	RandomSeed *int64
 
 	// 1: what was lost is added to the next gradients. Default 1
@@ -5917,7 +5918,7 @@ type DDPOptions struct {
 	// FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO
 	CommWrapper *DDPCommHook
 
-	// Of both PowerSGDs. Default: theirs
+	// The options of both PowerSGDs. Default: theirs
 	CommStateOption *PowerSGDOptions
 }
 
@@ -5966,7 +5967,8 @@ type FsdpOptions struct {
 	// Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
 	ShardingStrategy *ShardingStrategy
 
-	// Whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1
+	// The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION.
+	// Default 1
 	FsdpVersion *int64
 
 	// 0: parameters stay whole until the backward, 1: they are gathered again. Variable
@@ -6003,10 +6005,10 @@ type FsdpOptions struct {
 	// "float32", "bfloat16" or "float16": parameters are gathered in it. Default: that of mixed_precision
 	ParamDtype string
 
-	// The same for gradients that are summed. Default: param_dtype
+	// The dtype of gradients that are summed, named as param_dtype. Default: param_dtype
 	ReduceDtype string
 
-	// The same for the output of the model. Default: as computed
+	// The dtype of the output of the model, named as param_dtype. Default: as computed
 	OutputDtype string
 
 	// 1: floating inputs of each group are cast to param_dtype. Default 1
@@ -6016,8 +6018,8 @@ type FsdpOptions struct {
 	// computes updates. Variable FSDP_OFFLOAD_PARAMS. Default 0
 	CPUOffload *bool
 
-	// Of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS.
-	// Default 1
+	// A setting of version 1: parameters keep their identity, which they always do here. Variable
+	// FSDP_USE_ORIG_PARAMS. Default 1
 	UseOrigParams *bool
 
 	// 1: all ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default 1
@@ -6165,7 +6167,7 @@ type DeepspeedOptions struct {
 	// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
 	OffloadParamNvmePath string
 
-	// Of stage 3, 1: only rank 0 needs weights; models of the others may be without memory
+	// For stage 3, 1: only rank 0 needs weights; models of the others may be without memory
 	// (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters
 	// after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
 	Zero3InitFlag *bool
@@ -6295,13 +6297,13 @@ type PrepareModelOptions struct {
 	// 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0
 	EvaluationMode *bool
 
-	// Of data parallelism. Default: theirs
+	// The options of data parallelism. Default: theirs
 	DDP *DDPOptions
 
-	// Of sharding. Default: theirs
+	// The options of sharding. Default: theirs
 	Fsdp *FsdpOptions
 
-	// The same as DeepSpeed describes it. Default: theirs
+	// Options of sharding as DeepSpeed describes them. Default: theirs
 	Deepspeed *DeepspeedOptions
 
 	// 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable
@@ -6342,11 +6344,11 @@ type EstimateMemoryOptions struct {
 	// Ranks that train the model together. In [1, 2147483647]. Default 1
 	NumProcesses *int64
 
-	// Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1,
+	// The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1,
 	// 2147483647]. Default: num_processes
 	DataParallelShardSize *int64
 
-	// Of the forward passes. Default NO
+	// The precision of the forward passes. Default NO
 	MixedPrecision *Precision
 
 	// 1: gradients are exchanged in every micro-batch. Default 0
@@ -6355,11 +6357,11 @@ type EstimateMemoryOptions struct {
 	// Micro-batches for each step of the optimizer. In [1, inf). Default 1
 	GradientAccumulationSteps *int64
 
-	// What the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not
-	// tell. In [0, inf). Default 0
+	// The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters
+	// do not tell. In [0, inf). Default 0
 	ActivationBytes *int64
 
-	// How the model will be prepared. Default: theirs
+	// The options with which the model will be prepared. Default: theirs
 	ModelOptions *PrepareModelOptions
 }
 
@@ -6396,7 +6398,7 @@ type DataloaderConfig struct {
 	// 1: all ranks get equally many full batches, filled with rows from the start. Default 1
 	EvenBatches *bool
 
-	// As in the state's options. Default: as the state
+	// See the state's options. Default: as the state
 	SplitBatches *bool
 
 	// 1: batches go to the state's device. Default: as device_placement of the state
@@ -6466,11 +6468,11 @@ type PrepareItem struct {
 	// Default: none
 	Scheduler *Scheduler
 
-	// Of a loader, or of a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state
-	// has it
+	// Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as
+	// the state has it
 	DevicePlacement *bool
 
-	// Of a model. Default: theirs
+	// The options of a model. Default: theirs
 	ModelOptions *PrepareModelOptions
 }
 
@@ -6497,8 +6499,8 @@ type LocalSGDOptions struct {
 	// Steps with exchanged gradients before the first local one. In [0, inf). Default 0
 	StartStep *int64
 
-	// Of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean
-	// itself is taken
+	// The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf).
+	// Default: the mean itself is taken
 	OuterLR *float64
 
 	// In [0, inf). Default: 0.9 with outer_lr
@@ -6554,7 +6556,7 @@ type ParametersOptions struct {
 	// Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
 	BucketCapMb *float64
 
-	// Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
+	// The options of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
 	Fsdp *FsdpOptions
 }
 
@@ -6571,12 +6573,12 @@ func (options *ParametersOptions) c(given *arguments) *C.accel_parameters_option
 	return made
 }
 
-// ParametersStepOptions: What accel_parameters_step() does on the way.
+// ParametersStepOptions: The options of a call of accel_parameters_step().
 type ParametersStepOptions struct {
 	// Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping
 	MaxGradNorm *float64
 
-	// Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2
+	// The type of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2
 	GradNormType *float64
 
 	// 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0
@@ -6673,7 +6675,7 @@ func (options *DeviceMapOptions) c(given *arguments) *C.accel_device_map_options
 
 // DispatchOptions: How weights are loaded and kept.
 type DispatchOptions struct {
-	// Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+	// The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 	Dtype *Dtype
 
 	// 1: weights that the model does not know are an error. Default 0
@@ -6700,11 +6702,12 @@ type DispatchOptions struct {
 	// Default: block_bytes
 	PrefetchBytes *int64
 
-	// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
+	// The device on which offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map,
+	// or the CPU
 	MainDevice string
 
-	// Of an index.json of weights on "disk": accel_load_checkpoint_in_model() writes it, accel_dispatch_model()
-	// reads it, and adds those that it has not. Default: none
+	// The folder of an index.json of weights on "disk": accel_load_checkpoint_in_model() writes it,
+	// accel_dispatch_model() reads it, and adds those that it has not. Default: none
 	OffloadFolder string
 
 	// Names of classes with commas between them: their modules are on one device. Default: none
@@ -6720,7 +6723,7 @@ type DispatchOptions struct {
 	// float16: "wo" is for "layers.0.wo.weight" and not for "word_embeddings.weight". Default: none
 	KeepInFp32Modules string
 
-	// Whose ranks get the weights with broadcast_from_rank0. Default: none
+	// The state whose ranks get the weights with broadcast_from_rank0. Default: none
 	State *State
 }
 
@@ -6822,7 +6825,7 @@ type ProjectOptions struct {
 	// The folder of the project. Default: none
 	ProjectDir string
 
-	// That of its logs. Default: as project_dir
+	// The folder of the project's logs. Default: as project_dir
 	LoggingDir string
 
 	// Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In
@@ -6873,7 +6876,7 @@ type SaveStateOptions struct {
 	// While an asynchronous save is under way. Default WAIT
 	WhenBusy *WhenBusy
 
-	// Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0
+	// The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0
 	CompressionLevel *int32
 
 	// 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0
@@ -7010,7 +7013,7 @@ type TrackingOptions struct {
 	// 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1
 	Resume *bool
 
-	// When a tracker of the program fails. Default WARN
+	// The reaction to a failing tracker of the program. Default WARN
 	OnFailure *TrackerFailure
 
 	// The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500
@@ -7052,7 +7055,7 @@ func (options *TrackingOptions) c(given *arguments) *C.accel_tracking_options_t 
 	return made
 }
 
-// TrackerOptions: What a tracker of the program needs.
+// TrackerOptions: The options of a tracker of the program.
 type TrackerOptions struct {
 	// 0: it runs on all ranks. Default 1
 	MainProcessOnly *bool
@@ -7103,7 +7106,7 @@ type LogSinkOptions struct {
 	// The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default: none
 	Path string
 
-	// What it is. Default STDERR
+	// The kind of the sink. Default STDERR
 	Kind *LogSinkKind
 
 	// ACCEL_LOG_*: the lowest level that it gets. In [10, 100]. Variable ACCEL_LOG_SINK_LEVEL. Default 10
@@ -7135,7 +7138,7 @@ func (options *LogSinkOptions) c(given *arguments) *C.accel_log_sink_options_t {
 // ProgressOptions: How progress is shown: with the blocks of Unicode where LC_ALL, LC_CTYPE or LANG say UTF-8,
 // otherwise with "#".
 type ProgressOptions struct {
-	// What is counted. Default "steps"
+	// The unit that is counted. Default "steps"
 	Unit string
 
 	// 0: each rank shows its own. Default 1
@@ -7151,7 +7154,7 @@ type ProgressOptions struct {
 	// Columns. In [20, 1000]. Default: the terminal's, else 80
 	Width *int32
 
-	// Where it begins, after a resumed run. In [0, inf). Default 0
+	// The count at which it begins, after a resumed run. In [0, inf). Default 0
 	Initial *int64
 
 	// The shortest time between two lines. In [0, 3600000]. Default 100
@@ -7186,10 +7189,10 @@ func (options *ProgressOptions) c(given *arguments) *C.accel_progress_options_t 
 	return made
 }
 
-// ProfileOptions: What is recorded, and in which steps. A step is what lies between two calls of
-// accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose
-// record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset)
-// everything from begin to end is recorded.
+// ProfileOptions: The options of a profile: the content of the record, and the steps that are recorded. A step is
+// what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without
+// recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs.
+// Without a schedule (active unset) everything from begin to end is recorded.
 type ProfileOptions struct {
 	// "cpu" and types of devices ("xpu"), joined by commas. Variable ACCEL_PROFILE_ACTIVITIES. Default: the CPU
 	// and the state's device
@@ -7281,7 +7284,7 @@ func (options *ProfileOptions) c(given *arguments) *C.accel_profile_options_t {
 	return made
 }
 
-// LaunchOptions: What accel_launch() starts.
+// LaunchOptions: The options of accel_launch().
 type LaunchOptions struct {
 	// Ranks on all machines together. In [1, 65536]. Required
 	NumProcesses int32
@@ -7299,16 +7302,16 @@ type LaunchOptions struct {
 	// The host of rank 0, where the ranks meet. Default "127.0.0.1"
 	MainProcessIP string
 
-	// Of the states of the ranks. Default: as this process's environment says
+	// The precision of the states of the ranks. Default: as this process's environment says
 	MixedPrecision *Precision
 
 	// 1: the ranks use no accelerator. Default: as this process's environment says
 	CPU *bool
 
-	// How the processes start. Default FORK
+	// The way in which the processes start. Default FORK
 	StartMethod *StartMethod
 
-	// How often all ranks are started again after one has failed. In [0, inf). Default 0
+	// The number of times that all ranks are started again after one has failed. In [0, inf). Default 0
 	MaxRestarts *int32
 
 	// Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1,
@@ -7322,7 +7325,7 @@ type LaunchOptions struct {
 	// output of this process, and of the others the last lines are kept for the message of a failure
 	LogDir string
 
-	// What is put before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and
+	// The text before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and
 	// ${role_name}, which is "default", are replaced. Without log_dir. Default: nothing
 	LogLinePrefixTemplate string
 
@@ -7710,8 +7713,8 @@ func goDatasetEpoch(epoch C.int64_t, userData C.uintptr_t) C.accel_status_t {
 	}))
 }
 
-// StreamBeginFunc: Begins to read the application's own stream. The same arguments must produce the same items for
-// exact resuming.
+// StreamBeginFunc: Begins to read the application's own stream. Equal arguments must produce the same items for exact
+// resuming.
 //
 //   - epoch: From 0.
 //   - shard: Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
@@ -7966,7 +7969,7 @@ func goTracker(event C.accel_tracker_event_t, content *C.accel_value_t, step C.i
 //
 //   - level: ACCEL_LOG_*, or another number that accel_logger_log() got.
 //   - logger: The logger's name.
-//   - message: The text, with the prefix "[RANK i] " unless it is for the main process only. Bytes that are no UTF-8
+//   - message: The text, with the prefix "[RANK i] " unless it is for the main process only. Bytes that are not UTF-8
 //     are replaced.
 type LoggerFunc func(level int32, logger string, message string)
 
@@ -8006,7 +8009,7 @@ func goTraceReady(profile *C.accel_profile_t, userData C.uintptr_t) C.accel_stat
 	}))
 }
 
-// LaunchFunc: What a rank does: makes a state, trains.
+// LaunchFunc: The function of a rank: makes a state, trains.
 //
 //   - localProcessIndex: The rank's number on this machine.
 //
@@ -8139,7 +8142,7 @@ func ScopeCall(body ScopeFunc) error {
 //
 //   - dtype: ACCEL_DTYPE_*.
 //
-// Returns: "float32" and so on; NULL for a number that is no dtype.
+// Returns: "float32" and so on; NULL for a number that is not a dtype.
 func DtypeName(dtype Dtype) string {
 	result := C.accel_dtype_name(C.accel_dtype_t(dtype))
 	return C.GoString(result)
@@ -8149,7 +8152,7 @@ func DtypeName(dtype Dtype) string {
 //
 //   - dtype: ACCEL_DTYPE_*.
 //
-// Returns: Bytes of one element; 0 for a number that is no dtype.
+// Returns: Bytes of one element; 0 for a number that is not a dtype.
 func DtypeSize(dtype Dtype) int {
 	result := C.accel_dtype_size(C.accel_dtype_t(dtype))
 	return int(result)
@@ -8197,7 +8200,7 @@ func DtypeFromName(name string) (out Dtype, err error) {
 //   - a: Any.
 //   - b: Any.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
+// Returns: ACCEL_OK; INVALID_ARGUMENT for what is not a value.
 func ValueEqual(a any, b any) (out bool, err error) {
 	var given arguments
 	defer given.end()
@@ -8274,11 +8277,10 @@ func RecentErrors(after int64) (out any, err error) {
 	return
 }
 
-// RecursivelyApply is accel_recursively_apply. The same tree with a function applied to each tensor; other leaves
-// stay.
+// RecursivelyApply is accel_recursively_apply. Applies a function to each tensor of a tree; other leaves stay.
 //
 //   - value: Any.
-//   - errorOnOtherType: 1: a leaf that is no tensor is a TYPE_MISMATCH.
+//   - errorOnOtherType: 1: a leaf that is not a tensor is a TYPE_MISMATCH.
 //   - function: What is applied.
 //
 // Returns: ACCEL_OK, or the error of the function.
@@ -8444,8 +8446,8 @@ func ConvertToFp32(value any) (out any, err error) {
 //
 //   - value: Any.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor; SHAPE_MISMATCH
-// when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
+// Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is not a tensor;
+// SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
 func FindBatchSize(value any) (out int64, err error) {
 	var given arguments
 	defer given.end()
@@ -8489,7 +8491,7 @@ func FindDevice(value any) (out any, err error) {
 //
 //   - value: A tensor or a tree of tensors.
 //
-// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
 func GetShape(value any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -8507,13 +8509,13 @@ func GetShape(value any) (out any, err error) {
 	return
 }
 
-// GetDataStructure is accel_get_data_structure. What accel_initialize_tensors() makes a like tree from: each tensor's
-// shape and dtype, as a tensor of the device "meta", which has no memory. So rank 0 can tell others what they are to
-// receive.
+// GetDataStructure is accel_get_data_structure. Describes a tree: each tensor becomes one of the same shape and dtype
+// on the device "meta", which has no memory. accel_initialize_tensors() makes a like tree from it, so that rank 0 can
+// tell others what they are to receive.
 //
 //   - value: A tensor or a tree of tensors.
 //
-// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
 func GetDataStructure(value any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -8536,7 +8538,7 @@ func GetDataStructure(value any) (out any, err error) {
 //
 //   - structure: What accel_get_data_structure() returned, or any tree of tensors.
 //
-// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; OUT_OF_MEMORY.
+// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.
 func InitializeTensors(structure any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -8578,7 +8580,7 @@ func DeviceParse(text_ string) (out Device, err error) {
 //
 //   - type_: ACCEL_DEVICE_*.
 //
-// Returns: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is no type,
+// Returns: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is not a type,
 // and for OUT_OF_TREE when there is none. Valid for ever.
 func DeviceTypeName(type_ int32) string {
 	result := C.accel_device_type_name(C.int32_t(type_))
@@ -8615,7 +8617,7 @@ func DeviceDefault() (out Device, err error) {
 //
 //   - type_: ACCEL_DEVICE_*.
 //
-// Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is no type; UNSUPPORTED when there is none.
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is not a type; UNSUPPORTED when there is none.
 func DeviceCurrent(type_ int32) (out Device, err error) {
 	var cOut C.accel_device_t
 	var failure C.go_failure
@@ -8692,7 +8694,7 @@ func DeviceResetPeakMemory(device Device) error {
 	return status(code, failure)
 }
 
-// DeviceProperties is accel_device_properties. What a device is and can do.
+// DeviceProperties is accel_device_properties. Describes a device and its abilities.
 //
 //   - device: The device.
 //
@@ -8712,7 +8714,7 @@ func DeviceProperties(device Device) (out any, err error) {
 //
 //   - type_: ACCEL_DISTRIBUTED_*.
 //
-// Returns: "MULTI_CPU" and so on; NULL for a number that is no type.
+// Returns: "MULTI_CPU" and so on; NULL for a number that is not a type.
 func DistributedTypeName(type_ DistributedType) string {
 	result := C.accel_distributed_type_name(C.accel_distributed_type_t(type_))
 	return C.GoString(result)
@@ -8750,7 +8752,7 @@ func NewState(options *StateOptions) (out *State, err error) {
 // within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
 //
 //   - state: A state, or a group.
-//   - options: NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads,
+//   - options: NULL: the defaults. Settings of the job can only be repeated: cpu, debug, timeout_ms, num_threads,
 //     cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the
 //     sizes of the mesh.
 //
@@ -8905,7 +8907,7 @@ func (state *State) OnProcess(processIndex int32) bool {
 	return result == 1
 }
 
-// OnLocalProcess is accel_on_local_process. The same by the rank within the host.
+// OnLocalProcess is accel_on_local_process. Whether code for one rank of the host runs here.
 //
 //   - state: A state.
 //   - localProcessIndex: The rank.
@@ -8939,7 +8941,7 @@ func (state *State) DistributedType() DistributedType {
 	return DistributedType(result)
 }
 
-// Backend is accel_backend. What carries the collectives.
+// Backend is accel_backend. Names the backends that carry the collectives.
 //
 //   - state: A state.
 //
@@ -9039,7 +9041,8 @@ func (state *State) MainProcessFirst(body func(*Scope) error) error {
 	return inside(cOut, body)
 }
 
-// LocalMainProcessFirst is accel_local_main_process_first_begin. The same for the first rank of each host.
+// LocalMainProcessFirst is accel_local_main_process_first_begin. The first rank of each host runs the scope's body
+// first, its other ranks after it has ended its scope.
 //
 //   - state: A state.
 //
@@ -9226,7 +9229,7 @@ func (state *State) SetSyncGradients(sync bool) error {
 //
 //   - state: A state.
 //
-// Returns: Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.
+// Returns: Rows of the last global batch that are not repetitions, 0 when it is full, -1 when unknown.
 func (state *State) Remainder() int64 {
 	result := C.accel_remainder(state.c())
 	runtime.KeepAlive(state)
@@ -9270,8 +9273,8 @@ func (state *State) AccumulationStep() int64 {
 }
 
 // SetAccumulationStep is accel_set_accumulation_step. Sets how far the accumulation is, of all models: the next
-// micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. The same
-// on all ranks.
+// micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. All
+// ranks must set the same.
 //
 //   - state: A state.
 //   - step: At least 0.
@@ -9285,8 +9288,8 @@ func (state *State) SetAccumulationStep(step int64) error {
 }
 
 // SetGradientAccumulation is accel_set_gradient_accumulation. Changes how micro-batches are put together, from the
-// next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. The same on
-// all ranks.
+// next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. All ranks
+// must set the same.
 //
 //   - state: A state.
 //   - options: Fields that are unset stay as they are.
@@ -9359,7 +9362,7 @@ func (state *State) ActiveDataloader(depth int64) (out *Dataloader, err error) {
 //   - state: A state.
 //   - value: A tensor or a tree of tensors.
 //
-// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
 func (state *State) Gather(value any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -9378,8 +9381,7 @@ func (state *State) Gather(value any) (out any, err error) {
 	return
 }
 
-// GatherUneven is accel_gather_uneven. As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is
-// padded.
+// GatherUneven is accel_gather_uneven. Gathers tensors whose dimension 0 differs by rank; nothing is padded.
 //
 //   - state: A state.
 //   - value: A tensor or a tree of tensors.
@@ -9403,9 +9405,10 @@ func (state *State) GatherUneven(value any) (out any, err error) {
 	return
 }
 
-// GatherForMetrics is accel_gather_for_metrics. As accel_gather(), and leaves out what the loader repeated to fill
-// batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). What has not one
-// row for each row of the batch is cut at the front part of its rows, as the reference does.
+// GatherForMetrics is accel_gather_for_metrics. Gathers results as accel_gather() does, and leaves out what the
+// loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by
+// accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the
+// batch has, as in the reference.
 //
 //   - state: A state.
 //   - value: A tensor or a tree of tensors; other leaves are gathered as objects.
@@ -9429,14 +9432,15 @@ func (state *State) GatherForMetrics(value any) (out any, err error) {
 	return
 }
 
-// GatherObjectForMetrics is accel_gather_object_for_metrics. As accel_gather_object() for a list of results, and
-// leaves out those of samples that the loader repeated to fill batches. A list with one item for each row of the
+// GatherObjectForMetrics is accel_gather_object_for_metrics. Gathers a list of results as accel_gather_object() does,
+// and leaves out those of samples that the loader repeated to fill batches. A list with one item for each row of the
 // batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
 //
 //   - state: A state.
 //   - items: This rank's list; tensors in it may have any sizes.
 //
-// Returns: As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().
+// Returns: As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as
+// accel_gather_for_metrics().
 func (state *State) GatherObjectForMetrics(items any) (out any, err error) {
 	var given arguments
 	defer given.end()
@@ -10125,7 +10129,7 @@ func (work *Work) Test() bool {
 	return result == 1
 }
 
-// Result is accel_work_result. What a work gave.
+// Result is accel_work_result. Gets the result of a work.
 //
 //   - work: A work that has ended.
 //
@@ -10233,9 +10237,9 @@ func (state *State) GroupShrink(waitMs int64) (out *State, err error) {
 	return
 }
 
-// FlightRecord is accel_flight_record. What this rank did last: the latest 2,000 operations, the running one
-// included, as a JSON object with "rank", "size" and "operations", each with call, operation, sequence, bytes, dtype,
-// state ("running", "done", "failed"), begun_us and ended_us since 1970. The exchange of gradients and all other
+// FlightRecord is accel_flight_record. Gets the latest 2,000 operations of this rank, the running one included, as a
+// JSON object with "rank", "size" and "operations", each with call, operation, sequence, bytes, dtype, state
+// ("running", "done", "failed"), begun_us and ended_us since 1970. The exchange of gradients and all other
 // collectives of the library are among them. When an operation fails so that the group is of no use any more, a
 // summary goes to the log, and the record into the folder that the environment variable ACCEL_FLIGHT_RECORD names.
 //
@@ -10505,7 +10509,7 @@ func TensorFromDlpack(tensor unsafe.Pointer) (out *Tensor, err error) {
 	return
 }
 
-// TensorFromDlpackUnversioned is accel_tensor_from_dlpack_unversioned. The same for DLPack before version 1.
+// TensorFromDlpackUnversioned is accel_tensor_from_dlpack_unversioned. Imports a tensor from DLPack before version 1.
 //
 //   - tensor: As above.
 //
@@ -10538,7 +10542,7 @@ func (tensor *Tensor) ToDlpack() (out unsafe.Pointer, err error) {
 	return
 }
 
-// ToDlpackUnversioned is accel_tensor_to_dlpack_unversioned. The same for DLPack before version 1.
+// ToDlpackUnversioned is accel_tensor_to_dlpack_unversioned. Exports a tensor to DLPack before version 1.
 //
 //   - tensor: As above.
 //
@@ -10596,8 +10600,8 @@ func (tensor *Tensor) ToTorch(torchVersion string) (tensorImpl unsafe.Pointer, e
 	return
 }
 
-// TensorShareTorch is accel_tensor_share_torch. As accel_tensor_from_torch(), for a tensor that stays the caller's:
-// the handle is another owner of it.
+// TensorShareTorch is accel_tensor_share_torch. Shares a tensor that stays the caller's: the handle is another owner
+// of it.
 //
 //   - tensorImpl: A c10::TensorImpl, borrowed for the call.
 //   - torchVersion: As above.
@@ -10814,7 +10818,7 @@ func (tensor *Tensor) Item() (out float64, err error) {
 	return
 }
 
-// ItemInt is accel_tensor_item_int. The same for integers, exact.
+// ItemInt is accel_tensor_item_int. Gets the integer in a tensor of one element, exactly.
 //
 //   - tensor: A tensor of one element of an integer or bool dtype.
 //
@@ -10870,7 +10874,7 @@ func (tensor *Tensor) RequiresGrad() (out bool, err error) {
 //   - tensor: A leaf of a floating dtype.
 //   - requiresGrad: 1 or 0.
 //
-// Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is no leaf.
+// Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is not a leaf.
 func (tensor *Tensor) SetRequiresGrad(requiresGrad bool) error {
 	var failure C.go_failure
 	code := C.go_accel_tensor_set_requires_grad(tensor.c(), flag(requiresGrad), &failure)
@@ -10901,7 +10905,7 @@ func (tensor *Tensor) Grad() (out *Tensor, err error) {
 //   - tensor: A leaf of a floating dtype.
 //   - gradient: Of the same shape, dtype and device; NULL takes the gradient away.
 //
-// Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.
+// Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.
 func (tensor *Tensor) SetGrad(gradient *Tensor) error {
 	var failure C.go_failure
 	code := C.go_accel_tensor_set_grad(tensor.c(), gradient.c(), &failure)
@@ -10915,7 +10919,7 @@ func (tensor *Tensor) SetGrad(gradient *Tensor) error {
 //   - tensor: Requires a gradient, and has one element unless the options have a gradient for it.
 //   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or
+// Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are not tensors; INVALID_ARGUMENT for a tensor or
 // an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
 func (tensor *Tensor) Backward(options *BackwardOptions) error {
 	var given arguments
@@ -10982,7 +10986,7 @@ func (tensor *Tensor) Clone() (out *Tensor, err error) {
 	return
 }
 
-// Detach is accel_tensor_detach. The same elements outside of autograd.
+// Detach is accel_tensor_detach. Returns the same elements outside of autograd.
 //
 //   - tensor: A tensor.
 //
@@ -10999,7 +11003,7 @@ func (tensor *Tensor) Detach() (out *Tensor, err error) {
 	return
 }
 
-// Contiguous is accel_tensor_contiguous. The same elements, row-major without gaps.
+// Contiguous is accel_tensor_contiguous. Returns the same elements, row-major without gaps.
 //
 //   - tensor: A tensor.
 //
@@ -11098,7 +11102,7 @@ func (op *Op) Call(args []any) (out []any, err error) {
 	return
 }
 
-// CallKw is accel_op_call_kw. The same with arguments by name.
+// CallKw is accel_op_call_kw. Calls an operator with arguments by name.
 //
 //   - op: As accel_op_call().
 //   - args: The arguments.
@@ -11204,8 +11208,8 @@ func EnableGrad(body func(*Scope) error) error {
 	return inside(cOut, body)
 }
 
-// InferenceMode is accel_inference_mode_begin. As no_grad, and results can never take part in autograd later, which
-// is faster.
+// InferenceMode is accel_inference_mode_begin. No gradients are recorded inside, and results can never take part in
+// autograd later, which is faster.
 //
 // Returns: ACCEL_OK.
 func InferenceMode(body func(*Scope) error) error {
@@ -11606,7 +11610,7 @@ func ModuleConv2d(inChannels int64, outChannels int64, kernel int64, stride int6
 	return
 }
 
-// ModuleBatchNorm is accel_module_batch_norm. Of [batch, features, ...], with running statistics.
+// ModuleBatchNorm is accel_module_batch_norm. Batch normalization of [batch, features, ...], with running statistics.
 //
 //   - numFeatures: Size.
 //   - eps: ACCEL_UNSET_DOUBLE: 1e-5, 0.1.
@@ -11887,9 +11891,9 @@ func (module *Module) Call(inputs []any) (out any, err error) {
 	return
 }
 
-// CallKw is accel_module_call_kw. As accel_module_call(), with inputs by name behind those by place. Layers call
-// theirs "input", models as in their configuration's architecture ("input_ids"), TorchScript as the script does;
-// others as accel_module_set_input_names() says.
+// CallKw is accel_module_call_kw. Calls a module with inputs by name behind those by place. Layers call theirs
+// "input", models as in their configuration's architecture ("input_ids"), TorchScript as the script does; others as
+// accel_module_set_input_names() says.
 //
 //   - module: A module.
 //   - inputs: May be NULL when there are none.
@@ -12712,7 +12716,7 @@ func (optimizer *Optimizer) ZeroGrad(setToNone bool) error {
 }
 
 // StepWasSkipped is accel_optimizer_step_was_skipped. Whether the latest update was skipped: gradients overflowed. A
-// step while gradients accumulate is no update.
+// step while gradients accumulate is not an update.
 //
 //   - optimizer: An optimizer.
 //
@@ -12746,8 +12750,8 @@ func (optimizer *Optimizer) NumGroups() int64 {
 	return int64(result)
 }
 
-// StateBytes is accel_optimizer_state_bytes. What the optimizer keeps of its parameters: momenta, moments, master
-// weights.
+// StateBytes is accel_optimizer_state_bytes. Counts the bytes that the optimizer keeps for its parameters: momenta,
+// moments, master weights.
 //
 //   - optimizer: An optimizer.
 //
@@ -12898,7 +12902,8 @@ func SchedulerLambda(optimizer *Optimizer, lambda LRLambdaFunc) (out *Scheduler,
 	return
 }
 
-// SchedulerGroupLambda is accel_scheduler_group_lambda. As accel_scheduler_lambda(), with a factor for each group.
+// SchedulerGroupLambda is accel_scheduler_group_lambda. Drives learning rates by a function that gives a factor for
+// each group.
 //
 //   - optimizer: Its learning rates are driven.
 //   - lambda: The factor of each group at each step.
@@ -13343,7 +13348,7 @@ func (scheduler *Scheduler) Step() error {
 // however many ranks there are.
 //
 //   - scheduler: One made by accel_scheduler_plateau(), or the prepared one of it.
-//   - metric: The same on all ranks. NaN is no improvement.
+//   - metric: The same on all ranks. NaN is not an improvement.
 //
 // Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
 func (scheduler *Scheduler) StepMetric(metric float64) error {
@@ -13407,8 +13412,8 @@ func (scheduler *Scheduler) StateDict() (out any, err error) {
 	return
 }
 
-// LoadStateDict is accel_scheduler_load_state_dict. Takes back where a scheduler stood. What it is stays as it was
-// made: a setting that differs is reported as a warning.
+// LoadStateDict is accel_scheduler_load_state_dict. Takes back where a scheduler stood. Its settings stay as they
+// were made: a setting that differs is reported as a warning.
 //
 //   - scheduler: A scheduler of the same kind.
 //   - stateDict: As above, or as torch made it.
@@ -13581,7 +13586,7 @@ func DatasetWindows(tokens *Tensor, sequenceLength int64, stride int64) (out *Da
 // int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the
 // position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for
 // padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both
-// kinds of packing. The same packing in every run.
+// kinds of packing. The packing is the same in every run.
 //
 //   - tokens: Integers [n] on the CPU; shared.
 //   - options: The lengths and boundaries.
@@ -13883,8 +13888,8 @@ func (dataset *Dataset) Length() int64 {
 	return int64(result)
 }
 
-// NumSkipped is accel_dataset_num_skipped. What was left out when files were opened: malformed rows where that was
-// asked for, and files that are no images.
+// NumSkipped is accel_dataset_num_skipped. Counts what was left out when files were opened: malformed rows where that
+// was asked for, and files that are not images.
 //
 //   - dataset: A dataset.
 //
@@ -14237,7 +14242,7 @@ func (loader *Dataloader) Config() (out any, err error) {
 }
 
 // SetEvenBatches is accel_dataloader_set_even_batches. Says whether all ranks get equally many full batches, from the
-// next epoch on. The same on all ranks.
+// next epoch on. All ranks must pass the same.
 //
 //   - loader: A prepared loader.
 //   - evenBatches: 1 or 0.
@@ -14367,7 +14372,7 @@ func LoopBegin(state *State) (out *Loop, err error) {
 //
 //   - batches: A loop.
 //   - rows: Of each rank's batch; negative where a rank has none any more.
-//   - remainder: How many rows of all ranks' last batches are no repetition, the first ones in the order of the
+//   - remainder: How many rows of all ranks' last batches are not repetitions, the first ones in the order of the
 //     ranks; zero: all of them; negative: not known yet.
 //   - endOfDataloader: 1: the batch is the last one of the loop, and `remainder` speaks of it.
 //
@@ -14626,7 +14631,7 @@ func (state *State) PrepareDataLoader(loader *Dataloader, config *DataloaderConf
 //     exchange them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
 //
 // Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or
-// INVALID_ARGUMENT for inputs that are no leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST,
+// INVALID_ARGUMENT for inputs that are not leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST,
 // CANCELLED.
 func (state *State) Backward(loss *Tensor, options *BackwardOptions) error {
 	var given arguments
@@ -14782,8 +14787,8 @@ func LocalSGDStep(scope *Scope) (averaged bool, err error) {
 	return
 }
 
-// LocalSGDStateDict is accel_local_sgd_state_dict. What a resumed run needs besides the weights: the steps, and the
-// weights and momentum of the outer optimizer.
+// LocalSGDStateDict is accel_local_sgd_state_dict. Gets the state that a resumed run needs besides the weights: the
+// steps, and the weights and momentum of the outer optimizer.
 //
 //   - scope: Of accel_local_sgd_begin().
 //
@@ -15027,7 +15032,7 @@ func (parameters *Parameters) Module() (out *Module, err error) {
 //   - parameters: What accel_parameters_register() or accel_parameters_create() returned.
 //   - optimizer: A prepared optimizer of their module.
 //   - gradients: A map of the names of trainable parameters to tensors of their shapes, on any device, in any
-//     floating dtype and with any strides. Only read, and not after the call. Those in the memory of
+//     floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of
 //     accel_parameters_gradient() are not copied.
 //   - options: NULL: defaults.
 //
@@ -15087,8 +15092,8 @@ func NewParameters(state *State, module *Module, options *ParametersOptions) (ou
 
 // Gradient is accel_parameters_gradient. The memory of a gradient: written in place it is not copied, and where ranks
 // share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address,
-// contiguous, in the parameter's dtype and shape. Of a sharded parameter it is the memory for the whole gradient, and
-// of this micro-batch only.
+// contiguous, in the parameter's dtype and shape. For a sharded parameter it is the memory for the whole gradient,
+// and of this micro-batch only.
 //
 //   - parameters: The parameters.
 //   - index: Of the parameter.
@@ -15212,8 +15217,8 @@ func (state *State) UnwrapModel(module *Module, keepFp32Wrapper bool) (out *Modu
 	return
 }
 
-// GetStateDict is accel_get_state_dict. The whole parameters and persistent buffers of a model. Those of a sharded
-// model are collected one by one into the memory of the host on the main process.
+// GetStateDict is accel_get_state_dict. The whole parameters and persistent buffers of a model. The parameters of a
+// sharded model are collected one by one into the memory of the host on the main process.
 //
 //   - state: A state.
 //   - module: A model, prepared or not.
@@ -15249,8 +15254,9 @@ func ShardedModules(module *Module) (out any, err error) {
 	return
 }
 
-// Describe is accel_describe. What is really active: device and ranks, precision, loss scale, accumulation, and each
-// prepared object with how it runs; one a line. accel_state_describe() has the settings and where they came from.
+// Describe is accel_describe. Describes what is really active: device and ranks, precision, loss scale, accumulation,
+// and each prepared object with how it runs; one a line. accel_state_describe() has the settings and where they came
+// from.
 //
 //   - state: A state.
 //
@@ -15431,8 +15437,8 @@ func (state *State) FindExecutableBatchSize(function BatchSizeFunc, reduce Reduc
 }
 
 // FreeMemory is accel_free_memory. Lets go of all prepared objects, of the memory that is kept for the next large CPU
-// tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. What is
-// registered for checkpoints stays.
+// tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. Objects
+// registered for checkpoints stay.
 //
 //   - state: A state.
 //
@@ -15445,7 +15451,7 @@ func (state *State) FreeMemory() error {
 }
 
 // EmptyCache is accel_empty_cache. Returns memory that is kept for later tensors to the system and to other programs:
-// that of large CPU tensors, of large results of a gather or a reduce, and of the device. What is in use stays.
+// that of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
 //
 //   - state: A state.
 //
@@ -15896,7 +15902,7 @@ func (state *State) LoadCheckpointAndDispatch(module *Module, checkpoint string,
 }
 
 // DispatchModel is accel_dispatch_model. Dispatches a model whose weights are in memory, or in offload_folder for
-// those on "disk". Those on "disk" that are in memory only are written there, and leave the memory.
+// those on "disk". Weights on "disk" that are in memory only are written there, and leave the memory.
 //
 //   - module: A model.
 //   - deviceMap: A map that covers it.
@@ -15979,7 +15985,7 @@ func RemoveDispatch(module *Module, recurse bool) error {
 	return status(code, failure)
 }
 
-// DispatchReport is accel_dispatch_report. What is known of a dispatched model.
+// DispatchReport is accel_dispatch_report. Describes a dispatched model.
 //
 //   - module: A model.
 //
@@ -16273,8 +16279,8 @@ func (stream *WeightStream) BeginUse(group int64) (out any, err error) {
 	return
 }
 
-// EndUse is accel_weight_stream_end_use. Ends a use. What this thread asked the device to compute with the group is
-// done before its memory is used again.
+// EndUse is accel_weight_stream_end_use. Ends a use. The work with the group that this thread gave the device is done
+// before its memory is used again.
 //
 //   - stream: A stream.
 //   - group: Its place in the list.
@@ -16690,7 +16696,7 @@ func CheckpointList(folder string) (out any, err error) {
 	return
 }
 
-// CheckpointShow is accel_checkpoint_show. What is in a checkpoint.
+// CheckpointShow is accel_checkpoint_show. Lists the content of a checkpoint.
 //
 //   - folder: What accel_save_state() or the reference wrote.
 //
@@ -16781,8 +16787,8 @@ func (state *State) LoadFsdpModel(module *Module, folder string, options *FsdpFi
 	return status(code, failure)
 }
 
-// SaveFsdpOptimizer is accel_save_fsdp_optimizer. As accel_save_fsdp_model() for the state of an optimizer, by the
-// names of its parameters.
+// SaveFsdpOptimizer is accel_save_fsdp_optimizer. Saves the state of an optimizer, by the names of its parameters, as
+// accel_save_fsdp_model() saves a model.
 //
 //   - state: A state.
 //   - optimizer: A prepared optimizer, of parameters of prepared models.
@@ -16805,7 +16811,8 @@ func (state *State) SaveFsdpOptimizer(optimizer *Optimizer, folder string, optio
 	return status(code, failure)
 }
 
-// LoadFsdpOptimizer is accel_load_fsdp_optimizer. As accel_load_fsdp_model() for the state of an optimizer.
+// LoadFsdpOptimizer is accel_load_fsdp_optimizer. Loads the state of an optimizer, as accel_load_fsdp_model() loads a
+// model.
 //
 //   - state: A state.
 //   - optimizer: A prepared optimizer, of parameters of prepared models.
@@ -16851,7 +16858,7 @@ func MergeWeights(folder string, destination string, options *MergeWeightsOption
 }
 
 // InitTrackers is accel_init_trackers. Starts the trackers of a run, on the main process; on other ranks those that
-// ask for it. Those that were running end first. log_with knows the engine's trackers and those that were added;
+// ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added;
 // "wandb" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is
 // left out, with a warning in the log.
 //
@@ -17133,7 +17140,8 @@ func (tracker *Tracker) Name() string {
 	return C.GoString(result)
 }
 
-// Location is accel_tracker_location. What a tracker writes to: a file, a folder, or the address of a run.
+// Location is accel_tracker_location. Gets the target that a tracker writes to: a file, a folder, or the address of a
+// run.
 //
 //   - tracker: A tracker.
 //
@@ -17255,7 +17263,7 @@ func (state *State) CountTokens(nTokens int64) error {
 	return status(code, failure)
 }
 
-// SetModelFlops is accel_set_model_flops. What a token costs, for the model flops utilization in step reports.
+// SetModelFlops is accel_set_model_flops. Sets the cost of a token, for the model flops utilization in step reports.
 //
 //   - state: A state.
 //   - flopsPerToken: Floating point operations of forward and backward, as the model needs them: 6 for each parameter
@@ -17627,7 +17635,8 @@ func (profile *Profile) StepNumber() int64 {
 	return int64(result)
 }
 
-// ProfileSchedule is accel_profile_schedule. What a schedule does in a step, as torch.profiler.schedule() has it.
+// ProfileSchedule is accel_profile_schedule. Computes the action of a schedule in a step, as
+// torch.profiler.schedule() does.
 //
 //   - options: The schedule.
 //   - step: From 0.
@@ -17804,7 +17813,7 @@ func OptionCount(type_ string) int64 {
 	return int64(result)
 }
 
-// OptionGet is accel_option_get. What a field is: a map of "name"; "kind", which is "flag", "integer", "number",
+// OptionGet is accel_option_get. Describes a field by a map of "name"; "kind", which is "flag", "integer", "number",
 // "choice", "text" or "object"; "doc", its comment in this header; "variable", that of the environment; "default" as
 // a text, or NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and
 // "open_high"; of choices "choices", a map from their names to their numbers; "offset" and "size" in bytes.
@@ -17851,12 +17860,12 @@ func OptionsCheck(type_ string, options unsafe.Pointer) error {
 //
 //   - type_: The name of the struct.
 //   - json: {"num_workers": 2, "collate": "pad"}
-//   - options: Memory for the struct. What it points to afterwards belongs to the library and stays.
+//   - options: Memory for the struct. The memory that it points to afterwards belongs to the library and stays.
 //   - size: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's
 //     struct.
 //
 // Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that
-// names the field, or says where it is no JSON.
+// names the field, or says where it is not JSON.
 func OptionsFromJSON(type_ string, json string, options unsafe.Pointer, size int) error {
 	var given arguments
 	defer given.end()
@@ -17995,8 +18004,7 @@ func AcceptFork() error {
 	return status(code, failure)
 }
 
-// EnvironmentReport is accel_environment_report. What a bug report should know of this machine, as `accel env --json`
-// has it.
+// EnvironmentReport is accel_environment_report. Describes this machine for a bug report, as `accel env --json` does.
 //
 // Returns: ACCEL_OK.
 func EnvironmentReport() (out string, err error) {

@@ -370,7 +370,7 @@ typedef int32_t accel_profile_action_t;
 typedef int32_t accel_start_method_t;
 
 %{
-static const char accel_state_options_text[] = "accel_state_options_t(*, cpu=0, mixed_precision=ACCEL_PRECISION_NO, gradient_accumulation_steps=1, adjust_scheduler=0, sync_with_dataloader=1, sync_each_batch=0, step_scheduler_with_optimizer=1, split_batches=0, debug=0, true_divisor=0, keep_output_dtype=0, timeout_ms=None, process_index=None, num_processes=None, local_process_index=None, local_num_processes=None, main_process_ip=\"127.0.0.1\", main_process_port=29500, device_placement=1, rng_types=None, num_threads=None, scheduler_steps=ACCEL_SCHEDULER_STEPS_PER_BATCH, cpu_kernels=ACCEL_CPU_KERNELS_AUTO, cpu_memory=ACCEL_CPU_MEMORY_AUTO, cpu_memory_kept=None, torch_device=None, cpu_affinity=0, pipeline_parallel_size=1, data_parallel_replicate_size=None, data_parallel_shard_size=1, context_parallel_size=1, tensor_parallel_size=1, device_plugins=None, embedded=0, backend=None)\n--\n\nWhat a state is made from. Everything may stay unset.\n\ncpu: 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0\nmixed_precision: Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1\nadjust_scheduler: 1: schedulers also advance in steps that only accumulate. Default 0\nsync_with_dataloader: 1: gradients are exchanged at the end of the loader. Default 1\nsync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0\nstep_scheduler_with_optimizer: 1: a scheduler steps only when its optimizer did. Default 1\nsplit_batches: 1: a loader's batch is shared by the ranks instead of one each. Default 0\ndebug: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0\ntrue_divisor: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0\nkeep_output_dtype: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0\ntimeout_ms: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000\nprocess_index: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them\nnum_processes: In [1, inf). Default: WORLD_SIZE and its like\nlocal_process_index: In [0, inf). Default: LOCAL_RANK and its like\nlocal_num_processes: In [1, inf). Default: LOCAL_WORLD_SIZE and its like\nmain_process_ip: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"\nmain_process_port: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500\ndevice_placement: 1: prepare puts models and batches on the device. Default 1\nrng_types: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\" (the CPU's), the type of the state's device (\"npu\"), or both, joined by a comma. Default: none, because orders follow from seed and epoch\nnum_threads: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host\nscheduler_steps: Of prepared schedulers. Default PER_BATCH\ncpu_kernels: Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO\ncpu_memory: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO\ncpu_memory_kept: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes\ntorch_device: \"cpu\", or an accelerator: \"cuda\" for that of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()\ncpu_affinity: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0\npipeline_parallel_size: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1\ndata_parallel_replicate_size: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1\ndata_parallel_shard_size: Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1\ncontext_parallel_size: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1\ntensor_parallel_size: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1\ndevice_plugins: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none\nembedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0\nbackend: What carries the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"";
+static const char accel_state_options_text[] = "accel_state_options_t(*, cpu=0, mixed_precision=ACCEL_PRECISION_NO, gradient_accumulation_steps=1, adjust_scheduler=0, sync_with_dataloader=1, sync_each_batch=0, step_scheduler_with_optimizer=1, split_batches=0, debug=0, true_divisor=0, keep_output_dtype=0, timeout_ms=None, process_index=None, num_processes=None, local_process_index=None, local_num_processes=None, main_process_ip=\"127.0.0.1\", main_process_port=29500, device_placement=1, rng_types=None, num_threads=None, scheduler_steps=ACCEL_SCHEDULER_STEPS_PER_BATCH, cpu_kernels=ACCEL_CPU_KERNELS_AUTO, cpu_memory=ACCEL_CPU_MEMORY_AUTO, cpu_memory_kept=None, torch_device=None, cpu_affinity=0, pipeline_parallel_size=1, data_parallel_replicate_size=None, data_parallel_shard_size=1, context_parallel_size=1, tensor_parallel_size=1, device_plugins=None, embedded=0, backend=None)\n--\n\nThe options of a state. Everything may stay unset.\n\ncpu: 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0\nmixed_precision: The precision of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1\nadjust_scheduler: 1: schedulers also advance in steps that only accumulate. Default 0\nsync_with_dataloader: 1: gradients are exchanged at the end of the loader. Default 1\nsync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0\nstep_scheduler_with_optimizer: 1: a scheduler steps only when its optimizer did. Default 1\nsplit_batches: 1: a loader's batch is shared by the ranks instead of one each. Default 0\ndebug: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0\ntrue_divisor: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0\nkeep_output_dtype: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0\ntimeout_ms: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000\nprocess_index: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them\nnum_processes: In [1, inf). Default: WORLD_SIZE and its like\nlocal_process_index: In [0, inf). Default: LOCAL_RANK and its like\nlocal_num_processes: In [1, inf). Default: LOCAL_WORLD_SIZE and its like\nmain_process_ip: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"\nmain_process_port: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500\ndevice_placement: 1: prepare puts models and batches on the device. Default 1\nrng_types: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\" (the CPU's), the type of the state's device (\"npu\"), or both, joined by a comma. Default: none, because orders follow from seed and epoch\nnum_threads: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host\nscheduler_steps: Sets when prepared schedulers step. Default PER_BATCH\ncpu_kernels: The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO\ncpu_memory: The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO\ncpu_memory_kept: The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes\ntorch_device: \"cpu\", or an accelerator: \"cuda\" for that of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()\ncpu_affinity: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0\npipeline_parallel_size: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1\ndata_parallel_replicate_size: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1\ndata_parallel_shard_size: Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1\ncontext_parallel_size: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1\ntensor_parallel_size: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1\ndevice_plugins: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none\nembedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0\nbackend: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"";
 %}
 %accel_options(accel_state_options, ACCEL_STATE_OPTIONS_INIT, free((char *)$self->main_process_ip); free((char *)$self->rng_types); free((char *)$self->torch_device); free((char *)$self->device_plugins); free((char *)$self->backend);)
 %{
@@ -442,19 +442,19 @@ static const char accel_schedule_free_sgd_options_text[] = "accel_schedule_free_
 %}
 %accel_options(accel_schedule_free_sgd_options, ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT, )
 %{
-static const char accel_schedule_free_adamw_options_text[] = "accel_schedule_free_adamw_options_t(*, lr=2.5e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, warmup_steps=0, r=0, weight_lr_power=2, maximize=0)\n--\n\nSchedule-free AdamW, as above.\n\nlr: In [0, inf). Default 2.5e-3\nbeta1: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9\nbeta2: Of the second moment. In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default 0\nwarmup_steps: Updates in which the learning rate grows from 0. In [0, inf). Default 0\nr: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0\nweight_lr_power: And with the largest learning rate so far to this power. In [0, inf). Default 2\nmaximize: Default 0";
+static const char accel_schedule_free_adamw_options_text[] = "accel_schedule_free_adamw_options_t(*, lr=2.5e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=0, warmup_steps=0, r=0, weight_lr_power=2, maximize=0)\n--\n\nSchedule-free AdamW, as above.\n\nlr: In [0, inf). Default 2.5e-3\nbeta1: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9\nbeta2: The decay of the second moment. In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default 0\nwarmup_steps: Updates in which the learning rate grows from 0. In [0, inf). Default 0\nr: The weight of an iterate in the average grows with the step to this power. In [0, inf). Default 0\nweight_lr_power: And with the largest learning rate so far to this power. In [0, inf). Default 2\nmaximize: Default 0";
 %}
 %accel_options(accel_schedule_free_adamw_options, ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT, )
 %{
-static const char accel_one_cycle_options_text[] = "accel_one_cycle_options_t(*, pct_start=0.3, base_momentum=0.85, max_momentum=0.95, div_factor=25, final_div_factor=1e4, anneal_strategy=ACCEL_ANNEAL_COS, cycle_momentum=1, three_phase=0)\n--\n\nWhat may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR.\n\npct_start: Share of the steps in which the rate rises. In [0, 1]. Default 0.3\nbase_momentum: At the highest rate. In [0, 1). Default 0.85\nmax_momentum: At the lowest rates. In [0, 1). Default 0.95\ndiv_factor: Max_lr / first rate. In (0, inf). Default 25\nfinal_div_factor: First rate / last rate. In (0, inf). Default 1e4\nanneal_strategy: Default COS\ncycle_momentum: 1: momentum, or beta1, goes against the rate. Default 1\nthree_phase: 1: up, down to the first rate, then to the last one; 0: up, and down to the last. Default 0";
+static const char accel_one_cycle_options_text[] = "accel_one_cycle_options_t(*, pct_start=0.3, base_momentum=0.85, max_momentum=0.95, div_factor=25, final_div_factor=1e4, anneal_strategy=ACCEL_ANNEAL_COS, cycle_momentum=1, three_phase=0)\n--\n\nThe options of a one-cycle schedule, with the names and defaults of torch's OneCycleLR.\n\npct_start: Share of the steps in which the rate rises. In [0, 1]. Default 0.3\nbase_momentum: At the highest rate. In [0, 1). Default 0.85\nmax_momentum: At the lowest rates. In [0, 1). Default 0.95\ndiv_factor: Max_lr / first rate. In (0, inf). Default 25\nfinal_div_factor: First rate / last rate. In (0, inf). Default 1e4\nanneal_strategy: Default COS\ncycle_momentum: 1: momentum, or beta1, goes against the rate. Default 1\nthree_phase: 1: up, down to the first rate, then to the last one; 0: up, and down to the last. Default 0";
 %}
 %accel_options(accel_one_cycle_options, ACCEL_ONE_CYCLE_OPTIONS_INIT, )
 %{
-static const char accel_cyclic_options_text[] = "accel_cyclic_options_t(*, step_size_up=2000, step_size_down=None, gamma=1, base_momentum=0.8, max_momentum=0.9, mode=ACCEL_CYCLE_TRIANGULAR, cycle_momentum=1)\n--\n\nWhat may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR.\n\nstep_size_up: Steps from base_lr to max_lr. In [1, inf). Default 2000\nstep_size_down: And back. In [1, inf). Default: as step_size_up\ngamma: Of EXP_RANGE. In (0, inf). Default 1\nbase_momentum: At max_lr. In [0, 1). Default 0.8\nmax_momentum: At base_lr. In [0, 1). Default 0.9\nmode: Default TRIANGULAR\ncycle_momentum: 1: momentum, or beta1, goes against the rate. Default 1";
+static const char accel_cyclic_options_text[] = "accel_cyclic_options_t(*, step_size_up=2000, step_size_down=None, gamma=1, base_momentum=0.8, max_momentum=0.9, mode=ACCEL_CYCLE_TRIANGULAR, cycle_momentum=1)\n--\n\nThe options of a cyclic schedule, with the names and defaults of torch's CyclicLR.\n\nstep_size_up: Steps from base_lr to max_lr. In [1, inf). Default 2000\nstep_size_down: And back. In [1, inf). Default: as step_size_up\ngamma: The base of EXP_RANGE. In (0, inf). Default 1\nbase_momentum: At max_lr. In [0, 1). Default 0.8\nmax_momentum: At base_lr. In [0, 1). Default 0.9\nmode: Default TRIANGULAR\ncycle_momentum: 1: momentum, or beta1, goes against the rate. Default 1";
 %}
 %accel_options(accel_cyclic_options, ACCEL_CYCLIC_OPTIONS_INIT, )
 %{
-static const char accel_plateau_options_text[] = "accel_plateau_options_t(*, factor=0.1, patience=10, cooldown=0, threshold=1e-4, min_lr=0, eps=1e-8, mode=ACCEL_METRIC_MIN, threshold_mode=ACCEL_THRESHOLD_REL)\n--\n\nWhat may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau.\n\nfactor: The rate is multiplied by it. In [0, 1). Default 0.1\npatience: Metrics without improvement that are endured. In [0, inf). Default 10\ncooldown: Metrics after a reduction that do not count. In [0, inf). Default 0\nthreshold: By how much a metric must be better. In [0, inf). Default 1e-4\nmin_lr: In [0, inf). Default 0\neps: Smaller reductions are left out. In [0, inf). Default 1e-8\nmode: Default MIN\nthreshold_mode: Default REL";
+static const char accel_plateau_options_text[] = "accel_plateau_options_t(*, factor=0.1, patience=10, cooldown=0, threshold=1e-4, min_lr=0, eps=1e-8, mode=ACCEL_METRIC_MIN, threshold_mode=ACCEL_THRESHOLD_REL)\n--\n\nThe options of a plateau schedule, with the names and defaults of torch's ReduceLROnPlateau.\n\nfactor: The rate is multiplied by it. In [0, 1). Default 0.1\npatience: Metrics without improvement that are endured. In [0, inf). Default 10\ncooldown: Metrics after a reduction that do not count. In [0, inf). Default 0\nthreshold: By how much a metric must be better. In [0, inf). Default 1e-4\nmin_lr: In [0, inf). Default 0\neps: Smaller reductions are left out. In [0, inf). Default 1e-8\nmode: Default MIN\nthreshold_mode: Default REL";
 %}
 %accel_options(accel_plateau_options, ACCEL_PLATEAU_OPTIONS_INIT, )
 %{
@@ -462,31 +462,31 @@ static const char accel_packing_options_text[] = "accel_packing_options_t(*, seq
 %}
 %accel_options(accel_packing_options, ACCEL_PACKING_OPTIONS_INIT, )
 %{
-static const char accel_csv_options_text[] = "accel_csv_options_t(*, delimiter=44, has_header=1, skip_malformed=0, missing=None, types=None)\n--\n\nHow CSV files are read.\n\ndelimiter: A character of ASCII, by its number. In [1, 127]. Default 44\nhas_header: 0: the columns are named \"0\", \"1\", .... Default 1\nskip_malformed: 1: malformed rows are left out and counted. Default 0\nmissing: What an empty cell is in a column of numbers; also NaN. In [-inf, inf]. Default: such a cell is malformed\ntypes: A map from columns to \"int64\", \"float32\" and so on, or \"text\". Default: all are inferred";
+static const char accel_csv_options_text[] = "accel_csv_options_t(*, delimiter=44, has_header=1, skip_malformed=0, missing=None, types=None)\n--\n\nHow CSV files are read.\n\ndelimiter: A character of ASCII, by its number. In [1, 127]. Default 44\nhas_header: 0: the columns are named \"0\", \"1\", .... Default 1\nskip_malformed: 1: malformed rows are left out and counted. Default 0\nmissing: The value of an empty cell in a column of numbers; also NaN. In [-inf, inf]. Default: such a cell is malformed\ntypes: A map from columns to \"int64\", \"float32\" and so on, or \"text\". Default: all are inferred";
 %}
 %accel_options(accel_csv_options, ACCEL_CSV_OPTIONS_INIT, free_value((accel_value_t *)$self->types);)
 %{
-static const char accel_image_options_text[] = "accel_image_options_t(*, channels=3, height=None, width=None)\n--\n\nHow images are read.\n\nchannels: 3: red, green, blue; 1: brightness. In [1, 3]. Default 3\nheight: Brings all images to one size, with width: bilinear, with antialiasing. In [1, inf). Default: they keep theirs\nwidth: As height. In [1, inf). Default: they keep theirs";
+static const char accel_image_options_text[] = "accel_image_options_t(*, channels=3, height=None, width=None)\n--\n\nHow images are read.\n\nchannels: 3: red, green, blue; 1: brightness. In [1, 3]. Default 3\nheight: Brings all images to one size, with width: bilinear, with antialiasing. In [1, inf). Default: they keep theirs\nwidth: The width; see height. In [1, inf). Default: they keep theirs";
 %}
 %accel_options(accel_image_options, ACCEL_IMAGE_OPTIONS_INIT, )
 %{
-static const char accel_dataloader_options_text[] = "accel_dataloader_options_t(*, batch_size=1, shuffle=0, drop_last=0, seed=None, prefetch=2, sampler=None, num_workers=None, pin_memory=0, collate=ACCEL_COLLATE_STACK, padding_value=0, pad_to_multiple_of=1, padding_side=ACCEL_PADDING_SIDE_RIGHT, padding_masks=0)\n--\n\nHow a loader makes batches.\n\nbatch_size: Rows of one rank's batch (of all ranks' with split_batches). In [1, inf). Default 1\nshuffle: 1: seedable random order. Default 0\ndrop_last: 1: a short last batch is left out. Default 0\nseed: Of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator (accel_set_seed())\nprefetch: Batches that each background thread keeps ready; 0: no thread. In [0, inf). Default 2\nsampler: Instead of shuffle. Default: none\nnum_workers: Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In [0, inf). Default: one thread once batches prove slower to make than to hand over, and only the caller's if callbacks of the application read\npin_memory: 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0\ncollate: accel_dataloader_set_collate() sets a function instead. Default STACK\npadding_value: Of PAD; also NaN. In [-inf, inf]. Default 0\npad_to_multiple_of: Of PAD: the longest is rounded up to it. In [1, inf). Default 1\npadding_side: Of PAD. Default RIGHT\npadding_masks: Of PAD, 1: a bool tensor, true where no filling is, as \"<key>_mask\" in a map, elsewhere behind the tensor. Default 0";
+static const char accel_dataloader_options_text[] = "accel_dataloader_options_t(*, batch_size=1, shuffle=0, drop_last=0, seed=None, prefetch=2, sampler=None, num_workers=None, pin_memory=0, collate=ACCEL_COLLATE_STACK, padding_value=0, pad_to_multiple_of=1, padding_side=ACCEL_PADDING_SIDE_RIGHT, padding_masks=0)\n--\n\nHow a loader makes batches.\n\nbatch_size: Rows of one rank's batch (of all ranks' with split_batches). In [1, inf). Default 1\nshuffle: 1: seedable random order. Default 0\ndrop_last: 1: a short last batch is left out. Default 0\nseed: The seed of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator (accel_set_seed())\nprefetch: Batches that each background thread keeps ready; 0: no thread. In [0, inf). Default 2\nsampler: Instead of shuffle. Default: none\nnum_workers: Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In [0, inf). Default: one thread once batches prove slower to make than to hand over, and only the caller's if callbacks of the application read\npin_memory: 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0\ncollate: accel_dataloader_set_collate() sets a function instead. Default STACK\npadding_value: The filling of PAD; also NaN. In [-inf, inf]. Default 0\npad_to_multiple_of: With PAD, the longest is rounded up to it. In [1, inf). Default 1\npadding_side: The side that PAD fills. Default RIGHT\npadding_masks: With PAD, 1: a bool tensor, true where no filling is, as \"<key>_mask\" in a map, elsewhere behind the tensor. Default 0";
 %}
 %accel_options(accel_dataloader_options, ACCEL_DATALOADER_OPTIONS_INIT, )
 %{
-static const char accel_power_sgd_options_text[] = "accel_power_sgd_options_t(*, matrix_approximation_rank=1, start_power_sgd_iter=1000, min_compression_rate=2, orthogonalization_epsilon=0, random_seed=0, use_error_feedback=1, warm_start=1, batch_tensors_with_same_shape=0)\n--\n\nPowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.\n\nmatrix_approximation_rank: Columns of the thin matrices. In [1, inf). Default 1\nstart_power_sgd_iter: Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000\nmin_compression_rate: A matrix that saves less than this factor is not compressed. In (0, inf). Default 2\northogonalization_epsilon: Added to norms, against columns of zeros. In [0, inf). Default 0\nrandom_seed: Of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0\nuse_error_feedback: 1: what was lost is added to the next gradients. Default 1\nwarm_start: 1: begins with the former thin matrices. Default 1\nbatch_tensors_with_same_shape: 1: equal shapes are multiplied together. Default 0";
+static const char accel_power_sgd_options_text[] = "accel_power_sgd_options_t(*, matrix_approximation_rank=1, start_power_sgd_iter=1000, min_compression_rate=2, orthogonalization_epsilon=0, random_seed=0, use_error_feedback=1, warm_start=1, batch_tensors_with_same_shape=0)\n--\n\nPowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.\n\nmatrix_approximation_rank: Columns of the thin matrices. In [1, inf). Default 1\nstart_power_sgd_iter: Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000\nmin_compression_rate: A matrix that saves less than this factor is not compressed. In (0, inf). Default 2\northogonalization_epsilon: Added to norms, against columns of zeros. In [0, inf). Default 0\nrandom_seed: The seed of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0\nuse_error_feedback: 1: what was lost is added to the next gradients. Default 1\nwarm_start: 1: begins with the former thin matrices. Default 1\nbatch_tensors_with_same_shape: 1: equal shapes are multiplied together. Default 0";
 %}
 %accel_options(accel_power_sgd_options, ACCEL_POWER_SGD_OPTIONS_INIT, )
 %{
-static const char accel_ddp_options_text[] = "accel_ddp_options_t(*, broadcast_buffers=1, find_unused_parameters=0, gradient_as_bucket_view=1, static_graph=0, bucket_cap_mb=25, check_reduction=0, comm_hook=ACCEL_DDP_COMM_HOOK_NO, comm_wrapper=ACCEL_DDP_COMM_HOOK_NO, comm_state_option=None)\n--\n\nHow gradients are averaged.\n\nbroadcast_buffers: 1: rank 0's buffers are sent before each forward. Default 1\nfind_unused_parameters: 1: parameters may be without a gradient. Default 0\ngradient_as_bucket_view: 1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1\nstatic_graph: 1: the same parameters are used in every step. Default 0\nbucket_cap_mb: Size of a bucket in MiB. In (0, inf). Default 25\ncheck_reduction: Kept for the reference's sake; no effect. Default 0\ncomm_hook: Default NO\ncomm_wrapper: FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO\ncomm_state_option: Of both PowerSGDs. Default: theirs";
+static const char accel_ddp_options_text[] = "accel_ddp_options_t(*, broadcast_buffers=1, find_unused_parameters=0, gradient_as_bucket_view=1, static_graph=0, bucket_cap_mb=25, check_reduction=0, comm_hook=ACCEL_DDP_COMM_HOOK_NO, comm_wrapper=ACCEL_DDP_COMM_HOOK_NO, comm_state_option=None)\n--\n\nHow gradients are averaged.\n\nbroadcast_buffers: 1: rank 0's buffers are sent before each forward. Default 1\nfind_unused_parameters: 1: parameters may be without a gradient. Default 0\ngradient_as_bucket_view: 1: gradients live in the buckets, without a copy; the reference copies unless told otherwise. Default 1\nstatic_graph: 1: the same parameters are used in every step. Default 0\nbucket_cap_mb: Size of a bucket in MiB. In (0, inf). Default 25\ncheck_reduction: Kept for the reference's sake; no effect. Default 0\ncomm_hook: Default NO\ncomm_wrapper: FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO\ncomm_state_option: The options of both PowerSGDs. Default: theirs";
 %}
 %accel_options(accel_ddp_options, ACCEL_DDP_OPTIONS_INIT, )
 %{
-static const char accel_fsdp_options_text[] = "accel_fsdp_options_t(*, enabled=None, sharding_strategy=ACCEL_SHARDING_STRATEGY_FULL_SHARD, fsdp_version=1, reshard_after_forward=None, backward_prefetch=ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE, forward_prefetch=0, limit_all_gathers=1, auto_wrap_policy=ACCEL_AUTO_WRAP_POLICY_NO_WRAP, state_dict_type=ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT, transformer_cls_names_to_wrap=None, min_num_params=0, ignored_modules=None, param_dtype=None, reduce_dtype=None, output_dtype=None, cast_forward_inputs=1, cpu_offload=0, use_orig_params=1, sync_module_states=1, cpu_ram_efficient_loading=0, activation_checkpointing=0, activation_checkpointing_offload=0, offload_optimizer=0, offload_folder=None, reshard_group_size=0, leaf_module_classes=None)\n--\n\nFully sharded data parallelism: each rank holds a part of each parameter, of its gradient and of its optimizer state, and parameters are gathered group by group when a forward or backward needs them (Rajbhandari et al., \"ZeRO\", 2020; Zhao et al., \"PyTorch FSDP\", 2023). Parameters are cut along dimension 0.\n\nenabled: 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state is above 1\nsharding_strategy: Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD\nfsdp_version: Whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1\nreshard_after_forward: 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy\nbackward_prefetch: Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE\nforward_prefetch: 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0\nlimit_all_gathers: 1: at most two groups are gathered at a time. Default 1\nauto_wrap_policy: Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP\nstate_dict_type: Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT\ntransformer_cls_names_to_wrap: Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none\nmin_num_params: Parameters from which a module forms a group; 0: no module does. In [0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0\nignored_modules: Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none\nparam_dtype: \"float32\", \"bfloat16\" or \"float16\": parameters are gathered in it. Default: that of mixed_precision\nreduce_dtype: The same for gradients that are summed. Default: param_dtype\noutput_dtype: The same for the output of the model. Default: as computed\ncast_forward_inputs: 1: floating inputs of each group are cast to param_dtype. Default 1\ncpu_offload: 1: shards, their gradients and the states of the optimizer are in the memory of the host, which also computes updates. Variable FSDP_OFFLOAD_PARAMS. Default 0\nuse_orig_params: Of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1\nsync_module_states: 1: all ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default 1\ncpu_ram_efficient_loading: 1: only rank 0 has weights, the others may have models without memory. Variable FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0\nactivation_checkpointing: 1: the forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default 0\nactivation_checkpointing_offload: 1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0\noffload_optimizer: 1: as cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the host. Default 0\noffload_folder: A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none\nreshard_group_size: Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0\nleaf_module_classes: Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all that is in it, whatever its size. Default: none";
+static const char accel_fsdp_options_text[] = "accel_fsdp_options_t(*, enabled=None, sharding_strategy=ACCEL_SHARDING_STRATEGY_FULL_SHARD, fsdp_version=1, reshard_after_forward=None, backward_prefetch=ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE, forward_prefetch=0, limit_all_gathers=1, auto_wrap_policy=ACCEL_AUTO_WRAP_POLICY_NO_WRAP, state_dict_type=ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT, transformer_cls_names_to_wrap=None, min_num_params=0, ignored_modules=None, param_dtype=None, reduce_dtype=None, output_dtype=None, cast_forward_inputs=1, cpu_offload=0, use_orig_params=1, sync_module_states=1, cpu_ram_efficient_loading=0, activation_checkpointing=0, activation_checkpointing_offload=0, offload_optimizer=0, offload_folder=None, reshard_group_size=0, leaf_module_classes=None)\n--\n\nFully sharded data parallelism: each rank holds a part of each parameter, of its gradient and of its optimizer state, and parameters are gathered group by group when a forward or backward needs them (Rajbhandari et al., \"ZeRO\", 2020; Zhao et al., \"PyTorch FSDP\", 2023). Parameters are cut along dimension 0.\n\nenabled: 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state is above 1\nsharding_strategy: Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD\nfsdp_version: The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1\nreshard_after_forward: 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy\nbackward_prefetch: Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE\nforward_prefetch: 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0\nlimit_all_gathers: 1: at most two groups are gathered at a time. Default 1\nauto_wrap_policy: Variable FSDP_AUTO_WRAP_POLICY. Default NO_WRAP\nstate_dict_type: Variable FSDP_STATE_DICT_TYPE. Default FULL_STATE_DICT\ntransformer_cls_names_to_wrap: Names of classes with commas between them. Variable FSDP_TRANSFORMER_CLS_TO_WRAP. Default: none\nmin_num_params: Parameters from which a module forms a group; 0: no module does. In [0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0\nignored_modules: Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none\nparam_dtype: \"float32\", \"bfloat16\" or \"float16\": parameters are gathered in it. Default: that of mixed_precision\nreduce_dtype: The dtype of gradients that are summed, named as param_dtype. Default: param_dtype\noutput_dtype: The dtype of the output of the model, named as param_dtype. Default: as computed\ncast_forward_inputs: 1: floating inputs of each group are cast to param_dtype. Default 1\ncpu_offload: 1: shards, their gradients and the states of the optimizer are in the memory of the host, which also computes updates. Variable FSDP_OFFLOAD_PARAMS. Default 0\nuse_orig_params: A setting of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1\nsync_module_states: 1: all ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default 1\ncpu_ram_efficient_loading: 1: only rank 0 has weights, the others may have models without memory. Variable FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0\nactivation_checkpointing: 1: the forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default 0\nactivation_checkpointing_offload: 1: what remains of each group's activations is in the memory of the host; needs activation_checkpointing. Variable FSDP_ACTIVATION_CHECKPOINTING_OFFLOAD. Default 0\noffload_optimizer: 1: as cpu_offload, but a copy of each shard stays on the device, so that a backward needs none from the host. Default 0\noffload_folder: A folder for what is offloaded, which is in files then: shards of cpu_offload, states of offload_optimizer, and gradients. Default: none\nreshard_group_size: Between forward and backward parameters are kept by groups of this many ranks, a divisor of their number, instead of by all of them; 0: by all. In [0, inf). Default 0\nleaf_module_classes: Names of classes with commas between them: with SIZE_BASED_WRAP each of their modules is one group with all that is in it, whatever its size. Default: none";
 %}
 %accel_options(accel_fsdp_options, ACCEL_FSDP_OPTIONS_INIT, free((char *)$self->transformer_cls_names_to_wrap); free((char *)$self->ignored_modules); free((char *)$self->param_dtype); free((char *)$self->reduce_dtype); free((char *)$self->output_dtype); free((char *)$self->offload_folder); free((char *)$self->leaf_module_classes);)
 %{
-static const char accel_deepspeed_options_text[] = "accel_deepspeed_options_t(*, enabled=0, is_train_batch_min=1, hf_ds_config=None, zero_stage=2, gradient_accumulation_steps=None, gradient_clipping=1, offload_optimizer_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_param_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_optimizer_nvme_path=None, offload_param_nvme_path=None, zero3_init_flag=None, zero3_save_16bit_model=0, transformer_moe_cls_names=None)\n--\n\nSharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: \"auto\" values are those of the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.\n\nenabled: 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0\nis_train_batch_min: Where the file has \"auto\" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1\nhf_ds_config: The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none\nzero_stage: In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2\ngradient_accumulation_steps: In [1, inf). Default: that of the state\ngradient_clipping: The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1\noffload_optimizer_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE\noffload_param_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE\noffload_optimizer_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none\noffload_param_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none\nzero3_init_flag: Of stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3\nzero3_save_16bit_model: 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0\ntransformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none";
+static const char accel_deepspeed_options_text[] = "accel_deepspeed_options_t(*, enabled=0, is_train_batch_min=1, hf_ds_config=None, zero_stage=2, gradient_accumulation_steps=None, gradient_clipping=1, offload_optimizer_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_param_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_optimizer_nvme_path=None, offload_param_nvme_path=None, zero3_init_flag=None, zero3_save_16bit_model=0, transformer_moe_cls_names=None)\n--\n\nSharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: \"auto\" values are those of the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.\n\nenabled: 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0\nis_train_batch_min: Where the file has \"auto\" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1\nhf_ds_config: The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none\nzero_stage: In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2\ngradient_accumulation_steps: In [1, inf). Default: that of the state\ngradient_clipping: The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1\noffload_optimizer_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE\noffload_param_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE\noffload_optimizer_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none\noffload_param_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none\nzero3_init_flag: For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3\nzero3_save_16bit_model: 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0\ntransformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none";
 %}
 %accel_options(accel_deepspeed_options, ACCEL_DEEPSPEED_OPTIONS_INIT, free((char *)$self->hf_ds_config); free((char *)$self->offload_optimizer_nvme_path); free((char *)$self->offload_param_nvme_path); free((char *)$self->transformer_moe_cls_names);)
 %{
@@ -498,31 +498,31 @@ static const char accel_autocast_options_text[] = "accel_autocast_options_t(*, e
 %}
 %accel_options(accel_autocast_options, ACCEL_AUTOCAST_OPTIONS_INIT, )
 %{
-static const char accel_prepare_model_options_text[] = "accel_prepare_model_options_t(*, device_placement=None, evaluation_mode=0, ddp=None, fsdp=None, deepspeed=None, bypass_device_map=0, split_by_program=0)\n--\n\nHow one model is prepared: where, and under which kind of parallelism, each with options of its own.\n\ndevice_placement: 1: on the state's device, 0: as it is. Default: as the state\nevaluation_mode: 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0\nddp: Of data parallelism. Default: theirs\nfsdp: Of sharding. Default: theirs\ndeepspeed: The same as DeepSpeed describes it. Default: theirs\nbypass_device_map: 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0\nsplit_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0";
+static const char accel_prepare_model_options_text[] = "accel_prepare_model_options_t(*, device_placement=None, evaluation_mode=0, ddp=None, fsdp=None, deepspeed=None, bypass_device_map=0, split_by_program=0)\n--\n\nHow one model is prepared: where, and under which kind of parallelism, each with options of its own.\n\ndevice_placement: 1: on the state's device, 0: as it is. Default: as the state\nevaluation_mode: 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0\nddp: The options of data parallelism. Default: theirs\nfsdp: The options of sharding. Default: theirs\ndeepspeed: Options of sharding as DeepSpeed describes them. Default: theirs\nbypass_device_map: 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0\nsplit_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0";
 %}
 %accel_options(accel_prepare_model_options, ACCEL_PREPARE_MODEL_OPTIONS_INIT, )
 %{
-static const char accel_estimate_memory_options_text[] = "accel_estimate_memory_options_t(*, num_processes=1, data_parallel_shard_size=None, mixed_precision=ACCEL_PRECISION_NO, sync_each_batch=0, gradient_accumulation_steps=1, activation_bytes=0, model_options=None)\n--\n\nThe training whose memory is estimated.\n\nnum_processes: Ranks that train the model together. In [1, 2147483647]. Default 1\ndata_parallel_shard_size: Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes\nmixed_precision: Of the forward passes. Default NO\nsync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default 1\nactivation_bytes: What the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0\nmodel_options: How the model will be prepared. Default: theirs";
+static const char accel_estimate_memory_options_text[] = "accel_estimate_memory_options_t(*, num_processes=1, data_parallel_shard_size=None, mixed_precision=ACCEL_PRECISION_NO, sync_each_batch=0, gradient_accumulation_steps=1, activation_bytes=0, model_options=None)\n--\n\nThe training whose memory is estimated.\n\nnum_processes: Ranks that train the model together. In [1, 2147483647]. Default 1\ndata_parallel_shard_size: The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes\nmixed_precision: The precision of the forward passes. Default NO\nsync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default 1\nactivation_bytes: The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0\nmodel_options: The options with which the model will be prepared. Default: theirs";
 %}
 %accel_options(accel_estimate_memory_options, ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT, )
 %{
-static const char accel_dataloader_config_text[] = "accel_dataloader_config_t(*, even_batches=1, split_batches=None, put_on_device=None, non_blocking=0, dispatch_batches=0, use_seedable_sampler=1, data_seed=None, use_stateful_dataloader=1)\n--\n\nHow the ranks share a loader's batches.\n\neven_batches: 1: all ranks get equally many full batches, filled with rows from the start. Default 1\nsplit_batches: As in the state's options. Default: as the state\nput_on_device: 1: batches go to the state's device. Default: as device_placement of the state\nnon_blocking: 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0\ndispatch_batches: 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its own. Default 0\nuse_seedable_sampler: 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's generator when the first epoch begins. Default 1\ndata_seed: Instead of the loader's seed. In (-inf, inf). Default: the loader's\nuse_stateful_dataloader: 1: accel_load_state() takes the loader to where it was. Default 1";
+static const char accel_dataloader_config_text[] = "accel_dataloader_config_t(*, even_batches=1, split_batches=None, put_on_device=None, non_blocking=0, dispatch_batches=0, use_seedable_sampler=1, data_seed=None, use_stateful_dataloader=1)\n--\n\nHow the ranks share a loader's batches.\n\neven_batches: 1: all ranks get equally many full batches, filled with rows from the start. Default 1\nsplit_batches: See the state's options. Default: as the state\nput_on_device: 1: batches go to the state's device. Default: as device_placement of the state\nnon_blocking: 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0\ndispatch_batches: 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its own. Default 0\nuse_seedable_sampler: 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's generator when the first epoch begins. Default 1\ndata_seed: Instead of the loader's seed. In (-inf, inf). Default: the loader's\nuse_stateful_dataloader: 1: accel_load_state() takes the loader to where it was. Default 1";
 %}
 %accel_options(accel_dataloader_config, ACCEL_DATALOADER_CONFIG_INIT, )
 %{
-static const char accel_prepare_item_text[] = "accel_prepare_item_t(*, module=None, optimizer=None, loader=None, scheduler=None, device_placement=None, model_options=None)\n--\n\nOne object for accel_prepare(): exactly one of the handles is set.\n\nmodule: Default: none\noptimizer: Default: none\nloader: Default: none\nscheduler: Default: none\ndevice_placement: Of a loader, or of a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it\nmodel_options: Of a model. Default: theirs";
+static const char accel_prepare_item_text[] = "accel_prepare_item_t(*, module=None, optimizer=None, loader=None, scheduler=None, device_placement=None, model_options=None)\n--\n\nOne object for accel_prepare(): exactly one of the handles is set.\n\nmodule: Default: none\noptimizer: Default: none\nloader: Default: none\nscheduler: Default: none\ndevice_placement: Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it\nmodel_options: The options of a model. Default: theirs";
 %}
 %accel_options(accel_prepare_item, ACCEL_PREPARE_ITEM_INIT, )
 %{
-static const char accel_local_sgd_options_text[] = "accel_local_sgd_options_t(*, start_step=0, outer_lr=None, outer_momentum=None, outer_nesterov=None, enabled=1, gradient_group=None)\n--\n\nLocal SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018).\n\nstart_step: Steps with exchanged gradients before the first local one. In [0, inf). Default 0\nouter_lr: Of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken\nouter_momentum: In [0, inf). Default: 0.9 with outer_lr\nouter_nesterov: Default: 1 with outer_lr\nenabled: 0: gradients are exchanged in each step. Default 1\ngradient_group: A group of ranks that continue to exchange gradients in local steps (of one host, say). Default: none";
+static const char accel_local_sgd_options_text[] = "accel_local_sgd_options_t(*, start_step=0, outer_lr=None, outer_momentum=None, outer_nesterov=None, enabled=1, gradient_group=None)\n--\n\nLocal SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018).\n\nstart_step: Steps with exchanged gradients before the first local one. In [0, inf). Default 0\nouter_lr: The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken\nouter_momentum: In [0, inf). Default: 0.9 with outer_lr\nouter_nesterov: Default: 1 with outer_lr\nenabled: 0: gradients are exchanged in each step. Default 1\ngradient_group: A group of ranks that continue to exchange gradients in local steps (of one host, say). Default: none";
 %}
 %accel_options(accel_local_sgd_options, ACCEL_LOCAL_SGD_OPTIONS_INIT, )
 %{
-static const char accel_parameters_options_text[] = "accel_parameters_options_t(*, bucket_cap_mb=25, fsdp=None)\n--\n\nParameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters(). Sharded parameters show the rows of this rank, and so do optimizers. Around its own use of a module the program gathers them; what it passes as gradients is whole: CHECK(accel_parameters_unshard(parameters, \"layers.0\", 1)); ... computes with the whole parameters ... CHECK(accel_parameters_reshard(parameters, \"layers.0\"));\n\nbucket_cap_mb: Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25\nfsdp: Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs";
+static const char accel_parameters_options_text[] = "accel_parameters_options_t(*, bucket_cap_mb=25, fsdp=None)\n--\n\nParameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters(). Sharded parameters show the rows of this rank, and so do optimizers. Around its own use of a module the program gathers them; what it passes as gradients is whole: CHECK(accel_parameters_unshard(parameters, \"layers.0\", 1)); ... computes with the whole parameters ... CHECK(accel_parameters_reshard(parameters, \"layers.0\"));\n\nbucket_cap_mb: Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25\nfsdp: The options of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs";
 %}
 %accel_options(accel_parameters_options, ACCEL_PARAMETERS_OPTIONS_INIT, )
 %{
-static const char accel_parameters_step_options_text[] = "accel_parameters_step_options_t(*, max_grad_norm=None, grad_norm_type=2, allow_missing=0)\n--\n\nWhat accel_parameters_step() does on the way.\n\nmax_grad_norm: Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping\ngrad_norm_type: Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2\nallow_missing: 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0";
+static const char accel_parameters_step_options_text[] = "accel_parameters_step_options_t(*, max_grad_norm=None, grad_norm_type=2, allow_missing=0)\n--\n\nThe options of a call of accel_parameters_step().\n\nmax_grad_norm: Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping\ngrad_norm_type: The type of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2\nallow_missing: 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0";
 %}
 %accel_options(accel_parameters_step_options, ACCEL_PARAMETERS_STEP_OPTIONS_INIT, )
 %{
@@ -530,7 +530,7 @@ static const char accel_device_map_options_text[] = "accel_device_map_options_t(
 %}
 %accel_options(accel_device_map_options, ACCEL_DEVICE_MAP_OPTIONS_INIT, free((char *)$self->dtype); free_value((accel_value_t *)$self->special_dtypes); free((char *)$self->no_split_module_classes);)
 %{
-static const char accel_dispatch_options_text[] = "accel_dispatch_options_t(*, dtype=None, strict=0, offload_buffers=0, force_hooks=0, map_weights=1, broadcast_from_rank0=0, block_bytes=None, prefetch_bytes=None, main_device=None, offload_folder=None, no_split_module_classes=None, preload_module_classes=None, skip_keys=None, keep_in_fp32_modules=None, state=None)\n--\n\nHow weights are loaded and kept.\n\ndtype: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model\nstrict: 1: weights that the model does not know are an error. Default 0\noffload_buffers: 1: buffers are offloaded as parameters are. Default 0\nforce_hooks: 1: inputs are moved also where all modules are on one device. Default 0\nmap_weights: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1\nbroadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0\nblock_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB\nprefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes\nmain_device: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU\noffload_folder: Of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none\nno_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none\npreload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none\nskip_keys: Names of inputs with commas between them that are not moved. Default: none\nkeep_in_fp32_modules: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none\nstate: Whose ranks get the weights with broadcast_from_rank0. Default: none";
+static const char accel_dispatch_options_text[] = "accel_dispatch_options_t(*, dtype=None, strict=0, offload_buffers=0, force_hooks=0, map_weights=1, broadcast_from_rank0=0, block_bytes=None, prefetch_bytes=None, main_device=None, offload_folder=None, no_split_module_classes=None, preload_module_classes=None, skip_keys=None, keep_in_fp32_modules=None, state=None)\n--\n\nHow weights are loaded and kept.\n\ndtype: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model\nstrict: 1: weights that the model does not know are an error. Default 0\noffload_buffers: 1: buffers are offloaded as parameters are. Default 0\nforce_hooks: 1: inputs are moved also where all modules are on one device. Default 0\nmap_weights: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1\nbroadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0\nblock_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB\nprefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes\nmain_device: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU\noffload_folder: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none\nno_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none\npreload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none\nskip_keys: Names of inputs with commas between them that are not moved. Default: none\nkeep_in_fp32_modules: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none\nstate: The state whose ranks get the weights with broadcast_from_rank0. Default: none";
 %}
 %accel_options(accel_dispatch_options, ACCEL_DISPATCH_OPTIONS_INIT, free((char *)$self->main_device); free((char *)$self->offload_folder); free((char *)$self->no_split_module_classes); free((char *)$self->preload_module_classes); free((char *)$self->skip_keys); free((char *)$self->keep_in_fp32_modules);)
 %{
@@ -542,11 +542,11 @@ static const char accel_save_model_options_text[] = "accel_save_model_options_t(
 %}
 %accel_options(accel_save_model_options, ACCEL_SAVE_MODEL_OPTIONS_INIT, free((char *)$self->max_shard_size);)
 %{
-static const char accel_project_options_text[] = "accel_project_options_t(*, project_dir=None, logging_dir=None, total_limit=None, iteration=0, automatic_checkpoint_naming=0, save_on_each_node=0)\n--\n\nWhere a project keeps its checkpoints, and how they are named.\n\nproject_dir: The folder of the project. Default: none\nlogging_dir: That of its logs. Default: as project_dir\ntotal_limit: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept\niteration: The number of the next checkpoint. In [0, inf). Default 0\nautomatic_checkpoint_naming: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0\nsave_on_each_node: 1: what the main process writes is written on that of each host, whose disks are not shared. Default 0";
+static const char accel_project_options_text[] = "accel_project_options_t(*, project_dir=None, logging_dir=None, total_limit=None, iteration=0, automatic_checkpoint_naming=0, save_on_each_node=0)\n--\n\nWhere a project keeps its checkpoints, and how they are named.\n\nproject_dir: The folder of the project. Default: none\nlogging_dir: The folder of the project's logs. Default: as project_dir\ntotal_limit: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept\niteration: The number of the next checkpoint. In [0, inf). Default 0\nautomatic_checkpoint_naming: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0\nsave_on_each_node: 1: what the main process writes is written on that of each host, whose disks are not shared. Default 0";
 %}
 %accel_options(accel_project_options, ACCEL_PROJECT_OPTIONS_INIT, free((char *)$self->project_dir); free((char *)$self->logging_dir);)
 %{
-static const char accel_save_state_options_text[] = "accel_save_state_options_t(*, safe_serialization=1, asynchronous=0, when_busy=ACCEL_WHEN_BUSY_WAIT, compression_level=0, incremental=0, durable=1)\n--\n\nHow a training state is written.\n\nsafe_serialization: 1: models are safetensors; 0: files of torch.save(). Default 1\nasynchronous: 1: returns when the tensors are copied; a thread writes them. Default 0\nwhen_busy: While an asynchronous save is under way. Default WAIT\ncompression_level: Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0\nincremental: 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0\ndurable: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1";
+static const char accel_save_state_options_text[] = "accel_save_state_options_t(*, safe_serialization=1, asynchronous=0, when_busy=ACCEL_WHEN_BUSY_WAIT, compression_level=0, incremental=0, durable=1)\n--\n\nHow a training state is written.\n\nsafe_serialization: 1: models are safetensors; 0: files of torch.save(). Default 1\nasynchronous: 1: returns when the tensors are copied; a thread writes them. Default 0\nwhen_busy: While an asynchronous save is under way. Default WAIT\ncompression_level: The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0\nincremental: 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0\ndurable: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1";
 %}
 %accel_options(accel_save_state_options, ACCEL_SAVE_STATE_OPTIONS_INIT, )
 %{
@@ -562,11 +562,11 @@ static const char accel_fsdp_file_options_text[] = "accel_fsdp_file_options_t(*,
 %}
 %accel_options(accel_fsdp_file_options, ACCEL_FSDP_FILE_OPTIONS_INIT, )
 %{
-static const char accel_tracking_options_text[] = "accel_tracking_options_t(*, log_with=None, logging_dir=None, run_name=None, resume=1, on_failure=ACCEL_TRACKER_FAILURE_WARN, flush_interval_ms=500, queue_bytes=67108864, step_report_interval=0)\n--\n\nHow a run is tracked.\n\nlog_with: Names of trackers joined by commas; \"all\" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker()\nlogging_dir: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project\nrun_name: The name of the run, and of its folder. Default: as the project\nresume: 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1\non_failure: When a tracker of the program fails. Default WARN\nflush_interval_ms: The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500\nqueue_bytes: The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default 67108864\nstep_report_interval: Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf). Default 0";
+static const char accel_tracking_options_text[] = "accel_tracking_options_t(*, log_with=None, logging_dir=None, run_name=None, resume=1, on_failure=ACCEL_TRACKER_FAILURE_WARN, flush_interval_ms=500, queue_bytes=67108864, step_report_interval=0)\n--\n\nHow a run is tracked.\n\nlog_with: Names of trackers joined by commas; \"all\" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker()\nlogging_dir: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project\nrun_name: The name of the run, and of its folder. Default: as the project\nresume: 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1\non_failure: The reaction to a failing tracker of the program. Default WARN\nflush_interval_ms: The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500\nqueue_bytes: The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default 67108864\nstep_report_interval: Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf). Default 0";
 %}
 %accel_options(accel_tracking_options, ACCEL_TRACKING_OPTIONS_INIT, free((char *)$self->log_with); free((char *)$self->logging_dir); free((char *)$self->run_name);)
 %{
-static const char accel_tracker_options_text[] = "accel_tracker_options_t(*, main_process_only=1, requires_logging_directory=0)\n--\n\nWhat a tracker of the program needs.\n\nmain_process_only: 0: it runs on all ranks. Default 1\nrequires_logging_directory: 1: without logging_dir it is an error. Default 0";
+static const char accel_tracker_options_text[] = "accel_tracker_options_t(*, main_process_only=1, requires_logging_directory=0)\n--\n\nThe options of a tracker of the program.\n\nmain_process_only: 0: it runs on all ranks. Default 1\nrequires_logging_directory: 1: without logging_dir it is an error. Default 0";
 %}
 %accel_options(accel_tracker_options, ACCEL_TRACKER_OPTIONS_INIT, )
 %{
@@ -574,19 +574,19 @@ static const char accel_serve_metrics_options_text[] = "accel_serve_metrics_opti
 %}
 %accel_options(accel_serve_metrics_options, ACCEL_SERVE_METRICS_OPTIONS_INIT, free((char *)$self->host);)
 %{
-static const char accel_log_sink_options_text[] = "accel_log_sink_options_t(*, path=None, kind=ACCEL_LOG_SINK_STDERR, level=10, engine=1)\n--\n\nA sink of messages.\n\npath: The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default: none\nkind: What it is. Default STDERR\nlevel: ACCEL_LOG_*: the lowest level that it gets. In [10, 100]. Variable ACCEL_LOG_SINK_LEVEL. Default 10\nengine: 1: it also gets the library's own messages, of accel_set_log_level() and above. Default 1";
+static const char accel_log_sink_options_text[] = "accel_log_sink_options_t(*, path=None, kind=ACCEL_LOG_SINK_STDERR, level=10, engine=1)\n--\n\nA sink of messages.\n\npath: The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default: none\nkind: The kind of the sink. Default STDERR\nlevel: ACCEL_LOG_*: the lowest level that it gets. In [10, 100]. Variable ACCEL_LOG_SINK_LEVEL. Default 10\nengine: 1: it also gets the library's own messages, of accel_set_log_level() and above. Default 1";
 %}
 %accel_options(accel_log_sink_options, ACCEL_LOG_SINK_OPTIONS_INIT, free((char *)$self->path);)
 %{
-static const char accel_progress_options_text[] = "accel_progress_options_t(*, unit=\"steps\", local_main_process_only=1, disable=None, leave=1, width=None, initial=0, interval_ms=100)\n--\n\nHow progress is shown: with the blocks of Unicode where LC_ALL, LC_CTYPE or LANG say UTF-8, otherwise with \"#\".\n\nunit: What is counted. Default \"steps\"\nlocal_main_process_only: 0: each rank shows its own. Default 1\ndisable: 1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on what is not a terminal, unless there is a callback\nleave: 1: the last line stays. Default 1\nwidth: Columns. In [20, 1000]. Default: the terminal's, else 80\ninitial: Where it begins, after a resumed run. In [0, inf). Default 0\ninterval_ms: The shortest time between two lines. In [0, 3600000]. Default 100";
+static const char accel_progress_options_text[] = "accel_progress_options_t(*, unit=\"steps\", local_main_process_only=1, disable=None, leave=1, width=None, initial=0, interval_ms=100)\n--\n\nHow progress is shown: with the blocks of Unicode where LC_ALL, LC_CTYPE or LANG say UTF-8, otherwise with \"#\".\n\nunit: The unit that is counted. Default \"steps\"\nlocal_main_process_only: 0: each rank shows its own. Default 1\ndisable: 1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on what is not a terminal, unless there is a callback\nleave: 1: the last line stays. Default 1\nwidth: Columns. In [20, 1000]. Default: the terminal's, else 80\ninitial: The count at which it begins, after a resumed run. In [0, inf). Default 0\ninterval_ms: The shortest time between two lines. In [0, 3600000]. Default 100";
 %}
 %accel_options(accel_progress_options, ACCEL_PROGRESS_OPTIONS_INIT, free((char *)$self->unit);)
 %{
-static const char accel_profile_options_text[] = "accel_profile_options_t(*, activities=None, output_trace_dir=None, wait=0, warmup=0, active=None, repeat=0, skip_first=0, record_shapes=0, profile_memory=0, with_stack=0, with_flops=0, with_modules=0, merge=1)\n--\n\nWhat is recorded, and in which steps. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded.\n\nactivities: \"cpu\" and types of devices (\"xpu\"), joined by commas. Variable ACCEL_PROFILE_ACTIVITIES. Default: the CPU and the state's device\noutput_trace_dir: A folder, which is made: each cycle writes profile_<rank>.json there. Variable ACCEL_PROFILE_DIR. Default: none\nwait: Steps of a cycle that are not recorded. In [0, inf). Variable ACCEL_PROFILE_WAIT. Default 0\nwarmup: Steps whose record is dropped. In [0, inf). Variable ACCEL_PROFILE_WARMUP. Default 0\nactive: Steps that are recorded. In [1, inf). Variable ACCEL_PROFILE_ACTIVE. Default: no schedule\nrepeat: Cycles; 0: until the end. In [0, inf). Variable ACCEL_PROFILE_REPEAT. Default 0\nskip_first: Steps before the first cycle. In [0, inf). Variable ACCEL_PROFILE_SKIP_FIRST. Default 0\nrecord_shapes: 1: the shapes of the inputs of operators. Variable ACCEL_PROFILE_RECORD_SHAPES. Default 0\nprofile_memory: 1: allocations. Variable ACCEL_PROFILE_MEMORY. Default 0\nwith_stack: 1: where in the program an operator was called: TorchScript's stack; Python's for programs in Python. Variable ACCEL_PROFILE_WITH_STACK. Default 0\nwith_flops: 1: an estimate of the floating point operations of matmuls and convolutions. Variable ACCEL_PROFILE_WITH_FLOPS. Default 0\nwith_modules: 1: a span for each call of a module of accel.h, around its operators; TorchScript's modules are in the operators' arguments. Variable ACCEL_PROFILE_WITH_MODULES. Default 0\nmerge: 1: rank 0 writes profile_merged.json of all ranks too, at the end, if their files are in one folder. Default 1";
+static const char accel_profile_options_text[] = "accel_profile_options_t(*, activities=None, output_trace_dir=None, wait=0, warmup=0, active=None, repeat=0, skip_first=0, record_shapes=0, profile_memory=0, with_stack=0, with_flops=0, with_modules=0, merge=1)\n--\n\nThe options of a profile: the content of the record, and the steps that are recorded. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded.\n\nactivities: \"cpu\" and types of devices (\"xpu\"), joined by commas. Variable ACCEL_PROFILE_ACTIVITIES. Default: the CPU and the state's device\noutput_trace_dir: A folder, which is made: each cycle writes profile_<rank>.json there. Variable ACCEL_PROFILE_DIR. Default: none\nwait: Steps of a cycle that are not recorded. In [0, inf). Variable ACCEL_PROFILE_WAIT. Default 0\nwarmup: Steps whose record is dropped. In [0, inf). Variable ACCEL_PROFILE_WARMUP. Default 0\nactive: Steps that are recorded. In [1, inf). Variable ACCEL_PROFILE_ACTIVE. Default: no schedule\nrepeat: Cycles; 0: until the end. In [0, inf). Variable ACCEL_PROFILE_REPEAT. Default 0\nskip_first: Steps before the first cycle. In [0, inf). Variable ACCEL_PROFILE_SKIP_FIRST. Default 0\nrecord_shapes: 1: the shapes of the inputs of operators. Variable ACCEL_PROFILE_RECORD_SHAPES. Default 0\nprofile_memory: 1: allocations. Variable ACCEL_PROFILE_MEMORY. Default 0\nwith_stack: 1: where in the program an operator was called: TorchScript's stack; Python's for programs in Python. Variable ACCEL_PROFILE_WITH_STACK. Default 0\nwith_flops: 1: an estimate of the floating point operations of matmuls and convolutions. Variable ACCEL_PROFILE_WITH_FLOPS. Default 0\nwith_modules: 1: a span for each call of a module of accel.h, around its operators; TorchScript's modules are in the operators' arguments. Variable ACCEL_PROFILE_WITH_MODULES. Default 0\nmerge: 1: rank 0 writes profile_merged.json of all ranks too, at the end, if their files are in one folder. Default 1";
 %}
 %accel_options(accel_profile_options, ACCEL_PROFILE_OPTIONS_INIT, free((char *)$self->activities); free((char *)$self->output_trace_dir);)
 %{
-static const char accel_launch_options_text[] = "accel_launch_options_t(*, num_processes=None, num_machines=1, machine_rank=0, main_process_port=None, main_process_ip=\"127.0.0.1\", mixed_precision=None, cpu=None, start_method=ACCEL_START_FORK, max_restarts=0, monitor_interval_ms=100, timeout_ms=None, log_dir=None, log_line_prefix_template=None, rendezvous_timeout_ms=None, job_id=None)\n--\n\nWhat accel_launch() starts.\n\nnum_processes: Ranks on all machines together. In [1, 65536]. Required\nnum_machines: Machines on which the same call is made. In [1, 65536]. Default 1\nmachine_rank: The number of this machine. In [0, 65535]. Default 0\nmain_process_port: The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a free one; with several machines 29500\nmain_process_ip: The host of rank 0, where the ranks meet. Default \"127.0.0.1\"\nmixed_precision: Of the states of the ranks. Default: as this process's environment says\ncpu: 1: the ranks use no accelerator. Default: as this process's environment says\nstart_method: How the processes start. Default FORK\nmax_restarts: How often all ranks are started again after one has failed. In [0, inf). Default 0\nmonitor_interval_ms: Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100\ntimeout_ms: Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit\nlog_dir: A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure\nlog_line_prefix_template: What is put before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is \"default\", are replaced. Without log_dir. Default: nothing\nrendezvous_timeout_ms: Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the ranks. In [1, inf). Default: as this process's environment says\njob_id: Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN of the ranks. Default: a random one; with several machines as this process's environment says";
+static const char accel_launch_options_text[] = "accel_launch_options_t(*, num_processes=None, num_machines=1, machine_rank=0, main_process_port=None, main_process_ip=\"127.0.0.1\", mixed_precision=None, cpu=None, start_method=ACCEL_START_FORK, max_restarts=0, monitor_interval_ms=100, timeout_ms=None, log_dir=None, log_line_prefix_template=None, rendezvous_timeout_ms=None, job_id=None)\n--\n\nThe options of accel_launch().\n\nnum_processes: Ranks on all machines together. In [1, 65536]. Required\nnum_machines: Machines on which the same call is made. In [1, 65536]. Default 1\nmachine_rank: The number of this machine. In [0, 65535]. Default 0\nmain_process_port: The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a free one; with several machines 29500\nmain_process_ip: The host of rank 0, where the ranks meet. Default \"127.0.0.1\"\nmixed_precision: The precision of the states of the ranks. Default: as this process's environment says\ncpu: 1: the ranks use no accelerator. Default: as this process's environment says\nstart_method: The way in which the processes start. Default FORK\nmax_restarts: The number of times that all ranks are started again after one has failed. In [0, inf). Default 0\nmonitor_interval_ms: Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100\ntimeout_ms: Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit\nlog_dir: A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure\nlog_line_prefix_template: The text before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is \"default\", are replaced. Without log_dir. Default: nothing\nrendezvous_timeout_ms: Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the ranks. In [1, inf). Default: as this process's environment says\njob_id: Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN of the ranks. Default: a random one; with several machines as this process's environment says";
 %}
 %accel_options(accel_launch_options, ACCEL_LAUNCH_OPTIONS_INIT, free((char *)$self->main_process_ip); free((char *)$self->log_dir); free((char *)$self->log_line_prefix_template); free((char *)$self->job_id);)
 
@@ -1696,7 +1696,7 @@ destroy: Handed to the callback; destroy ends its life.
 Returns: ACCEL_OK, or what else the function returned; where it succeeded, the first error of the work that ends its scopes.";
 accel_status_t accel_scope_call(accel_scope_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
 
-%feature("docstring") accel_scope_release "Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid. What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
+%feature("docstring") accel_scope_release "Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid. The settings that the scope changed on a thread that still runs are undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
 
 scope: A scope, or NULL.";
 void accel_scope_release(accel_scope_t *scope);
@@ -1704,13 +1704,13 @@ void accel_scope_release(accel_scope_t *scope);
 %feature("docstring") accel_dtype_name "The name of a dtype.
 
 dtype: ACCEL_DTYPE_*.
-Returns: \"float32\" and so on; NULL for a number that is no dtype.";
+Returns: \"float32\" and so on; NULL for a number that is not a dtype.";
 const char *accel_dtype_name(int32_t dtype);
 
 %feature("docstring") accel_dtype_size "The size of an element.
 
 dtype: ACCEL_DTYPE_*.
-Returns: Bytes of one element; 0 for a number that is no dtype.";
+Returns: Bytes of one element; 0 for a number that is not a dtype.";
 size_t accel_dtype_size(int32_t dtype);
 
 %feature("docstring") accel_dtype_byte_size "The bytes that an element takes in estimates of a model's size, where a truth value is a bit.
@@ -1732,7 +1732,7 @@ accel_status_t accel_dtype_from_name(const char *name, int32_t *OUTPUT);
 a: Any.
 b: Any.
 out: 1 or 0.
-Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is not a value.";
 accel_status_t accel_value_equal(const accel_value_t *a, const accel_value_t *b, int32_t *OUTPUT);
 
 %feature("docstring") accel_value_to_json "Tensors become nested lists of numbers, tuples arrays.
@@ -1756,10 +1756,10 @@ out: A list, the oldest first, of maps: \"number\", from 1 in the order in which
 Returns: ACCEL_OK.";
 accel_status_t accel_recent_errors(int64_t after, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_recursively_apply "The same tree with a function applied to each tensor; other leaves stay.
+%feature("docstring") accel_recursively_apply "Applies a function to each tensor of a tree; other leaves stay.
 
 value: Any.
-error_on_other_type: 1: a leaf that is no tensor is a TYPE_MISMATCH.
+error_on_other_type: 1: a leaf that is not a tensor is a TYPE_MISMATCH.
 function: What is applied.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
@@ -1822,7 +1822,7 @@ accel_status_t accel_convert_to_fp32(const accel_value_t *value, accel_value_t *
 
 value: Any.
 out: The number.
-Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.";
+Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is not a tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.";
 accel_status_t accel_find_batch_size(const accel_value_t *value, int64_t *OUTPUT);
 
 %feature("docstring") accel_find_device "The device of the first tensor of the tree.
@@ -1836,21 +1836,21 @@ accel_status_t accel_find_device(const accel_value_t *value, accel_value_t *OUTP
 
 value: A tensor or a tree of tensors.
 out: The new tree.
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.";
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.";
 accel_status_t accel_get_shape(const accel_value_t *value, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_get_data_structure "What accel_initialize_tensors() makes a like tree from: each tensor's shape and dtype, as a tensor of the device \"meta\", which has no memory. So rank 0 can tell others what they are to receive.
+%feature("docstring") accel_get_data_structure "Describes a tree: each tensor becomes one of the same shape and dtype on the device \"meta\", which has no memory. accel_initialize_tensors() makes a like tree from it, so that rank 0 can tell others what they are to receive.
 
 value: A tensor or a tree of tensors.
 out: The new tree.
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.";
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.";
 accel_status_t accel_get_data_structure(const accel_value_t *value, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_initialize_tensors "A tree of new tensors on the CPU, whose elements are not initialised.
 
 structure: What accel_get_data_structure() returned, or any tree of tensors.
 out: The new tree.
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; OUT_OF_MEMORY.";
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.";
 accel_status_t accel_initialize_tensors(const accel_value_t *structure, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_device_parse "Reads the name of a device.
@@ -1863,7 +1863,7 @@ accel_status_t accel_device_parse(const char *text, accel_device_t *OUTPUT);
 %feature("docstring") accel_device_type_name "The name of a type of devices.
 
 type: ACCEL_DEVICE_*.
-Returns: \"cpu\", \"cuda\" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is no type, and for OUT_OF_TREE when there is none. Valid for ever.";
+Returns: \"cpu\", \"cuda\" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is not a type, and for OUT_OF_TREE when there is none. Valid for ever.";
 const char *accel_device_type_name(int32_t type);
 
 %feature("docstring") accel_device_count "Counts the devices of a type.
@@ -1882,7 +1882,7 @@ accel_status_t accel_device_default(accel_device_t *OUTPUT);
 
 type: ACCEL_DEVICE_*.
 out: The device with its index; 0 for the CPU and meta.
-Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is no type; UNSUPPORTED when there is none.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is not a type; UNSUPPORTED when there is none.";
 accel_status_t accel_device_current(int32_t type, accel_device_t *OUTPUT);
 
 %feature("docstring") accel_device_set_current "Makes a device the current one of its type on this thread. accel_set_device() does so with that of a state.
@@ -1916,7 +1916,7 @@ device: The device.
 Returns: As accel_device_memory().";
 accel_status_t accel_device_reset_peak_memory(accel_device_t device);
 
-%feature("docstring") accel_device_properties "What a device is and can do.
+%feature("docstring") accel_device_properties "Describes a device and its abilities.
 
 device: The device.
 out: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of the names of those that it computes with; all when it does not tell).
@@ -1926,7 +1926,7 @@ accel_status_t accel_device_properties(accel_device_t device, accel_value_t *OUT
 %feature("docstring") accel_distributed_type_name "The name of a distributed type.
 
 type: ACCEL_DISTRIBUTED_*.
-Returns: \"MULTI_CPU\" and so on; NULL for a number that is no type.";
+Returns: \"MULTI_CPU\" and so on; NULL for a number that is not a type.";
 const char *accel_distributed_type_name(int32_t type);
 
 %feature("docstring") accel_state_create "Joins the job: finds rank, device and precision, and connects the ranks when there are several. Several states in one process are independent of each other, but for num_threads. Other threads may read the environment meanwhile, and must not change it.
@@ -1939,7 +1939,7 @@ accel_status_t accel_state_create(const accel_state_options_t *options, accel_st
 %feature("docstring") accel_state_share "A second state of the same job in this process, for another training with settings of its own: the ranks do not meet again. It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
 
 state: A state, or a group.
-options: NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the mesh.
+options: NULL: the defaults. Settings of the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the mesh.
 out: The second state. The ranks part when the last of them is released, or one of them ends the training.
 Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this machine lacks.";
 accel_status_t accel_state_share(accel_state_t *state, const accel_state_options_t *options, accel_state_t **OUTPUT);
@@ -2021,7 +2021,7 @@ process_index: The rank.
 Returns: 1 there, and everywhere when there is one process.";
 int32_t accel_on_process(const accel_state_t *state, int32_t process_index);
 
-%feature("docstring") accel_on_local_process "The same by the rank within the host.
+%feature("docstring") accel_on_local_process "Whether code for one rank of the host runs here.
 
 state: A state.
 local_process_index: The rank.
@@ -2040,7 +2040,7 @@ state: A state.
 Returns: ACCEL_DISTRIBUTED_*.";
 accel_distributed_type_t accel_distributed_type(const accel_state_t *state);
 
-%feature("docstring") accel_backend "What carries the collectives.
+%feature("docstring") accel_backend "Names the backends that carry the collectives.
 
 state: A state.
 Returns: \"ucx\" on the CPU; \"cpu:ucx,xpu:staged\" and the like on an accelerator, a backend for each device; or \"\" for one process; constant.";
@@ -2089,7 +2089,7 @@ out: The scope.
 Returns: ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_main_process_first_begin(accel_state_t *state, accel_scope_t **OUTPUT);
 
-%feature("docstring") accel_local_main_process_first_begin "The same for the first rank of each host.
+%feature("docstring") accel_local_main_process_first_begin "The first rank of each host runs the scope's body first, its other ranks after it has ended its scope.
 
 state: A state.
 out: The scope.
@@ -2172,7 +2172,7 @@ accel_status_t accel_set_sync_gradients(accel_state_t *state, int32_t sync);
 %feature("docstring") accel_remainder "How full the last batch is.
 
 state: A state.
-Returns: Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.";
+Returns: Rows of the last global batch that are not repetitions, 0 when it is full, -1 when unknown.";
 int64_t accel_remainder(const accel_state_t *state);
 
 %feature("docstring") accel_gradient_accumulation_steps "The length of an accumulation group.
@@ -2194,14 +2194,14 @@ state: A state.
 Returns: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, those of the one that has most. A checkpoint has the number.";
 int64_t accel_accumulation_step(const accel_state_t *state);
 
-%feature("docstring") accel_set_accumulation_step "Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. The same on all ranks.
+%feature("docstring") accel_set_accumulation_step "Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. All ranks must set the same.
 
 state: A state.
 step: At least 0.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_set_accumulation_step(accel_state_t *state, int64_t step);
 
-%feature("docstring") accel_set_gradient_accumulation "Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. The same on all ranks.
+%feature("docstring") accel_set_gradient_accumulation "Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. All ranks must set the same.
 
 state: A state.
 options: Fields that are unset stay as they are.
@@ -2234,10 +2234,10 @@ accel_status_t accel_active_dataloader(const accel_state_t *state, int64_t depth
 state: A state.
 value: A tensor or a tree of tensors.
 out: The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
 accel_status_t accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_gather_uneven "As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+%feature("docstring") accel_gather_uneven "Gathers tensors whose dimension 0 differs by rank; nothing is padded.
 
 state: A state.
 value: A tensor or a tree of tensors.
@@ -2245,7 +2245,7 @@ out: The joined tree.
 Returns: As accel_gather(); COLLECTIVE_MISMATCH when more than dimension 0 differs.";
 accel_status_t accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_gather_for_metrics "As accel_gather(), and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front part of its rows, as the reference does.
+%feature("docstring") accel_gather_for_metrics "Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the batch has, as in the reference.
 
 state: A state.
 value: A tensor or a tree of tensors; other leaves are gathered as objects.
@@ -2253,12 +2253,12 @@ out: Each sample exactly once.
 Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.";
 accel_status_t accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_gather_object_for_metrics "As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
+%feature("docstring") accel_gather_object_for_metrics "Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
 
 state: A state.
 items: This rank's list; tensors in it may have any sizes.
 out: The list of all ranks' items.
-Returns: As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().";
+Returns: As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().";
 accel_status_t accel_gather_object_for_metrics(accel_state_t *state, const accel_value_t *items, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_gather_object "Every rank gets the values of all ranks in one list, in rank order; a list counts as its items. Values are numbers, strings, bytes, dense tensors, and lists, tuples and maps of those. Nothing that is received is ever run.
@@ -2541,7 +2541,7 @@ work: A work.
 Returns: 1 if it has ended, successfully or not; 0 if it is still running.";
 int32_t accel_work_test(const accel_work_t *work);
 
-%feature("docstring") accel_work_result "What a work gave.
+%feature("docstring") accel_work_result "Gets the result of a work.
 
 work: A work that has ended.
 out: Its result; tensors are shared with it.
@@ -2601,7 +2601,7 @@ out: The group, in the old order.
 Returns: ACCEL_OK; CANCELLED when the others continued without this rank; TIMEOUT when a rank that would serve the rendezvous neither answers nor is known to be gone; PEER_LOST when such ranks were lost meanwhile; BACKEND.";
 accel_status_t accel_group_shrink(accel_state_t *state, int64_t wait_ms, accel_state_t **OUTPUT);
 
-%feature("docstring") accel_flight_record "What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with \"rank\", \"size\" and \"operations\", each with call, operation, sequence, bytes, dtype, state (\"running\", \"done\", \"failed\"), begun_us and ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder that the environment variable ACCEL_FLIGHT_RECORD names.
+%feature("docstring") accel_flight_record "Gets the latest 2,000 operations of this rank, the running one included, as a JSON object with \"rank\", \"size\" and \"operations\", each with call, operation, sequence, bytes, dtype, state (\"running\", \"done\", \"failed\"), begun_us and ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder that the environment variable ACCEL_FLIGHT_RECORD names.
 
 state: A state.
 out: The text.
@@ -2725,7 +2725,7 @@ out: The tensor.
 Returns: ACCEL_OK, or UNSUPPORTED for a dtype, device or version that is not known.";
 accel_status_t accel_tensor_from_dlpack(struct DLManagedTensorVersioned *tensor, accel_tensor_t **OUTPUT);
 
-%feature("docstring") accel_tensor_from_dlpack_unversioned "The same for DLPack before version 1.
+%feature("docstring") accel_tensor_from_dlpack_unversioned "Imports a tensor from DLPack before version 1.
 
 tensor: As above.
 out: The tensor.
@@ -2739,14 +2739,14 @@ out: Freed by its own deleter.
 Returns: ACCEL_OK, or UNSUPPORTED for a dtype that DLPack lacks.";
 accel_status_t accel_tensor_to_dlpack(const accel_tensor_t *tensor, struct DLManagedTensorVersioned **OUTPUT);
 
-%feature("docstring") accel_tensor_to_dlpack_unversioned "The same for DLPack before version 1.
+%feature("docstring") accel_tensor_to_dlpack_unversioned "Exports a tensor to DLPack before version 1.
 
 tensor: As above.
 out: As above.
 Returns: As above.";
 accel_status_t accel_tensor_to_dlpack_unversioned(const accel_tensor_t *tensor, struct DLManagedTensor **OUTPUT);
 
-%feature("docstring") accel_tensor_share_torch "As accel_tensor_from_torch(), for a tensor that stays the caller's: the handle is another owner of it.
+%feature("docstring") accel_tensor_share_torch "Shares a tensor that stays the caller's: the handle is another owner of it.
 
 tensor_impl: A c10::TensorImpl, borrowed for the call.
 torch_version: As above.
@@ -2845,7 +2845,7 @@ out: It, as a double.
 Returns: ACCEL_OK or SHAPE_MISMATCH.";
 accel_status_t accel_tensor_item(const accel_tensor_t *tensor, double *OUTPUT);
 
-%feature("docstring") accel_tensor_item_int "The same for integers, exact.
+%feature("docstring") accel_tensor_item_int "Gets the integer in a tensor of one element, exactly.
 
 tensor: A tensor of one element of an integer or bool dtype.
 out: It.
@@ -2870,7 +2870,7 @@ accel_status_t accel_tensor_requires_grad(const accel_tensor_t *tensor, int32_t 
 
 tensor: A leaf of a floating dtype.
 requires_grad: 1 or 0.
-Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is no leaf.";
+Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is not a leaf.";
 accel_status_t accel_tensor_set_requires_grad(accel_tensor_t *tensor, int32_t requires_grad);
 
 %feature("docstring") accel_tensor_grad "The gradient of a leaf.
@@ -2884,14 +2884,14 @@ accel_status_t accel_tensor_grad(const accel_tensor_t *tensor, accel_tensor_t **
 
 tensor: A leaf of a floating dtype.
 gradient: Of the same shape, dtype and device; NULL takes the gradient away.
-Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.";
+Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.";
 accel_status_t accel_tensor_set_grad(accel_tensor_t *tensor, accel_tensor_t *gradient);
 
 %feature("docstring") accel_tensor_backward "Back-propagates without any scaling. Prefer accel_backward().
 
 tensor: Requires a gradient, and has one element unless the options have a gradient for it.
 options: NULL: defaults.
-Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.";
+Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are not tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.";
 accel_status_t accel_tensor_backward(accel_tensor_t *tensor, const accel_backward_options_t *options);
 
 %feature("docstring") accel_tensor_to "Converts dtype and device.
@@ -2918,14 +2918,14 @@ out: A copy with its own memory.
 Returns: ACCEL_OK or OUT_OF_MEMORY.";
 accel_status_t accel_tensor_clone(const accel_tensor_t *tensor, accel_tensor_t **OUTPUT);
 
-%feature("docstring") accel_tensor_detach "The same elements outside of autograd.
+%feature("docstring") accel_tensor_detach "Returns the same elements outside of autograd.
 
 tensor: A tensor.
 out: The same memory outside of autograd.
 Returns: ACCEL_OK or INVALID_HANDLE.";
 accel_status_t accel_tensor_detach(const accel_tensor_t *tensor, accel_tensor_t **OUTPUT);
 
-%feature("docstring") accel_tensor_contiguous "The same elements, row-major without gaps.
+%feature("docstring") accel_tensor_contiguous "Returns the same elements, row-major without gaps.
 
 tensor: A tensor.
 out: Row-major without gaps; the same memory if it was already.
@@ -2963,7 +2963,7 @@ out_n_results: How many there are.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a wrong number; TYPE_MISMATCH that names the argument; TORCH for the operator's own error.";
 accel_status_t accel_op_call(const accel_op_t *op, const accel_value_t *ITEMS, size_t COUNT, accel_value_t *RESULTS, size_t MAX_RESULTS, size_t *OUT_N_RESULTS);
 
-%feature("docstring") accel_op_call_kw "The same with arguments by name.
+%feature("docstring") accel_op_call_kw "Calls an operator with arguments by name.
 
 op: As accel_op_call().
 args: The arguments.
@@ -3008,7 +3008,7 @@ out: The scope.
 Returns: ACCEL_OK.";
 accel_status_t accel_enable_grad_begin(accel_scope_t **OUTPUT);
 
-%feature("docstring") accel_inference_mode_begin "As no_grad, and results can never take part in autograd later, which is faster.
+%feature("docstring") accel_inference_mode_begin "No gradients are recorded inside, and results can never take part in autograd later, which is faster.
 
 out: The scope.
 Returns: ACCEL_OK.";
@@ -3093,7 +3093,7 @@ accel_status_t accel_calculate_maximum_sizes(const accel_module_t *module, accel
 %feature("docstring") accel_init_empty_weights_begin "Parameters that modules get inside are on the device meta: they have shapes and no memory. Layers and models of this library draw no numbers for them, so the default generator stays as it is; a tensor that a program adds is replaced by one without memory, and TorchScript files are read and then let go of. A tensor that is added to two modules becomes two: tie them with accel_module_tie(). Weights come later, as accel_load_checkpoint_and_dispatch() loads them.
 
 include_buffers: 1: buffers too; 0: they are as outside; ACCEL_UNSET: what the variable ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0. Buffers that are not in state dicts, such as a Llama's `inv_freq`, are not in checkpoints either.
-out: The scope. Of several inside each other the innermost counts.
+out: The scope. If several are open inside each other, the innermost counts.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_init_empty_weights_begin(int32_t include_buffers, accel_scope_t **OUTPUT);
 
@@ -3176,7 +3176,7 @@ out: The module.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_module_conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel, int64_t stride, int64_t padding, int64_t groups, int32_t bias, accel_module_t **OUTPUT);
 
-%feature("docstring") accel_module_batch_norm "Of [batch, features, ...], with running statistics.
+%feature("docstring") accel_module_batch_norm "Batch normalization of [batch, features, ...], with running statistics.
 
 num_features: Size.
 eps: ACCEL_UNSET_DOUBLE: 1e-5, 0.1.
@@ -3316,7 +3316,7 @@ out: The output.
 Returns: ACCEL_OK, INVALID_STATE for a module without forward, or the error of the forward.";
 accel_status_t accel_module_call(accel_module_t *module, const accel_value_t *ITEMS, size_t COUNT, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_module_call_kw "As accel_module_call(), with inputs by name behind those by place. Layers call theirs \"input\", models as in their configuration's architecture (\"input_ids\"), TorchScript as the script does; others as accel_module_set_input_names() says.
+%feature("docstring") accel_module_call_kw "Calls a module with inputs by name behind those by place. Layers call theirs \"input\", models as in their configuration's architecture (\"input_ids\"), TorchScript as the script does; others as accel_module_set_input_names() says.
 
 module: A module.
 inputs: May be NULL when there are none.
@@ -3635,7 +3635,7 @@ set_to_none: 1: parameters have no gradient until a backward reaches them, and a
 Returns: ACCEL_OK.";
 accel_status_t accel_optimizer_zero_grad(accel_optimizer_t *optimizer, int32_t set_to_none);
 
-%feature("docstring") accel_optimizer_step_was_skipped "Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is no update.
+%feature("docstring") accel_optimizer_step_was_skipped "Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an update.
 
 optimizer: An optimizer.
 Returns: 1 when the latest update was skipped.";
@@ -3653,7 +3653,7 @@ optimizer: An optimizer.
 Returns: The number of its groups; -1 for an invalid handle.";
 int64_t accel_optimizer_num_groups(const accel_optimizer_t *optimizer);
 
-%feature("docstring") accel_optimizer_state_bytes "What the optimizer keeps of its parameters: momenta, moments, master weights.
+%feature("docstring") accel_optimizer_state_bytes "Counts the bytes that the optimizer keeps for its parameters: momenta, moments, master weights.
 
 optimizer: An optimizer.
 Returns: Bytes; -1 for an invalid handle.";
@@ -3725,7 +3725,7 @@ out: The scheduler.
 Returns: ACCEL_OK.";
 accel_status_t accel_scheduler_lambda(accel_optimizer_t *optimizer, accel_lr_lambda_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_scheduler_t **OUTPUT);
 
-%feature("docstring") accel_scheduler_group_lambda "As accel_scheduler_lambda(), with a factor for each group.
+%feature("docstring") accel_scheduler_group_lambda "Drives learning rates by a function that gives a factor for each group.
 
 optimizer: Its learning rates are driven.
 lambda: The factor of each group at each step.
@@ -3934,7 +3934,7 @@ accel_status_t accel_scheduler_step(accel_scheduler_t *scheduler);
 %feature("docstring") accel_scheduler_step_metric "One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
 
 scheduler: One made by accel_scheduler_plateau(), or the prepared one of it.
-metric: The same on all ranks. NaN is no improvement.
+metric: The same on all ranks. NaN is not an improvement.
 Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.";
 accel_status_t accel_scheduler_step_metric(accel_scheduler_t *scheduler, double metric);
 
@@ -3961,7 +3961,7 @@ out: A map with the keys of torch.optim.lr_scheduler.
 Returns: ACCEL_OK.";
 accel_status_t accel_scheduler_state_dict(const accel_scheduler_t *scheduler, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_scheduler_load_state_dict "Takes back where a scheduler stood. What it is stays as it was made: a setting that differs is reported as a warning.
+%feature("docstring") accel_scheduler_load_state_dict "Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported as a warning.
 
 scheduler: A scheduler of the same kind.
 state_dict: As above, or as torch made it.
@@ -4025,7 +4025,7 @@ out: The dataset.
 Returns: ACCEL_OK, TYPE_MISMATCH, SHAPE_MISMATCH, or INVALID_ARGUMENT for too few tokens.";
 accel_status_t accel_dataset_windows(accel_tensor_t *tokens, int64_t sequence_length, int64_t stride, accel_dataset_t **OUTPUT);
 
-%feature("docstring") accel_dataset_packed "Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+%feature("docstring") accel_dataset_packed "Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The packing is the same in every run.
 
 tokens: Integers [n] on the CPU; shared.
 options: The lengths and boundaries.
@@ -4164,7 +4164,7 @@ dataset: A dataset.
 Returns: Its number of items. -1, with the thread's error, for an invalid handle, for a stream whose length is not known (ACCEL_ERROR_UNSUPPORTED), and when the application's own length fails.";
 int64_t accel_dataset_length(const accel_dataset_t *dataset);
 
-%feature("docstring") accel_dataset_num_skipped "What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+%feature("docstring") accel_dataset_num_skipped "Counts what was left out when files were opened: malformed rows where that was asked for, and files that are not images.
 
 dataset: A dataset.
 Returns: Their number, 0 for other datasets; -1 for an invalid handle.";
@@ -4361,7 +4361,7 @@ out: A map with the fields of accel_dataloader_config_t: \"data_seed\" INT or NO
 Returns: ACCEL_OK; INVALID_STATE for a loader that is not prepared.";
 accel_status_t accel_dataloader_config(const accel_dataloader_t *loader, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_dataloader_set_even_batches "Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+%feature("docstring") accel_dataloader_set_even_batches "Says whether all ranks get equally many full batches, from the next epoch on. All ranks must pass the same.
 
 loader: A prepared loader.
 even_batches: 1 or 0.
@@ -4421,7 +4421,7 @@ accel_status_t accel_loop_begin(accel_state_t *state, accel_loop_t **OUTPUT);
 batches: A loop.
 rows: Of each rank's batch; negative where a rank has none any more.
 n_rows: As many as there are ranks that share out the data: all, but for those along the pipeline, context and tensor axes of a mesh, which have the same rows.
-remainder: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
+remainder: How many rows of all ranks' last batches are not repetitions, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
 end_of_dataloader: 1: the batch is the last one of the loop, and `remainder` speaks of it.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_loop_set_batch(accel_loop_t *batches, const int64_t *ITEMS, size_t COUNT, int64_t remainder, int32_t end_of_dataloader);
@@ -4529,7 +4529,7 @@ accel_status_t accel_prepare_data_loader(accel_state_t *state, accel_dataloader_
 state: A state.
 loss: One element, unless the options have a gradient for it.
 options: NULL: defaults. Gradients with a history (create_graph) are this rank's own: where several ranks exchange them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
-Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are no leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
+Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are not leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss, const accel_backward_options_t *options);
 
 %feature("docstring") accel_lomo_backward "Backward that updates the parameters of the prepared LOMO and AdaLomo optimizers as soon as their gradients are complete, and drops each gradient then. Accumulation does not divide it. With several processes each gradient is averaged before its update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
@@ -4583,7 +4583,7 @@ out_averaged: 1 when the weights were averaged; may be NULL.
 Returns: ACCEL_OK; INVALID_ARGUMENT for another scope; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_local_sgd_step(accel_scope_t *scope, int32_t *OUTPUT);
 
-%feature("docstring") accel_local_sgd_state_dict "What a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
+%feature("docstring") accel_local_sgd_state_dict "Gets the state that a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
 
 scope: Of accel_local_sgd_begin().
 out: A map; its tensors are shared.
@@ -4668,7 +4668,7 @@ accel_status_t accel_parameters_module(const accel_parameters_t *parameters, acc
 
 parameters: What accel_parameters_register() or accel_parameters_create() returned.
 optimizer: A prepared optimizer of their module.
-gradients: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Those in the memory of accel_parameters_gradient() are not copied.
+gradients: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of accel_parameters_gradient() are not copied.
 options: NULL: defaults.
 out_norm: The joint norm of the gradients before clipping; NaN in micro-batches that only add. NULL: not wanted.
 Returns: ACCEL_OK; INVALID_ARGUMENT that names unknown or missing parameters, or for an optimizer that is not prepared; SHAPE_MISMATCH and TYPE_MISMATCH with the parameter's name; INVALID_STATE inside of accel_accumulate_begin(), after the end of the state, or for an optimizer that has none of the parameters. Nothing has changed then, and the other ranks wait for this one. COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.";
@@ -4683,7 +4683,7 @@ out: The parameters.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a module without trainable parameters; INVALID_STATE for a prepared one; COLLECTIVE_MISMATCH when the ranks' parameters differ.";
 accel_status_t accel_parameters_create(accel_state_t *state, accel_module_t *module, const accel_parameters_options_t *options, accel_parameters_t **OUTPUT);
 
-%feature("docstring") accel_parameters_gradient "The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape. Of a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
+%feature("docstring") accel_parameters_gradient "The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape. For a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
 
 parameters: The parameters.
 index: Of the parameter.
@@ -4747,7 +4747,7 @@ out: The model; the module itself when it is not prepared.
 Returns: ACCEL_OK or INVALID_ARGUMENT.";
 accel_status_t accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper, accel_module_t **OUTPUT);
 
-%feature("docstring") accel_get_state_dict "The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one into the memory of the host on the main process.
+%feature("docstring") accel_get_state_dict "The whole parameters and persistent buffers of a model. The parameters of a sharded model are collected one by one into the memory of the host on the main process.
 
 state: A state.
 module: A model, prepared or not.
@@ -4762,7 +4762,7 @@ out: A list of maps, inner modules first and the model itself last: {\"module\":
 Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.";
 accel_status_t accel_sharded_modules(const accel_module_t *module, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_describe "What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs; one a line. accel_state_describe() has the settings and where they came from.
+%feature("docstring") accel_describe "Describes what is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs; one a line. accel_state_describe() has the settings and where they came from.
 
 state: A state.
 out: The text.
@@ -4857,13 +4857,13 @@ out_batch_size: The size that fits; untouched after an error.
 Returns: ACCEL_OK; OUT_OF_MEMORY when no size fits; INVALID_ARGUMENT for a negative size or a `reduce` that does not reduce; CANCELLED when the function failed on another rank; the function's own error.";
 accel_status_t accel_find_executable_batch_size(accel_state_t *state, accel_batch_size_fn CALLBACK, accel_reduce_batch_size_fn CALLBACK, void *user_data, accel_destroy_fn destroy, int64_t starting_batch_size, int64_t *OUTPUT);
 
-%feature("docstring") accel_free_memory "Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. What is registered for checkpoints stays.
+%feature("docstring") accel_free_memory "Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints stay.
 
 state: A state.
 Returns: ACCEL_OK.";
 accel_status_t accel_free_memory(accel_state_t *state);
 
-%feature("docstring") accel_empty_cache "Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device. What is in use stays.
+%feature("docstring") accel_empty_cache "Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
 
 state: A state.
 Returns: ACCEL_OK.";
@@ -5020,7 +5020,7 @@ out_device_map: The map that was used. May be NULL.
 Returns: As accel_load_checkpoint_in_model(); NOT_FOUND for a parameter without weights; OUT_OF_MEMORY.";
 accel_status_t accel_load_checkpoint_and_dispatch(accel_state_t *state, accel_module_t *module, const char *checkpoint, const accel_value_t *NULLABLE, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_dispatch_model "Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Those on \"disk\" that are in memory only are written there, and leave the memory.
+%feature("docstring") accel_dispatch_model "Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Weights on \"disk\" that are in memory only are written there, and leave the memory.
 
 module: A model.
 device_map: A map that covers it.
@@ -5053,7 +5053,7 @@ recurse: 1: of all below it too.
 Returns: ACCEL_OK; OUT_OF_MEMORY.";
 accel_status_t accel_remove_dispatch(accel_module_t *module, int32_t recurse);
 
-%feature("docstring") accel_dispatch_report "What is known of a dispatched model.
+%feature("docstring") accel_dispatch_report "Describes a dispatched model.
 
 module: A model.
 out: A map: \"device_map\"; \"main_device\"; \"blocks\", a list of maps {\"module\": path, \"bytes\"}; \"offloaded_bytes\"; \"passes\", forwards of the model since it was dispatched; \"brought_bytes\", in all of them; \"peak_bytes\", of offloaded weights that were on the main device at one time; \"wait_seconds\", that forwards waited for weights. NONE for a model that is not dispatched.
@@ -5182,7 +5182,7 @@ out: A list of its tensors on the device, for what this thread computes next. Th
 Returns: ACCEL_OK; INVALID_ARGUMENT; OUT_OF_MEMORY; IO for a mapped file that became shorter.";
 accel_status_t accel_weight_stream_begin_use(accel_weight_stream_t *stream, int64_t group, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_weight_stream_end_use "Ends a use. What this thread asked the device to compute with the group is done before its memory is used again.
+%feature("docstring") accel_weight_stream_end_use "Ends a use. The work with the group that this thread gave the device is done before its memory is used again.
 
 stream: A stream.
 group: Its place in the list.
@@ -5363,7 +5363,7 @@ out: A list of maps, by their numbers, then by name: \"path\", \"iteration\" INT
 Returns: ACCEL_OK; NOT_FOUND for a folder that is not there.";
 accel_status_t accel_checkpoint_list(const char *folder, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_checkpoint_show "What is in a checkpoint.
+%feature("docstring") accel_checkpoint_show "Lists the content of a checkpoint.
 
 folder: What accel_save_state() or the reference wrote.
 out: A map: \"manifest\", a map of what `accel_manifest.json` says of the whole, or NONE; \"files\", a list of maps with \"name\" and \"bytes\", and of safetensors and compressed tensors \"tensors\": a list of maps with \"name\", \"dtype\" and \"shape\".
@@ -5396,7 +5396,7 @@ options: NULL: defaults.
 Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH or INVALID_STATE for another model, or for rows of another number of ranks; INVALID_ARGUMENT for a model that is not prepared; UNSUPPORTED where the mesh has a pipeline or tensor axis. Nothing is changed then.";
 accel_status_t accel_load_fsdp_model(accel_state_t *state, accel_module_t *module, const char *folder, const accel_fsdp_file_options_t *options);
 
-%feature("docstring") accel_save_fsdp_optimizer "As accel_save_fsdp_model() for the state of an optimizer, by the names of its parameters.
+%feature("docstring") accel_save_fsdp_optimizer "Saves the state of an optimizer, by the names of its parameters, as accel_save_fsdp_model() saves a model.
 
 state: A state.
 optimizer: A prepared optimizer, of parameters of prepared models.
@@ -5405,7 +5405,7 @@ options: NULL: defaults.
 Returns: As accel_save_fsdp_model(); INVALID_STATE for a parameter of no prepared model, which has no name.";
 accel_status_t accel_save_fsdp_optimizer(accel_state_t *state, const accel_optimizer_t *optimizer, const char *folder, const accel_fsdp_file_options_t *options);
 
-%feature("docstring") accel_load_fsdp_optimizer "As accel_load_fsdp_model() for the state of an optimizer.
+%feature("docstring") accel_load_fsdp_optimizer "Loads the state of an optimizer, as accel_load_fsdp_model() loads a model.
 
 state: A state.
 optimizer: A prepared optimizer, of parameters of prepared models.
@@ -5422,7 +5422,7 @@ options: NULL: defaults.
 Returns: ACCEL_OK; NOT_FOUND that names sub-folders which may have been meant; CORRUPT; IO.";
 accel_status_t accel_merge_weights(const char *folder, const char *destination, const accel_merge_weights_options_t *options);
 
-%feature("docstring") accel_init_trackers "Starts the trackers of a run, on the main process; on other ranks those that ask for it. Those that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
+%feature("docstring") accel_init_trackers "Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
 
 state: A state.
 project_name: The project. Characters that no file name may have become \"_\" in the folder's.
@@ -5556,7 +5556,7 @@ tracker: A tracker.
 Returns: Its name; valid as long as the tracker.";
 const char *accel_tracker_name(const accel_tracker_t *tracker);
 
-%feature("docstring") accel_tracker_location "What a tracker writes to: a file, a folder, or the address of a run.
+%feature("docstring") accel_tracker_location "Gets the target that a tracker writes to: a file, a folder, or the address of a run.
 
 tracker: A tracker.
 out: The text; empty for one of the program, or where it does not run.
@@ -5601,7 +5601,7 @@ n_tokens: Tokens, or rows, or whatever is counted. Not negative.
 Returns: ACCEL_OK; INVALID_ARGUMENT.";
 accel_status_t accel_count_tokens(accel_state_t *state, int64_t n_tokens);
 
-%feature("docstring") accel_set_model_flops "What a token costs, for the model flops utilization in step reports.
+%feature("docstring") accel_set_model_flops "Sets the cost of a token, for the model flops utilization in step reports.
 
 state: A state.
 flops_per_token: Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).
@@ -5794,7 +5794,7 @@ profile: A profiler.
 Returns: The number.";
 int64_t accel_profile_step_number(const accel_profile_t *profile);
 
-%feature("docstring") accel_profile_schedule "What a schedule does in a step, as torch.profiler.schedule() has it.
+%feature("docstring") accel_profile_schedule "Computes the action of a schedule in a step, as torch.profiler.schedule() does.
 
 options: The schedule.
 step: From 0.
@@ -5866,7 +5866,7 @@ type: Its name.
 Returns: Their number; -1 for an unknown name, and accel_last_error() names the nearest one.";
 int64_t accel_option_count(const char *type);
 
-%feature("docstring") accel_option_get "What a field is: a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", that of the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
+%feature("docstring") accel_option_get "Describes a field by a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", that of the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
 
 type: The name of the struct.
 index: From 0, in the order of the struct.
@@ -5885,9 +5885,9 @@ accel_status_t accel_options_check(const char *type, const void *options);
 
 type: The name of the struct.
 json: {\"num_workers\": 2, \"collate\": \"pad\"}
-options: Memory for the struct. What it points to afterwards belongs to the library and stays.
+options: Memory for the struct. The memory that it points to afterwards belongs to the library and stays.
 size: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
-Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is no JSON.";
+Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is not JSON.";
 accel_status_t accel_options_from_json(const char *type, const char *json, void *options, size_t size);
 
 %feature("docstring") accel_config_load "Reads a configuration, of the reference as well: names of older versions are converted, what is not written has its default.
@@ -5936,7 +5936,7 @@ accel_status_t accel_prepare_fork();
 Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.";
 accel_status_t accel_accept_fork();
 
-%feature("docstring") accel_environment_report "What a bug report should know of this machine, as `accel env --json` has it.
+%feature("docstring") accel_environment_report "Describes this machine for a bug report, as `accel env --json` does.
 
 out: A JSON object.
 Returns: ACCEL_OK.";

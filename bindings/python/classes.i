@@ -15,7 +15,7 @@ static PyObject *use_class(PyObject *self, PyObject *args) {
     data->pytype = (PyTypeObject *)cls;
     Py_RETURN_NONE;
   }
-  return PyErr_Format(PyExc_TypeError, "%s is no subclass of a handle", ((PyTypeObject *)cls)->tp_name);
+  return PyErr_Format(PyExc_TypeError, "%s is not a subclass of a handle", ((PyTypeObject *)cls)->tp_name);
 }
 
 static PyObject *use_errors(PyObject *self, PyObject *args) {

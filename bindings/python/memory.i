@@ -26,12 +26,12 @@ static PyObject *tensor_from_blob(PyObject *self, PyObject *args) {
   accel_tensor_t *tensor = NULL;
   accel_status_t status = ACCEL_ERROR_USER;
   if (view->ndim > MOST_DIMENSIONS || (size_t)view->itemsize != accel_dtype_size(dtype))
-    PyErr_Format(PyExc_ValueError, "a buffer of %d dimensions and items of %zd bytes is no tensor of this dtype", view->ndim, view->itemsize);
+    PyErr_Format(PyExc_ValueError, "a buffer of %d dimensions and items of %zd bytes is not a tensor of this dtype", view->ndim, view->itemsize);
   for (int i = 0; !PyErr_Occurred() && i < view->ndim; i++) {
     shape[i] = view->shape[i];
     strides[i] = view->strides[i] / view->itemsize;
     if (view->strides[i] < 0 || view->strides[i] % view->itemsize != 0)
-      PyErr_SetString(PyExc_ValueError, "a buffer with negative strides, or strides between items, is no tensor; copy it first");
+      PyErr_SetString(PyExc_ValueError, "a buffer with negative strides, or strides between items, is not a tensor; copy it first");
   }
   if (!PyErr_Occurred())
     status = accel_tensor_from_blob(view->buf, shape, (size_t)view->ndim, strides, dtype, (accel_device_t){ACCEL_DEVICE_CPU, -1},

@@ -1,6 +1,6 @@
 // Structs of options: made with the fields that are given by name, and without any other attribute.
 %{
-// Refuses what is no field, and names the nearest one.
+// Refuses what is not a field, and names the nearest one.
 static int is_field(PyObject *options, PyObject *name, PyObject *error) {
   PyTypeObject *const type = Py_TYPE(options);
   if (PyObject_HasAttr((PyObject *)type, name)) return 1;

@@ -175,7 +175,7 @@ static int python_to_new_value(PyObject *object, accel_value_t *out) {
   } else if (PyList_Check(object) || PyTuple_Check(object)) {
     made = list_to_new_value(object, out);
   } else {
-    PyErr_Format(PyExc_TypeError, "%.100s is no value of libaccel; expected None, bool, int, float, str, bytes, list, tuple, dict or a tensor",
+    PyErr_Format(PyExc_TypeError, "%.100s is not a value of libaccel; expected None, bool, int, float, str, bytes, list, tuple, dict or a tensor",
                  Py_TYPE(object)->tp_name);
     made = 0;
   }
@@ -254,7 +254,7 @@ static int handles_of_python(PyObject *object, swig_type_info *type, void ***han
   int made = items == NULL || (*handles = PyMem_Calloc(*count + 1, sizeof(**handles))) != NULL;
   for (size_t i = 0; made && i < *count; i++) {
     made = SWIG_IsOK(SWIG_ConvertPtr(PySequence_Fast_GET_ITEM(items, i), &(*handles)[i], type, 0));
-    if (!made) PyErr_Format(PyExc_TypeError, "item %zu is no %s", i, SWIG_TypePrettyName(type));
+    if (!made) PyErr_Format(PyExc_TypeError, "item %zu is not a %s", i, SWIG_TypePrettyName(type));
   }
   Py_XDECREF(items);
   return made;

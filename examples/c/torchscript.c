@@ -40,7 +40,7 @@ static accel_tensor_t *forward(accel_module_t *model, accel_tensor_t *input) {
   accel_value_t output = ACCEL_VALUE_INIT;
   CHECK(accel_module_call(model, &argument, 1, &output));
   if (output.kind != ACCEL_VALUE_TENSOR) {
-    fprintf(stderr, "the model's output is no tensor\n");
+    fprintf(stderr, "the model's output is not a tensor\n");
     exit(EXIT_FAILURE);
   }
   accel_tensor_t *squares = apply("aten::square", output.as.tensor);

@@ -224,12 +224,12 @@ static struct options parse_options(int argc, char **argv) {
  * ------------------------------------------------------------------------------------------------------------------ */
 
 struct progress {
-  accel_progress_bar_t *bar; /* shows nothing where stderr is no terminal */
+  accel_progress_bar_t *bar; /* shows nothing where stderr is not a terminal */
   int shown, terminal;
   int64_t total;
   int64_t first_step, tokens; /* of this run: where it began, and what was trained since */
   double began;
-  double paused; /* seconds spent on validation and checkpoints, which are no training */
+  double paused; /* seconds spent on validation and checkpoints, which are not training */
   double first_step_seconds;
 };
 
@@ -415,7 +415,7 @@ static accel_status_t save_step(accel_value_t *out_state, void *user_data) {
 static accel_status_t load_step(const accel_value_t *state, void *user_data) {
   struct training *training = user_data;
   if (state->kind != ACCEL_VALUE_INT) {
-    accel_error_set(ACCEL_ERROR_USER, "the checkpoint's step is no integer");
+    accel_error_set(ACCEL_ERROR_USER, "the checkpoint's step is not an integer");
     return ACCEL_ERROR_USER;
   }
   training->step = state->as.integer;

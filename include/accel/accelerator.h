@@ -16,8 +16,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper,
                    accel_module_t *ACCEL_OWNED *out);
 
-/** The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one into the
- * memory of the host on the main process.
+/** The whole parameters and persistent buffers of a model. The parameters of a sharded model are collected one by one
+ * into the memory of the host on the main process.
  * @param state A state.
  * @param module A model, prepared or not.
  * @param out A map name -> tensor, which shares memory with the module unless the model is sharded; empty for a sharded
@@ -37,8 +37,8 @@ accel_get_state_dict(accel_state_t *state, accel_module_t *module, accel_value_t
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_sharded_modules(const accel_module_t *module, accel_value_t *ACCEL_OWNED out);
 
-/** What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it
- * runs; one a line. accel_state_describe() has the settings and where they came from.
+/** Describes what is really active: device and ranks, precision, loss scale, accumulation, and each prepared object
+ * with how it runs; one a line. accel_state_describe() has the settings and where they came from.
  * @param state A state.
  * @param out The text.
  * @return ACCEL_OK.

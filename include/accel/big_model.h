@@ -16,8 +16,8 @@
 /* How weights are loaded and kept. */
 typedef struct accel_dispatch_options {
   size_t struct_size;
-  accel_dtype_t dtype;                  /* Of floating parameters and buffers that are loaded. Default: that of each
-                                         * tensor in the model */
+  accel_dtype_t dtype;                  /* The dtype of floating parameters and buffers that are loaded. Default: that
+                                         * of each tensor in the model */
   accel_flag_t strict;                  /* 1: weights that the model does not know are an error. Default 0 */
   accel_flag_t offload_buffers;         /* 1: buffers are offloaded as parameters are. Default 0 */
   accel_flag_t force_hooks;             /* 1: inputs are moved also where all modules are on one device. Default 0 */
@@ -29,11 +29,11 @@ typedef struct accel_dispatch_options {
                                          * Default: those of the largest module without children, at least 64 MiB */
   int64_t prefetch_bytes;               /* Bytes of blocks that may be on the main device beside the one in use. 0:
                                          * none is brought ahead. In [0, inf). Default: block_bytes */
-  const char *main_device;              /* Where offloaded weights are used: "cpu", "xpu:0". Default: the first
+  const char *main_device;              /* The device on which offloaded weights are used: "cpu", "xpu:0". Default: the first
                                          * accelerator of the map, or the CPU */
-  const char *offload_folder;           /* Of an index.json of weights on "disk": accel_load_checkpoint_in_model()
-                                         * writes it, accel_dispatch_model() reads it, and adds those that it has not.
-                                         * Default: none */
+  const char *offload_folder;           /* The folder of an index.json of weights on "disk":
+                                         * accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it,
+                                         * and adds those that it has not. Default: none */
   const char *no_split_module_classes;  /* Names of classes with commas between them: their modules are on one device.
                                          * Default: none */
   const char *preload_module_classes;   /* Names of classes with commas between them: their modules are blocks
@@ -42,7 +42,7 @@ typedef struct accel_dispatch_options {
   const char *keep_in_fp32_modules;     /* Paths of modules, or ends of these, with commas between them: what is in one
                                          * stays float32 where dtype is float16: "wo" is for "layers.0.wo.weight" and
                                          * not for "word_embeddings.weight". Default: none */
-  accel_state_t *state;                 /* Whose ranks get the weights with broadcast_from_rank0. Default: none */
+  accel_state_t *state;                 /* The state whose ranks get the weights with broadcast_from_rank0. Default: none */
 } accel_dispatch_options_t;
 
 /** Loads weights into a model, which may be on the device meta. Tensors keep their identity.
@@ -84,8 +84,8 @@ accel_load_checkpoint_and_dispatch(accel_state_t *ACCEL_NULLABLE state, accel_mo
                                    const accel_dispatch_options_t *ACCEL_NULLABLE options,
                                    accel_value_t *ACCEL_OWNED ACCEL_NULLABLE out_device_map);
 
-/** Dispatches a model whose weights are in memory, or in offload_folder for those on "disk". Those on "disk" that are in
- * memory only are written there, and leave the memory.
+/** Dispatches a model whose weights are in memory, or in offload_folder for those on "disk". Weights on "disk" that are
+ * in memory only are written there, and leave the memory.
  * @param module A model.
  * @param device_map A map that covers it.
  * @param state_dict A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
@@ -132,7 +132,7 @@ accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_dev
  * @accelerate remove_hook_from_submodules */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_remove_dispatch(accel_module_t *module, int32_t recurse);
 
-/** What is known of a dispatched model.
+/** Describes a dispatched model.
  * @param module A model.
  * @param out A map: "device_map"; "main_device"; "blocks", a list of maps {"module": path, "bytes"};
  *   "offloaded_bytes"; "passes", forwards of the model since it was dispatched; "brought_bytes", in all of them;
@@ -315,7 +315,7 @@ accel_weight_stream_create(const accel_value_t *groups, accel_device_t device, i
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_weight_stream_begin_use(accel_weight_stream_t *stream, int64_t group, accel_value_t *ACCEL_OWNED out);
 
-/** Ends a use. What this thread asked the device to compute with the group is done before its memory is used again.
+/** Ends a use. The work with the group that this thread gave the device is done before its memory is used again.
  * @param stream A stream.
  * @param group Its place in the list.
  * @return ACCEL_OK; INVALID_ARGUMENT; INVALID_STATE for a group that is not in use.

@@ -119,7 +119,7 @@ accel_save_model(accel_state_t *state, const accel_module_t *module, const char 
 typedef struct accel_project_options {
   size_t struct_size;
   const char *project_dir;                  /* The folder of the project. Default: none */
-  const char *logging_dir;                  /* That of its logs. Default: as project_dir */
+  const char *logging_dir;                  /* The folder of the project's logs. Default: as project_dir */
   int64_t total_limit;                      /* Most checkpoints of automatic naming that are kept; the oldest are removed
                                              * when a new one is complete. In [1, inf). Default: all are kept */
   int64_t iteration;                        /* The number of the next checkpoint. In [0, inf). Default 0 */
@@ -148,7 +148,7 @@ accel_set_project(accel_state_t *state, const accel_project_options_t *options);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_project(const accel_state_t *state, accel_value_t *ACCEL_OWNED out);
 
-/* What accel_save_state() does while an asynchronous save is under way. The numbers are pinned. */
+/* The behaviour of accel_save_state() while an asynchronous save is under way. The numbers are pinned. */
 typedef int32_t accel_when_busy_t;
 #define ACCEL_WHEN_BUSY_WAIT 0   /* waits for it */
 #define ACCEL_WHEN_BUSY_REFUSE 1 /* returns INVALID_STATE */
@@ -159,8 +159,8 @@ typedef struct accel_save_state_options {
   accel_flag_t safe_serialization; /* 1: models are safetensors; 0: files of torch.save(). Default 1 */
   accel_flag_t asynchronous;       /* 1: returns when the tensors are copied; a thread writes them. Default 0 */
   accel_when_busy_t when_busy;     /* While an asynchronous save is under way. Default WAIT */
-  int32_t compression_level;       /* Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In
-                                    * [0, 22]. Default 0 */
+  int32_t compression_level;       /* The level of Zstd for each tensor; 0: none, so that Accelerate can read the files.
+                                    * In [0, 22]. Default 0 */
   accel_flag_t incremental;        /* 1: files that are those of the checkpoint saved or loaded last become hard links to
                                     * them. Default 0 */
   accel_flag_t durable;            /* 1: the checkpoint is on the disk when it appears; 0: it survives the end of the
@@ -311,7 +311,7 @@ accel_checkpoint_verify(const char *folder, accel_value_t *ACCEL_OWNED out);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_checkpoint_list(const char *folder, accel_value_t *ACCEL_OWNED out);
 
-/** What is in a checkpoint.
+/** Lists the content of a checkpoint.
  * @param folder What accel_save_state() or the reference wrote.
  * @param out A map: "manifest", a map of what `accel_manifest.json` says of the whole, or NONE; "files", a list of maps with
  *   "name" and "bytes", and of safetensors and compressed tensors "tensors": a list of maps with "name", "dtype" and "shape".
@@ -379,7 +379,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_load_fsdp_model(accel_state_t *state, accel_module_t *module, const char *folder,
                       const accel_fsdp_file_options_t *ACCEL_NULLABLE options);
 
-/** As accel_save_fsdp_model() for the state of an optimizer, by the names of its parameters.
+/** Saves the state of an optimizer, by the names of its parameters, as accel_save_fsdp_model() saves a model.
  * @param state A state.
  * @param optimizer A prepared optimizer, of parameters of prepared models.
  * @param folder Where the file or the folder goes; made if missing. All ranks must see it.
@@ -391,7 +391,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_save_fsdp_optimizer(accel_state_t *state, const accel_optimizer_t *optimizer, const char *folder,
                           const accel_fsdp_file_options_t *ACCEL_NULLABLE options);
 
-/** As accel_load_fsdp_model() for the state of an optimizer.
+/** Loads the state of an optimizer, as accel_load_fsdp_model() loads a model.
  * @param state A state.
  * @param optimizer A prepared optimizer, of parameters of prepared models.
  * @param folder The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.

@@ -7,12 +7,13 @@
  * 4. Communication
  * ================================================================================================================== */
 
-/* All ranks must make the same call; their trees must have the same structure, shapes and dtypes. What one rank passes
- * is checked before anything is sent, and in the same way whether there is one rank or many: where a tree is refused on
- * one rank, the others get COLLECTIVE_MISMATCH. Results are of the same kinds and shapes for one rank as for many. Each tensor is sent by the
- * backend of its device: those on the CPU by UCX and shared memory, those on an accelerator by its own collectives (NCCL
- * for "cuda") or through host memory; the tensors of one accel_all_gather() and the like must be on one device. Small tensors of a tree are sent as one message. Every
- * wait ends by the timeout of the state. docs/communication.md says more: errors, groups, variables. */
+/* All ranks must make the same call; their trees must have the same structure, shapes and dtypes. A value that one rank
+ * passes is checked before anything is sent, and in the same way whether there is one rank or many: where a tree is
+ * refused on one rank, the others get COLLECTIVE_MISMATCH. Results are of the same kinds and shapes for one rank as for
+ * many. Each tensor is sent by the backend of its device: those on the CPU by UCX and shared memory, those on an
+ * accelerator by its own collectives (NCCL for "cuda") or through host memory; the tensors of one accel_all_gather()
+ * and the like must be on one device. Small tensors of a tree are sent as one message. Every wait ends by the timeout
+ * of the state. docs/communication.md says more: errors, groups, variables. */
 
 /* The operation that reduces the ranks' elements. The numbers are pinned. */
 typedef int32_t accel_reduction_t;
@@ -29,13 +30,13 @@ typedef int32_t accel_reduction_t;
  * @param state A state.
  * @param value A tensor or a tree of tensors.
  * @param out The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
- * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+ * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
  * @threads collective, waits
  * @accelerate gather */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
-/** As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+/** Gathers tensors whose dimension 0 differs by rank; nothing is padded.
  * @param state A state.
  * @param value A tensor or a tree of tensors.
  * @param out The joined tree.
@@ -44,9 +45,9 @@ accel_gather(accel_state_t *state, const accel_value_t *value, accel_value_t *AC
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
-/** As accel_gather(), and leaves out what the loader repeated to fill batches. Where ranks have batches of different
- * sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front
- * part of its rows, as the reference does.
+/** Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have
+ * batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the
+ * batch are truncated to as many first rows as the batch has, as in the reference.
  * @param state A state.
  * @param value A tensor or a tree of tensors; other leaves are gathered as objects.
  * @param out Each sample exactly once.
@@ -56,13 +57,13 @@ accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_valu
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
-/** As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill
- * batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists
- * as many first items stay as the batch has.
+/** Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated to
+ * fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other
+ * lists as many first items stay as the batch has.
  * @param state A state.
  * @param items This rank's list; tensors in it may have any sizes.
  * @param out The list of all ranks' items.
- * @return As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().
+ * @return As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().
  * @threads collective, waits
  * @accelerate gather_for_metrics */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -140,7 +141,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_pad_across_processes(accel_state_t *state, const accel_value_t *value, int64_t dim, double pad_index,
                            int32_t pad_first, accel_value_t *ACCEL_OWNED out);
 
-/* The same on bare tensors that the caller owns: no allocation, for the innermost loops. Tensors must be contiguous. */
+/* These work on bare tensors that the caller owns: they allocate nothing, for the innermost loops. Tensors must be
+ * contiguous. */
 /** Reduces a tensor over the ranks, in place.
  * @param state A state.
  * @param tensor Reduced in place.
@@ -416,7 +418,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_work_wait(accel_work_t *w
  * @threads any */
 ACCEL_SINCE(0, 1) int32_t accel_work_test(const accel_work_t *work);
 
-/** What a work gave.
+/** Gets the result of a work.
  * @param work A work that has ended.
  * @param out Its result; tensors are shared with it.
  * @return ACCEL_OK; INVALID_STATE while it is running; the error of the work, each time that this is called.
@@ -490,9 +492,9 @@ accel_group_split(accel_state_t *state, int32_t color, int32_t key, accel_state_
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_group_shrink(accel_state_t *state, int64_t wait_ms, accel_state_t *ACCEL_OWNED *out);
 
-/** What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with "rank", "size"
- * and "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"), begun_us
- * and ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an
+/** Gets the latest 2,000 operations of this rank, the running one included, as a JSON object with "rank", "size" and
+ * "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"), begun_us and
+ * ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an
  * operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder
  * that the environment variable ACCEL_FLIGHT_RECORD names.
  * @param state A state.

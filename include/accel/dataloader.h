@@ -20,8 +20,8 @@ typedef struct accel_dataloader_options {
                                       * Default 1 */
   accel_flag_t shuffle;              /* 1: seedable random order. Default 0 */
   accel_flag_t drop_last;            /* 1: a short last batch is left out. Default 0 */
-  int64_t seed;                      /* Of the order, rank 0's for all. In (-inf, inf). Default: the seed of the
-                                      * CPU's default generator (accel_set_seed()) */
+  int64_t seed;                      /* The seed of the order, rank 0's for all. In (-inf, inf). Default: the seed of
+                                      * the CPU's default generator (accel_set_seed()) */
   int64_t prefetch;                  /* Batches that each background thread keeps ready; 0: no thread. In [0, inf).
                                       * Default 2 */
   accel_sampler_t *sampler;          /* Instead of shuffle. Default: none */
@@ -32,10 +32,10 @@ typedef struct accel_dataloader_options {
   accel_flag_t pin_memory;           /* 1: batches that go to a GPU are page-locked first, so that copies run beside.
                                       * Default 0 */
   accel_collate_t collate;           /* accel_dataloader_set_collate() sets a function instead. Default STACK */
-  double padding_value;              /* Of PAD; also NaN. In [-inf, inf]. Default 0 */
-  int64_t pad_to_multiple_of;        /* Of PAD: the longest is rounded up to it. In [1, inf). Default 1 */
-  accel_padding_side_t padding_side; /* Of PAD. Default RIGHT */
-  accel_flag_t padding_masks;        /* Of PAD, 1: a bool tensor, true where no filling is, as "<key>_mask" in a map,
+  double padding_value;              /* The filling of PAD; also NaN. In [-inf, inf]. Default 0 */
+  int64_t pad_to_multiple_of;        /* With PAD, the longest is rounded up to it. In [1, inf). Default 1 */
+  accel_padding_side_t padding_side; /* The side that PAD fills. Default RIGHT */
+  accel_flag_t padding_masks;        /* With PAD, 1: a bool tensor, true where no filling is, as "<key>_mask" in a map,
                                       * elsewhere behind the tensor. Default 0 */
 } accel_dataloader_options_t;
 
@@ -82,8 +82,8 @@ accel_dataloader_set_collate(accel_dataloader_t *loader, accel_collate_fn collat
 
 /** Says which items each batch of an epoch has, before they are shared between the ranks.
  * @param epoch From 0.
- * @param out_batches An owned list: for each batch a list of integers, or an int64 tensor. The same ones for an epoch on
- *   every rank and each time.
+ * @param out_batches An owned list: for each batch a list of integers, or an int64 tensor. They are the same for an
+ *   epoch on every rank and each time.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK or an error, which accel_dataloader_next() returns.
  * @threads caller */
@@ -167,7 +167,7 @@ ACCEL_SINCE(0, 1) int64_t accel_dataloader_total_dataset_length(const accel_data
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_dataloader_config(const accel_dataloader_t *loader, accel_value_t *ACCEL_OWNED out);
 
-/** Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+/** Says whether all ranks get equally many full batches, from the next epoch on. All ranks must pass the same.
  * @param loader A prepared loader.
  * @param even_batches 1 or 0.
  * @return ACCEL_OK or INVALID_ARGUMENT; INVALID_STATE for a loader that is not prepared.
@@ -248,7 +248,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_loop_begin(accel_state_t 
  * @param rows [n_rows] Of each rank's batch; negative where a rank has none any more.
  * @param n_rows As many as there are ranks that share out the data: all, but for those along the pipeline, context and tensor
  *   axes of a mesh, which have the same rows.
- * @param remainder How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks;
+ * @param remainder How many rows of all ranks' last batches are not repetitions, the first ones in the order of the ranks;
  *   zero: all of them; negative: not known yet.
  * @param end_of_dataloader 1: the batch is the last one of the loop, and `remainder` speaks of it.
  * @return ACCEL_OK or INVALID_ARGUMENT.

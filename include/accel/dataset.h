@@ -7,12 +7,12 @@
  * 9. Data
  * ================================================================================================================== */
 
-/* A dataset has items by number, or is a stream: items one after another, whose number need not be known. A loader reads
- * both; what needs items by number refuses a stream with ACCEL_ERROR_UNSUPPORTED.
+/* A dataset has items by number, or is a stream: items one after another, whose number need not be known. A loader
+ * reads both; what needs items by number refuses a stream with ACCEL_ERROR_UNSUPPORTED.
  *
  * Where a dataset reads files, `path` is a file, or a folder: then all regular files below it, in the order of their
- * paths, that end with `suffix` (NULL: all). Large files are mapped, and must not be shortened meanwhile. Errors name the
- * file and the row, counted from 1. What is malformed is an error when it is read; with `skip_malformed` all rows are
+ * paths, that end with `suffix` (NULL: all). Large files are mapped, and must not be shortened meanwhile. Errors name
+ * the file and the row, counted from 1. A malformed row is an error when it is read; with `skip_malformed` all rows are
  * checked at the beginning, and accel_dataset_num_skipped() returns how many were skipped. */
 
 /** Rows of tensors; an item is a list with one row of each.
@@ -102,10 +102,11 @@ typedef struct accel_packing_options {
   int64_t pad_token;                /* Behind the last document of a sequence. In (-inf, inf). Default 0 */
 } accel_packing_options_t;
 
-/** Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the
- * next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence
- * begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document
- * that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+/** Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the
+ * tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where
+ * a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those
+ * differ. A document that is longer than a sequence is cut under both kinds of packing. The packing is the same in
+ * every run.
  * @param tokens Integers [n] on the CPU; shared.
  * @param options The lengths and boundaries.
  * @param out The dataset.
@@ -144,7 +145,7 @@ typedef struct accel_csv_options {
   accel_flag_t has_header;     /* 0: the columns are named "0", "1", .... Default 1 */
   accel_flag_t skip_malformed; /* 1: malformed rows are left out and counted. Default 0 */
   int32_t reserved;            /* 0 */
-  double missing;              /* What an empty cell is in a column of numbers; also NaN. In [-inf, inf]. Default:
+  double missing;              /* The value of an empty cell in a column of numbers; also NaN. In [-inf, inf]. Default:
                                 * such a cell is malformed */
   const accel_value_t *types;  /* A map from columns to "int64", "float32" and so on, or "text". Default: all are
                                 * inferred */
@@ -169,7 +170,7 @@ typedef struct accel_image_options {
   int64_t channels; /* 3: red, green, blue; 1: brightness. In [1, 3]. Default 3 */
   int64_t height;   /* Brings all images to one size, with width: bilinear, with antialiasing. In [1, inf). Default:
                      * they keep theirs */
-  int64_t width;    /* As height. In [1, inf). Default: they keep theirs */
+  int64_t width;    /* The width; see height. In [1, inf). Default: they keep theirs */
 } accel_image_options_t;
 
 /** JPEG and PNG files in a folder. An item is a map {image: uint8 [channels, height, width], label: the number of the
@@ -257,7 +258,7 @@ accel_dataset_create(accel_dataset_length_fn length, accel_dataset_item_fn item,
                      void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy,
                      accel_dataset_t *ACCEL_OWNED *out);
 
-/** Begins to read the application's own stream. The same arguments must produce the same items for exact resuming.
+/** Begins to read the application's own stream. Equal arguments must produce the same items for exact resuming.
  * @param epoch From 0.
  * @param shard,num_readers Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
  * @param user_data Handed to the callback.
@@ -370,7 +371,8 @@ ACCEL_SINCE(0, 1) void accel_dataset_release(accel_dataset_t *ACCEL_NULLABLE dat
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_dataset_length(const accel_dataset_t *dataset);
 
-/** What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+/** Counts what was left out when files were opened: malformed rows where that was asked for, and files that are not
+ * images.
  * @param dataset A dataset.
  * @return Their number, 0 for other datasets; -1 for an invalid handle.
  * @threads any */

@@ -18,7 +18,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_parse(const char *
 
 /** The name of a type of devices.
  * @param type ACCEL_DEVICE_*.
- * @return "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is no type, and for
+ * @return "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is not a type, and for
  *   OUT_OF_TREE when there is none. Valid for ever.
  * @threads any */
 ACCEL_SINCE(0, 1) const char *accel_device_type_name(int32_t type);
@@ -40,7 +40,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_default(accel_devi
 /** The device of a type that is the current one of this thread: the one that is meant by index -1.
  * @param type ACCEL_DEVICE_*.
  * @param out The device with its index; 0 for the CPU and meta.
- * @return ACCEL_OK; INVALID_ARGUMENT for a number that is no type; UNSUPPORTED when there is none.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a number that is not a type; UNSUPPORTED when there is none.
  * @threads thread */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_current(int32_t type, accel_device_t *out);
 
@@ -79,7 +79,7 @@ accel_device_memory(accel_device_t device, accel_value_t *ACCEL_OWNED out);
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_reset_peak_memory(accel_device_t device);
 
-/** What a device is and can do.
+/** Describes a device and its abilities.
  * @param device The device.
  * @param out A map: "name" ("cuda:0"), "type" ("cuda"), "index", "count" (of devices of the type), "total_memory" (bytes, NONE
  *   when it does not tell), "dtypes" (a list of the names of those that it computes with; all when it does not tell).

@@ -22,7 +22,7 @@
 /* The version in which a declaration appeared. */
 #define ACCEL_SINCE(major, minor) ACCEL_EXPORT
 
-/* The same of a function that is defined here for speed. The library exports it too, for other languages. */
+/* The version of a function that is defined here for speed. The library exports it too, for other languages. */
 #if !defined(ACCEL_INLINE)
 #define ACCEL_INLINE(major, minor) static inline
 #endif
@@ -255,9 +255,9 @@ typedef accel_status_t (*accel_scope_fn)(void *user_data);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scope_call(accel_scope_fn body, void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy);
 
-/** Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid. What the scope changed on a
- * thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a
- * scope, such as a barrier, is not done.
+/** Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid. The settings that
+ * the scope changed on a thread that still runs are undone in the next call of that thread in which no later scope is
+ * open. The work that ends a scope, such as a barrier, is not done.
  * @param scope A scope, or NULL.
  * @threads any */
 ACCEL_SINCE(0, 1) void accel_scope_release(accel_scope_t *ACCEL_NULLABLE scope);

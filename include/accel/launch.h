@@ -10,7 +10,7 @@ typedef int32_t accel_start_method_t;
 #define ACCEL_START_FORK 0    /* copies of this process, with its memory, begin with the function */
 #define ACCEL_START_PROGRAM 1 /* the program runs once more, with its arguments, up to this call, and then the function */
 
-/* What accel_launch() starts. @accelerate notebook_launcher */
+/* The options of accel_launch(). @accelerate notebook_launcher */
 typedef struct accel_launch_options {
   size_t struct_size;
   int32_t num_processes;                  /* Ranks on all machines together. In [1, 65536]. Required */
@@ -19,11 +19,12 @@ typedef struct accel_launch_options {
   int32_t main_process_port;              /* The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a
                                            * free one; with several machines 29500 */
   const char *main_process_ip;            /* The host of rank 0, where the ranks meet. Default "127.0.0.1" */
-  accel_precision_t mixed_precision;      /* Of the states of the ranks. Default: as this process's environment says */
+  accel_precision_t mixed_precision;      /* The precision of the states of the ranks. Default: as this process's
+                                           * environment says */
   accel_flag_t cpu;                       /* 1: the ranks use no accelerator. Default: as this process's environment
                                            * says */
-  accel_start_method_t start_method;      /* How the processes start. Default FORK */
-  int32_t max_restarts;                   /* How often all ranks are started again after one has failed. In [0, inf).
+  accel_start_method_t start_method;      /* The way in which the processes start. Default FORK */
+  int32_t max_restarts;                   /* The number of times that all ranks are started again after one has failed. In [0, inf).
                                            * Default 0 */
   int64_t monitor_interval_ms;            /* Milliseconds between looks at the processes; ranks that report or end
                                            * mostly wake the call before. In [1, 60000]. Default 100 */
@@ -32,7 +33,7 @@ typedef struct accel_launch_options {
   const char *log_dir;                    /* A folder, which is made, for the output of each rank: rank_0.log and so on.
                                            * Default: rank 0 shares the output of this process, and of the others the
                                            * last lines are kept for the message of a failure */
-  const char *log_line_prefix_template;   /* What is put before each line of the ranks' output, all of which is shown then.
+  const char *log_line_prefix_template;   /* The text before each line of the ranks' output, all of which is shown then.
                                            * ${rank}, ${local_rank} and ${role_name}, which is "default", are replaced.
                                            * Without log_dir. Default: nothing */
   int64_t rendezvous_timeout_ms;          /* Milliseconds until the ranks have met, and each of their collectives has ended:
@@ -43,7 +44,7 @@ typedef struct accel_launch_options {
                                            * environment says */
 } accel_launch_options_t;
 
-/** What a rank does: makes a state, trains.
+/** The function of a rank: makes a state, trains.
  * @param local_process_index The rank's number on this machine.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK, information, or an error, which is that of the job if no other rank failed before.
@@ -83,7 +84,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_prepare_fork(void);
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_accept_fork(void);
 
-/** What a bug report should know of this machine, as `accel env --json` has it.
+/** Describes this machine for a bug report, as `accel env --json` does.
  * @param out A JSON object.
  * @return ACCEL_OK.
  * @threads any */

@@ -25,7 +25,7 @@ typedef struct accel_log_sink_options {
   size_t struct_size;
   const char *path;           /* The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default:
                                * none */
-  accel_log_sink_kind_t kind; /* What it is. Default STDERR */
+  accel_log_sink_kind_t kind; /* The kind of the sink. Default STDERR */
   int32_t level;              /* ACCEL_LOG_*: the lowest level that it gets. In [10, 100]. Variable
                                * ACCEL_LOG_SINK_LEVEL. Default 10 */
   accel_flag_t engine;        /* 1: it also gets the library's own messages, of accel_set_log_level() and above.
@@ -51,7 +51,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_log_sink_remove(int64_t s
 /** Receives the messages of a logger. It must not call the library.
  * @param level ACCEL_LOG_*, or another number that accel_logger_log() got.
  * @param logger The logger's name.
- * @param message The text, with the prefix "[RANK i] " unless it is for the main process only. Bytes that are no UTF-8 are
+ * @param message The text, with the prefix "[RANK i] " unless it is for the main process only. Bytes that are not UTF-8 are
  *   replaced.
  * @param user_data Handed to the callback.
  * @threads caller */

@@ -40,16 +40,16 @@ accel_find_executable_batch_size(accel_state_t *state, accel_batch_size_fn funct
                                  accel_destroy_fn ACCEL_NULLABLE destroy, int64_t starting_batch_size,
                                  int64_t *ACCEL_NULLABLE out_batch_size);
 
-/** Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of
- * what the device's allocator keeps. Micro-batches are counted from the start again. What is registered for checkpoints stays.
+/** Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's
+ * allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints stay.
  * @param state A state.
  * @return ACCEL_OK.
  * @threads object, waits
  * @accelerate free_memory, clear, utils.release_memory */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_free_memory(accel_state_t *state);
 
-/** Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large
- * results of a gather or a reduce, and of the device. What is in use stays.
+/** Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of
+ * large results of a gather or a reduce, and of the device. Memory in use stays.
  * @param state A state.
  * @return ACCEL_OK.
  * @threads any

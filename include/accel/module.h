@@ -88,7 +88,7 @@ accel_calculate_maximum_sizes(const accel_module_t *module, accel_value_t *ACCEL
  * accel_module_tie(). Weights come later, as accel_load_checkpoint_and_dispatch() loads them.
  * @param include_buffers 1: buffers too; 0: they are as outside; ACCEL_UNSET: what the variable ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0.
  *   Buffers that are not in state dicts, such as a Llama's `inv_freq`, are not in checkpoints either.
- * @param out The scope. Of several inside each other the innermost counts.
+ * @param out The scope. If several are open inside each other, the innermost counts.
  * @return ACCEL_OK or INVALID_ARGUMENT.
  * @threads thread
  * @accelerate init_empty_weights */
@@ -181,7 +181,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel, int64_t stride, int64_t padding,
                     int64_t groups, int32_t bias, accel_module_t *ACCEL_OWNED *out);
 
-/** Of [batch, features, ...], with running statistics.
+/** Batch normalization of [batch, features, ...], with running statistics.
  * @param num_features Size.
  * @param eps,momentum ACCEL_UNSET_DOUBLE: 1e-5, 0.1.
  * @param out The module.
@@ -320,7 +320,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_remove_hook(accel_
  * @accelerate ModelHook.no_grad */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_module_set_no_grad(accel_module_t *module, int32_t no_grad);
 
-/* What backward computes again. The numbers are pinned. */
+/* The activations that backward computes again. The numbers are pinned. */
 typedef int32_t accel_recompute_t;
 #define ACCEL_RECOMPUTE_NOTHING 0 /* all activations are kept */
 #define ACCEL_RECOMPUTE_ALL 1 /* the whole forward of a module */
@@ -370,8 +370,9 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_call(accel_module_t *module, const accel_value_t *ACCEL_NULLABLE inputs, size_t n_inputs,
                   accel_value_t *ACCEL_OWNED out);
 
-/** As accel_module_call(), with inputs by name behind those by place. Layers call theirs "input", models as in their
- * configuration's architecture ("input_ids"), TorchScript as the script does; others as accel_module_set_input_names() says.
+/** Calls a module with inputs by name behind those by place. Layers call theirs "input", models as in their
+ * configuration's architecture ("input_ids"), TorchScript as the script does; others as accel_module_set_input_names()
+ * says.
  * @param module A module.
  * @param inputs [n_inputs] May be NULL when there are none.
  * @param n_inputs Their number.

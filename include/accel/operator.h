@@ -50,7 +50,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_op_call(const accel_op_t *op, const accel_value_t *ACCEL_NULLABLE args, size_t n_args,
               accel_value_t *ACCEL_OWNED results, size_t max_results, size_t *out_n_results);
 
-/** The same with arguments by name.
+/** Calls an operator with arguments by name.
  * @param op,n_args,max_results,out_n_results As accel_op_call().
  * @param args [n_args] The arguments.
  * @param names [n_kwargs] The names.
@@ -96,7 +96,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_no_grad_begin(accel_scope
  * @threads thread */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_enable_grad_begin(accel_scope_t *ACCEL_OWNED *out);
 
-/** As no_grad, and results can never take part in autograd later, which is faster.
+/** No gradients are recorded inside, and results can never take part in autograd later, which is faster.
  * @param out The scope.
  * @return ACCEL_OK.
  * @threads thread */

@@ -279,7 +279,7 @@ accel_optimizer_train(accel_optimizer_t *optimizer, int32_t training);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_zero_grad(accel_optimizer_t *optimizer,
                                                                            int32_t set_to_none);
 
-/** Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is no update.
+/** Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an update.
  * @param optimizer An optimizer.
  * @return 1 when the latest update was skipped.
  * @threads any
@@ -299,7 +299,7 @@ ACCEL_SINCE(0, 1) int32_t accel_any_optimizer_step_was_skipped(const accel_state
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_optimizer_num_groups(const accel_optimizer_t *optimizer);
 
-/** What the optimizer keeps of its parameters: momenta, moments, master weights.
+/** Counts the bytes that the optimizer keeps for its parameters: momenta, moments, master weights.
  * @param optimizer An optimizer.
  * @return Bytes; -1 for an invalid handle.
  * @threads any */
@@ -343,7 +343,7 @@ accel_optimizer_setting(const accel_optimizer_t *optimizer, size_t group, const 
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_optimizer_set_setting(accel_optimizer_t *optimizer, size_t group, const char *name, double value);
 
-/* What an update of float16 and bfloat16 parameters is computed in. The numbers are pinned. */
+/* The precision in which float16 and bfloat16 parameters are updated. The numbers are pinned. */
 typedef int32_t accel_update_precision_t;
 #define ACCEL_UPDATE_PRECISION_AS_STORED 0 /* states and result have the parameter's dtype, as in torch.optim */
 #define ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS 1 /* a float32 copy is updated, and rounded into the parameter */

@@ -196,7 +196,7 @@ typedef struct accel_schedule_free_adamw_options {
   size_t struct_size;
   double lr;              /* In [0, inf). Default 2.5e-3 */
   double beta1;           /* The average's share in the point at which gradients are taken. In [0, 1). Default 0.9 */
-  double beta2;           /* Of the second moment. In [0, 1). Default 0.999 */
+  double beta2;           /* The decay of the second moment. In [0, 1). Default 0.999 */
   double eps;             /* In [0, inf). Default 1e-8 */
   double weight_decay;    /* In [0, inf). Default 0 */
   double warmup_steps;    /* Updates in which the learning rate grows from 0. In [0, inf). Default 0 */

@@ -19,10 +19,10 @@ ACCEL_SINCE(0, 1) const char *accel_options_name(size_t index);
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_option_count(const char *type);
 
-/** What a field is: a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object"; "doc", its
- * comment in this header; "variable", that of the environment; "default" as a text, or NONE where the library finds it;
- * "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices "choices", a map from their
- * names to their numbers; "offset" and "size" in bytes.
+/** Describes a field by a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object";
+ * "doc", its comment in this header; "variable", that of the environment; "default" as a text, or NONE where the
+ * library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices
+ * "choices", a map from their names to their numbers; "offset" and "size" in bytes.
  * @param type The name of the struct.
  * @param index From 0, in the order of the struct.
  * @param out The map.
@@ -46,10 +46,10 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_check(const char 
  * unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_option_get() returns.
  * @param type The name of the struct.
  * @param json {"num_workers": 2, "collate": "pad"}
- * @param options Memory for the struct. What it points to afterwards belongs to the library and stays.
+ * @param options Memory for the struct. The memory that it points to afterwards belongs to the library and stays.
  * @param size Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
  * @return ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the
- *   field, or says where it is no JSON.
+ *   field, or says where it is not JSON.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_options_from_json(const char *type, const char *json, void *options, size_t size);

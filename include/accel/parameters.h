@@ -28,7 +28,8 @@
 typedef struct accel_parameters_options {
   size_t struct_size;
   double bucket_cap_mb; /* Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25 */
-  const accel_fsdp_options_t *fsdp; /* Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs */
+  const accel_fsdp_options_t *fsdp; /* The options of sharding; its wrapping takes the modules that the parameters
+                                     * belong to. Default: theirs */
 } accel_parameters_options_t;
 
 /** Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that
@@ -71,11 +72,12 @@ accel_parameters_register(accel_state_t *state, const accel_value_t *tensors,
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_parameters_module(const accel_parameters_t *parameters, accel_module_t *ACCEL_OWNED *out);
 
-/* What accel_parameters_step() does on the way. */
+/* The options of a call of accel_parameters_step(). */
 typedef struct accel_parameters_step_options {
   size_t struct_size;
   double max_grad_norm;       /* Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping */
-  double grad_norm_type;      /* Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2 */
+  double grad_norm_type;      /* The type of that norm: 2 is Euclidean, infinity the largest element. In (0, inf].
+                               * Default 2 */
   accel_flag_t allow_missing; /* 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0 */
   int32_t reserved;           /* 0 */
 } accel_parameters_step_options_t;
@@ -86,8 +88,9 @@ typedef struct accel_parameters_step_options {
  * accel_parameters_synchronize(), accel_clip_grad_norm(), accel_optimizer_step() and accel_optimizer_zero_grad().
  * @param parameters What accel_parameters_register() or accel_parameters_create() returned.
  * @param optimizer A prepared optimizer of their module.
- * @param gradients A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and
- *   with any strides. Only read, and not after the call. Those in the memory of accel_parameters_gradient() are not copied.
+ * @param gradients A map of the names of trainable parameters to tensors of their shapes, on any device, in any
+ *   floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of
+ *   accel_parameters_gradient() are not copied.
  * @param options NULL: defaults.
  * @param out_norm The joint norm of the gradients before clipping; NaN in micro-batches that only add. NULL: not wanted.
  * @return ACCEL_OK; INVALID_ARGUMENT that names unknown or missing parameters, or for an optimizer that is not prepared;
@@ -114,7 +117,7 @@ accel_parameters_create(accel_state_t *state, accel_module_t *module,
 
 /** The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what
  * accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape.
- * Of a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
+ * For a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
  * @param parameters The parameters.
  * @param index Of the parameter.
  * @param out Shares the memory. After accel_parameters_synchronize() it has the mean, until the application writes again.

@@ -24,8 +24,8 @@ typedef struct accel_power_sgd_options {
   double min_compression_rate;              /* A matrix that saves less than this factor is not compressed. In (0, inf).
                                              * Default 2 */
   double orthogonalization_epsilon;         /* Added to norms, against columns of zeros. In [0, inf). Default 0 */
-  int64_t random_seed;                      /* Of the first low-rank factors; the same on all ranks. In [0, 4294967295].
-                                             * Default 0 */
+  int64_t random_seed;                      /* The seed of the first low-rank factors; the same on all ranks. In
+                                             * [0, 4294967295]. Default 0 */
   accel_flag_t use_error_feedback;          /* 1: what was lost is added to the next gradients. Default 1 */
   accel_flag_t warm_start;                  /* 1: begins with the former thin matrices. Default 1 */
   accel_flag_t batch_tensors_with_same_shape; /* 1: equal shapes are multiplied together. Default 0 */
@@ -46,7 +46,7 @@ typedef struct accel_ddp_options {
   accel_ddp_comm_hook_t comm_wrapper;       /* FP16 or BF16: gradients are rounded before comm_hook sees them.
                                              * Default NO */
   int32_t reserved;                         /* 0 */
-  const accel_power_sgd_options_t *comm_state_option; /* Of both PowerSGDs. Default: theirs */
+  const accel_power_sgd_options_t *comm_state_option; /* The options of both PowerSGDs. Default: theirs */
 } accel_ddp_options_t;
 
 /* How the parameters, gradients and optimizer states of a model are shared among the ranks. The numbers are torch's.
@@ -71,7 +71,8 @@ typedef int32_t accel_auto_wrap_policy_t;
 #define ACCEL_AUTO_WRAP_POLICY_SIZE_BASED_WRAP 2 /* those with at least min_num_params parameters */
 #define ACCEL_AUTO_WRAP_POLICY_NO_WRAP 3 /* the whole model is one group */
 
-/* What accel_save_state() writes of a sharded model and its optimizer. @accelerate FullyShardedDataParallelPlugin.state_dict_type */
+/* The form in which accel_save_state() writes a sharded model and its optimizer. @accelerate
+ * FullyShardedDataParallelPlugin.state_dict_type */
 typedef int32_t accel_state_dict_type_t;
 #define ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT 1 /* whole tensors, collected one by one on rank 0 */
 #define ACCEL_STATE_DICT_TYPE_LOCAL_STATE_DICT 2 /* each rank its shards, as SHARDED_STATE_DICT */
@@ -85,7 +86,7 @@ typedef struct accel_fsdp_options {
   accel_flag_t enabled;                     /* 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether
                                              * data_parallel_shard_size of the state is above 1 */
   accel_sharding_strategy_t sharding_strategy; /* Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD */
-  int64_t fsdp_version;                     /* Whose names and defaults count; sharding is the same. In [1, 2]. Variable
+  int64_t fsdp_version;                     /* The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable
                                              * FSDP_VERSION. Default 1 */
   accel_flag_t reshard_after_forward;       /* 0: parameters stay whole until the backward, 1: they are gathered again.
                                              * Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy */
@@ -104,14 +105,16 @@ typedef struct accel_fsdp_options {
                                              * Variable FSDP_IGNORED_MODULES. Default: none */
   const char *param_dtype;                  /* "float32", "bfloat16" or "float16": parameters are gathered in it. Default: that
                                              * of mixed_precision */
-  const char *reduce_dtype;                 /* The same for gradients that are summed. Default: param_dtype */
-  const char *output_dtype;                 /* The same for the output of the model. Default: as computed */
+  const char *reduce_dtype;                 /* The dtype of gradients that are summed, named as param_dtype. Default:
+                                             * param_dtype */
+  const char *output_dtype;                 /* The dtype of the output of the model, named as param_dtype. Default: as
+                                             * computed */
   accel_flag_t cast_forward_inputs;         /* 1: floating inputs of each group are cast to param_dtype. Default 1 */
   accel_flag_t cpu_offload;                 /* 1: shards, their gradients and the states of the optimizer are in the memory
                                              * of the host, which also computes updates. Variable FSDP_OFFLOAD_PARAMS.
                                              * Default 0 */
-  accel_flag_t use_orig_params;             /* Of version 1: parameters keep their identity, which they always do here.
-                                             * Variable FSDP_USE_ORIG_PARAMS. Default 1 */
+  accel_flag_t use_orig_params;             /* A setting of version 1: parameters keep their identity, which they always
+                                             * do here. Variable FSDP_USE_ORIG_PARAMS. Default 1 */
   accel_flag_t sync_module_states;          /* 1: all ranks begin with rank 0's parameters and buffers. Variable
                                              * FSDP_SYNC_MODULE_STATES. Default 1 */
   accel_flag_t cpu_ram_efficient_loading;   /* 1: only rank 0 has weights, the others may have models without memory.
@@ -163,9 +166,9 @@ typedef struct accel_deepspeed_options {
                                              * Default: none */
   const char *offload_param_nvme_path;      /* The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH.
                                              * Default: none */
-  accel_flag_t zero3_init_flag;             /* Of stage 3, 1: only rank 0 needs weights; models of the others may be without
-                                             * memory (accel_init_empty_weights_begin()), and get their shards when they are
-                                             * prepared, one group of parameters after the other. Variable
+  accel_flag_t zero3_init_flag;             /* For stage 3, 1: only rank 0 needs weights; models of the others may be
+                                             * without memory (accel_init_empty_weights_begin()), and get their shards
+                                             * when they are prepared, one group of parameters after the other. Variable
                                              * ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3 */
   accel_flag_t zero3_save_16bit_model;      /* 1: whole weights can be saved from stage 3, which they always can here. Variable
                                              * ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0 */
@@ -244,9 +247,9 @@ typedef struct accel_prepare_model_options {
   accel_flag_t device_placement;  /* 1: on the state's device, 0: as it is. Default: as the state */
   accel_flag_t evaluation_mode;   /* 1: the model is only evaluated: each rank has its own weights, and nothing is
                                    * exchanged. Default 0 */
-  const accel_ddp_options_t *ddp; /* Of data parallelism. Default: theirs */
-  const accel_fsdp_options_t *fsdp; /* Of sharding. Default: theirs */
-  const accel_deepspeed_options_t *deepspeed; /* The same as DeepSpeed describes it. Default: theirs */
+  const accel_ddp_options_t *ddp; /* The options of data parallelism. Default: theirs */
+  const accel_fsdp_options_t *fsdp; /* The options of sharding. Default: theirs */
+  const accel_deepspeed_options_t *deepspeed; /* Options of sharding as DeepSpeed describes them. Default: theirs */
   accel_flag_t bypass_device_map; /* 1: a model that is dispatched over several devices is prepared for several ranks
                                    * all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0 */
   accel_flag_t split_by_program;  /* 1: the program's own forward splits the model, or its sequences, over the axes pipeline,
@@ -272,14 +275,14 @@ accel_prepare_model(accel_state_t *state, accel_module_t *module,
 typedef struct accel_estimate_memory_options {
   size_t struct_size;
   int64_t num_processes;            /* Ranks that train the model together. In [1, 2147483647]. Default 1 */
-  int64_t data_parallel_shard_size; /* Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD
-                                     * need it. In [1, 2147483647]. Default: num_processes */
-  accel_precision_t mixed_precision; /* Of the forward passes. Default NO */
+  int64_t data_parallel_shard_size; /* The number of these ranks that share one copy of the parameters; the strategies
+                                     * HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes */
+  accel_precision_t mixed_precision; /* The precision of the forward passes. Default NO */
   accel_flag_t sync_each_batch;     /* 1: gradients are exchanged in every micro-batch. Default 0 */
   int64_t gradient_accumulation_steps; /* Micro-batches for each step of the optimizer. In [1, inf). Default 1 */
-  int64_t activation_bytes;         /* What the forward of a micro-batch keeps for its backward on one rank, which shapes of
-                                     * parameters do not tell. In [0, inf). Default 0 */
-  const accel_prepare_model_options_t *model_options; /* How the model will be prepared. Default: theirs */
+  int64_t activation_bytes;         /* The bytes that the forward of a micro-batch keeps for its backward on one rank,
+                                     * which shapes of parameters do not tell. In [0, inf). Default 0 */
+  const accel_prepare_model_options_t *model_options; /* The options with which the model will be prepared. Default: theirs */
 } accel_estimate_memory_options_t;
 
 /** The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first. It
@@ -351,7 +354,7 @@ typedef struct accel_dataloader_config {
   size_t struct_size;
   accel_flag_t even_batches;            /* 1: all ranks get equally many full batches, filled with rows from the
                                          * start. Default 1 */
-  accel_flag_t split_batches;           /* As in the state's options. Default: as the state */
+  accel_flag_t split_batches;           /* See the state's options. Default: as the state */
   accel_flag_t put_on_device;           /* 1: batches go to the state's device. Default: as device_placement of the
                                          * state */
   accel_flag_t non_blocking;            /* 1: without waiting for the copy, which only happens beside with
@@ -386,10 +389,10 @@ typedef struct accel_prepare_item {
   accel_optimizer_t *optimizer;  /* Default: none */
   accel_dataloader_t *loader;    /* Default: none */
   accel_scheduler_t *scheduler;  /* Default: none */
-  accel_flag_t device_placement; /* Of a loader, or of a model whose options leave it open. 1: on the device; 0: as it
-                                  * is. Default: as the state has it */
+  accel_flag_t device_placement; /* Applies to a loader, or to a model whose options leave it open. 1: on the device; 0:
+                                  * as it is. Default: as the state has it */
   int32_t reserved;              /* 0 */
-  const accel_prepare_model_options_t *model_options; /* Of a model. Default: theirs */
+  const accel_prepare_model_options_t *model_options; /* The options of a model. Default: theirs */
 } accel_prepare_item_t;
 
 /** Prepares objects of any kinds as the functions above, in any order: schedulers follow all optimizers. All but models

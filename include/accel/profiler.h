@@ -9,10 +9,10 @@
 
 typedef struct accel_profile accel_profile_t; /* a profiler and what it recorded */
 
-/* What is recorded, and in which steps. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps
- * comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then
- * on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded. @accelerate
- * utils.ProfileKwargs */
+/* The options of a profile: the content of the record, and the steps that are recorded. A step is what lies between two
+ * calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps
+ * whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset)
+ * everything from begin to end is recorded. @accelerate utils.ProfileKwargs */
 typedef struct accel_profile_options {
   size_t struct_size;
   const char *activities;       /* "cpu" and types of devices ("xpu"), joined by commas. Variable
@@ -85,14 +85,14 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_profile_step(accel_profil
  * @threads any */
 ACCEL_SINCE(0, 1) int64_t accel_profile_step_number(const accel_profile_t *profile);
 
-/* What a step of a schedule does. The numbers are pinned. */
+/* The action of a schedule in a step. The numbers are pinned. */
 typedef int32_t accel_profile_action_t;
 #define ACCEL_PROFILE_NONE 0
 #define ACCEL_PROFILE_WARMUP 1
 #define ACCEL_PROFILE_RECORD 2
 #define ACCEL_PROFILE_RECORD_AND_SAVE 3
 
-/** What a schedule does in a step, as torch.profiler.schedule() has it.
+/** Computes the action of a schedule in a step, as torch.profiler.schedule() does.
  * @param options The schedule.
  * @param step From 0.
  * @param out ACCEL_PROFILE_*.

@@ -18,13 +18,13 @@ typedef void (*accel_progress_fn)(const char *line, int32_t is_last, void *user_
  * @accelerate utils.tqdm */
 typedef struct accel_progress_options {
   size_t struct_size;
-  const char *unit;                     /* What is counted. Default "steps" */
+  const char *unit;                     /* The unit that is counted. Default "steps" */
   accel_flag_t local_main_process_only; /* 0: each rank shows its own. Default 1 */
   accel_flag_t disable;                 /* 1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on
                                          * what is not a terminal, unless there is a callback */
   accel_flag_t leave;                   /* 1: the last line stays. Default 1 */
   int32_t width;                        /* Columns. In [20, 1000]. Default: the terminal's, else 80 */
-  int64_t initial;                      /* Where it begins, after a resumed run. In [0, inf). Default 0 */
+  int64_t initial;                      /* The count at which it begins, after a resumed run. In [0, inf). Default 0 */
   int64_t interval_ms;                  /* The shortest time between two lines. In [0, 3600000]. Default 100 */
 } accel_progress_options_t;
 

@@ -47,7 +47,7 @@ accel_step_report_table(const accel_value_t *report, accel_buffer_t *ACCEL_OWNED
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_count_tokens(accel_state_t *state, int64_t n_tokens);
 
-/** What a token costs, for the model flops utilization in step reports.
+/** Sets the cost of a token, for the model flops utilization in step reports.
  * @param state A state.
  * @param flops_per_token Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a
  *   transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).

@@ -27,7 +27,7 @@ accel_scheduler_lambda(accel_optimizer_t *optimizer, accel_lr_lambda_fn lambda, 
  * @threads caller */
 typedef double (*accel_lr_group_lambda_fn)(int64_t step, int64_t group, void *user_data);
 
-/** As accel_scheduler_lambda(), with a factor for each group.
+/** Drives learning rates by a function that gives a factor for each group.
  * @param optimizer Its learning rates are driven.
  * @param lambda The factor of each group at each step.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
@@ -178,7 +178,7 @@ typedef int32_t accel_anneal_strategy_t;
 #define ACCEL_ANNEAL_COS 0 /* half a cosine */
 #define ACCEL_ANNEAL_LINEAR 1
 
-/* What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR. */
+/* The options of a one-cycle schedule, with the names and defaults of torch's OneCycleLR. */
 typedef struct accel_one_cycle_options {
   size_t struct_size;
   double pct_start;                        /* Share of the steps in which the rate rises. In [0, 1]. Default 0.3 */
@@ -214,12 +214,12 @@ typedef int32_t accel_cycle_mode_t;
 #define ACCEL_CYCLE_TRIANGULAR2 1 /* each half as high as the one before */
 #define ACCEL_CYCLE_EXP_RANGE 2   /* scaled by gamma to the power of the step */
 
-/* What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR. */
+/* The options of a cyclic schedule, with the names and defaults of torch's CyclicLR. */
 typedef struct accel_cyclic_options {
   size_t struct_size;
   int64_t step_size_up;        /* Steps from base_lr to max_lr. In [1, inf). Default 2000 */
   int64_t step_size_down;      /* And back. In [1, inf). Default: as step_size_up */
-  double gamma;                /* Of EXP_RANGE. In (0, inf). Default 1 */
+  double gamma;                /* The base of EXP_RANGE. In (0, inf). Default 1 */
   double base_momentum;        /* At max_lr. In [0, 1). Default 0.8 */
   double max_momentum;         /* At base_lr. In [0, 1). Default 0.9 */
   accel_cycle_mode_t mode;     /* Default TRIANGULAR */
@@ -237,7 +237,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_cyclic(accel_optimizer_t *optimizer, double base_lr, double max_lr,
                        const accel_cyclic_options_t *ACCEL_NULLABLE options, accel_scheduler_t *ACCEL_OWNED *out);
 
-/* What is better in a metric, and what the threshold is a part of. The numbers are pinned. */
+/* The direction in which a metric is better, and the base of the threshold. The numbers are pinned. */
 typedef int32_t accel_metric_mode_t;
 #define ACCEL_METRIC_MIN 0 /* smaller is better */
 #define ACCEL_METRIC_MAX 1
@@ -245,7 +245,7 @@ typedef int32_t accel_threshold_mode_t;
 #define ACCEL_THRESHOLD_REL 0 /* of the best value */
 #define ACCEL_THRESHOLD_ABS 1
 
-/* What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau. */
+/* The options of a plateau schedule, with the names and defaults of torch's ReduceLROnPlateau. */
 typedef struct accel_plateau_options {
   size_t struct_size;
   double factor;                         /* The rate is multiplied by it. In [0, 1). Default 0.1 */
@@ -338,7 +338,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_scheduler_step(accel_sche
 
 /** One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
  * @param scheduler One made by accel_scheduler_plateau(), or the prepared one of it.
- * @param metric The same on all ranks. NaN is no improvement.
+ * @param metric The same on all ranks. NaN is not an improvement.
  * @return ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -370,7 +370,8 @@ accel_scheduler_curve(accel_scheduler_t *scheduler, int64_t n_steps, accel_tenso
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_state_dict(const accel_scheduler_t *scheduler, accel_value_t *ACCEL_OWNED out);
 
-/** Takes back where a scheduler stood. What it is stays as it was made: a setting that differs is reported as a warning.
+/** Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported as a
+ * warning.
  * @param scheduler A scheduler of the same kind.
  * @param state_dict As above, or as torch made it.
  * @return ACCEL_OK or INVALID_ARGUMENT; nothing changes then.

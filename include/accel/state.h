@@ -34,7 +34,7 @@ typedef int32_t accel_distributed_type_t;
 
 /** The name of a distributed type.
  * @param type ACCEL_DISTRIBUTED_*.
- * @return "MULTI_CPU" and so on; NULL for a number that is no type.
+ * @return "MULTI_CPU" and so on; NULL for a number that is not a type.
  * @threads any */
 ACCEL_SINCE(0, 1) const char *accel_distributed_type_name(accel_distributed_type_t type);
 
@@ -44,9 +44,9 @@ typedef int32_t accel_scheduler_steps_t;
 #define ACCEL_SCHEDULER_STEPS_PER_UPDATE 1 /* one step, whatever the number of ranks: schedules count updates */
 
 /* Which kernels compute matmuls on the CPU inside of calls of the library; the application's own use of LibTorch keeps
- * LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also compute matmuls, attention and
- * convolutions of bf16 and fp16 in float32, and round the result once, where a short measurement finds that faster: on
- * processors without instructions for them. The numbers are pinned. */
+ * LibTorch's. Products of float32 are all exact, with other roundings. All but DEFAULT also compute matmuls, attention
+ * and convolutions of bf16 and fp16 in float32, and round the result once, where a short measurement finds that faster:
+ * on processors without instructions for them. The numbers are pinned. */
 typedef int32_t accel_cpu_kernels_t;
 #define ACCEL_CPU_KERNELS_AUTO 0 /* what a short measurement finds faster for shape and processor; it is made once for \
                                   * each processor and version of LibTorch, and kept in the user's cache folder */
@@ -59,11 +59,11 @@ typedef int32_t accel_cpu_memory_t;
 #define ACCEL_CPU_MEMORY_DEFAULT 1 /* LibTorch's allocator */
 #define ACCEL_CPU_MEMORY_CACHED 2 /* freed memory is kept for the next tensors: no faults of fresh pages */
 
-/* What a state is made from. Everything may stay unset. @accelerate Accelerator, PartialState, AcceleratorState */
+/* The options of a state. Everything may stay unset. @accelerate Accelerator, PartialState, AcceleratorState */
 typedef struct accel_state_options {
   size_t struct_size;
   accel_flag_t cpu;                         /* 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0 */
-  accel_precision_t mixed_precision;        /* Of the forward passes of prepared models. Variable
+  accel_precision_t mixed_precision;        /* The precision of the forward passes of prepared models. Variable
                                              * ACCELERATE_MIXED_PRECISION. Default NO */
   int64_t gradient_accumulation_steps;      /* Micro-batches for each step of the optimizer. In [1, inf). Variable
                                              * ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1 */
@@ -101,13 +101,13 @@ typedef struct accel_state_options {
                                              * code of the program on this thread has as many. In [1, inf). Default:
                                              * OMP_NUM_THREADS, else the first state of a process shares the cores
                                              * among the ranks of the host */
-  accel_scheduler_steps_t scheduler_steps;  /* Of prepared schedulers. Default PER_BATCH */
-  accel_cpu_kernels_t cpu_kernels;          /* Which kernels compute matmuls on the CPU. Calls without a state have the
+  accel_scheduler_steps_t scheduler_steps;  /* Sets when prepared schedulers step. Default PER_BATCH */
+  accel_cpu_kernels_t cpu_kernels;          /* The kernels that compute matmuls on the CPU. Calls without a state have the
                                              * settings of the first state of the process. Variable ACCEL_CPU_KERNELS.
                                              * Default AUTO */
-  accel_cpu_memory_t cpu_memory;            /* Where the memory of large CPU tensors comes from. Variable
+  accel_cpu_memory_t cpu_memory;            /* The source of the memory of large CPU tensors. Variable
                                              * ACCEL_CPU_MEMORY. Default AUTO */
-  int64_t cpu_memory_kept;                  /* Most bytes that this process keeps for the next tensors. In [0, inf).
+  int64_t cpu_memory_kept;                  /* The most bytes that this process keeps for the next tensors. In [0, inf).
                                              * Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the
                                              * host or container by its processes */
   const char *torch_device;                 /* "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N".
@@ -134,7 +134,7 @@ typedef struct accel_state_options {
                                              * and no files are written but those that calls name. Variable
                                              * ACCEL_EMBEDDED. Default 0 */
   int32_t reserved;                         /* 0 */
-  const char *backend;                      /* What carries the collectives of several ranks, by devices, joined by
+  const char *backend;                      /* The backends of the collectives of several ranks, by devices, joined by
                                              * commas: "cuda:staged". "staged" goes through host memory, with which
                                              * several ranks may share a GPU. A name without a device is for that of the
                                              * state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for
@@ -158,9 +158,9 @@ accel_state_create(const accel_state_options_t *ACCEL_NULLABLE options, accel_st
  * again. It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those
  * of the job, whose accumulation settings become the new ones for both.
  * @param state A state, or a group.
- * @param options NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads,
- *   cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the
- *   mesh.
+ * @param options NULL: the defaults. Settings of the job can only be repeated: cpu, debug, timeout_ms, num_threads,
+ *   cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the
+ *   sizes of the mesh.
  * @param out The second state. The ranks part when the last of them is released, or one of them ends the
  *   training.
  * @return ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this
@@ -258,7 +258,7 @@ ACCEL_SINCE(0, 1) int32_t accel_is_last_process(const accel_state_t *state);
  * @accelerate on_process */
 ACCEL_SINCE(0, 1) int32_t accel_on_process(const accel_state_t *state, int32_t process_index);
 
-/** The same by the rank within the host.
+/** Whether code for one rank of the host runs here.
  * @param state A state.
  * @param local_process_index The rank.
  * @return 1 or 0.
@@ -280,7 +280,7 @@ ACCEL_SINCE(0, 1) int32_t accel_use_distributed(const accel_state_t *state);
  * @accelerate distributed_type */
 ACCEL_SINCE(0, 1) accel_distributed_type_t accel_distributed_type(const accel_state_t *state);
 
-/** What carries the collectives.
+/** Names the backends that carry the collectives.
  * @param state A state.
  * @return "ucx" on the CPU; "cpu:ucx,xpu:staged" and the like on an accelerator, a backend for each device; or "" for one process;
  *   constant.
@@ -340,7 +340,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_wait_for_everyone(accel_s
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_main_process_first_begin(accel_state_t *state, accel_scope_t *ACCEL_OWNED *out);
 
-/** The same for the first rank of each host.
+/** The first rank of each host runs the scope's body first, its other ranks after it has ended its scope.
  * @param state A state.
  * @param out The scope.
  * @return ACCEL_OK; TIMEOUT, PEER_LOST, CANCELLED.
@@ -442,7 +442,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_set_sync_gradients(accel_
 
 /** How full the last batch is.
  * @param state A state.
- * @return Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.
+ * @return Rows of the last global batch that are not repetitions, 0 when it is full, -1 when unknown.
  * @threads any
  * @accelerate remainder */
 ACCEL_SINCE(0, 1) int64_t accel_remainder(const accel_state_t *state);
@@ -471,7 +471,7 @@ accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
 ACCEL_SINCE(0, 1) int64_t accel_accumulation_step(const accel_state_t *state);
 
 /** Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when
- * accel_gradient_accumulation_steps() divides it. The same on all ranks.
+ * accel_gradient_accumulation_steps() divides it. All ranks must set the same.
  * @param state A state.
  * @param step At least 0.
  * @return ACCEL_OK or INVALID_ARGUMENT.
@@ -490,8 +490,8 @@ typedef struct accel_gradient_accumulation_options {
   accel_flag_t true_divisor;         /* 1: a short last window is divided by its own length. Default: as it is */
 } accel_gradient_accumulation_options_t;
 
-/** Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states
- * of accel_state_share() see them too. The same on all ranks.
+/** Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job:
+ * states of accel_state_share() see them too. All ranks must set the same.
  * @param state A state.
  * @param options Fields that are unset stay as they are.
  * @return ACCEL_OK or INVALID_ARGUMENT.

@@ -88,7 +88,7 @@ accel_tensor_from_blob(void *data, const int64_t *ACCEL_NULLABLE shape, size_t n
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_from_dlpack(struct DLManagedTensorVersioned *ACCEL_TAKES tensor, accel_tensor_t *ACCEL_OWNED *out);
 
-/** The same for DLPack before version 1.
+/** Imports a tensor from DLPack before version 1.
  * @param tensor As above.
  * @param out The tensor.
  * @return As above.
@@ -104,7 +104,7 @@ accel_tensor_from_dlpack_unversioned(struct DLManagedTensor *ACCEL_TAKES tensor,
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to_dlpack(const accel_tensor_t *tensor, struct DLManagedTensorVersioned *ACCEL_OWNED *out);
 
-/** The same for DLPack before version 1.
+/** Exports a tensor to DLPack before version 1.
  * @param tensor,out As above.
  * @return As above.
  * @threads any */
@@ -131,7 +131,7 @@ accel_tensor_from_torch(void *ACCEL_TAKES tensor_impl, const char *torch_version
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_to_torch(const accel_tensor_t *tensor, const char *torch_version, void *ACCEL_OWNED *out_tensor_impl);
 
-/** As accel_tensor_from_torch(), for a tensor that stays the caller's: the handle is another owner of it.
+/** Shares a tensor that stays the caller's: the handle is another owner of it.
  * @param tensor_impl A c10::TensorImpl, borrowed for the call.
  * @param torch_version As above.
  * @param out The tensor.
@@ -240,7 +240,7 @@ accel_tensor_elements(const accel_tensor_t *tensor, accel_dtype_t dtype, void *A
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_item(const accel_tensor_t *tensor, double *out);
 
-/** The same for integers, exact.
+/** Gets the integer in a tensor of one element, exactly.
  * @param tensor A tensor of one element of an integer or bool dtype.
  * @param out It.
  * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
@@ -264,7 +264,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_tensor_requires_grad(cons
 /** Sets whether gradients are kept.
  * @param tensor A leaf of a floating dtype.
  * @param requires_grad 1 or 0.
- * @return ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is no leaf.
+ * @return ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is not a leaf.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_set_requires_grad(accel_tensor_t *tensor, int32_t requires_grad);
@@ -281,7 +281,7 @@ accel_tensor_grad(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out
  * memory of their gradients: there change what accel_tensor_grad() returns.
  * @param tensor A leaf of a floating dtype.
  * @param gradient Of the same shape, dtype and device; NULL takes the gradient away.
- * @return ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.
+ * @return ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_set_grad(accel_tensor_t *tensor, accel_tensor_t *ACCEL_NULLABLE gradient);
@@ -302,7 +302,7 @@ typedef struct accel_backward_options {
 /** Back-propagates without any scaling. Prefer accel_backward().
  * @param tensor Requires a gradient, and has one element unless the options have a gradient for it.
  * @param options NULL: defaults.
- * @return ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or an input
+ * @return ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are not tensors; INVALID_ARGUMENT for a tensor or an input
  *   that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -335,7 +335,7 @@ accel_tensor_copy(accel_tensor_t *tensor, const accel_tensor_t *source);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_clone(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out);
 
-/** The same elements outside of autograd.
+/** Returns the same elements outside of autograd.
  * @param tensor A tensor.
  * @param out The same memory outside of autograd.
  * @return ACCEL_OK or INVALID_HANDLE.
@@ -343,7 +343,7 @@ accel_tensor_clone(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *ou
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_detach(const accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out);
 
-/** The same elements, row-major without gaps.
+/** Returns the same elements, row-major without gaps.
  * @param tensor A tensor.
  * @param out Row-major without gaps; the same memory if it was already.
  * @return ACCEL_OK or OUT_OF_MEMORY.

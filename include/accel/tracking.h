@@ -20,7 +20,7 @@ typedef struct accel_tracker accel_tracker_t; /* a tracker, built in or of the p
 
 #define ACCEL_NO_STEP ACCEL_UNSET_INT64 /* as a step: the values belong to none */
 
-/* What accel_log() does when a tracker of the program fails. The numbers are pinned. */
+/* The behaviour of accel_log() when a tracker of the program fails. The numbers are pinned. */
 typedef int32_t accel_tracker_failure_t;
 #define ACCEL_TRACKER_FAILURE_WARN 0 /* the log gets a warning that names the tracker, once, and the tracker is left out from then on */
 #define ACCEL_TRACKER_FAILURE_STOP 1 /* the call fails, after all other trackers have the values */
@@ -35,7 +35,7 @@ typedef struct accel_tracking_options {
   const char *run_name;               /* The name of the run, and of its folder. Default: as the project */
   accel_flag_t resume;                /* 1: a run that is in the folder goes on; 0: one that is there is an error.
                                        * Default 1 */
-  accel_tracker_failure_t on_failure; /* When a tracker of the program fails. Default WARN */
+  accel_tracker_failure_t on_failure; /* The reaction to a failing tracker of the program. Default WARN */
   int64_t flush_interval_ms;          /* The longest that a value waits in memory: what a kill can lose. In [1, 3600000].
                                        * Default 500 */
   int64_t queue_bytes;                /* The most memory of values that wait; more makes accel_log() wait for the disk. In
@@ -44,9 +44,9 @@ typedef struct accel_tracking_options {
                                        * 0: never. In [0, inf). Default 0 */
 } accel_tracking_options_t;
 
-/** Starts the trackers of a run, on the main process; on other ranks those that ask for it. Those that were running end first.
- * log_with knows the engine's trackers and those that were added; "wandb" and the like, which are packages of Python, are
- * unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
+/** Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running
+ * end first. log_with knows the engine's trackers and those that were added; "wandb" and the like, which are packages
+ * of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
  * @param state A state.
  * @param project_name The project. Characters that no file name may have become "_" in the folder's.
  * @param config What the run was started with: a map, of any depth, which the trackers store; NULL: nothing.
@@ -171,7 +171,7 @@ accel_trackers(accel_state_t *state, accel_value_t *ACCEL_OWNED out);
  * @accelerate tracking.get_available_trackers */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_available_trackers(accel_value_t *ACCEL_OWNED out);
 
-/* What a tracker's callback is told. The numbers are pinned. */
+/* The events of which a tracker's callback is notified. The numbers are pinned. */
 typedef int32_t accel_tracker_event_t;
 #define ACCEL_TRACKER_START 0         /* {"project", "run", "logging_dir": NONE if there is none, "rank", "world_size", "options"} */
 #define ACCEL_TRACKER_CONFIGURATION 1 /* the configuration of accel_init_trackers() */
@@ -193,7 +193,7 @@ typedef int32_t accel_tracker_event_t;
 typedef accel_status_t (*accel_tracker_fn)(accel_tracker_event_t event, const accel_value_t *content, int64_t step,
                                            void *user_data);
 
-/* What a tracker of the program needs. @accelerate tracking.GeneralTracker */
+/* The options of a tracker of the program. @accelerate tracking.GeneralTracker */
 typedef struct accel_tracker_options {
   size_t struct_size;
   accel_flag_t main_process_only;          /* 0: it runs on all ranks. Default 1 */
@@ -239,7 +239,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_add_tracker(accel_state_t
  * @threads any */
 ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_tracker_name(const accel_tracker_t *tracker);
 
-/** What a tracker writes to: a file, a folder, or the address of a run.
+/** Gets the target that a tracker writes to: a file, a folder, or the address of a run.
  * @param tracker A tracker.
  * @param out The text; empty for one of the program, or where it does not run.
  * @return ACCEL_OK.

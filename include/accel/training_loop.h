@@ -10,7 +10,7 @@
  * @param options NULL: defaults. Gradients with a history (create_graph) are this rank's own: where several ranks exchange
  *   them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
  * @return ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT
- *   for inputs that are no leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+ *   for inputs that are not leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
  * @threads collective, waits
  * @accelerate backward */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -70,8 +70,8 @@ accel_no_sync_begin(accel_state_t *state, accel_module_t *module, accel_scope_t 
 typedef struct accel_local_sgd_options {
   size_t struct_size;
   int64_t start_step;            /* Steps with exchanged gradients before the first local one. In [0, inf). Default 0 */
-  double outer_lr;               /* Of an SGD step on (weights of the last exchange - mean of the weights). In [0,
-                                  * inf). Default: the mean itself is taken */
+  double outer_lr;               /* The learning rate of an SGD step on (weights of the last exchange - mean of the
+                                  * weights). In [0, inf). Default: the mean itself is taken */
   double outer_momentum;         /* In [0, inf). Default: 0.9 with outer_lr */
   accel_flag_t outer_nesterov;   /* Default: 1 with outer_lr */
   accel_flag_t enabled;          /* 0: gradients are exchanged in each step. Default 1 */
@@ -103,7 +103,8 @@ accel_local_sgd_begin(accel_state_t *state, accel_module_t *module, int64_t loca
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_local_sgd_step(accel_scope_t *scope, int32_t *ACCEL_NULLABLE out_averaged);
 
-/** What a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
+/** Gets the state that a resumed run needs besides the weights: the steps, and the weights and momentum of the outer
+ * optimizer.
  * @param scope Of accel_local_sgd_begin().
  * @param out A map; its tensors are shared.
  * @return ACCEL_OK; INVALID_ARGUMENT for another scope.

@@ -33,13 +33,13 @@ typedef int32_t accel_dtype_t;
 
 /** The name of a dtype.
  * @param dtype ACCEL_DTYPE_*.
- * @return "float32" and so on; NULL for a number that is no dtype.
+ * @return "float32" and so on; NULL for a number that is not a dtype.
  * @threads any */
 ACCEL_SINCE(0, 1) const char *accel_dtype_name(accel_dtype_t dtype);
 
 /** The size of an element.
  * @param dtype ACCEL_DTYPE_*.
- * @return Bytes of one element; 0 for a number that is no dtype.
+ * @return Bytes of one element; 0 for a number that is not a dtype.
  * @threads any */
 ACCEL_SINCE(0, 1) size_t accel_dtype_size(accel_dtype_t dtype);
 
@@ -126,7 +126,7 @@ typedef struct accel_value {
  * program has filled in by hand.
  * @param text UTF-8; copied.
  * @param out Becomes a copy of the string.
- * @return ACCEL_OK; INVALID_ARGUMENT for what is no UTF-8.
+ * @return ACCEL_OK; INVALID_ARGUMENT for what is not UTF-8.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_string(const char *text, accel_value_t *ACCEL_OWNED out);
 
@@ -142,7 +142,7 @@ accel_value_tensor(accel_tensor_t *tensor, accel_value_t *ACCEL_OWNED out);
  * @param items [n_items] May be NULL when n_items is 0.
  * @param n_items Their number.
  * @param out The list.
- * @return ACCEL_OK; INVALID_ARGUMENT for an item that is no value.
+ * @return ACCEL_OK; INVALID_ARGUMENT for an item that is not a value.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_list(const accel_value_t *ACCEL_NULLABLE items, size_t n_items, accel_value_t *ACCEL_OWNED out);
@@ -185,7 +185,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_map(accel_value_t *
  * several values share is copied when one of them changes.
  * @param value Any.
  * @param out The copy.
- * @return ACCEL_OK; INVALID_ARGUMENT for what is no value.
+ * @return ACCEL_OK; INVALID_ARGUMENT for what is not a value.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_copy(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
@@ -195,8 +195,8 @@ accel_value_copy(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
  * @threads any, waits */
 ACCEL_SINCE(0, 1) void accel_value_dispose(accel_value_t *ACCEL_NULLABLE value);
 
-/** The kind of a value, for languages that do not read its field. What it holds is read by the functions below, each
- * for its kind.
+/** The kind of a value, for languages that do not read its field. Its content is read by the functions below, each for
+ * its kind.
  * @param value A value.
  * @return ACCEL_VALUE_*.
  * @threads any */
@@ -337,7 +337,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_push(accel_value_t 
 /** Compares kinds, structure, numbers, and tensors by dtype, shape and elements.
  * @param a,b Any.
  * @param out 1 or 0.
- * @return ACCEL_OK; INVALID_ARGUMENT for what is no value.
+ * @return ACCEL_OK; INVALID_ARGUMENT for what is not a value.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_value_equal(const accel_value_t *a, const accel_value_t *b, int32_t *out);
@@ -379,9 +379,9 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_recent_errors(int64_t aft
 typedef accel_status_t (*accel_tensor_fn)(accel_tensor_t *tensor, accel_tensor_t *ACCEL_OWNED *out_tensor,
                                           void *user_data);
 
-/** The same tree with a function applied to each tensor; other leaves stay.
+/** Applies a function to each tensor of a tree; other leaves stay.
  * @param value Any.
- * @param error_on_other_type 1: a leaf that is no tensor is a TYPE_MISMATCH.
+ * @param error_on_other_type 1: a leaf that is not a tensor is a TYPE_MISMATCH.
  * @param function What is applied.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
  * @param out The new tree.
@@ -460,7 +460,7 @@ accel_convert_to_fp32(const accel_value_t *value, accel_value_t *ACCEL_OWNED out
 /** Rows of the first leaf of the tree.
  * @param value Any.
  * @param out The number.
- * @return ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor; SHAPE_MISMATCH when
+ * @return ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is not a tensor; SHAPE_MISMATCH when
  * it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
  * @threads any
  * @accelerate utils.find_batch_size, utils.ignorant_find_batch_size */
@@ -478,17 +478,17 @@ accel_find_device(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 /** The tree with the shape of each tensor in its place, a list of integers.
  * @param value A tensor or a tree of tensors.
  * @param out The new tree.
- * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+ * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
  * @threads any
  * @accelerate utils.get_shape */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_get_shape(const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
-/** What accel_initialize_tensors() makes a like tree from: each tensor's shape and dtype, as a tensor of the device
- * "meta", which has no memory. So rank 0 can tell others what they are to receive.
+/** Describes a tree: each tensor becomes one of the same shape and dtype on the device "meta", which has no memory.
+ * accel_initialize_tensors() makes a like tree from it, so that rank 0 can tell others what they are to receive.
  * @param value A tensor or a tree of tensors.
  * @param out The new tree.
- * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+ * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
  * @threads any
  * @accelerate utils.get_data_structure */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -497,7 +497,7 @@ accel_get_data_structure(const accel_value_t *value, accel_value_t *ACCEL_OWNED 
 /** A tree of new tensors on the CPU, whose elements are not initialised.
  * @param structure What accel_get_data_structure() returned, or any tree of tensors.
  * @param out The new tree.
- * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; OUT_OF_MEMORY.
+ * @return ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.
  * @threads any
  * @accelerate utils.initialize_tensors */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -100,7 +100,7 @@ class Accelerator {
   std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb,
                                                          const FsdpSettings& fsdp = {},
                                                          std::optional<c10::Device> device = std::nullopt);
-  // The same for memory of the application. `tensors` gives it; an error of it on one rank is that of all.
+  // Prepares memory of the application. `tensors` gives it; an error of it on one rank is that of all.
   std::shared_ptr<PreparedParameters> register_parameters(const std::function<nn::NamedTensors()>& tensors,
                                                           double bucket_cap_mb, const FsdpSettings& fsdp = {});
   // A micro-batch of gradients, and in the last one of an accumulation window the update. Returns the norm of complete
@@ -129,9 +129,9 @@ class Accelerator {
   // Unscales the gradients of one prepared optimizer, or of all; does nothing while gradients accumulate. Returns
   // whether they were complete.
   bool unscale_gradients(optim::Optimizer* optimizer);
-  // The same for the optimizers of this model's parameters, also while gradients accumulate.
+  // Unscales for the optimizers of this model's parameters, also while gradients accumulate.
   void unscale_gradients_of(const nn::Module& model);
-  // As optim/clip.hpp, after unscaling the model's gradients. Nothing while gradients accumulate.
+  // Clips as optim/clip.hpp does, after unscaling the model's gradients. Nothing while gradients accumulate.
   std::optional<at::Tensor> clip_gradients_by_norm(const nn::ModulePtr& model, double max_norm, double norm_type);
   // Returns whether gradients were complete.
   bool clip_gradients_by_value(const nn::ModulePtr& model, double clip_value);
@@ -149,7 +149,7 @@ class Accelerator {
   void save_state(const std::string& folder, const checkpoint::SaveOptions& options = {});
   // Returns the checkpoint's iteration, unless it is one of the reference.
   std::optional<int64_t> load_state(const std::string& folder, const checkpoint::LoadOptions& options = {});
-  // Collective. The same for the next, or newest, checkpoint of the project if no folder is given.
+  // Collective. Without a folder it is the next, or newest, checkpoint of the project.
   void save_checkpoint(const std::optional<std::string>& folder, checkpoint::SaveOptions options,
                        const SaveTiming& timing = {});
   void load_checkpoint(const std::optional<std::string>& folder, checkpoint::LoadOptions options);
@@ -189,7 +189,7 @@ class Accelerator {
   // After uneven inputs: all ranks get the optimizers, schedulers and loss scale of one that trained longest.
   void broadcast_training_state(int rank);
 
-  // Of the run; each state and group has its own.
+  // The trackers of the run; each state and group has its own.
   track::Trackers& trackers() { return *trackers_; }
   track::Throughput& throughput() { return *throughput_; }
   // Null without one. See accelerator/step_measurement.hpp.

@@ -29,7 +29,7 @@ bool is_mismatch(const comm::Work& work) {
 }
 
 // A rank that ran out of memory calls this while others still run the attempt: each of their open collectives ends with
-// a mismatch on both sides. Those of staged tensors are in a group of their own, in which a barrier meets them.
+// a mismatch on both sides. Calls with staged tensors are in a group of their own, in which a barrier meets them.
 int64_t over_ranks(comm::Communicator& communicator, int64_t own, comm::ReduceOp reduction) {
   constexpr int kMostMismatches = 64;
   constexpr auto kPause = std::chrono::milliseconds(1);

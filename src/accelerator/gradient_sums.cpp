@@ -19,7 +19,7 @@ constexpr const char* kPart = "part";    // of the gradient, as a rank stores it
 constexpr const char* kBoxes = "boxes";  // of the part: for each its offset, its sizes and the offset in the part
 
 std::vector<c10::IValue> list_of_gradients(const c10::IValue& saved) {
-  require(saved.isList(), Status::kCorrupt, "the saved gradients are no list");
+  require(saved.isList(), Status::kCorrupt, "the saved gradients are not a list");
   return saved.toListRef().vec();
 }
 
@@ -67,7 +67,7 @@ SavedGradient read_gradient(const c10::IValue& saved) {
   return gradient;
 }
 
-// What each rank saved of each of `count` gradients: [gradient][rank].
+// The part that each rank saved of each of `count` gradients: [gradient][rank].
 std::vector<std::vector<SavedGradient>> gradients_of_ranks(const std::vector<c10::IValue>& states, size_t count) {
   std::vector<std::vector<SavedGradient>> gradients(count, std::vector<SavedGradient>(states.size()));
   for (size_t rank = 0; rank < states.size(); rank++) {

@@ -14,7 +14,7 @@ namespace accel::accelerator {
 comm::Round metrics_round(const comm::Communicator& communicator, const c10::IValue& value,
                           const state::LoaderProgress& batch);
 
-// The same for a list, whose items are gathered as objects whatever they are.
+// Gathers a list, whose items are gathered as objects whatever they are.
 comm::Round object_metrics_round(const comm::Communicator& communicator, const c10::IValue& items,
                                  const state::LoaderProgress& batch);
 

@@ -53,12 +53,12 @@ class PreparedModel final : public nn::Module {
 
 // The model inside a prepared one, at any depth; the module itself if it is not prepared.
 nn::ModulePtr unwrap_model(const nn::ModulePtr& module);
-// The same, but with its precision.
+// Unwraps a model, but keeps its precision.
 nn::ModulePtr unwrap_keeping_precision(const nn::ModulePtr& module);
 
 // The parallelism of a prepared model; other modules have none.
 parallel::ParallelModelPtr parallel_model_of(const nn::ModulePtr& module);
-// The same, but throws for a module that is not prepared.
+// Returns the parallelism, and throws for a module that is not prepared.
 parallel::ParallelModelPtr require_prepared(const nn::ModulePtr& module);
 
 // Guard: turns off the exchange of the models' gradients.

@@ -27,7 +27,7 @@ class PreparedOptimizer final : public optim::Optimizer {
 
   // Its place among the accelerator's, by which ranks name it.
   void set_index(size_t index) { index_ = index; }
-  // What is clipped at each step.
+  // Sets the clipping of each step.
   void set_step_clipping(std::shared_ptr<const StepClipping> clipping) { clipping_ = std::move(clipping); }
 
   bool step() override;

@@ -33,7 +33,7 @@ c10::IValue save_window(const state::AccumulationWindow& window) {
 }
 
 state::AccumulationWindow load_window(const c10::IValue& saved) {
-  require(saved.isGenericDict(), Status::kCorrupt, "the saved accumulation of a model is no map");
+  require(saved.isGenericDict(), Status::kCorrupt, "the saved accumulation of a model is not a map");
   const auto map = saved.toGenericDict();
   state::AccumulationWindow window;
   window.micro_batch = member(map, "micro_batch").toInt();
@@ -56,11 +56,11 @@ nn::NamedTensors saved_buffers(const nn::Module& model) {
 
 // A list in the saved state of local SGD; empty where there is none.
 std::vector<c10::IValue> items_of(const c10::IValue& state, const char* key) {
-  require(state.isGenericDict(), Status::kCorrupt, "the saved state of local SGD is no map");
+  require(state.isGenericDict(), Status::kCorrupt, "the saved state of local SGD is not a map");
   const auto map = state.toGenericDict();
   const auto found = map.find(key);
   if (found == map.end()) return {};
-  require(found->value().isList(), Status::kCorrupt, "'", key, "' in the saved state of local SGD is no list");
+  require(found->value().isList(), Status::kCorrupt, "'", key, "' in the saved state of local SGD is not a list");
   return found->value().toListRef().vec();
 }
 
@@ -137,7 +137,7 @@ void AccumulationState::load_state_dict(const c10::IValue& state) {
 
 void AccumulationState::check_states_of_ranks(const std::vector<c10::IValue>& states) const {
   for (const c10::IValue& of_rank : states) {
-    require(of_rank.isList(), Status::kCorrupt, "the saved accumulation is no list");
+    require(of_rank.isList(), Status::kCorrupt, "the saved accumulation is not a list");
     for (const c10::IValue& saved : of_rank.toListRef()) {
       const state::AccumulationWindow window = load_window(saved);
       require(window.complete || window.items < 0, Status::kUnsupported, "the state was saved by ", states.size(),
@@ -180,7 +180,7 @@ void BufferState::load_state_dict(const c10::IValue& state) {
   require(state.isList() && state.toListRef().size() == models_.size(), Status::kCorrupt,
           "the saved buffers are of another number of models");
   for (size_t i = 0; i < models_.size(); i++) {
-    require(state.toListRef()[i].isGenericDict(), Status::kCorrupt, "the saved buffers of a model are no map");
+    require(state.toListRef()[i].isGenericDict(), Status::kCorrupt, "the saved buffers of a model are not a map");
     const auto buffers = state.toListRef()[i].toGenericDict();
     for (const auto& [name, buffer] : saved_buffers(*models_[i])) {
       const auto found = buffers.find(name);
@@ -214,7 +214,7 @@ c10::IValue LocalSgdState::state_dict() const {
   return saved;
 }
 
-// What was saved without local SGD, or by one process, which has none, begins it anew.
+// A state that was saved without local SGD, or by one process, which has none, begins it anew.
 void LocalSgdState::load_runs(const c10::IValue& state) const {
   const std::vector<c10::IValue> saved = items_of(state, "runs");
   for (size_t i = 0; i < runs_.size(); i++) {

@@ -64,7 +64,7 @@ FsdpFile agree(const std::string& folder, const checkpoint::Ranks& ranks, bool w
   return file;
 }
 
-// As the layout has it. Collective.
+// Brings a state into the form of the layout. Collective.
 c10::IValue saved_form(const c10::IValue& state, FsdpLayout layout, const parallel::PlacedParameters& placed,
                        const std::string& folder, bool is_main) {
   if (layout == FsdpLayout::kFileOfEachRank) return stored_tensors(state);
@@ -176,7 +176,7 @@ void Accelerator::load_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& o
   OptimizerState object(optimizer, models);
   load(object, folder, file, ranks, [&](const checkpoint::FsdpState& found, bool /*is_stored*/) {
     require(checkpoint::is_by_names(found.state), Status::kCorrupt, "'", found.path,
-            "' is no state of an optimizer by the names of its parameters");
+            "' is not a state of an optimizer by the names of its parameters");
     return checkpoint::numbered_optimizer_state(found.state, named_groups(*optimizer, this->models()), found.path);
   });
   log(LogLevel::kInfo, "the optimizer is loaded from '", folder, "'");

@@ -10,7 +10,7 @@
 
 namespace accel::accelerator {
 
-// What the settings are resolved against.
+// The values that the settings are resolved against.
 struct ShardingJob {
   Precision mixed_precision = Precision::kNo;
   state::AccumulationSettings accumulation;

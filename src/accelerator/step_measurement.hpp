@@ -10,7 +10,7 @@ namespace accel::accelerator {
 
 class Accelerator;
 
-// Of this rank. For the loop's thread.
+// The report of this rank. For the loop's thread.
 track::RankReport step_report(Accelerator& accelerator, bool reset);
 
 // Collective: of all ranks, the same on each.

@@ -187,7 +187,7 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
   return objects;
 }
 
-// As if this rank had taken the steps for which it had no inputs.
+// Afterwards this rank is as if it had taken the steps for which it had no inputs.
 void Accelerator::broadcast_training_state(int rank) {
   comm::Communicator& ranks = *state_.gradient_group();
   std::vector<std::shared_ptr<tensor::Stateful>> followers;

@@ -1,4 +1,4 @@
-// What training a model takes on each rank, by the settings with which it would be prepared.
+// Estimates the memory that training a model takes on each rank, by the settings with which it would be prepared.
 #pragma once
 
 #include "config/generated/settings.hpp"
@@ -8,7 +8,7 @@
 
 namespace accel::accelerator {
 
-// Of a model before it is prepared, or of a prepared one; with or without memory. Null for no optimizer.
+// Estimates for a model before it is prepared, or for a prepared one; with or without memory. Null for no optimizer.
 parallel::MemoryEstimate estimate_memory(const nn::ModulePtr& module, const optim::Optimizer* optimizer,
                                          const EstimateMemorySettings& settings);
 

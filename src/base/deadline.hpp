@@ -12,7 +12,7 @@ class Deadline {
   using Milliseconds = std::chrono::milliseconds;
 
   explicit Deadline(Milliseconds from_now) : total_(from_now), end_(Clock::now() + from_now) {}
-  // The same, without another look at the clock, which takes 25 ns.
+  // Moves the end without another look at the clock, which takes 25 ns.
   Deadline later(Milliseconds more) const {
     Deadline deadline = *this;
     deadline.total_ += more;

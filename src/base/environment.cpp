@@ -19,7 +19,7 @@ namespace {
 // [Note: variables beside readers] setenv() frees or moves the array that getenv() walks through on another thread,
 // which then reads freed memory; localtime() and others call getenv(), too. So the whole array is replaced by one of
 // our own, which has the user's entries and ours, and put back later. Neither is freed or written to: a reader sees the
-// one or the other. The same array is taken again, so their number does not grow with the number of groups.
+// one or the other. Arrays are reused, so their number does not grow with the number of groups.
 class ReplacedEnvironment {
  public:
   std::mutex& mutex() { return mutex_; }

@@ -13,8 +13,8 @@ struct RegularExpression::Compiled {
 RegularExpression::RegularExpression(const std::string& expression, const std::string& described, const char* names) try
     : compiled_(std::make_shared<const Compiled>(Compiled{std::regex(expression)})) {
 } catch (const std::regex_error& error) {
-  fail(Status::kInvalidArgument, described, ", which is no regular expression (", error.what(), "); expected one for ",
-       names);
+  fail(Status::kInvalidArgument, described, ", which is not a regular expression (", error.what(),
+       "); expected one for ", names);
 }
 
 bool RegularExpression::matches(const std::string& whole) const { return std::regex_match(whole, compiled_->regex); }

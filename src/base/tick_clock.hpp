@@ -68,7 +68,7 @@ class TickClock {
     uint64_t tick = 0;
     int64_t nanoseconds = 0;
 
-    // Of a few tries the one during which the thread was not interrupted.
+    // Takes the fastest of a few tries, during which the thread was not interrupted.
     static Moment now() {
       Moment best;
       uint64_t shortest = ~uint64_t{0};

@@ -31,7 +31,7 @@ class Dispatch final : public nn::WeightStore, public std::enable_shared_from_th
   static std::shared_ptr<Dispatch> create(nn::Module& model, const DeviceMap& map, const nn::NamedTensors& offloaded,
                                           MappedFiles files, const DispatchSettings& settings,
                                           std::optional<int64_t> main_bytes = std::nullopt);
-  // That of a module; null if it is not dispatched.
+  // The dispatch of a module; null if the module is not dispatched.
   static std::shared_ptr<Dispatch> of(const nn::Module& module);
 
   // A module has no hooks any more, and its weights are on a device again: where they were, or on the CPU.
@@ -53,7 +53,7 @@ class Dispatch final : public nn::WeightStore, public std::enable_shared_from_th
   std::optional<c10::IValue> end(nn::Module& module, const c10::IValue& output);
 
  private:
-  // What the hooks of a module do.
+  // The work of the hooks of a module.
   struct Plan {
     bool is_root = false;
     std::optional<size_t> block;

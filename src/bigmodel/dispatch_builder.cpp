@@ -98,7 +98,7 @@ class DispatchBuilder {
     std::vector<TensorUse> uses;
   };
 
-  // What one device needs of a tensor.
+  // The copy of a tensor that one device needs.
   struct DeviceCopy {
     at::Tensor tensor;  // the member
     const PlacedTensor* of;
@@ -232,7 +232,7 @@ class DispatchBuilder {
   void place(std::vector<DeviceCopy>& copies) {
     const at::NoGradGuard no_grad;
     const BusErrorGuard lost_pages;
-    // What may fail comes first: devices may be full.
+    // Steps that may fail come first: devices may be full.
     std::vector<at::Tensor> resident;
     for (const DeviceCopy& copy : copies) resident.push_back(copy.is_offloaded ? at::Tensor() : on_device(copy));
     lost_pages.check();
@@ -282,8 +282,8 @@ class DispatchBuilder {
 
   using Offloaded = std::vector<std::shared_ptr<OffloadedTensor>>;
 
-  // Those of the module and of what is below it, each once. `own`: only what its own forward uses, which includes parts
-  // that are not called.
+  // The offloaded tensors of the module and its descendants, each once. `own`: only those that its own forward uses,
+  // parts that are not called included.
   Offloaded collect(size_t node, bool own) const {
     Offloaded found;
     std::unordered_set<const OffloadedTensor*> seen;
@@ -305,7 +305,7 @@ class DispatchBuilder {
     return bytes;
   }
 
-  // What is left for weights that come and go.
+  // The memory that is left for offloaded weights.
   int64_t free_bytes() const {
     return main_bytes_ ? std::max<int64_t>(*main_bytes_ - resident_bytes_, 0) : std::numeric_limits<int64_t>::max();
   }

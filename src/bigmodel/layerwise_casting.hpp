@@ -17,7 +17,7 @@ struct LayerwiseCasting {
   std::vector<std::string> skipped_classes;
 };
 
-// Of linear layers, convolutions and attention. Everything is checked before anything is changed.
+// Attaches casting to linear layers, convolutions and attention. Everything is checked before anything is changed.
 void attach_layerwise_casting(nn::Module& model, const LayerwiseCasting& casting);
 
 }  // namespace accel::bigmodel

@@ -39,7 +39,7 @@ void require_folder(const DeviceMap& map, const DispatchSettings& settings, cons
           "the device map has weights on disk and offload_folder is not set; expected a folder for ", purpose);
 }
 
-// What a folder has of the weights on disk; entries of others may be older than the model.
+// Adds the weights on disk from a folder; its entries for other devices may be older than the model.
 void add_files(const DeviceMap& map, const std::string& folder, nn::NamedTensors& weights) {
   const DevicePlaces places(map);
   for (auto& entry : open_offload_folder(folder)) {

@@ -23,15 +23,15 @@ nn::LoadReport load_checkpoint_and_dispatch(nn::Module& model, const nn::NamedTe
 nn::LoadReport load_checkpoint_in_model(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
                                         const DispatchSettings& settings);
 
-// Dispatches a model that has weights. Those of `offloaded`, and then those in settings.offload_folder, stand for
-// tensors of the same names. Weights on disk that are only in the model are written there.
+// Dispatches a model that has weights. Weights of `offloaded`, and then of settings.offload_folder, stand for tensors
+// of the same names. Weights on disk that are only in the model are written there.
 void dispatch_model(nn::Module& model, const DeviceMap& map, const nn::NamedTensors& offloaded,
                     const DispatchSettings& settings);
 
 void cpu_offload(nn::Module& model, c10::Device device, DispatchSettings settings);
 void disk_offload(nn::Module& model, const std::string& folder, c10::Device device, DispatchSettings settings);
 
-// The same weights on all ranks; only those of rank 0 are used. Collective.
+// Gives all ranks the weights of rank 0; those of the others are ignored. Collective.
 nn::NamedTensors broadcast_weights(comm::Communicator& communicator, const nn::NamedTensors& weights);
 
 }  // namespace accel::bigmodel

@@ -94,7 +94,7 @@ class Loader {
   std::optional<DevicePlaces> places_;
 };
 
-// As in Accelerate, the end of a path stands for it: "norm" means "layers.0.layernorm" too, and "wo" no
+// A name matches anywhere in a path, as in Accelerate: "norm" means "layers.0.layernorm" too, and "wo" does not mean
 // "word_embeddings".
 bool is_in_any_module(const std::string& name, const std::vector<std::string>& modules) {
   return std::any_of(modules.begin(), modules.end(), [&name](const std::string& module) {

@@ -34,7 +34,7 @@ std::string data_path(const std::string& folder, const std::string& name) {
 Json::Members read_index(const std::string& folder) {
   const std::string path = index_path(folder);
   const Json json = parse_json(RegularFile(path).read(), path);
-  require(json.members() != nullptr, Status::kCorrupt, "'", path, "' is no JSON object; expected one of names");
+  require(json.members() != nullptr, Status::kCorrupt, "'", path, "' is not a JSON object; expected one of names");
   return *json.members();
 }
 

@@ -14,7 +14,7 @@
 namespace accel::checkpoint {
 namespace {
 
-// Of the processor time that the training wants, a thread of this priority takes 4 %.
+// A thread of this priority takes 4 % of the processor time that the training wants.
 constexpr int kPriority = 14;
 
 // The writers of the process. They end before the library's own data and LibTorch's, which their threads use.

@@ -194,10 +194,10 @@ class DeepspeedReader {
     std::vector<FlatGroup> groups;
     const c10::IValue* const shapes = tree::find_member(first_, "param_shapes");
     if (shapes == nullptr) return groups;
-    require(shapes->isList(), Status::kCorrupt, "'", model_path(), "' has param_shapes that are no list");
+    require(shapes->isList(), Status::kCorrupt, "'", model_path(), "' has param_shapes that are not a list");
     for (const c10::IValue& given : shapes->toListRef()) {
       require(given.isGenericDict(), Status::kCorrupt, "'", model_path(),
-              "' has a group of param_shapes that is no map");
+              "' has a group of param_shapes that is not a map");
       FlatGroup& group = groups.emplace_back();
       for (const auto& entry : given.toGenericDict()) group.push_back(shape_of(entry.key(), entry.value()));
     }
@@ -350,7 +350,8 @@ class DeepspeedReader {
     return fits ? std::optional(std::move(found)) : std::nullopt;
   }
 
-  // The state of each parameter; nothing if it cannot be taken apart. What is no tensor is that of the first flat one.
+  // The state of each parameter; nothing if it cannot be taken apart. Values that are not tensors are those of the
+  // first flat parameter.
   using NamedStates = std::vector<std::pair<std::string, std::optional<c10::IValue>>>;
   NamedStates states_by_names(const std::vector<FlatStates>& states) const {
     NamedStates named;

@@ -50,7 +50,7 @@ std::string file_name(StateKind kind, const std::string& stem, bool safe_seriali
 // All names that may stand for it, the preferred one first; some are folders.
 std::vector<std::string> possible_names(StateKind kind, const std::string& stem);
 
-// Of a model in two files: the one with tensors that do not change is shard 0.
+// A model may be in two files: the one with tensors that do not change is shard 0.
 std::string index_name(const std::string& stem);
 bool is_index(std::string_view name);
 std::string shard_name(const std::string& stem, size_t shard);
@@ -70,7 +70,8 @@ bool is_rank_file(std::string_view name);
 bool is_custom_file(std::string_view name);
 // Whether a file of the reference has the position of a loader, as an object of torch or torchdata.
 bool is_loader_of_torch(std::string_view name);
-// What only this library writes: without a manifest, which comes last, a save that did not end.
+// Whether only this library writes such files: without a manifest, which comes last, they are of a save that did not
+// end.
 bool is_own_file(std::string_view name);
 // Whether save_state(), ours or the reference's, writes files with that name.
 bool is_checkpoint_file(std::string_view name);

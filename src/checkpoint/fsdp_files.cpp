@@ -28,10 +28,10 @@ void check_replaceable(const std::string& folder) {
   if (!is_folder(folder)) return;
   for (const std::string& name : list_folder(folder))
     require(is_distributed_file(name), Status::kAlreadyExists, "'", folder, "' holds '", name,
-            "', which is no part of a distributed checkpoint; move it away or save elsewhere");
+            "', which is not part of a distributed checkpoint; move it away or save elsewhere");
 }
 
-// Of an earlier save: a load would take them for a part of this one.
+// Files of an earlier save would be taken for a part of this one.
 void remove_files_of_more_ranks(const std::string& folder, const FsdpFile& file, int rank) {
   for (std::string path;; rank++) {
     path = folder + "/" + fsdp_name(file, rank);

@@ -42,7 +42,7 @@ std::optional<struct stat> look_at(const std::string& path) {
 }
 
 void require_folder(const std::string& path) {
-  require(is_folder(path), Status::kNotFound, "'", path, "' is no folder; expected a checkpoint");
+  require(is_folder(path), Status::kNotFound, "'", path, "' is not a folder; expected a checkpoint");
 }
 
 // {name: bytes} of all files of a checkpoint but its manifest, also of those that a manifest does not list.

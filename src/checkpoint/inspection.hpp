@@ -26,7 +26,7 @@ struct CheckpointSummary {
   uint64_t bytes = 0;
   bool complete = false;  // with a readable manifest, or with the reference's files
 };
-// Those in the folder, or in its sub-folder "checkpoints", by their numbers, then by their names.
+// Lists the checkpoints in the folder, or in its sub-folder "checkpoints", by their numbers, then by their names.
 std::vector<CheckpointSummary> list_checkpoints(const std::string& folder);
 
 struct FileContents {

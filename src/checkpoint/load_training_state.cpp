@@ -60,7 +60,7 @@ class StateReader {
   }
 
  private:
-  // Of the files that hold all of a state.
+  // The names of the files that hold all of a state.
   std::vector<std::string> names_of_shared(const TrainingState& like) const {
     std::vector<std::string> names;
     Stems stems;
@@ -98,7 +98,7 @@ class StateReader {
         return entry.kind == kind && entry.is_left_out;
       });
       const size_t expected = count_of_numbered(like, kind);
-      // Of the others, each is looked for.
+      // Each of the others is looked for.
       const size_t found = has_gaps ? expected + reader_.count(kind, expected) : reader_.count(kind);
       const bool may_lack = options_.allow_missing || (kind == StateKind::kScheduler && reader_.is_of_deepspeed());
       require(found == expected || (may_lack && found < expected), Status::kInvalidState, "'", folder_, "' holds ",

@@ -90,7 +90,7 @@ uint64_t parse_hash(const std::string& digits, const std::string& source) {
   uint64_t hash = 0;
   const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), hash, 16);
   require(digits.size() == kHashDigits && result.ec == std::errc() && result.ptr == digits.data() + digits.size(),
-          Status::kCorrupt, "'", source, "' is damaged: '", digits, "' is no hash of ", kHashDigits, " digits");
+          Status::kCorrupt, "'", source, "' is damaged: '", digits, "' is not a hash of ", kHashDigits, " digits");
   return hash;
 }
 

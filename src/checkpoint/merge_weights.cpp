@@ -35,7 +35,7 @@ std::vector<std::string> pieces_of_model(const std::string& folder) {
   return names;
 }
 
-// What is not in pieces.
+// The tensors that are not in pieces.
 c10::IValue rest_of_model(const std::string& folder) {
   for (const std::string& name : possible_names(StateKind::kModel, numbered_stem(StateKind::kModel, 0)))
     if (std::filesystem::exists(folder + "/" + name))
@@ -72,7 +72,8 @@ bool is_inside(const std::string& path, const std::string& folder) {
 
 void merge_weights(const std::string& folder, const std::string& destination, bool safe_serialization,
                    bool remove_folder) {
-  require(is_folder(folder), Status::kNotFound, "'", folder, "' is no folder; expected one with the parts of a model");
+  require(is_folder(folder), Status::kNotFound, "'", folder,
+          "' is not a folder; expected one with the parts of a model");
   require(!remove_folder || !is_inside(destination, folder), Status::kInvalidArgument, "the destination '", destination,
           "' is in '", folder, "', which is to be removed; choose another one");
   NamedTensors tensors;

@@ -37,7 +37,7 @@ class Numbering {
               "' beside the groups of the optimizer, and other members");
       return;
     }
-    require(states->isGenericDict(), Status::kCorrupt, "'", source_, "' has states of parameters that are no map");
+    require(states->isGenericDict(), Status::kCorrupt, "'", source_, "' has states of parameters that are not a map");
     for (const auto& member : states->toGenericDict())
       if (member.key().isString()) states_.emplace(unwrapped_name(member.key().toStringRef()), member.value());
   }

@@ -18,8 +18,8 @@ c10::IValue with_unwrapped_names(const c10::IValue& tensors);
 // Whether the groups of a state dict list names.
 bool is_by_names(const c10::IValue& state);
 
-// The same state with names as keys and in the groups: of each parameter its first. kInvalidState for one that has
-// none.
+// Returns the state with names as keys and in the groups: the first name of each parameter. kInvalidState for a
+// parameter that has none.
 c10::IValue named_optimizer_state(const c10::IValue& state, const std::vector<NamedGroup>& groups);
 
 // {"state": {number: ...}, "param_groups": ...} in the order of `groups`, from one whose keys and groups are names.

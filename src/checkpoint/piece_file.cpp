@@ -59,7 +59,7 @@ std::vector<int64_t> numbers_of(const Json& object, const char* key, const std::
   std::vector<int64_t> numbers;
   for (const Json& item : *list->items()) {
     require(item.integer() && *item.integer() >= 0, Status::kCorrupt, "'", source, "' is damaged: '", key,
-            "' of a piece is no list of sizes");
+            "' of a piece is not a list of sizes");
     numbers.push_back(*item.integer());
   }
   return numbers;

@@ -25,7 +25,7 @@ struct PlannedFile {
 // In bytes.
 uint64_t size_of(const c10::IValue& state);
 
-// What this rank has and may write, as text for the others.
+// Describes the files that this rank has and may write, as text for the others.
 std::string offer_files(const TrainingState& state, const SaveOptions& options);
 
 // `offers` are those of the ranks of the folder, in order. A file that any rank may write goes to the rank with the

@@ -41,7 +41,7 @@ void check_replaceable(const Target& target) {
   const fs::file_status status = fs::symlink_status(target.full(), error);
   if (!fs::exists(status)) return;
   require(fs::is_directory(status), Status::kAlreadyExists, "'", target.full(),
-          "' is no folder; expected a folder or a free name");
+          "' is not a folder; expected a folder or a free name");
   const std::string folder = target.full();
   Manifest former;
   if (has_manifest(folder)) former = load_manifest(folder);
@@ -49,7 +49,7 @@ void check_replaceable(const Target& target) {
   for (const FileRecord& file : former.files) listed.insert(file.name.substr(0, file.name.find('/')));
   for (const std::string& name : list_folder(folder))
     require(listed.count(name) > 0 || is_checkpoint_file(name), Status::kAlreadyExists, "'", folder, "' holds '", name,
-            "', which is no part of a checkpoint; move it away or save elsewhere");
+            "', which is not part of a checkpoint; move it away or save elsewhere");
 }
 
 // Keeps nothing of what is written: to know the size and the hash of a file without writing it.
@@ -181,7 +181,7 @@ void collect_files(const std::string& folder, const std::string& below, std::vec
   }
 }
 
-// What hooks of the application have added to the folder.
+// Records files that hooks of the application have added to the folder.
 void add_other_files(const std::string& folder, FileSystem& files, std::vector<FileRecord>& records) {
   std::unordered_set<std::string> listed;
   for (const FileRecord& record : records) listed.insert(record.name);

@@ -31,7 +31,7 @@ struct ByteRange {
   size_t end;
 };
 
-// Those that a tensor shows of its storage.
+// The bytes of its storage that a tensor shows.
 ByteRange bytes_shown_by(const at::Tensor& tensor) {
   const size_t item = tensor.itemsize();
   const size_t begin = static_cast<size_t>(tensor.storage_offset()) * item;
@@ -40,7 +40,7 @@ ByteRange bytes_shown_by(const at::Tensor& tensor) {
   return {begin, begin + (static_cast<size_t>(last) + 1) * item};
 }
 
-// What is copied of a storage.
+// The part of a storage that is copied.
 struct Part {
   c10::Storage source;
   ByteRange bytes;
@@ -64,8 +64,8 @@ class Parts {
     known = {std::min(known.begin, bytes.begin), std::max(known.end, bytes.end)};
   }
 
-  // The same view of the copy. Tensors without a storage or elements, and lazily negated or conjugated ones, are copied
-  // on their own.
+  // The view of the copy. Tensors without a storage or elements, and lazily negated or conjugated ones, are copied on
+  // their own.
   at::Tensor copy_of(const at::Tensor& tensor) const {
     if (!tensor.defined()) return tensor;
     if (!is_copied(tensor)) return tensor.detach().clone();

@@ -24,8 +24,9 @@ struct Snapshot {
 class SnapshotMemory {
  public:
   // Lists, tuples and maps are copied, and of tensors the parts of their storages that they show; tensors that share a
-  // storage share its copy. Tensors of the CPU have been copied when this returns. Those of accelerators are copied in
-  // the order of the current stream's work: the caller goes on at once, and what it queues next comes after the copies.
+  // storage share its copy. Tensors of the CPU have been copied when this returns. Tensors of accelerators are copied
+  // in the order of the current stream's work: the caller goes on at once, and what it queues next comes after the
+  // copies.
   Snapshot take(const std::vector<c10::IValue>& values);
   void release() { host_ = at::Tensor(); }
 

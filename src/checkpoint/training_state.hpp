@@ -13,7 +13,7 @@
 
 namespace accel::checkpoint {
 
-// Of the first group, one rank writes the state of all; of the others every rank writes its own.
+// One rank writes the state of all for the first group; every rank writes its own for the others.
 enum class StateKind {
   kModel,
   kOptimizer,
@@ -39,7 +39,7 @@ struct StateEntry {
   StateKind kind;
   std::string name;  // of kRandom and kRankState, and of kCustom unless it is numbered; others are numbered
   c10::IValue state;
-  // Of per-rank states, if another number of ranks loads them: the states of all saving ranks, instead of `state`.
+  // Per-rank states that another number of ranks loads: the states of all saving ranks, instead of `state`.
   std::vector<c10::IValue> of_ranks;
   std::unordered_set<std::string> frozen = {};  // when saving: tensors of a model that do not change
   bool is_loaded = false;                       // when loading: the checkpoint has it

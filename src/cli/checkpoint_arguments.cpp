@@ -33,7 +33,7 @@ peak of a step on each rank, by what takes it; parameters are float32. Operators
 
 void declare_checkpoint(CLI::App& app, bool& json) {
   app.name("accel checkpoint")->description(kCheckpointHelp);
-  app.add_flag("--json", json, "One value of JSON.")->group("Options");
+  app.add_flag("--json", json, "Prints JSON.")->group("Options");
   add_help(app, " [OPTION ...] COMMAND FOLDER ... [OPTION ...]");
 }
 
@@ -54,30 +54,31 @@ void declare_estimate_memory(CLI::App& app, EstimateArguments& options) {
     app.add_option(names, value, description)->type_name(type)->group("Options");
   };
   add("--dtypes", options.dtypes, "Rows of the first table: float32, float16, int8, int4. Default: all.", "DTYPE ...");
-  add("--world-size,--world_size", options.world_size, "Ranks that train together. Default: 1.", "N");
+  add("--world-size,--world_size", options.world_size, "Number of ranks that train together. Default: 1.", "N");
   add("--strategy", options.strategies,
       "Rows of the second table: ddp, shard_grad_op, full_shard, hybrid_shard, hybrid_shard_zero2, zero0 to zero3. "
       "Default: the first three, and the hybrid ones with --shard-size.",
       "NAME ...");
   add("--shard-size,--shard_size", options.shard_size,
-      "Ranks that share one copy of the parameters, for the hybrid strategies.", "N");
+      "Number of ranks that share one copy of the parameters, for the hybrid strategies.", "N");
   add("--optimizer", options.optimizer,
-      "adamw, adam, adamw_8bit, sgd, sgd_momentum, adagrad, lion or adafactor. Default: adamw.", "NAME");
-  add("--mixed-precision,--mixed_precision", options.precision, "no, bf16 or fp16. Default: no.", "NAME");
+      "Optimizer: adamw, adam, adamw_8bit, sgd, sgd_momentum, adagrad, lion or adafactor. Default: adamw.", "NAME");
+  add("--mixed-precision,--mixed_precision", options.precision,
+      "Precision of the training: no, bf16 or fp16. Default: no.", "NAME");
   add("--wrap", options.wrap,
-      "The modules that are gathered together, with commas between them: layers.N for the members of a list 'layers', "
+      "Modules that are gathered together, separated by commas: layers.N for the members of a list 'layers', "
       "or the last part of a name; of a config.json the names of classes. Default: the members of the outermost lists.",
       "NAME");
   add("--min-num-params,--min_num_params", options.min_num_params,
-      "Instead of --wrap: modules of at least so many parameters.", "N");
+      "Number of parameters from which a module is gathered together, instead of --wrap.", "N");
   add("--gradient-accumulation-steps,--gradient_accumulation_steps", options.accumulation,
-      "Micro-batches for each step. Default: 1.", "N");
+      "Number of micro-batches for each step. Default: 1.", "N");
   add("--activation-bytes,--activation_bytes", options.activation_bytes,
-      "What a forward keeps for its backward on each rank. Default: 0.", "N");
+      "Bytes that a forward keeps for its backward on each rank. Default: 0.", "N");
   app.add_flag("--trust-remote-code,--trust_remote_code", options.trust_remote_code,
-               "Of a model of transformers with code of its own: run that on this machine.")
+               "Runs the code that comes with a model of transformers on this machine.")
       ->group("Options");
-  app.add_flag("--json", options.json, "One object of JSON, with bytes.")->group("Options");
+  app.add_flag("--json", options.json, "Prints one JSON object, with sizes in bytes.")->group("Options");
   add_help(app, " [OPTION ...] PATH [OPTION ...]");
 }
 

@@ -12,7 +12,7 @@ struct MergeArguments {
   bool unsafe_serialization = false, remove_checkpoint_dir = false;
 };
 
-// As they are given.
+// The arguments as they are given.
 struct EstimateArguments {
   std::vector<std::string> dtypes = {"float32", "float16", "int8", "int4"};
   std::vector<std::string> strategies;
@@ -25,7 +25,8 @@ void declare_checkpoint(CLI::App& app, bool& json);
 void declare_merge_weights(CLI::App& app, MergeArguments& arguments);
 void declare_estimate_memory(CLI::App& app, EstimateArguments& options);
 
-// What needs no checkpoint: the help, and the description of the command. Nothing: accel-checkpoint has to run.
+// Returns texts that need no checkpoint: the help, and the description of the command. Nothing: accel-checkpoint has to
+// run.
 std::optional<std::string> shown_of_checkpoints(const std::string& command, const std::vector<std::string>& arguments);
 
 }  // namespace accel::program

@@ -17,7 +17,7 @@ struct ParsedArguments {
 // Options end at `--`, or at the first argument that is none. Anything wrong is Status::kInvalidArgument.
 ParsedArguments parse(CLI::App& app, const std::vector<std::string>& arguments);
 
-// The same for commands that have options alone: anything else is an error.
+// Parses commands that have options alone: anything else is an error.
 ParsedArguments parse_all(CLI::App& app, const std::vector<std::string>& arguments);
 // Prints what is to be shown instead; false: nothing is.
 bool is_shown(const ParsedArguments& parsed);

@@ -25,11 +25,11 @@ using launch::GivenOptions;
 using launch::LaunchOption;
 
 constexpr char kLaunchHelp[] =
-    R"(Starts PROGRAM in several processes and tells each its rank. The output of rank 0 is shown as it is; of a failing
-rank the last lines are shown. When a rank fails, the others are ended and the exit status is that of the failed one.
-A PROGRAM whose name ends with .py is run by python3.
-Names of options may be written with - or _, values behind a blank or =. The last of several holds. A setting holds
-where the program does not make it itself; without its option its variable holds, else the default.
+    R"(Starts PROGRAM in several processes, the ranks, and sets the variables that give each its rank. The output of
+rank 0 is shown as it is. If a rank fails, its last lines are shown, the other ranks are ended, and the exit status is
+that of the failed rank. python3 runs a PROGRAM whose name ends with .py.
+Options may be written with - or _, and their values after a blank or =. The last of several values counts. An option
+replaces its environment variable, which replaces the default; a setting that the program makes itself comes first.
 )";
 
 constexpr char kTestHelp[] =
@@ -38,7 +38,7 @@ training in float32 and bf16, checkpoints. Each part has a result that is known.
 )";
 
 constexpr char kEnvironmentHelp[] =
-    R"(Says what a bug report should know of this machine: system, processors, memory, limits, devices, libraries, Python,
+    R"(Describes this machine for a bug report: system, processors, memory, limits, devices, libraries, Python,
 the configuration file, and the variables that are set of those that a training looks at. Secrets are masked.
 )";
 
@@ -50,7 +50,7 @@ std::string spellings(const std::string& name) {
   return "--" + dashed + (dashed == name ? "" : ",--" + name);
 }
 
-// Those that mean nothing here are accepted, but are not in the help.
+// Options that have no meaning here are accepted, but are not in the help.
 void add_option(CLI::App& app, const LaunchOption& option, GivenOptions& given) {
   std::string names = spellings(option.field.name);
   for (const std::string& alias : split_text(option.aliases)) names += "," + spellings(alias);
@@ -91,7 +91,7 @@ std::string command_names() {
 
 CommandLine shown(std::string text) { return {Command::kShow, std::move(text), {}, nullptr}; }
 
-// What is not in the help by its name.
+// Groups of options that the help does not list by name.
 std::string help_without_meaning() {
   std::string rows;
   std::vector<const launch::OptionGroup*> named;
@@ -131,8 +131,9 @@ CommandLine parse_environment(const std::vector<std::string>& arguments) {
   CLI::App app(kEnvironmentHelp, "accel env");
   bool is_json = false;
   std::string configuration;
-  app.add_flag("--json", is_json, "One object instead of lines.")->group("Options");
-  app.add_option("--config-file,--config_file", configuration, "Reports this file instead of that of accel config.")
+  app.add_flag("--json", is_json, "Prints one JSON object instead of lines.")->group("Options");
+  app.add_option("--config-file,--config_file", configuration,
+                 "Configuration file to report, instead of that of accel config.")
       ->type_name("FILE")
       ->group("Options");
   add_help(app, " [OPTION ...]");
@@ -154,11 +155,11 @@ CommandLine parse_test(const std::vector<std::string>& arguments) {
   add_option(app, *launch::find_launch_option("num_processes"), given);
   bool is_json = false;
   int seconds = 120;
-  app.add_option("--timeout", seconds, "Seconds after which what still waits is ended. Default 120")
+  app.add_option("--timeout", seconds, "Time limit in seconds; checks that still run are ended. Default 120")
       ->type_name("SECONDS")
       ->check(CLI::Range(1, 86400))
       ->group("Options");
-  app.add_flag("--json", is_json, "One object for each part instead of a table.")->group("Options");
+  app.add_flag("--json", is_json, "Prints one JSON object for each check instead of a table.")->group("Options");
   add_help(app, " [OPTION ...]");
   ParsedArguments parsed = parse(app, arguments);
   if (parsed.shown) return shown(*std::move(parsed.shown));

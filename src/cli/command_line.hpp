@@ -29,7 +29,7 @@ struct CommandLine {
 // Status::kInvalidArgument.
 CommandLine parse_command_line(const std::vector<std::string>& arguments);
 
-// What the launcher of another host asks this one to do, through ssh.
+// Reads the request that the launcher of another host sends to this one through ssh.
 launch::LaunchOptions remote_launch();
 
 }  // namespace accel::program

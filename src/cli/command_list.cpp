@@ -16,17 +16,18 @@ namespace {
 
 constexpr ProgramCommand kCommands[] = {
     {"launch", "starts a program in several processes"},
-    {"config", "asks for a configuration of launch, and shows what holds", run_config, false, "default update explain"},
-    {"env", "says what a bug report should know of this machine"},
+    {"config", "asks for a configuration of launch, and explains its values", run_config, false,
+     "default update explain"},
+    {"env", "describes this machine for a bug report"},
     {"test", "tests the library on this machine"},
     {"checkpoint", "verifies, lists, shows or compares checkpoints", nullptr, true, "verify list show diff"},
-    {"merge-weights", "makes one file of the weights that several ranks wrote in parts", nullptr, true},
-    {"estimate-memory", "says what loading and training a model takes", nullptr, true},
-    {"profile", "records what a program does when, as traces of its ranks", run_profile},
-    {"report", "writes or serves a page that shows runs", run_report},
+    {"merge-weights", "merges the weights that several ranks wrote in parts into one file", nullptr, true},
+    {"estimate-memory", "estimates the memory that loading and training a model takes", nullptr, true},
+    {"profile", "records traces of the ranks of a program", run_profile},
+    {"report", "writes or serves a page of charts of runs", run_report},
     {"to-fsdp2", "turns a configuration of FSDP 1 into one of FSDP 2", run_to_fsdp2},
     {"tpu-config", "would prepare TPUs, of which this version has none", run_tpu_config},
-    {"completions", "prints what makes a shell complete these commands", run_completions, false, "bash zsh fish"},
+    {"completions", "prints the completions of these commands for a shell", run_completions, false, "bash zsh fish"},
     {"manual", "writes the manual pages", run_manual, false, "", true},
 };
 

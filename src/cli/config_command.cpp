@@ -39,14 +39,15 @@ configuration, the default - and what it wins over. Secrets are not shown.
 
 void add_file(CLI::App& app, std::string& file) {
   app.add_option("--config-file,--config_file", file,
-                 "The file. Default: accelerate/default_config.yaml in HF_HOME, else in the cache folder's huggingface")
+                 "Configuration file. Default: accelerate/default_config.yaml in HF_HOME, else in the cache folder's "
+                 "huggingface")
       ->type_name("FILE")
       ->group("Options");
 }
 
 std::string path_of(const std::string& file) { return file.empty() ? default_configuration_path() : file; }
 
-// What the answers ask for and this version does not have.
+// Notes answers that ask for features which this version does not have.
 void note_what_is_not_there(const LaunchConfiguration& configuration) {
   const auto note = [](const LaunchConfiguration::Value& value) {
     if (value.value.is_null()) return;
@@ -76,7 +77,7 @@ int run_default(const std::vector<std::string>& arguments) {
   CLI::App app(kDefaultHelp, "accel config default");
   std::string file, precision = "no";
   add_file(app, file);
-  app.add_option("--mixed-precision,--mixed_precision", precision, "Of the training. Default no")
+  app.add_option("--mixed-precision,--mixed_precision", precision, "Precision of the training. Default no")
       ->type_name("no|fp16|bf16")
       ->group("Options");
   add_help(app, " [OPTION ...]");
@@ -100,7 +101,7 @@ int run_explain(const std::vector<std::string>& arguments) {
   std::string file;
   bool is_json = false;
   add_file(app, file);
-  app.add_flag("--json", is_json, "One object of JSON.")->group("Options");
+  app.add_flag("--json", is_json, "Prints one JSON object.")->group("Options");
   add_help(app, " [OPTION ...]");
   if (is_shown(parse_all(app, arguments))) return 0;
   const Json explanation = launch::explain_launch(file);
@@ -135,7 +136,7 @@ int run_config(const std::vector<std::string>& arguments) {
   std::string file;
   bool takes_defaults = false;
   add_file(app, file);
-  app.add_flag("--default", takes_defaults, "Asks nothing: the same as accel config default.")->group("Options");
+  app.add_flag("--default", takes_defaults, "Asks nothing, as accel config default.")->group("Options");
   add_help(app, " [default | update | explain] [OPTION ...]");
   const ParsedArguments parsed = parse(app, arguments);
   if (is_shown(parsed)) return 0;

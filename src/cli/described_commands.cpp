@@ -14,7 +14,7 @@ namespace {
 
 constexpr Deadline::Milliseconds kLimit(10000);
 
-// What this program prints with these arguments; nothing if it fails.
+// The output of this program with these arguments; nothing if it fails.
 std::string output_of_self(const std::vector<std::string>& words) {
   std::vector<std::string> command = {"/proc/self/exe"};
   command.insert(command.end(), words.begin(), words.end());

@@ -18,7 +18,7 @@ using launch::LaunchOption;
 using launch::LaunchPlan;
 using launch::Variables;
 
-// What is executed, by this launcher or mpirun.
+// The command that is executed, by this launcher or mpirun.
 std::vector<std::string> command_of(const LaunchPlan& plan) {
   return plan.options.mpirun_hostfile.empty() ? plan.options.program : mpirun_command(plan.options);
 }
@@ -64,7 +64,7 @@ Json object_of(const Variables& variables) {
   return Json(std::move(members));
 }
 
-// As a shell would have to be told it.
+// Quotes the word for a shell.
 std::string quoted(const std::string& word) {
   const bool is_plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 || std::string_view("-_./=:,+@%").find(static_cast<char>(c)) != std::string_view::npos;

@@ -1,4 +1,5 @@
-// What is shown instead of starting something: the plan of `accel launch` and its options, the report of `accel env`.
+// Reports that are shown instead of starting something: the plan of `accel launch` and its options, the report of
+// `accel env`.
 #pragma once
 
 #include <string>

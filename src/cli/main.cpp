@@ -21,7 +21,7 @@
 namespace accel::program {
 namespace {
 
-// As shells have them.
+// Exit statuses follow the shells.
 enum ExitStatus : int { kFailure = 1, kWrongUsage = 2, kCannotStart = 126, kProgramNotFound = 127 };
 
 int exit_status(const Error& error) {

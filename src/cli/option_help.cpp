@@ -11,7 +11,7 @@
 namespace accel::program {
 namespace {
 
-// Of a flag it is what 1 means.
+// The help of a flag says what 1 means.
 std::string meaning(const OptionField& field) {
   constexpr std::string_view kWhenSet = "1: ";
   std::string_view shown = field.meaning();

@@ -33,7 +33,7 @@ optimizer. The first steps are dropped, because they are slower than the others;
 beginning. Works around `accel launch`, too: accel profile -- accel launch --num-processes 2 -- ./train
 )";
 
-// As shells have them.
+// Exit statuses follow the shells.
 constexpr int kProgramCannotStart = 126, kProgramIsMissing = 127, kBySignal = 128;
 constexpr size_t kShownRows = 12;
 
@@ -50,10 +50,10 @@ void declare_profile(CLI::App& app, ProfileCommandOptions& options) {
   const auto add_switch = [&app](const char* name, bool& value, const char* description) {
     app.add_flag(name, value, description)->group("Options");
   };
-  add("--output", options.output, "DIR",
-      "Where the traces are written; older ones there are removed. Default accel-profile");
-  add("--steps", options.steps, "N", "Steps that are recorded. Default 5")->check(CLI::PositiveNumber);
-  add("--skip", options.skip, "N", "Steps before them. Default 3")->check(CLI::NonNegativeNumber);
+  add("--output", options.output, "DIR", "Folder for the traces; older ones there are removed. Default accel-profile");
+  add("--steps", options.steps, "N", "Number of steps that are recorded. Default 5")->check(CLI::PositiveNumber);
+  add("--skip", options.skip, "N", "Number of steps before them that are dropped. Default 3")
+      ->check(CLI::NonNegativeNumber);
   add_switch("--memory", options.has_memory, "Records allocations of tensors.");
   add_switch("--shapes", options.has_shapes, "Records the shapes of the inputs of operators.");
   add_switch("--modules", options.has_modules, "Records the calls of modules.");
@@ -147,7 +147,7 @@ int run_profiled(std::vector<std::string> command, std::vector<std::string> envi
   return WIFEXITED(status) ? WEXITSTATUS(status) : kBySignal + WTERMSIG(status);
 }
 
-// What a rank says of itself in its trace.
+// The description of the rank in its trace.
 Json header_of(const std::string& path) {
   const MappedFile file(path);
   return track::TraceText(file.text(), path).member("accel");

@@ -81,19 +81,19 @@ int run_report(const std::vector<std::string>& arguments) {
   int port = -1;
   double seconds = 0;
   bool is_live = false;
-  app.add_option("--output", output, "Where the page goes. Default report.html")->type_name("FILE")->group("Options");
+  app.add_option("--output", output, "File for the page. Default report.html")->type_name("FILE")->group("Options");
   app.add_flag("--live", is_live, "Serves the page and what is added to it.")->group("Live");
-  app.add_option("--port", port, "0, the default: any that is free")
+  app.add_option("--port", port, "Port of the server. Default 0, any that is free")
       ->type_name("N")
       ->check(CLI::Range(0, 65535))
       ->group("Live");
   app.add_option(
          "--host", host,
-         "The address to listen at. Default 127.0.0.1, which other machines cannot reach. Whoever reaches another "
-         "one sees the runs")
+         "Address of the server. Default 127.0.0.1, which other machines cannot reach. Whoever reaches another one "
+         "sees the runs")
       ->type_name("ADDRESS")
       ->group("Live");
-  app.add_option("--interval", seconds, "Seconds after which the page asks for more. Default 2")
+  app.add_option("--interval", seconds, "Seconds between updates of the page. Default 2")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.1, 3600.0))
       ->group("Live");

@@ -27,8 +27,8 @@ struct DroppedSetting {
   const char* reason;
 };
 constexpr DroppedSetting kDropped[] = {
-    {"fsdp_backward_prefetch", "FSDP 2 has nothing of the kind"},
-    {"fsdp_sync_module_states", "FSDP 2 has nothing of the kind"},
+    {"fsdp_backward_prefetch", "FSDP 2 does not have it"},
+    {"fsdp_sync_module_states", "FSDP 2 does not have it"},
     {"fsdp_use_orig_params", "FSDP 2 always does it"},
     {"fsdp_forward_prefetch", "FSDP 2 does not have it yet"},
 };
@@ -99,9 +99,11 @@ int run_to_fsdp2(const std::vector<std::string>& arguments) {
   CLI::App app(kToFsdp2Help, "accel to-fsdp2");
   std::string file, output;
   bool overwrites = false;
-  app.add_option("--config-file,--config_file", file, "The file to convert.")->type_name("FILE")->group("Options");
+  app.add_option("--config-file,--config_file", file, "Configuration file to convert.")
+      ->type_name("FILE")
+      ->group("Options");
   app.add_flag("--overwrite", overwrites, "Replaces the file, or that of --output-file.")->group("Options");
-  app.add_option("--output-file,--output_file", output, "Where the result goes.")->type_name("FILE")->group("Options");
+  app.add_option("--output-file,--output_file", output, "File for the result.")->type_name("FILE")->group("Options");
   add_help(app, " --config-file FILE (--overwrite | --output-file FILE)");
   if (is_shown(parse_all(app, arguments))) return 0;
   require(!file.empty(), Status::kInvalidArgument, "--config-file is missing; expected the file to convert");

@@ -30,15 +30,15 @@ void declare_tpu(CLI::App& app, TpuOptions& options) {
   const auto add_switch = [&app](const char* names, bool& value, const char* description) {
     app.add_flag(names, value, description)->group("Options");
   };
-  add("--config-file,--config_file", options.config_file, "FILE", "The configuration that names the TPU.");
-  add("--tpu-name,--tpu_name", options.name, "TEXT", "The TPU. Default: that of the configuration");
-  add("--tpu-zone,--tpu_zone", options.zone, "TEXT", "Its zone. Default: that of the configuration");
-  add_switch("--use-alpha,--use_alpha", options.uses_alpha, "By gcloud alpha.");
-  add("--command-file,--command_file", options.command_file, "FILE", "A file with commands, one a line.");
-  add("--command", options.commands, "TEXT", "A command; may be given several times.");
+  add("--config-file,--config_file", options.config_file, "FILE", "Configuration file that names the TPU.");
+  add("--tpu-name,--tpu_name", options.name, "TEXT", "Name of the TPU. Default: that of the configuration");
+  add("--tpu-zone,--tpu_zone", options.zone, "TEXT", "Zone of the TPU. Default: that of the configuration");
+  add_switch("--use-alpha,--use_alpha", options.uses_alpha, "Uses gcloud alpha.");
+  add("--command-file,--command_file", options.command_file, "FILE", "File with commands, one a line.");
+  add("--command", options.commands, "TEXT", "Command to run; may be given several times.");
   add_switch("--install-accelerate,--install_accelerate", options.installs, "Installs Accelerate first.");
-  add("--accelerate-version,--accelerate_version", options.version, "TEXT", "Which. Default latest");
-  add_switch("--debug", options.is_debug, "Prints the command instead.");
+  add("--accelerate-version,--accelerate_version", options.version, "TEXT", "Version of Accelerate. Default latest");
+  add_switch("--debug", options.is_debug, "Prints the command instead of running it.");
 }
 
 std::string text_in(const LaunchConfiguration& configuration, const char* name) {
@@ -46,7 +46,7 @@ std::string text_in(const LaunchConfiguration& configuration, const char* name) 
   return value == nullptr || value->value.text() == nullptr ? "" : *value->value.text();
 }
 
-// What the command line lacks.
+// Adds the settings that the command line lacks.
 void add_tpu_configuration(TpuOptions& options) {
   std::error_code error;
   const std::string usual = default_configuration_path();
@@ -85,7 +85,7 @@ int run_tpu_config(const std::vector<std::string>& arguments) {
   if (options.installs) command += "; pip install " + package_of(options.version);
   for (const std::string& one : options.commands) command += "; " + one;
   require(options.is_debug, Status::kUnsupported,
-          "tpu-config asks for TPUs; this version has nothing of the kind: --debug prints the command of Accelerate");
+          "tpu-config asks for TPUs; this version does not support it: --debug prints the command of Accelerate");
   std::printf("Running gcloud %scompute tpus tpu-vm ssh %s --zone %s --command %s --worker all\n",
               options.uses_alpha ? "alpha " : "", options.name.c_str(), options.zone.c_str(), command.c_str());
   return 0;

@@ -22,7 +22,7 @@ class ChunkedCalls {
  public:
   virtual ~ChunkedCalls() = default;
 
-  // What the next collectives are chunks of; null where they are whole. By one thread at a time.
+  // Sets the call that the next collectives are chunks of; null where they are whole. By one thread at a time.
   virtual void set_whole_call(const WholeCall* whole) = 0;
   // Fails open and later calls, here and on the other ranks.
   virtual void fail(CollectiveFailure failure, const std::string& reason) = 0;

@@ -126,7 +126,7 @@ void Collective::check(int own_rank, int size) const {
       check_reduction(output, reduction);
       return require(scale == 1.0 || scales_in_one_pass(output, reduction), Status::kInvalidArgument, "scale is ",
                      scale, " for ", output.scalar_type(),
-                     "; expected 1 where it is no sum or mean of floating-point numbers");
+                     "; expected 1 where it is not a sum or mean of floating-point numbers");
     case Kind::kBroadcast:
       check_contiguous(output, "tensor");
       return check_rank(rank, size, "from_process");

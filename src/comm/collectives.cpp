@@ -305,7 +305,7 @@ Round broadcast(const Communicator& communicator, const c10::IValue& value, int 
     Tensors dense;
     dense.reserve(tensors.size());
     for (const at::Tensor& tensor : tensors) dense.push_back(tensor.contiguous());
-    // What arrives in memory of ours, and where it belongs.
+    // Tensors that arrive in memory of ours, and their targets.
     Tensors arriving, targets;
     for (size_t i = 0; communicator.rank() != from && i < tensors.size(); i++) {
       if (dense[i].is_alias_of(tensors[i])) continue;

@@ -18,7 +18,7 @@ namespace rounds {
 // that passed tensors get a mismatch. Non-contiguous tensors are copied first. In debug mode the shapes of all ranks
 // are compared first, and the error lists them. With one rank the results of gather() share the memory of the input.
 Round gather(const Communicator& communicator, const c10::IValue& value);
-// Of tensors whose dimension 0 may differ by rank.
+// Gathers tensors whose dimension 0 may differ by rank.
 Round gather_uneven(const Communicator& communicator, const c10::IValue& value);
 Round reduce(const Communicator& communicator, const c10::IValue& value, ReduceOp reduction, double scale);
 // In place.

@@ -1,5 +1,5 @@
-// What an exception says, in one line, and whether it means that memory is missing. Header only: backend plugins use no
-// symbol of libaccel.
+// Describes an exception in one line, and tells whether memory was missing. Header only: backend plugins use no symbol
+// of libaccel.
 #pragma once
 
 #include <c10/util/Exception.h>

@@ -10,7 +10,7 @@
 namespace accel::comm {
 namespace {
 
-// What a rank tells of its tensor: dtype and sizes; nothing of none.
+// A rank describes its tensor by dtype and sizes; nothing if it has none.
 std::string describe(const at::Tensor& tensor) {
   if (!tensor.defined()) return {};
   std::vector<int64_t> numbers = {static_cast<int64_t>(tensor.scalar_type())};

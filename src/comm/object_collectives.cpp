@@ -94,7 +94,7 @@ Round gather_object(const Communicator& communicator, const c10::IValue& object)
 }
 
 Round broadcast_object_list(const Communicator& communicator, const c10::IValue& objects, int from) {
-  require(tree::is_sequence(objects), Status::kTypeMismatch, "objects is no list; expected a list of values");
+  require(tree::is_sequence(objects), Status::kTypeMismatch, "objects is not a list; expected a list of values");
   check_rank(from, communicator.size(), "from_process");
   const bool source = communicator.rank() == from;
   const std::string own = source ? encode_object(objects) : std::string();

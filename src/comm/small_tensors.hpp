@@ -17,7 +17,8 @@ bool is_small(const at::Tensor& tensor);
 // The collectives for the small tensors of a call, and their results. The first collective compares the shapes.
 struct SmallTensors {
   std::vector<Collective> collectives;
-  // Of the round that they are posted in. The error of ranks that disagree says what this rank has. Null without them.
+  // Ends the round in which they are posted. If ranks disagree, `error` says what this rank has. Null if there are no
+  // collectives.
   std::function<std::vector<at::Tensor>(const std::exception_ptr& error)> finish;
 };
 
@@ -25,7 +26,7 @@ struct SmallTensors {
 
 // Concatenates the tensors of all ranks along dimension 0.
 SmallTensors gather_small(const Communicator& communicator, const std::vector<at::Tensor>& tensors);
-// Returns new tensors. Those of one dtype are concatenated, and reduced in place by `reduce` and then `finish`.
+// Returns new tensors. Tensors of one dtype are concatenated, and reduced in place by `reduce` and then `finish`.
 SmallTensors reduce_small(const Communicator& communicator, const std::vector<at::Tensor>& tensors,
                           const std::function<Collective(const at::Tensor&)>& reduce,
                           const std::function<void(const at::Tensor&)>& finish);

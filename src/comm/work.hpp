@@ -26,7 +26,7 @@ class Work {
   void wait() const;  // ends by the call's deadline at the latest
   // Its error; null if it succeeded or is still running.
   std::exception_ptr error() const;
-  // Of a completed call; throws its error.
+  // The result of a completed call; throws its error.
   c10::IValue result() const;
 
   // A continuation of the engine: runs on the thread on which the call completes, or at once if it has. Must not throw.

@@ -8,7 +8,7 @@
 
 namespace accel {
 
-// As the reference writes them: sorted by name, without what is null and without empty sections. Old names are gone.
+// Writes the form of the reference's files: sorted by name, without nulls and empty sections. Old names are left out.
 Json file_form(const LaunchConfiguration& configuration);
 Json file_form(const Json& configuration);
 

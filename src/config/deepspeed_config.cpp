@@ -142,7 +142,7 @@ class Reader {
     return found;
   }
 
-  // That of the loaders is meant by "auto", and without a file.
+  // The batch size of the loaders replaces "auto", and counts where there is no file.
   std::optional<int64_t> batch_size_of_loaders(const char* key) const {
     const Json* const value = find(key);
     if (job_.batch_sizes.empty() || (document_ && (value == nullptr || !is_auto(*value)))) return std::nullopt;

@@ -1,4 +1,4 @@
-// What DeepSpeed's settings and its JSON mean here: sharding by ZeRO's stages, accumulation, clipping.
+// Translates DeepSpeed's settings and its JSON: sharding by ZeRO's stages, accumulation, clipping.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace accel {
 
-// What "auto" values are filled with, and what is checked, besides the settings.
+// The values that replace "auto", and that the settings are checked against.
 struct DeepspeedJob {
   Precision mixed_precision = Precision::kNo;
   int64_t gradient_accumulation_steps = 1;

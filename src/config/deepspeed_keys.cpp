@@ -15,7 +15,7 @@ struct Key {
   const char* why_without_effect;  // null: it has one
 };
 
-constexpr const char* kNothing = "there is nothing of the kind here";
+constexpr const char* kNothing = "this library does not support it";
 constexpr const char* kBySize = "the groups of parameters say what is sent together";
 constexpr const char* kScaler = "accel_set_grad_scaler() says how losses are scaled";
 constexpr const char* kReports = "nothing is printed; accel_step_report() tells of times, trackers of values";

@@ -26,8 +26,8 @@ std::string shown(const char* name, const Setting<T>& setting) {
   return text(name, " is ", precedence::print(fsdp_field(name), setting.value), origin(setting.source));
 }
 
-// What the environment or the file has for reshard_after_forward: yes or no of version 2, a strategy's name or number
-// of version 1, where sharding_strategy counts if both are given.
+// Reads reshard_after_forward from the environment or the file: yes or no in version 2, a strategy's name or number in
+// version 1, where sharding_strategy counts if both are given.
 void read_reshard(FsdpSettings& settings, const OptionText& written) {
   const OptionField& strategies = fsdp_field("sharding_strategy");
   const std::string said = text("reshard_after_forward is '", written.text, "'", origin(written.source));
@@ -60,7 +60,7 @@ void drop(const char* name, Setting<T>& setting, const Setting<T>& initial, std:
 
 void follow_version_2(FsdpSettings& settings) {
   require(!settings.forward_prefetch, Status::kInvalidArgument, shown("forward_prefetch", settings.forward_prefetch),
-          " and fsdp_version is 2, which has nothing of the kind; expected no, or fsdp_version 1");
+          " and fsdp_version is 2, which does not support it; expected no, or fsdp_version 1");
   const FsdpSettings initial;
   std::string dropped;
   drop("sharding_strategy", settings.sharding_strategy, initial.sharding_strategy, dropped);
@@ -93,7 +93,7 @@ void check_dtype(const char* name, Setting<std::string>& dtype) {
   struct Name {
     std::string_view written, meant;
   };
-  // What computes in fp8 keeps its tensors in bfloat16.
+  // Models that compute in fp8 keep their tensors in bfloat16.
   static constexpr Name kNames[] = {{"float32", "float32"}, {"fp32", "float32"}, {"bfloat16", "bfloat16"},
                                     {"bf16", "bfloat16"},   {"fp8", "bfloat16"}, {"float16", "float16"},
                                     {"fp16", "float16"}};

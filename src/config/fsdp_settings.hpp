@@ -14,7 +14,7 @@ namespace accel {
 // `enabled` of the result has a value. Types are "float32", "bfloat16", "float16" or empty.
 FsdpSettings resolve_fsdp_settings(FsdpSettings given, bool has_shards = false);
 
-// The same for settings from which nothing is missing, as those that DeepSpeed describes.
+// Checks settings that are complete, such as those that DeepSpeed describes.
 FsdpSettings check_fsdp_settings(FsdpSettings given);
 
 // "A, B" are A and B. An empty name is an error that names the field.

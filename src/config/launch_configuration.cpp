@@ -98,7 +98,8 @@ class LaunchFile {
          "; expected ", expected);
   }
 
-  // As the kind of the name has it. Text keeps what is written: a plain "no" is no flag where a text is expected.
+  // Converts the value to the kind of the name. Text stays as it is written: a plain "no" is not a flag where a text is
+  // expected.
   Json convert(const ReferenceName& name, const YamlNode& value) const {
     if (value.is_null()) return {};
     if (name.kind == ReferenceKind::kAny) return json_of(value);

@@ -98,7 +98,7 @@ std::vector<std::byte> unset_options(const OptionTable& table);
 // Reads a struct of the application, which may be of an older and shorter version, or a newer one: fields that this
 // version does not know must be unset or 0. `result` is a whole struct with all fields unset.
 void read_options(const OptionTable& table, const void* given, const char* name, void* result);
-// The same without a result.
+// Checks the options as read_options() does, but has no result.
 void check_options(const OptionTable& table, const void* given, const char* name);
 
 }  // namespace accel

@@ -22,7 +22,7 @@ struct OptionText {
   std::string source;  // "ACCELERATE_USE_CPU", "job.yaml:3"
 };
 
-// As it is written, without checks. `file` may be null.
+// Returns the option as it is written, without checks. `file` may be null.
 std::optional<OptionText> find_written_option(const OptionTable& table, const OptionField& field,
                                               const ConfigurationFile* file);
 // An invalid value is an error that names the source.

@@ -45,7 +45,7 @@ bool RefusedValue::matches(std::string_view setting, std::string_view written) c
 void refuse_reference_value(std::string_view name, const std::string& written, const std::string& place) {
   for (const RefusedValue& refusal : kRefusals)
     require(!refusal.matches(name, written), Status::kUnsupported, place, ": ", name, " is '", written,
-            "', which asks for ", refusal.asks_for, "; this version has nothing of the kind");
+            "', which asks for ", refusal.asks_for, "; this version does not support it");
 }
 
 ReferenceMeaning reference_meaning(std::string_view name, const std::string& written) {

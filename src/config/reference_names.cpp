@@ -65,7 +65,7 @@ constexpr ReferenceName kNames[] = {
     {"", "tpu_vm", Kind::kList, File::kCluster, "null"},
     {"", "tpu_env", Kind::kList, File::kCluster, "null"},
     {"", "dynamo_config", Kind::kSection, File::kAny, "{}"},
-    // Of older versions: read, and converted or without a meaning.
+    // Names of older versions are read, and converted where they still mean something.
     {"", "fp16", Kind::kFlag},
     {"", "dynamo_backend", Kind::kText},
     {"", "deepspeed_hostfile", Kind::kText},

@@ -8,8 +8,8 @@
 namespace accel {
 namespace {
 
-// What turns something on that is not there. Variables that only describe it have no effect without, in the reference
-// neither.
+// A variable that turns on a feature which this library does not have. Variables that only describe such a feature are
+// not listed: without it they have no effect, in the reference neither.
 struct Variable {
   const char* name;
   const char* without;  // its value that asks for nothing; null: it is yes or no, and no asks for nothing
@@ -37,7 +37,7 @@ bool asks_for_sagemaker() {
 
 [[noreturn]] void refuse(const char* name, const std::string& value, const char* asks_for) {
   fail(Status::kUnsupported, "environment variable ", name, " is '", value, "', which asks for ", asks_for,
-       "; this version has nothing of the kind: unset the variable");
+       "; this version does not support it: unset the variable");
 }
 
 bool asks(const Variable& variable, const std::string& value) {

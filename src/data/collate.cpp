@@ -34,7 +34,7 @@ class Collator {
     if (first.isDouble()) return {numbers<double>(items, is_number, at::kDouble), {}};
     if (first.isInt()) {
       const bool whole = std::all_of(items.begin(), items.end(), [](const auto& item) { return !item.isDouble(); });
-      // Of torch: an integer at the front makes a float batch one of the default dtype.
+      // Torch does the same: an integer at the front makes a float batch one of the default dtype.
       return {whole ? numbers<int64_t>(items, is_integer, at::kLong) : numbers<float>(items, is_number, at::kFloat),
               {}};
     }

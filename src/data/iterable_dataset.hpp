@@ -33,7 +33,7 @@ class IterableDataset {
   // Iterates over all items of an epoch, or over those of the shards `shard`, `shard` + `num_readers`, ... Items and
   // order must be the same each time, otherwise resuming is not exact. An iterator is used by one thread at a time.
   virtual std::unique_ptr<DatasetIterator> read(int64_t epoch, int64_t shard, int64_t num_readers) const = 0;
-  // As Dataset::calls_back().
+  // See Dataset::calls_back().
   virtual bool calls_back() const { return false; }
 };
 

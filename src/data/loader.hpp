@@ -33,7 +33,7 @@ class Loader : public tensor::Stateful {
   // length.
   std::optional<int64_t> length() const;
   int64_t epoch() const { return state_.epoch; }
-  // Rows of the current batch that are no repetitions.
+  // Rows of the current batch that are not repetitions.
   int64_t valid_rows() const;
   // Items that one step takes on all ranks together; nothing where batches have any size.
   std::optional<int64_t> total_batch_size() const;
@@ -53,7 +53,7 @@ class Loader : public tensor::Stateful {
  protected:
   explicit Loader(LoaderInput input);
 
-  // What a kind of loader does in its own way.
+  // Each kind of loader implements these.
 
   // Another one over the same input, at its start.
   virtual std::shared_ptr<Loader> clone() const = 0;
@@ -74,7 +74,7 @@ class Loader : public tensor::Stateful {
   std::optional<Batch> read_batch();
   bool is_running() const { return prefetcher_ != nullptr; }
   const LoaderState& state() const { return state_; }
-  // Of the current batch, while it is in use.
+  // The progress of the current batch, while it is in use.
   const std::shared_ptr<state::LoaderProgress>& progress() const { return progress_; }
 
   LoaderInput input_;

@@ -16,7 +16,7 @@
 
 namespace accel::data {
 
-// Of the rows of all ranks together, those of one rank.
+// Picks the rows of one rank from those of all ranks together.
 using SliceFunction = std::function<c10::IValue(const c10::IValue& rows, int64_t begin, int64_t end,
                                                 int64_t process_index, int64_t num_processes)>;
 

@@ -46,7 +46,7 @@ LoaderState read_loader_state(const c10::IValue& value) {
   const auto readers = map.find("readers");
   if (readers == map.end()) return state;
   require(readers->value().isList() && !readers->value().toListRef().empty(), Status::kInvalidArgument,
-          "\"readers\" in the state of a loader is no list of integers");
+          "\"readers\" in the state of a loader is not a list of integers");
   for (const auto& taken : readers->value().toListRef()) {
     require(taken.isInt() && taken.toInt() >= 0, Status::kInvalidArgument,
             "\"readers\" in the state of a loader holds a ", tree::kind_name(taken),

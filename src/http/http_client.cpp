@@ -84,7 +84,7 @@ std::unique_ptr<HttpClient> HttpClient::load(std::string& why) {
     find(library.slist_append, "curl_slist_append");
     find(library.slist_free_all, "curl_slist_free_all");
     if (!has_all || library.global_init(kGlobalAll) != 0) {
-      why = "libcurl.so.4 is no libcurl that can be used";
+      why = "libcurl.so.4 is not a libcurl that can be used";
       return nullptr;
     }
     is_loaded = true;

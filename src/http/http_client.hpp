@@ -43,7 +43,7 @@ class HttpClient {
   std::string password_;
 };
 
-// What a URL may have in a path or query as it is; all else as %XX. '/' stays if `keep_slashes`.
+// Encodes each byte as %XX except those that a URL may have in a path or query. '/' stays if `keep_slashes`.
 std::string percent_encoded(std::string_view text, bool keep_slashes);
 
 }  // namespace accel::track

@@ -135,7 +135,7 @@ class JsonGrammar {
       const size_t begin = at_;
       while (static_cast<unsigned char>(next()) >= 0x20 && next() != '"' && next() != '\\') at_++;
       const std::string_view plain = document_.substr(begin, at_ - begin);
-      if (const size_t bad = first_bad_byte(plain); bad != plain.size()) refuse(begin + bad, "this is no UTF-8");
+      if (const size_t bad = first_bad_byte(plain); bad != plain.size()) refuse(begin + bad, "this is not UTF-8");
       if (at_ == document_.size()) refuse(at_, "a string does not end");
       if (next() == '"') break;
       if (next() != '\\') refuse(at_, "a control character in a string is not escaped");
@@ -150,7 +150,8 @@ class JsonGrammar {
       character(begin);
     } else {
       constexpr std::string_view kNames = "\"\\/bfnrt";
-      if (at_ == document_.size() || kNames.find(next()) == std::string_view::npos) refuse(begin, "this is no escape");
+      if (at_ == document_.size() || kNames.find(next()) == std::string_view::npos)
+        refuse(begin, "this is not an escape");
       at_++;
     }
   }

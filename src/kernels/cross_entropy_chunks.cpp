@@ -93,7 +93,7 @@ class Scores {
     parallel_for(scores_.size(0), grain, [&](int64_t first, int64_t last) { work(kernels, rows, first, last); });
   }
 
-  // The same for other devices.
+  // Other devices than the CPU use LibTorch's operators.
   at::Tensor measure_by_operators() const {
     const at::Tensor scores = scores_.to(sum_dtype(scores_));
     const at::Tensor largest = scores.amax(1);
@@ -155,7 +155,7 @@ class ChunkLoop {
     smoothing_ = problem.label_smoothing / classes;
   }
 
-  // What the mean divides by.
+  // The divisor of the mean.
   at::Tensor count() const { return row_weight_.sum(); }
   const Rows& rows() const { return rows_; }
 

@@ -8,7 +8,7 @@
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
-// Of the formats that are computed in float32: work(number) with a BFloat16, a Half or a Plain<float>.
+// Calls work(number) with a BFloat16, a Half or a Plain<float>, the formats that are computed in float32.
 template <typename Work>
 inline void with_number(Format format, const Work& work) {
   switch (format) {

@@ -7,8 +7,8 @@ namespace {
 
 thread_local KeptResults* current_results = nullptr;
 
-// Another tensor with the same memory, which also counts the changes of the first. What has autograd's part of a tensor
-// gets its own.
+// Another tensor with the same memory, which also counts the changes of the first. The alias gets the part of autograd
+// of its own.
 at::Tensor alias_of(const at::Tensor& tensor) {
   c10::TensorImpl& tensor_impl = *tensor.unsafeGetTensorImpl();
   return at::Tensor(tensor_impl.shallow_copy_and_detach(tensor_impl.version_counter(),

@@ -30,8 +30,8 @@ class KeptResults {
 
   static KeptResults* current();
 
-  // What `compute` returns, a tensor or a tuple of them, or what it returned when it was kept. `call` identifies the
-  // operator and the shapes of its inputs; another one than in the forward is an error.
+  // Returns what `compute` returns, a tensor or a tuple of tensors, or the result that was kept in the forward. `call`
+  // identifies the operator and the shapes of its inputs; another one than in the forward is an error.
   template <typename Compute>
   auto keep_or_take(uint64_t call, const Compute& compute) -> decltype(compute());
 

@@ -1,4 +1,4 @@
-// What another program says on its stdout, for questions that may go wrong.
+// Captures the stdout of another program, for questions that may go wrong.
 #pragma once
 
 #include <optional>

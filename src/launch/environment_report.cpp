@@ -71,7 +71,7 @@ Json system_of() {
   return Json(std::move(members));
 }
 
-// Of the instructions that decide how fast tensors are computed.
+// The instruction sets that decide how fast tensors are computed.
 std::string instructions() {
   constexpr std::string_view kOfInterest[] = {"avx2",        "fma",      "avx512f",  "avx512_bf16", "avx512_fp16",
                                               "avx512_vnni", "amx_bf16", "amx_int8", "asimd",       "sve",

@@ -1,4 +1,4 @@
-// What a bug report should know of this machine: hardware, limits, libraries, interpreters, configuration, variables.
+// Describes this machine for a bug report: hardware, limits, libraries, interpreters, configuration, variables.
 #pragma once
 
 #include <string>

@@ -29,7 +29,7 @@ struct RankReport {
   char message[1016] = {};
 };
 
-// As the kernel has them: separated by zeros, with one at the end.
+// The arguments are in the kernel's form: separated by zeros, with one at the end.
 std::vector<std::string> own_arguments() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   const std::string all((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
@@ -113,7 +113,7 @@ void FunctionLaunch::start() {
   reported_.assign(static_cast<size_t>(options_.job.local_processes()), std::nullopt);
   if (!options_.job.main_process_port) port_.emplace();
   LaunchOptions job = options_.job;
-  // What is buffered would be written by each copy of this process.
+  // Buffered output would be written by each copy of this process.
   if (options_.body)
     std::fflush(nullptr);
   else

@@ -18,7 +18,7 @@
 
 namespace accel::launch {
 
-// What the process of a rank has been given.
+// The process of a rank gets these.
 struct LaunchedRank {
   int local_rank = 0;
   int report = -1;   // where it writes how its function has ended

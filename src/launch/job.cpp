@@ -140,7 +140,7 @@ void Job::collect_ended() {
       stops_on_purpose = true;
       continue;
     }
-    // Of several that ended at once, the one that was killed is the cause: the others may have missed their peer.
+    // If several ended at once, the one that was killed is the cause: the others may have missed their peer.
     if (!failed || (ranks_[i].end()->by_signal && !ranks_[*failed].end()->by_signal)) failed = i;
   }
   if (failed && !first_failure_ && !end_signal_) {

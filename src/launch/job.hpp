@@ -18,7 +18,7 @@
 namespace accel::launch {
 
 // With this exit status (EX_TEMPFAIL) a rank says that it has stopped on purpose and can be started again later, for
-// example behind a checkpoint that it wrote because it was told to end. It is no failure.
+// example behind a checkpoint that it wrote because it was told to end. It is not a failure.
 constexpr int kRequeueStatus = 75;
 
 // Changes how a rank is started.
@@ -40,7 +40,8 @@ class Job {
   bool is_running() const;
   void send(int signal) const;
 
-  // What is read from the ranks and what is shown of it; then the same entries with what poll() found.
+  // Adds the descriptors that are read from the ranks and those that show the output; read_outputs() takes the same
+  // entries with the events that poll() found.
   void add_outputs(std::vector<pollfd>& polled) const;
   void read_outputs(const pollfd* polled);
 

@@ -30,7 +30,7 @@ struct LevelName {
   const char* name;
   int32_t level;
 };
-// Of Python's logging. The first of equal ones is written.
+// The names of levels are those of Python's logging. The first of equal ones is written.
 constexpr LevelName kLevels[] = {{"CRITICAL", 50}, {"FATAL", 50}, {"ERROR", 40}, {"WARNING", 30},
                                  {"WARN", 30},     {"INFO", 20},  {"DEBUG", 10}, {"NOTSET", 0}};
 

@@ -19,7 +19,7 @@
 
 namespace accel::track {
 
-// What a bar is. Drawn by progress_line().
+// The state of a bar. Drawn by progress_line().
 struct ProgressState {
   int64_t count = 0;
   std::optional<int64_t> total;
@@ -55,7 +55,7 @@ class ProgressBar {
   // A line above the open bars, where this one is shown. kIo
   void write(const std::string& line);
   void set_values(ProgressValues values);
-  // The same bar for another round, from 0.
+  // Reuses the bar for another round, from 0.
   void restart(std::optional<int64_t> total, const std::string& label, Clock::time_point now = Clock::now());
   ProgressState state(Clock::time_point now = Clock::now());
   void end(Clock::time_point now = Clock::now());
@@ -73,7 +73,7 @@ class ProgressBar {
   Terminal& terminal_;
   const bool is_utf8_;
   bool shows_;
-  std::shared_ptr<Terminal::Line> line_;  // null where it is no terminal
+  std::shared_ptr<Terminal::Line> line_;  // null where it is not a terminal
   std::atomic<int64_t> count_;
   std::atomic<Clock::rep> due_;  // when the next line may be drawn: never, where nothing is shown
   std::atomic<bool> ended_{false};

@@ -19,13 +19,13 @@ std::string cut_to_columns(std::string_view text, size_t columns);
 // One line that a terminal shows as it is: control characters become spaces, bad UTF-8 U+FFFD.
 std::string printable(std::string_view text);
 
-// What a program that never called setlocale() can know: LC_ALL, LC_CTYPE or LANG names UTF-8.
+// Whether LC_ALL, LC_CTYPE or LANG names UTF-8, which a program that never called setlocale() can still read.
 bool speaks_utf8();
 
 // All functions may be called from any thread. Errors are ignored: a terminal that is gone must not stop a training.
 class Terminal {
  public:
-  // Of descriptor 2, for the whole process; never destroyed.
+  // The terminal at descriptor 2, for the whole process; never destroyed.
   static Terminal& of_stderr();
 
   explicit Terminal(int descriptor) : descriptor_(descriptor) {}

@@ -20,14 +20,14 @@ std::optional<int64_t> number_of(const std::string& path, const std::string& wan
   return std::nullopt;
 }
 
-// The only number of a file; nothing for "max", which is no limit.
+// The only number of a file; nothing for "max", which is not a limit.
 std::optional<int64_t> number_of(const std::string& path) {
   std::ifstream file(path);
   int64_t number = 0;
   return file >> number ? std::optional(number) : std::nullopt;
 }
 
-// What the limit of a control group leaves. Pages of files that nobody uses are freed when memory is needed.
+// The memory that the limit of a control group leaves. Pages of files that nobody uses are freed when memory is needed.
 std::optional<int64_t> left_in_group(const std::string& folder) {
   const auto limit = number_of(folder + "/memory.max"), used = number_of(folder + "/memory.current");
   if (!limit || !used) return std::nullopt;

@@ -9,7 +9,7 @@ namespace accel {
 // Bytes that can be allocated without swapping: what the kernel estimates, or less in a container with a limit.
 int64_t available_host_memory();
 
-// The same from files below `root`, "" for those of the system.
+// Reads the files below `root`, which is "" for the system's own.
 int64_t available_host_memory(const std::string& root);
 
 }  // namespace accel

@@ -12,8 +12,8 @@ class MemoryKills {
   // Counts those before now. `root`: "" for the system's files.
   explicit MemoryKills(std::string root = "");
 
-  // Those since then, in this control group (of either version) or, where it has none, on the host; nothing if the
-  // kernel does not say.
+  // The kills since then in this control group (of either version) or, where it has none, on the host; nothing if the
+  // kernel does not tell.
   std::optional<int64_t> since() const;
 
  private:

@@ -1,4 +1,4 @@
-// What the driver of NVIDIA says of itself and its GPUs in files, for which no library of NVIDIA is needed.
+// Reads what NVIDIA's driver says about itself and its GPUs from files, which needs no library of NVIDIA.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // Which processors a rank should use: those of the NUMA node that its GPU is at, or a fair share of the physical cores.
-// What the kernel says under /sys is read; `root` is "" for the system's files.
+// Reads the kernel's files under /sys; `root` is "" for the system's own.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@ struct Processor {
   int node = 0;               // of memory
 };
 
-// Of those that this process may use, or of `numbers`: by node, then package, core and number. Where the kernel does
-// not say it, each processor is a core of its own at node 0.
+// The processors that this process may use, or those in `numbers`, sorted by node, package, core and number. Where the
+// kernel does not tell the core, each processor counts as a core of its own at node 0.
 std::vector<Processor> processor_places(const std::string& root = "");
 std::vector<Processor> processor_places(const std::vector<int>& numbers, const std::string& root);
 
@@ -33,7 +33,7 @@ std::vector<int> processors_of_rank(const std::vector<Processor>& processors, in
 // Binds this thread, and those that it starts, to the processors of its local rank; returns their numbers, which are
 // none if it was not bound. `near_gpus`: ranks compute on the GPUs that they see, each on that of its number.
 std::vector<int> set_numa_affinity(int local_rank, int local_processes, bool near_gpus = true);
-// Of as many ranks as LOCAL_WORLD_SIZE says, else as there are GPUs.
+// The number of ranks comes from LOCAL_WORLD_SIZE, else from the number of GPUs.
 std::vector<int> set_numa_affinity(int local_rank);
 
 }  // namespace accel::launch

@@ -204,7 +204,7 @@ class CheckpointedForward : public std::enable_shared_from_this<CheckpointedForw
     no_early_stop_depth_ = NoEarlyStop::depth();
     for (size_t i = 0; i < saved_.size(); i++)
       if (saved_[i].is_needed) last_needed_ = i;
-    // What this backward does not take, because it goes another way, does not stay.
+    // Results that this backward does not take, because it goes another way, are dropped.
     tensor::call_after_backward([forward = weak_from_this()] {
       if (const auto self = forward.lock()) self->drop_recomputed();
     });

@@ -33,7 +33,7 @@ class CreationDevice {
   Places outer_;
 };
 
-// Those of tensors that layers make: on the CPU outside of scopes.
+// The options of tensors that layers make: on the CPU outside of scopes.
 at::TensorOptions new_parameter_options();
 at::TensorOptions new_buffer_options();
 

@@ -17,7 +17,7 @@ namespace accel::nn {
 
 class ForwardState {
  public:
-  // That of this thread, before `module` is called with these inputs.
+  // Records the state of this thread, before `module` is called with these inputs.
   ForwardState(const Module& module, const Inputs& inputs, bool with_generators);
 
   // Calls `forward` in this state, with autograd. Afterwards generators and the buffers of `module` are as they were,

@@ -107,7 +107,7 @@ bool Module::reaches(const Module& goal) const {
 
 void Module::add_child(std::string name, ModulePtr child) {
   check_name(name);
-  require(child != nullptr, Status::kInvalidArgument, "child '", name, "' is no module; expected one");
+  require(child != nullptr, Status::kInvalidArgument, "child '", name, "' is not a module; expected one");
   require(!child->reaches(*this), Status::kInvalidArgument, "child '", name,
           "' contains the module that it would belong to; modules form a tree");
   count_change();

@@ -76,7 +76,7 @@ class Module : public std::enable_shared_from_this<Module> {
   c10::IValue call(const Inputs& inputs);
   // With positional inputs, then named ones. Hooks and forward get all of them by position.
   c10::IValue call(Inputs inputs, const NamedInputs& named);
-  // The same for one tensor to one tensor.
+  // Maps one tensor to one tensor.
   at::Tensor call(const at::Tensor& input);
 
   // Returns a number for remove_hook().

@@ -57,7 +57,7 @@ struct NameOrder {
   }
 };
 
-// What a state dict says of one module.
+// The entries of a state dict that belong to one module.
 struct Names {
   NamedTensors tensors;
   std::vector<std::string> order;  // of the children

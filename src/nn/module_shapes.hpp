@@ -9,13 +9,13 @@
 
 namespace accel::nn {
 
-// The same tree with the same kinds, names and ties. `shape` returns that of a parameter.
+// Makes the same tree with the same kinds, names and ties. `shape` returns the shape of a parameter.
 ModulePtr shapes_of(const Module& module,
                     const std::function<std::vector<int64_t>(const at::Tensor& parameter)>& shape);
 
 // A tree from the names of a state dict. Members of lists are modules of the kind "layers.N" behind a "ModuleList",
-// others are of the kind that their name is; the model is a "Model". Tensors that share memory are tied. What is not
-// floating, and the statistics of batch normalization, are buffers.
+// others are of the kind that their name is; the model is a "Model". Tensors that share memory are tied. Tensors that
+// are not floating, and the statistics of batch normalization, are buffers.
 ModulePtr shapes_from_state_dict(const NamedTensors& state_dict);
 
 }  // namespace accel::nn

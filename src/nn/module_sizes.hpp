@@ -23,7 +23,7 @@ class SizeRules {
 
   double bytes_of(const at::Tensor& tensor) const;
   bool has_special() const { return !special_.empty(); }
-  // Of the tensor with this name in the model.
+  // The size of the tensor with this name in the model.
   double bytes_of(const std::string& name, const at::Tensor& tensor) const;
 
  private:
@@ -33,8 +33,8 @@ class SizeRules {
 
 using ModuleSizes = std::vector<std::pair<std::string, double>>;
 
-// Of the model, "", of each module in it and of each tensor, in the order in which tensors are visited: parameters,
-// then buffers. A tied parameter is listed under its first name only.
+// The sizes of the model, "", of each module in it and of each tensor, in the order in which tensors are visited:
+// parameters, then buffers. A tied parameter is listed under its first name only.
 // @accelerate compute_module_sizes
 ModuleSizes compute_module_sizes(const Module& model, const SizeRules& rules = {}, bool buffers_only = false);
 

@@ -36,7 +36,7 @@ NamedTensors Module::state_dict() const {
 LoadReport Module::load_state_dict(const NamedTensors& entries, bool strict) {
   std::unordered_map<std::string_view, const at::Tensor*> given;
   for (const auto& [name, tensor] : entries) {
-    require(tensor.defined(), Status::kTypeMismatch, "state dict entry '", name, "' is no tensor; expected one");
+    require(tensor.defined(), Status::kTypeMismatch, "state dict entry '", name, "' is not a tensor; expected one");
     require(given.emplace(name, &tensor).second, Status::kInvalidArgument, "state dict entry '", name,
             "' is there twice; expected each name once");
   }

@@ -13,8 +13,9 @@ namespace accel::optim {
 // is the largest magnitude. Parameters without a gradient are skipped; without any gradient the norm is 0.
 at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm, double norm_type = 2.0);
 
-// The same where other ranks have other gradients of the norm. `counted` are those of this rank that are in it, and
-// `copies` are counted by another rank. `combine` returns the sum over the ranks of a scalar tensor, or the largest.
+// Clips gradients of which other ranks have others of the same norm. `counted` are those of this rank that are in it,
+// and `copies` are counted by another rank. `combine` returns the sum over the ranks of a scalar tensor, or the
+// largest.
 using CombineNorms = std::function<at::Tensor(const at::Tensor& partial, bool largest)>;
 at::Tensor clip_shared_gradients_by_norm(const std::vector<at::Tensor>& counted, const std::vector<at::Tensor>& copies,
                                          double max_norm, double norm_type, const CombineNorms& combine);

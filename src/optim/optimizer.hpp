@@ -46,7 +46,7 @@ class Optimizer : public tensor::Stateful {
  public:
   // Updates every parameter that requires a gradient and has one. False if the step was skipped on purpose.
   virtual bool step() = 0;
-  // The same with a closure, which is called once, with grad mode enabled.
+  // Steps with a closure, which is called once, with grad mode enabled.
   virtual bool step_by(const Closure& closure);
   // Whether the latest update was skipped.
   virtual bool step_was_skipped() const = 0;

@@ -49,10 +49,10 @@ at::Tensor empty_state_tensor(StateEntry::Kind kind, const StateEntry& entry, co
   return at::empty(shape_of(kind, parameter), plain.options().dtype(dtype));
 }
 
-// What is copied once all of a state dict is checked: to, from.
+// The copies, to and from, that are made once all of a state dict is checked.
 using Copies = tensor::LoadedCopies;
 
-// What the optimizer has, if it can be filled, or new memory.
+// Returns the memory that the optimizer has, if it can be filled, or new memory.
 at::Tensor memory_for(const at::Tensor& current, StateEntry::Kind kind, const StateEntry& entry,
                       const ParameterGroup& group, const at::Tensor& parameter) {
   const bool fits = tensor::is_loading() && kind == StateEntry::Kind::kLikeParameter && current.defined() &&

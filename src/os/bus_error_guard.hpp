@@ -20,7 +20,7 @@ class BusErrorGuard {
   void check() const;
 };
 
-// What MappedFile tells about its mappings. `path` must live as long as the mapping.
+// MappedFile registers its mappings here. `path` must live as long as the mapping.
 void register_mapping(char* begin, size_t size, const std::string& path);
 void unregister_mapping(char* begin);
 bool is_in_mapping(uintptr_t begin, uintptr_t end);

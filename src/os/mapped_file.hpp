@@ -32,7 +32,7 @@ class MappedFile {
 };
 
 // For what has been read of mapped files: pages that lie in this memory no longer count as the process's, and come from
-// the page cache when they are read again. What was written to them is lost. Nothing happens to other memory.
+// the page cache when they are read again. Changes of them are lost. Nothing happens to other memory.
 void forget_pages(const void* data, size_t size);
 
 // Whether all of a part of a mapped file is in the page cache, so that it can be read without the disk.

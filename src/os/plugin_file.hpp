@@ -15,7 +15,7 @@ std::string missing_plugin(const std::string& name);
 
 // Loads a file; it is never unloaded.
 void* load_plugin_file(const std::string& path);
-// What it exports under this name.
+// The symbol that the plugin exports under this name.
 void* plugin_symbol(void* plugin, const std::string& path, const char* name);
 
 }  // namespace accel

@@ -23,7 +23,7 @@ using BucketOrder = std::vector<std::vector<size_t>>;
 // its limit in bytes; the last limit is for all further buckets.
 BucketOrder fill_buckets(const std::vector<at::Tensor>& parameters, const std::vector<size_t>& numbers,
                          const std::vector<int64_t>& limits);
-// The same for gradients that arrive in about the reverse order of the parameters.
+// Orders gradients that arrive in about the reverse order of the parameters.
 BucketOrder fill_buckets_backwards(const std::vector<at::Tensor>& parameters, const std::vector<int64_t>& limits);
 
 // The layout of gradients in a bucket.

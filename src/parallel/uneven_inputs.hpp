@@ -12,7 +12,7 @@
 
 namespace accel::parallel {
 
-// What a rank without inputs does for the updates of sharded models, of which it has a part. Collective.
+// Takes part in the updates of sharded models on a rank without inputs, which has a part of them. Collective.
 class UpdateFollower {
  public:
   virtual ~UpdateFollower() = default;
@@ -46,7 +46,7 @@ class UnevenInputs {
   std::optional<int> finish();
 
  private:
-  // What a rank does next. All ranks with inputs do the same.
+  // The next action of a rank. All ranks with inputs do the same.
   struct Notice {
     enum class Kind : int64_t { kNothing, kForward, kClipByNorm, kClipByValue, kStep };
     Kind kind = Kind::kNothing;  // kNothing: it has no inputs

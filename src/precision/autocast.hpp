@@ -14,7 +14,7 @@ namespace accel::precision {
 // Whether any operator runs in half precision under autocast on devices of this type.
 bool has_autocast(c10::DeviceType device);
 
-// What autocast does on a thread, for one type of devices.
+// The state of autocast on a thread, for one type of devices.
 struct AutocastState {
   c10::DeviceType device;
   bool enabled;
@@ -38,7 +38,7 @@ class AutocastStateScope {
   AutocastWeightCache::Scope weights_;
 };
 
-// The same for a precision, of which only bf16 and fp16 change anything.
+// Sets autocast for a precision. Only bf16 and fp16 change anything.
 class AutocastGuard {
  public:
   AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings = {});

@@ -16,7 +16,7 @@ namespace accel::precision {
 
 class AutocastWeightCache {
  public:
-  // Of weights on devices of this type.
+  // Caches casts of weights on devices of this type.
   explicit AutocastWeightCache(c10::DeviceType device);
   ~AutocastWeightCache();
   AutocastWeightCache(const AutocastWeightCache&) = delete;
@@ -34,7 +34,7 @@ class AutocastWeightCache {
     AutocastWeightCache* former_;
   };
 
-  // What this thread uses; null: none.
+  // The cache that this thread uses, or null.
   static AutocastWeightCache* current();
   // Whether a cache of this address has not been destroyed.
   static bool exists(const AutocastWeightCache* casts);

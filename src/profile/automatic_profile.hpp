@@ -10,7 +10,8 @@
 
 namespace accel::profile {
 
-// Of this process's first state, on the thread that makes it. The variables of ACCEL_PROFILE_* say what is recorded.
+// Whether this process's first state begins a profile, on the thread that makes it. The variables ACCEL_PROFILE_* set
+// what is recorded.
 bool is_profiled_automatically();
 void begin_automatic_profile(const ProfileSettings& settings, std::shared_ptr<comm::Communicator> communicator,
                              c10::DeviceType device);

@@ -8,7 +8,7 @@
 
 namespace accel::profile {
 
-// As accel_profile_key_averages() gives them.
+// Returns the averages in the form of accel_profile_key_averages().
 c10::IValue key_averages(const KinetoTrace& trace, const Spans::Recording& spans, bool group_by_shapes);
 
 }  // namespace accel::profile

@@ -30,12 +30,12 @@ struct KinetoEvent {
   std::vector<std::vector<int64_t>> shapes;
 };
 
-// What was recorded.
+// A finished recording.
 class KinetoTrace {
  public:
   virtual ~KinetoTrace() = default;
   virtual void for_each_event(const std::function<void(const KinetoEvent& event)>& visit) const = 0;
-  // What Kineto's own file of it says; valid as long as this. The file is gone at once: a process may end without
+  // The trace as Kineto wrote it, valid while this object lives. The file is gone at once: a process may end without
   // destroying its profiler.
   virtual std::string_view text() = 0;
 };
@@ -51,7 +51,7 @@ class KinetoSession {
   KinetoSession& operator=(const KinetoSession&) = delete;
   ~KinetoSession();
 
-  // What takes time before a recording.
+  // Does the slow preparations before a recording starts.
   void prepare();
   void start();
   std::unique_ptr<KinetoTrace> stop();

@@ -7,7 +7,7 @@
 
 namespace accel::profile {
 
-// As accel_profile_memory_timeline() gives it; `begun` is in nanoseconds since 1970.
+// Returns the timeline in the form of accel_profile_memory_timeline(). `begun` is in nanoseconds since 1970.
 c10::IValue memory_timeline(const KinetoTrace& trace, int64_t begun);
 
 }  // namespace accel::profile

@@ -88,7 +88,7 @@ void Profiler::finish_cycle() {
   if (trace_ready_) trace_ready_();
 }
 
-// As torch.profiler: what one step leaves and the next one needs.
+// A step ends the action of the former one and begins its own, as in torch.profiler.
 void Profiler::step() {
   require_own_thread();
   require(!has_ended_, Status::kInvalidState, "the profiler has ended; begin another one");

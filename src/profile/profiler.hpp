@@ -42,7 +42,7 @@ class Profiler {
   void end(bool waits = true);
   bool has_ended() const { return has_ended_; }
 
-  // Of the latest complete cycle.
+  // These describe the latest complete cycle.
   void export_trace(const std::string& path);
   c10::IValue key_averages(bool group_by_shapes) const;
   c10::IValue memory_timeline() const;

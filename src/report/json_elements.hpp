@@ -9,8 +9,9 @@
 
 namespace accel::report {
 
-// Of {"list": [1, {"a": 2}], "other": 3} with "list" as `list_name`: 1 and {"a": 2} as elements without a name, 3 as
-// "other". Of [1, 2]: 1 and 2. What stands in brackets elsewhere is left out. The elements themselves are not checked.
+// Visits the elements of a list. {"list": [1, {"a": 2}], "other": 3} with "list" as `list_name` gives 1 and {"a": 2}
+// without a name, and 3 as "other"; [1, 2] gives 1 and 2. Other lists are left out. The elements themselves are not
+// checked.
 class JsonElements {
  public:
   // `element` is empty if it was longer than kLongestElement.
@@ -18,7 +19,7 @@ class JsonElements {
 
   explicit JsonElements(std::string list_name) : list_name_(std::move(list_name)) {}
 
-  // kCorrupt if this is no document of that form.
+  // kCorrupt if this is not a document of that form.
   void feed(std::string_view piece, const Take& take);
   // Whether the document has ended.
   bool is_complete() const { return state_ == State::kEnd; }

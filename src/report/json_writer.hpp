@@ -15,10 +15,10 @@ class JsonWriter {
   void begin_list() { open('['); }
   void end_list() { close(']'); }
 
-  // Of the next value.
+  // Writes the name of the next value.
   void name(std::string_view name);
 
-  // Bytes that are no UTF-8 become U+FFFD.
+  // Bytes that are not UTF-8 become U+FFFD.
   void text(std::string_view words);
   void integer(int64_t number);
   // With six digits, which is more than a chart shows; what is not finite as "NaN", "Infinity" or "-Infinity".

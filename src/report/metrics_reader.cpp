@@ -13,7 +13,7 @@
 namespace accel::report {
 namespace {
 
-// What a page can show and memory should hold; the points of series are reduced instead.
+// Limits of what a page can show and memory should hold; series keep fewer points instead.
 constexpr size_t kMostSeries = 20000, kMostHistograms = 100, kMostPictures = 8, kMostNames = 1000, kMostNotes = 500;
 constexpr size_t kMostArtifacts = 1000, kMostRows = 200, kMostColumns = 50, kMostBins = 512;
 constexpr size_t kMostSettings = 5000, kMostBytesOfText = 1000;
@@ -61,7 +61,7 @@ std::string member_name(const Json& object, const char* key) { return shortened(
 
 const Json::Items& member_items(const Json& object, const char* key) {
   const Json* const value = json_member(object, key);
-  require(value != nullptr && value->items() != nullptr, Status::kTypeMismatch, "'", key, "' is no list");
+  require(value != nullptr && value->items() != nullptr, Status::kTypeMismatch, "'", key, "' is not a list");
   return *value->items();
 }
 
@@ -138,7 +138,7 @@ void MetricsReader::take_cut_off(const std::string_view* line, int64_t number, u
 }
 
 void MetricsReader::take_object(const Json& line) {
-  require(line.members() != nullptr, Status::kTypeMismatch, "this is no object");
+  require(line.members() != nullptr, Status::kTypeMismatch, "this is not an object");
   using Take = void (MetricsReader::*)(const Json& line);
   struct Kind {
     const char* type;
@@ -185,7 +185,7 @@ void MetricsReader::take_start(const Json& line) {
 
 void MetricsReader::take_values(const Json& line) {
   const Json* const values = json_member(line, "values");
-  require(values != nullptr && values->members() != nullptr, Status::kTypeMismatch, "'values' is no object");
+  require(values != nullptr && values->members() != nullptr, Status::kTypeMismatch, "'values' is not an object");
   take_value("", *values, line, member_number(line, "time", 0), 0);
 }
 
@@ -213,7 +213,7 @@ void MetricsReader::add_point(SeriesName name, double step, double time, double 
     found = run_.series.try_emplace(std::move(name)).first;
   }
   Series& series = found->second;
-  // What has no step is counted.
+  // Values without a step are numbered.
   if (!std::isfinite(step)) step = static_cast<double>(series.num_logged());
   series.add({step, std::isfinite(time) ? time : 0, value, version_});
   if (++num_points_ <= most_points_) return;
@@ -257,7 +257,7 @@ void MetricsReader::take_table(const Json& line) {
   const Json::Items& rows = member_items(line, "rows");
   table.num_rows = static_cast<int64_t>(rows.size());
   for (size_t i = 0; i < std::min(rows.size(), kMostRows); ++i) {
-    require(rows[i].items() != nullptr, Status::kTypeMismatch, "row ", i, " of the table is no list");
+    require(rows[i].items() != nullptr, Status::kTypeMismatch, "row ", i, " of the table is not a list");
     std::vector<std::string>& row = table.rows.emplace_back();
     for (const Json& cell : *rows[i].items())
       if (row.size() < kMostColumns) row.push_back(words_of(cell));

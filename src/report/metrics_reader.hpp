@@ -16,7 +16,7 @@ class MetricsReader {
   // `most_points`: that the run may have in memory.
   MetricsReader(Run& run, size_t most_points) : run_(run), most_points_(most_points) {}
 
-  // What is wrong with the line becomes a problem of the run. Null: it was too long.
+  // An error in the line becomes a problem of the run. Null: it was too long.
   void take(const std::string_view* line, int64_t number, uint32_t version);
   void take_cut_off(const std::string_view* line, int64_t number, uint32_t version);
 

@@ -9,7 +9,7 @@ namespace accel::report {
 // 0: it is a file.
 std::string page(const std::string& data, int interval);
 
-// What the server says beside the page: the same that the page says itself, which a header can say more of.
+// The Content-Security-Policy of the page, which has it as an element; the server sends it as a header too.
 std::string content_security_policy(bool is_live);
 
 }  // namespace accel::report

@@ -173,7 +173,7 @@ class PageData {
     write_exact("step", item.step);
   }
 
-  // What is sent whole when any of it has changed.
+  // Facts are sent whole when any of them has changed.
   void write_facts(const Run& run) {
     out_.object("facts", [this, &run] {
       write_text("folder", run.folder);

@@ -1,4 +1,4 @@
-// What the page shows, as JSON: of a report, what is newer than a version of it.
+// Writes the content of the page as JSON: the parts of a report that are newer than a given version.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@ namespace accel::report {
 
 struct PageParts {
   std::string_view html, style, script;
-  // As a Content-Security-Policy names them: "sha256-...".
+  // Hashes in the form of a Content-Security-Policy: "sha256-...".
   std::string_view style_hash, script_hash;
 };
 

@@ -1,4 +1,4 @@
-// What could not be read, by file and kind: counted, and the first of each kind in words.
+// Counts what could not be read by file and kind, and keeps the first message of each kind.
 #pragma once
 
 #include <cstdint>

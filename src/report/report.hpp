@@ -29,7 +29,7 @@ class Report {
   // Also the last lines, which nothing will complete any more.
   void finish();
 
-  // Of what has been read; larger after an update() that found something.
+  // The version of what has been read. It grows with each update() that found something.
   uint32_t version() const { return version_; }
   std::vector<const Run*> runs() const;
 

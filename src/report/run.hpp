@@ -1,5 +1,5 @@
-// What is known of one run. Each part says in which version of the report it was read, so that a page that is open
-// needs only what is newer.
+// The data of one run. Each part says in which version of the report it was read, so that a page that is open needs
+// only what is newer.
 #pragma once
 
 #include <cstdint>

@@ -95,7 +95,7 @@ std::string end_of(const std::string& path, size_t count) {
 
 std::vector<RunFolder> find_run_folders(const std::string& folder) {
   require(is_folder(folder), Status::kNotFound, "'", folder,
-          "' is no folder; expected the folder of a run, or one above it");
+          "' is not a folder; expected the folder of a run, or one above it");
   FolderSearch search;
   search.visit(folder, nullptr, 0);
   std::vector<RunFolder> found = search.take();

@@ -14,7 +14,7 @@ struct Point {
   uint32_t version = 0;  // of the report that has read it first
 };
 
-// Of the finite values.
+// Statistics of the finite values.
 struct Statistics {
   int64_t count = 0;
   double sum = 0;
@@ -52,7 +52,7 @@ class Series {
 };
 
 // At most `most` of the points, which are in order: the first, the last, and the least and the greatest of as many
-// stretches of equal length as fit, so that no peak is lost. What is not finite counts as a peak.
+// stretches of equal length as fit, so that no peak is lost. Values that are not finite count as peaks.
 std::vector<Point> reduced(const std::vector<Point>& points, size_t most);
 
 // The largest number of points that each of the series may keep so that all together have at most `total`.

@@ -9,7 +9,7 @@
 
 namespace accel::report {
 
-// Of a file no more events are kept, in 48 bytes each; the others are counted.
+// At most so many events of a file are kept, in 48 bytes each; the others are only counted.
 inline constexpr size_t kMostTraceEvents = 2000000;
 
 struct TraceLane {

@@ -14,7 +14,7 @@ constexpr double kSecondsOfMicrosecond = 1e-6;
 
 double end_of(const TraceEvent& event) { return event.begin + event.length; }
 
-// What contains others comes first.
+// An event that contains others comes before them.
 bool is_earlier(const TraceEvent& one, const TraceEvent& other) {
   if (one.lane != other.lane) return one.lane < other.lane;
   if (one.begin != other.begin) return one.begin < other.begin;
@@ -26,7 +26,7 @@ struct Nesting {
   std::vector<int> depths;
 };
 
-// Of events in order; those for which `counts` is false are as if they were not there.
+// Nests the events, which are in order. Events for which `counts` is false are ignored.
 template <typename Counts>
 Nesting nesting_of(const std::vector<TraceEvent>& events, const Counts& counts) {
   Nesting nesting{std::vector<double>(events.size()), std::vector<int>(events.size())};

@@ -1,4 +1,4 @@
-// What the traces of a run show: where the time went by rank, the costliest operators, and a few steps in detail.
+// Summarizes the traces of a run: time by kind and rank, the costliest operators, and a few steps in detail.
 #pragma once
 
 #include <cstdint>

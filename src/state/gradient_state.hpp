@@ -71,7 +71,7 @@ class GradientState {
   bool in_dataloader() const { return active() != nullptr; }
   bool end_of_dataloader() const;
   int64_t remainder() const;  // -1 without an active loader
-  // Of the active loader; null without one.
+  // The progress of the active loader; null without one.
   std::shared_ptr<const LoaderProgress> active() const;
   // The loader of the innermost loop, or of the `depth`-th loop around it; null if there is none.
   std::shared_ptr<data::PreparedDataLoader> active_loader(int64_t depth) const;

@@ -16,7 +16,7 @@ int64_t single_integer(const at::Tensor& tensor);
 
 // The first element; kInvalidState for a tensor without memory.
 void* data_pointer(const at::Tensor& tensor);
-// The same for who reads it as an array of `dtype`: only of a contiguous tensor on the CPU.
+// Returns the address for readers of an array of `dtype`: only of a contiguous tensor on the CPU.
 void* elements(const at::Tensor& tensor, c10::ScalarType dtype);
 
 // To be called after writing by address: increments the tensor's version, for autograd and for caches of derived

@@ -50,7 +50,8 @@ const Dtype* find_dtype(c10::ScalarType type);
 const Dtype* find_dtype(std::string_view name);  // long and short names
 const Dtype* find_safetensors_dtype(std::string_view name);
 
-// The same as errors: kInvalidArgument for a number, kUnsupported for a type of LibTorch, kNotFound for a name.
+// Fails where the functions above find nothing: kInvalidArgument for a number, kUnsupported for a type of LibTorch,
+// kNotFound for a name.
 c10::ScalarType dtype_from_number(int32_t number);
 int32_t dtype_number(c10::ScalarType type);
 c10::ScalarType dtype_from_name(std::string_view name);

@@ -21,7 +21,7 @@ constexpr size_t kLeastFileBytes = size_t{64} << 10;
 // here, not when the memory is used.
 at::Tensor file_zeros(const std::string& folder, c10::IntArrayRef sizes, at::ScalarType dtype);
 
-// Starts to read what is not in memory, and returns at once. Of tensors that are not in files nothing changes.
+// Starts to read what is not in memory, and returns at once. Nothing changes for tensors that are not in files.
 void read_ahead(const at::Tensor& tensor) noexcept;
 
 // Whether all pages of a tensor in a mapped file are in memory; true if the kernel does not tell.

@@ -24,9 +24,9 @@ class LoadingScope {
 bool is_loading();
 
 using LoadedCopies = std::vector<std::pair<at::Tensor, at::Tensor>>;  // to and from
-// As to.copy_(from) of each.
+// Does to.copy_(from) for each pair.
 void copy_loaded(const LoadedCopies& copies);
-// As tensor.item<double>().
+// Returns tensor.item<double>().
 double loaded_number(const at::Tensor& tensor);
 
 }  // namespace accel::tensor

@@ -17,7 +17,7 @@ class Parameter {
   explicit Parameter(const c10::Argument& argument);  // of the dispatcher's schema, which is never freed
 
   const std::string& name() const { return argument_->name(); }
-  // As in the schema: "int[2]? padding".
+  // The text has the form of the schema: "int[2]? padding".
   std::string declaration() const;
 
   bool takes_tensor() const { return type_ == Type::kTensor; }  // or a list of them

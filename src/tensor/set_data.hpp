@@ -5,8 +5,8 @@
 
 namespace accel::tensor {
 
-// As `tensor.data = data` in Python, but autograd's node for the gradient stays although dtype and device may change.
-// The two share memory afterwards.
+// Does `tensor.data = data` as in Python, but autograd's node for the gradient stays although dtype and device may
+// change. The two share memory afterwards.
 inline void set_data(const at::Tensor& tensor, const at::Tensor& data) {
   tensor.unsafeGetTensorImpl()->shallow_copy_from(data.getIntrusivePtr());
 }

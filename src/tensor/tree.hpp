@@ -25,11 +25,11 @@ using TensorFunction = std::function<at::Tensor(const at::Tensor&)>;
 void for_each_leaf(const c10::IValue& value, const std::function<void(const c10::IValue&)>& visit);
 void for_each_tensor(const c10::IValue& value, const std::function<void(const at::Tensor&)>& visit);
 
-// The same tree with a function applied to each leaf.
+// Applies a function to each leaf of a tree.
 c10::IValue map_leaves(const c10::IValue& value, const LeafFunction& function);
-// The same for tensors; other leaves stay.
+// Applies a function to each tensor; other leaves stay.
 c10::IValue map_tensors(const c10::IValue& value, const TensorFunction& function);
-// The same, but a leaf that is not a tensor is a TYPE_MISMATCH.
+// Applies a function to each leaf; one that is not a tensor is a TYPE_MISMATCH.
 c10::IValue map_tensors_only(const c10::IValue& value, const TensorFunction& function);
 
 // Concatenates trees of one structure, tensor by tensor. `items` is a list of trees. A single tree is returned as it
@@ -48,9 +48,9 @@ c10::IValue convert_to_fp32(const c10::IValue& value);
 c10::IValue listify(const c10::IValue& value);
 // The number of rows of the first leaf; an empty container before it is an error, as in the reference.
 int64_t find_batch_size(const c10::IValue& value);
-// Of the first tensor.
+// The device of the first tensor.
 std::optional<c10::Device> find_device(const c10::IValue& value);
-// Each tensor's shape as a list of integers. Leaves that are no tensor are a TYPE_MISMATCH, as in the next one.
+// Each tensor's shape as a list of integers. Leaves that are not a tensor are a TYPE_MISMATCH, as in the next one.
 c10::IValue shapes(const c10::IValue& value);
 c10::IValue empty_tensors(const c10::IValue& value, c10::Device device);  // not initialised
 // Compares kinds, structure and values; tensors by dtype, shape and elements, on any device. NaN differs from itself.
@@ -73,7 +73,7 @@ c10::IValue sequence_like(const c10::IValue& sequence, std::vector<c10::IValue> 
 c10::impl::GenericDict new_map();
 // Keys are strings or integers, a type that TorchScript requires.
 c10::impl::GenericDict new_map(std::vector<std::pair<c10::IValue, c10::IValue>> members);
-// A member of a map by its text; null if it is not there or None, and of what is no map.
+// A member of a map by its text; null if it is not there or None, and of what is not a map.
 const c10::IValue* find_member(const c10::IValue& map, const char* key);
 // The path of a member: "state.0.exp_avg".
 inline std::string path_below(const std::string& path, const std::string& key) {

@@ -1,4 +1,4 @@
-// Nested values of JSON that is parsed already. That of text is in tensor/tree.hpp.
+// Nested values of JSON that is parsed already. The conversion from text is in tensor/tree.hpp.
 #pragma once
 
 #include <ATen/core/ivalue.h>

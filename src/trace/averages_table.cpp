@@ -67,11 +67,11 @@ struct Row {
 
 std::vector<Row> rows_of(const Json& averages) {
   require(averages.items() != nullptr, Status::kTypeMismatch,
-          "averages is no list; expected what "
+          "averages is not a list; expected what "
           "accel_profile_key_averages() gives");
   std::vector<Row> rows;
   for (const Json& item : *averages.items()) {
-    require(item.members() != nullptr, Status::kTypeMismatch, "averages has an item that is no map");
+    require(item.members() != nullptr, Status::kTypeMismatch, "averages has an item that is not a map");
     Row row;
     try {
       row.name = json_text(item, "name", "");

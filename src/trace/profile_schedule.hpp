@@ -12,7 +12,8 @@ enum class ProfileAction : int32_t { kNone = 0, kWarmup = 1, kRecord = 2, kRecor
 
 inline bool is_recorded(ProfileAction action) { return action >= ProfileAction::kRecord; }
 
-// Of a step, from 0. Without `active` every step is recorded. @accelerate ProfileKwargs(schedule_option)
+// Returns the action of a step, which is counted from 0. Without `active` every step is recorded.
+// @accelerate ProfileKwargs(schedule_option)
 ProfileAction profile_action(const ProfileSettings& schedule, int64_t step);
 
 }  // namespace accel::track

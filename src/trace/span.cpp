@@ -55,7 +55,7 @@ ThreadSpans& this_thread_spans() {
   return *spans;
 }
 
-// What began before the recording belongs to it from then on.
+// A span that began before the recording is cut: it begins with the recording.
 Spans::Recorded clipped(const SpanRecord& span, int64_t thread, uint64_t begun) {
   Spans::Recorded recorded{span, thread};
   recorded.span.begun = std::max(recorded.span.begun, begun);

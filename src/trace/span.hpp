@@ -39,8 +39,8 @@ struct SpanRecord {
 };
 
 // [Note: recording spans] Each thread appends to a buffer of its own, without a lock: its chunks never move, and the
-// count of what is in them is stored last. Whoever ends the recording reads that many. What does not fit is counted.
-// A buffer is used again in the next recording, which its thread sees by the recording's number.
+// count of what is in them is stored last. Whoever ends the recording reads that many. Spans that do not fit are
+// counted. A buffer is used again in the next recording, which its thread sees by the recording's number.
 class Spans {
  public:
   struct Recorded {
@@ -61,7 +61,7 @@ class Spans {
 
   // One recording at a time in a process.
   static void begin(bool with_modules);
-  // What has ended since.
+  // Returns the spans that have ended since begin().
   static Recording end();
 
  private:
@@ -75,7 +75,7 @@ class Span {
   Span(SpanKind kind, const char* name, int64_t bytes = 0, int32_t ranks = 0) {
     if (Spans::are_recorded()) begin(kind, name, bytes, ranks);
   }
-  // With a name that is no literal.
+  // With a name that is not a literal.
   Span(SpanKind kind, std::string name) {
     if (!Spans::are_recorded()) return;
     begin(kind, nullptr, 0, 0);

@@ -83,7 +83,7 @@ TraceText::TraceText(std::string_view text, std::string file) : text_(text), fil
 }
 
 void TraceText::refuse(const std::string& reason) const {
-  fail(Status::kCorrupt, "'", file_, "' is no Chrome trace: ", reason);
+  fail(Status::kCorrupt, "'", file_, "' is not a Chrome trace: ", reason);
 }
 
 std::vector<TraceMember> TraceText::members(std::string_view object) const {
@@ -121,7 +121,7 @@ void TraceText::for_each_event(const std::function<bool(std::string_view event)>
   cursor.expect('[');
   if (cursor.take(']')) return;
   do {
-    if (cursor.peek() != '{') refuse("an event is no object");
+    if (cursor.peek() != '{') refuse("an event is not an object");
     const std::string_view event = cursor.value();
     try {
       check_json(event, file_);

@@ -16,7 +16,7 @@ using TraceMember = std::pair<std::string_view, std::string_view>;
 
 class TraceText {
  public:
-  // `text` is that of the file, and must live as long. kCorrupt, which names the file, if it is no trace.
+  // `text` is that of the file, and must live as long. kCorrupt, which names the file, if it is not a trace.
   TraceText(std::string_view text, std::string file);
 
   // An object of the top level, {"accel": {...}}; null if it is missing.
@@ -25,7 +25,7 @@ class TraceText {
 
   // Each event is checked JSON of an object. Ends when `visit` returns false.
   void for_each_event(const std::function<bool(std::string_view event)>& visit) const;
-  // Of an event, or of another object.
+  // Returns the members of an event, or of another object.
   std::vector<TraceMember> members(std::string_view object) const;
 
   const std::string& file() const { return file_; }

@@ -23,7 +23,7 @@ class AppendedFile {
   bool renew_if_removed();
   // Removes what stands after the last newline: a line that a crash cut off.
   void remove_broken_line();
-  // kIo. What was not written stays in the buffer.
+  // kIo. Bytes that were not written stay in the buffer.
   void flush(bool durable);
 
  private:

@@ -8,7 +8,7 @@ namespace {
 
 using Table = std::array<std::array<uint32_t, 256>, 8>;
 
-// Of eight bytes at once: table[k] is table[0] of a byte that k zero bytes follow.
+// Tables for eight bytes at once: table[k] is table[0] of a byte that k zero bytes follow.
 constexpr Table make_table() {
   Table table{};
   for (uint32_t byte = 0; byte < 256; byte++) {

@@ -19,7 +19,7 @@ double present_time();
 
 inline constexpr int64_t kNoStep = std::numeric_limits<int64_t>::min();
 
-// Of the finite elements of a tensor.
+// A histogram of the finite elements of a tensor.
 struct Histogram {
   double min = 0;
   double max = 0;
@@ -70,7 +70,7 @@ class Record {
 
   size_t size() const { return entries_.size(); }
   Value value(size_t index) const;
-  // Of the memory that its content needs.
+  // The size of the memory that the content needs.
   size_t bytes() const { return bytes_ + text_.size() + entries_.size() * sizeof(Entry); }
   // For what the memory of texts and values does not include: pictures, documents.
   void count_bytes(size_t bytes) { bytes_ += bytes; }

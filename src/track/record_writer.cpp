@@ -16,7 +16,7 @@ constexpr size_t kWakeBytes = size_t{1} << 20;   // earlier than the interval
 constexpr size_t kKeptBytes = size_t{64} << 10;  // of a record that is used again
 constexpr std::chrono::seconds kLongestWait(60), kLongestWaitAtExit(10);
 
-// Those that are not ended yet. Programs that return from main() without a word keep what they logged.
+// Writers that have not ended. Programs that return from main() without a word keep what they logged.
 struct LiveWriters {
   std::mutex mutex;
   std::vector<RecordWriter*> all;

@@ -37,7 +37,7 @@ class RecordWriter {
   void flush();
   // Writes everything, and ends the sinks and the thread. Throws kIo; later calls do nothing.
   void finish(bool finished);
-  // The same when the process exits, for those that nobody ended; within the time.
+  // Finishes at the exit of the process what nobody ended, within the time.
   void release_at_exit(std::chrono::seconds longest_wait);
 
  private:

@@ -7,8 +7,8 @@
 
 namespace accel::track {
 
-// What names may have that becomes part of a path: one component, without what a shell or another system reads as
-// something else.
+// Makes a name usable as one component of a path, without characters to which a shell or another system gives a
+// meaning.
 std::string file_name_of(const std::string& name);
 
 // With all above it; kIo.
@@ -18,7 +18,7 @@ void make_folder(const std::string& path);
 void copy_files(const std::string& from, const std::string& to);
 void write_file(const std::string& path, const std::string& bytes);
 
-// As long as it exists no other process, and no other run of this one, writes to the folder. A process that dies leaves
+// While a lock exists no other process, and no other run of this one, writes to the folder. A process that dies leaves
 // the file, but not the lock.
 class RunLock {
  public:

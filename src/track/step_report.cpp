@@ -52,17 +52,17 @@ const Json& member_of(const Json& object, const char* key) {
 
 double number_of(const Json& object, const char* key) {
   const auto number = member_of(object, key).number();
-  require(number.has_value(), Status::kTypeMismatch, "\"", key, "\" of the report is no number");
+  require(number.has_value(), Status::kTypeMismatch, "\"", key, "\" of the report is not a number");
   return *number;
 }
 
 int64_t integer_of(const Json& object, const char* key) {
   const auto integer = member_of(object, key).integer();
-  require(integer.has_value(), Status::kTypeMismatch, "\"", key, "\" of the report is no integer");
+  require(integer.has_value(), Status::kTypeMismatch, "\"", key, "\" of the report is not an integer");
   return *integer;
 }
 
-// Of a member that may be missing: null.
+// A member that may be missing is null.
 std::optional<double> optional_number_of(const Json& object, const char* key) {
   const Json* const found = json_member(object, key);
   if (found == nullptr || found->is_null()) return std::nullopt;
@@ -136,7 +136,7 @@ Json to_json(const RankOfJob& rank) {
 
 RankOfJob rank_of_job(const Json& rank) {
   const std::string* const host = member_of(rank, "host").text();
-  require(host != nullptr, Status::kTypeMismatch, "\"host\" of the report is no text");
+  require(host != nullptr, Status::kTypeMismatch, "\"host\" of the report is not text");
   return {integer_of(rank, "rank"), *host, rank_report(rank)};
 }
 
@@ -193,7 +193,7 @@ std::string step_report_table(const Json& report) {
   if (of_job == nullptr) {
     ranks.push_back({0, "", rank_report(report)});
   } else {
-    require(of_job->items() != nullptr, Status::kTypeMismatch, "\"ranks\" of the report is no list");
+    require(of_job->items() != nullptr, Status::kTypeMismatch, "\"ranks\" of the report is not a list");
     for (const Json& rank : *of_job->items()) ranks.push_back(rank_of_job(rank));
   }
   std::vector<std::string> header;

@@ -23,7 +23,7 @@ struct RankReport {
   double computing() const;  // seconds of a step in which other ranks are not waited for
 };
 
-// As accel_step_report() has it.
+// The JSON has the form of accel_step_report().
 Json to_json(const RankReport& report);
 // kTypeMismatch for another value.
 RankReport rank_report(const Json& report);
@@ -47,7 +47,7 @@ struct JobReport {
   std::optional<double> tokens_per_second;
 };
 
-// As accel_step_report_of_ranks() has it.
+// The JSON has the form of accel_step_report_of_ranks().
 Json to_json(const JobReport& report);
 // For trackers: {"ranks": [{"rank", "host", "seconds", "memory", ...}], "slowest_rank"}.
 Json tracked_report(const JobReport& report);

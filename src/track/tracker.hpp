@@ -65,7 +65,7 @@ enum class TrackerEvent : int32_t {
   kFinish = 8,
 };
 
-// Of the program.
+// A tracker that the program brings.
 class ApplicationTracker : public Tracker {
  public:
   using Tracker::Tracker;

@@ -22,7 +22,7 @@ namespace accel::track {
 
 class RunLock;
 
-// What accel_init_trackers() is called with.
+// The arguments of accel_init_trackers().
 struct TrackingStart {
   std::string project;
   Json configuration;  // null: none
@@ -42,9 +42,9 @@ class Trackers {
   Trackers(const Trackers&) = delete;
   Trackers& operator=(const Trackers&) = delete;
 
-  // Of the program; replaces one of the same name. kInvalidState while trackers run.
+  // Adds a tracker of the program; it replaces one of the same name. kInvalidState while trackers run.
   void add(std::shared_ptr<ApplicationTracker> tracker);
-  // Ends those that run, and starts others. Those of the program run from then on; the caller tells them.
+  // Ends those that run, and starts others. Trackers of the program run from then on; the caller tells them.
   void start(const TrackingStart& start);
   // Also without trackers. kIo; what a tracker of the program says.
   void finish(bool finished = true);
@@ -53,7 +53,8 @@ class Trackers {
   // A record that fill(Record&) makes, for all built-in trackers. kIo, see RecordWriter.
   template <typename Fill>
   void log(int64_t step, const Fill& fill);
-  // As in the file of JSON lines: {"ranks": [...], "slowest_rank": n}; belongs to the step of the values before it.
+  // Logs a report in the form of the JSON lines: {"ranks": [...], "slowest_rank": n}. It belongs to the step of the
+  // values before it.
   void log_step_report(Json report);
   // 0: never.
   int64_t step_report_interval() const { return is_running_ ? step_report_interval_ : 0; }
@@ -71,7 +72,8 @@ class Trackers {
   // kNotFound if others run.
   std::shared_ptr<Tracker> find(const std::string& name) const;
 
-  // Of each name that was logged, on every rank and without trackers, too; at most some thousand names.
+  // The latest scalar of each name that was logged, on every rank and without trackers too; at most some thousand
+  // names.
   std::map<std::string, double, std::less<>> latest_scalars() const;
 
  private:

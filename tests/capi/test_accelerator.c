@@ -110,7 +110,8 @@ static double train(struct training *t) {
   assert_int_equal(accel_clip_grad_value(t->state, t->model, 0.5), clipped);
   assert_status(accel_optimizer_step(t->optimizer), clipped);
   assert_int_equal(accel_any_optimizer_step_was_skipped(t->state), 0);
-  assert_int_equal(accel_optimizer_step_was_skipped(t->optimizer), 0); /* accumulating is no update that was skipped */
+  assert_int_equal(accel_optimizer_step_was_skipped(t->optimizer),
+                   0); /* accumulating is not an update that was skipped */
   assert_ok(accel_scheduler_step(t->scheduler));
   assert_ok(accel_optimizer_zero_grad(t->optimizer, 1));
   assert_ok(accel_scope_end(scope));

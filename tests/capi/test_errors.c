@@ -82,7 +82,7 @@ static void test_take_error(void **state) {
   assert_int_equal(accel_error_rank(error), -1);
   assert_status(accel_error_take(&none), ACCEL_ERROR_NOT_FOUND);
   assert_null(none);
-  assert_status(accel_error_take(&none), ACCEL_ERROR_NOT_FOUND); /* that was no error of its own */
+  assert_status(accel_error_take(&none), ACCEL_ERROR_NOT_FOUND); /* that was not an error of its own */
   accel_error_release(error);
   accel_error_release(NULL);
   assert_fails(accel_error_take(NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");

@@ -725,7 +725,7 @@ static void test_named_inputs(void **unused) {
   accel_value_dispose(&out);
   assert_ok(accel_value_set(&named, "x", &x));
   assert_fails(accel_module_call_kw(module, &x, 1, &named, &out), ACCEL_ERROR_INVALID_ARGUMENT, "'x'");
-  assert_fails(accel_module_call_kw(module, &x, 1, &x, &out), ACCEL_ERROR_TYPE_MISMATCH, "named_inputs is no map");
+  assert_fails(accel_module_call_kw(module, &x, 1, &x, &out), ACCEL_ERROR_TYPE_MISMATCH, "named_inputs is not a map");
   accel_value_dispose(&named);
   assert_ok(accel_module_linear(1, 1, 0, &linear));
   assert_fails(accel_module_set_input_names(linear, "x"), ACCEL_ERROR_INVALID_STATE, "names of its own");

@@ -366,7 +366,7 @@ static void traces_are_merged(void **state) {
   assert_non_null(file);
   fputs("{\"traceEvents\":[{\"ph\":\"X\",\"name\":]}", file);
   fclose(file);
-  assert_fails(accel_merge_traces(&broken, 1, merged), ACCEL_ERROR_CORRUPT, "profile_1.json' is no Chrome trace");
+  assert_fails(accel_merge_traces(&broken, 1, merged), ACCEL_ERROR_CORRUPT, "profile_1.json' is not a Chrome trace");
 }
 
 int main(void) {

@@ -220,8 +220,9 @@ static void wrong_gradients_are_named_and_change_nothing(void **state) {
   const accel_value_t number = accel_arg_int(3);
   accel_value_t gradients = two_tensors(numbers, numbers);
   put(&gradients, "layer.wieght", tensor_over(numbers, weight_shape, 2, ACCEL_DTYPE_FLOAT32));
-  assert_fails(step_with(f, gradients, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT,
-               "gradients has 'layer.wieght', which is no trainable parameter; expected names such as 'layer.weight'");
+  assert_fails(
+      step_with(f, gradients, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT,
+      "gradients has 'layer.wieght', which is not a trainable parameter; expected names such as 'layer.weight'");
   gradients = two_tensors(numbers, numbers);
   put(&gradients, "layer.weight", tensor_over(numbers, bias_shape, 1, ACCEL_DTYPE_FLOAT32));
   assert_fails(step_with(f, gradients, NULL, NULL), ACCEL_ERROR_SHAPE_MISMATCH,

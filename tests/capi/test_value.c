@@ -438,7 +438,7 @@ static int64_t one_item(void *user_data) {
   return 1;
 }
 
-/* Bytes that are no UTF-8 enter no value, whichever way they come. */
+/* Bytes that are not UTF-8 enter no value, whichever way they come. */
 static void test_text_is_utf8(void **state) {
   (void)state;
   static char latin1[] = "caf\xe9", surrogate[] = "\xed\xa0\x80", overlong[] = "\xc0\xaf", cut[] = "\xe2\x82";
@@ -448,18 +448,18 @@ static void test_text_is_utf8(void **state) {
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     const accel_value_t by_hand = accel_arg_string(wrong[i]);
     accel_buffer_t json = ACCEL_BUFFER_INIT;
-    assert_fails(accel_value_string(wrong[i], &out), ACCEL_ERROR_INVALID_ARGUMENT, "text is no UTF-8: byte");
-    assert_fails(accel_value_copy(&by_hand, &out), ACCEL_ERROR_INVALID_ARGUMENT, "value is no UTF-8");
-    assert_fails(accel_value_list(&by_hand, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT, "items is no UTF-8");
+    assert_fails(accel_value_string(wrong[i], &out), ACCEL_ERROR_INVALID_ARGUMENT, "text is not UTF-8: byte");
+    assert_fails(accel_value_copy(&by_hand, &out), ACCEL_ERROR_INVALID_ARGUMENT, "value is not UTF-8");
+    assert_fails(accel_value_list(&by_hand, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT, "items is not UTF-8");
     assert_fails(accel_value_to_json(&by_hand, &json), ACCEL_ERROR_INVALID_ARGUMENT, "no UTF-8");
-    assert_fails(accel_value_set(&map, wrong[i], &number), ACCEL_ERROR_INVALID_ARGUMENT, "key is no UTF-8");
-    assert_fails(accel_value_set(&map, "key", &by_hand), ACCEL_ERROR_INVALID_ARGUMENT, "item is no UTF-8");
+    assert_fails(accel_value_set(&map, wrong[i], &number), ACCEL_ERROR_INVALID_ARGUMENT, "key is not UTF-8");
+    assert_fails(accel_value_set(&map, "key", &by_hand), ACCEL_ERROR_INVALID_ARGUMENT, "item is not UTF-8");
     accel_dataset_t *dataset = NULL;
     assert_ok(accel_dataset_create(one_item, give_bytes, NULL, NULL, wrong[i], NULL, &dataset));
     assert_fails(accel_dataset_item(dataset, 0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "no UTF-8");
     accel_dataset_release(dataset);
   }
-  assert_fails(accel_value_from_json("[\"caf\xe9\"]", &out), ACCEL_ERROR_INVALID_ARGUMENT, "json is no UTF-8: byte 5");
+  assert_fails(accel_value_from_json("[\"caf\xe9\"]", &out), ACCEL_ERROR_INVALID_ARGUMENT, "json is not UTF-8: byte 5");
   assert_int_equal(accel_value_count(&map), 0);
   accel_value_dispose(&map);
   assert_ok(accel_value_string("caf\xc3\xa9 \xe2\x82\xac \xf0\x9f\x98\x80", &out));

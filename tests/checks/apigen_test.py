@@ -106,7 +106,7 @@ BREACHES = [
     ("Default 1 ", "Default one ", "option", "the default is one", WEIGHT),
     ("Default: as it weighs", "In [0, 1]. Default 0", "option", "a flag has no interval", HEAVY),
     ("Default: as it weighs", "Default 2", "option", "the default of a flag is 2", HEAVY),
-    ("accel_flag_t heavy;", "float heavy;", "option", "float is no type of options", HEAVY),
+    ("accel_flag_t heavy;", "float heavy;", "option", "float is not a type of options", HEAVY),
     ("Default RED", "Variable ACCEL_WEIGHT. Default RED", "option", "color has the variable ACCEL_WEIGHT of accel_thing_options_t.weight", COLOR),
     ("Variable ACCEL_WEIGHT", "Variable ACCEL_SHARED_MEMORY", "option", "weight has the variable ACCEL_SHARED_MEMORY of environment.md.in", WEIGHT),
     ("Variable ACCEL_WEIGHT", "Variable accel_weight", "option", "weight is wrong: it names no variable", WEIGHT),
@@ -173,7 +173,7 @@ class Header(unittest.TestCase):
         self.assertTrue(all(line.startswith("accel/thing.h:2: ") for line in found), found)
         part = "#define ACCEL_Thing 1\ntypedef int32_t accel_shade;\n"
         found = list(lint.lint(self.describe(HEADER + '#include "accel/thing.h"\n', thing=part)))
-        self.assertEqual([line.split(" is no ")[0] for line in found], ["accel/thing.h:1: name: ACCEL_Thing", "accel/thing.h:2: name: accel_shade"])
+        self.assertEqual([line.split(" is not ")[0] for line in found], ["accel/thing.h:1: name: ACCEL_Thing", "accel/thing.h:2: name: accel_shade"])
 
     def test_what_is_no_c_in_a_part(self):
         part = "\n\nint32_t accel_broken(;\n"

@@ -65,13 +65,13 @@ def main(root, rows_path, *page_paths):
     expected = [(row[0], row[2]) for row in rows if row[1] == "differs"]
     found = [(row, name) for row, name, _ in lines]
     wrong += [f"{row} {name}: differs, and has no line" for row, name in expected if (row, name) not in found]
-    wrong += [f"{row} {name}: is no row that differs in {rows_path}" for row, name in found if (row, name) not in expected]
+    wrong += [f"{row} {name}: is not a row that differs in {rows_path}" for row, name in found if (row, name) not in expected]
     wrong += [f"{row}: says nothing" for row, _, text in lines if not text.strip()]
     wrong += denied(migration, lines)
     wrong += unproven(root, [row for row in rows if row[1] == "same"])
     wrong += unknown_tests(root, lines)
     known = {row[0] for row in rows}
-    wrong += [f"{row}: refers to {other}, which is no row" for row, _, text in lines
+    wrong += [f"{row}: refers to {other}, which is not a row" for row, _, text in lines
               for other in re.findall(r"(?<![`\w])([A-Q]\d+[a-z]?)\b", text) if other not in known]
     if not wrong and found != expected:
         wrong.append(f"the lines are not in the order of {rows_path}, or stand there twice")

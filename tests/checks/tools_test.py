@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import platform
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -396,6 +397,15 @@ class CheckLayers(ToolTest):
                 status, output = self.check(nn__a_hpp=of(members))
                 self.assertEqual(status, int(expected[:9] != "the rules"), output)
                 self.assertIn(expected, output)
+    def test_comments_have_a_subject(self):
+        good = "// Asks for whatever is left.\n// Of_a is a name.\nint a;  // of b\nint b = 2 * That;\n"
+        bad = ["// What is left.", "int a;  // Of b", "/** The same, later. */", "/*\n * As before. */", "  // Those that end."]
+        self.assertEqual(self.check(nn__a_hpp=good + "\n".join(bad * 5) + "\n// That of a.\n" * 4)[0], 0)
+        status, output = self.check(nn__a_hpp="\n".join(bad * 6) + "\n")
+        self.assertEqual(status, 1)
+        for line, word in ((1, "What"), (2, "Of"), (3, "The same"), (5, "As"), (6, "Those")):
+            self.assertIn(f"src/nn/a.hpp:{line}: the comment begins with '{word}'\n", output)
+        self.assertIn("30 comments begin like that, expected at most 29", output)
 
     def test_what_is_found(self):
         heavy = "#include <torch/csrc/autograd/autograd.h>\n"
@@ -456,6 +466,45 @@ class NamedTests(ToolTest):
                 status, output = self.check(*rows)
                 self.assertEqual(status, 1)
                 self.assertIn(expected, output)
+
+
+@unittest.skipIf(shutil.which("git") is None, "there is no git")
+class CommitSubjects(ToolTest):
+    def commit(self, *subjects):
+        for subject in subjects:
+            self.git("-c", "user.name=test", "-c", "user.email=test@localhost", "commit", "-q", "--allow-empty", "-m", subject)
+
+    def git(self, *arguments):
+        subprocess.run(["git", "-C", self.folder, *arguments], check=True, capture_output=True)
+
+    def check(self):
+        result = run(CHECKS / "commit_subjects_test.py", self.folder)
+        return result.returncode, result.stdout
+
+    def test_skipped_without_a_repository_of_its_own(self):
+        self.assertEqual(self.check(), (77, "skipped: the sources are not the folder of a git repository\n"))
+        self.git("init", "-q")
+        self.assertEqual(self.check(), (77, "skipped: the repository has no commits\n"))
+        inner = self.folder / "inner"
+        inner.mkdir()
+        self.commit("wrong.")
+        self.folder = inner
+        self.assertEqual(self.check()[0], 77)
+
+    def test_as_many_as_there_are(self):
+        self.git("init", "-q")
+        self.commit("Add a thing", "L" * 72)
+        self.assertEqual(self.check(), (0, "the subjects of the last 2 commits hold the rules\n"))
+
+    def test_what_is_found(self):
+        self.git("init", "-q")
+        self.commit("too old.", *["Add a thing"] * 46, "Add one.", "add another", "L" * 73, "Ändere etwas")
+        status, output = self.check()
+        self.assertEqual(status, 1)
+        for subject, expected in (("Add one.", "ends with a period"), ("add another", "begins with 'a', expected a capital letter"),
+                                  ("L" * 73, "has 73 letters, expected at most 72")):
+            self.assertIn(f"'{subject}' {expected}\n", output)
+        self.assertEqual(output.count("\n"), 3)
 
 
 if __name__ == "__main__":

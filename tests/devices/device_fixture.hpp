@@ -69,7 +69,7 @@ class DeviceTest : public testing::Test {
   static std::string unavailable_reason() {
     if (is_simulated()) simulation();
     const auto number = tensor::find_device_kind(kind());
-    return number ? tensor::unavailable_reason(*number) : text("'", kind(), "' is no kind of device");
+    return number ? tensor::unavailable_reason(*number) : text("'", kind(), "' is not a kind of device");
   }
   static c10::DeviceType device_type() { return *tensor::device_type(*tensor::find_device_kind(kind())); }
   static int device_count() { return static_cast<int>(tensor::device_count(*tensor::find_device_kind(kind()))); }

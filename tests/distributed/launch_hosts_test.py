@@ -461,7 +461,7 @@ class Places(HostsTest):
 
 
 class Strangers(HostsTest):
-    """What connects to the coordinator and is no launcher of the job does not get in, and keeps nobody out."""
+    """What connects to the coordinator and is not a launcher of the job does not get in, and keeps nobody out."""
 
     def start_first(self, *options):
         host = self.host(0, NOTE, "--rdzv-timeout", "60", *options)

@@ -500,7 +500,7 @@ class Usage(LaunchTest):
              "--cpu and --use-fsdp are both given; expected one of --cpu, --multi-gpu, --tpu, --use-deepspeed and "
              "--use-fsdp"),
             (["launch", "--mixed_precision", "fp8", "true"],
-             "--mixed-precision is 'fp8', which asks for 8-bit floating point; this version has nothing of the kind"),
+             "--mixed-precision is 'fp8', which asks for 8-bit floating point; this version does not support it"),
             (["launch", "--fsdp_offload_params", "x", "true"], "--fsdp-offload-params is 'x'; expected yes or no"),
             (["launch", "--config_file", "missing.yaml", "true"], "cannot open 'missing.yaml': No such file or directory"),
             (["launch", "--config_file", "/", "true"], "'/' is not a regular file"),
@@ -560,9 +560,9 @@ class Usage(LaunchTest):
         text = self.shown("launch", "--help")
         self.assertLessEqual(max(map(len, text.splitlines())), 118)
         words = " ".join(text.split())
-        for row in ("--num-processes N How many start, on all machines together. Default: the number of GPUs, else 1 --",
+        for row in ("--num-processes N Number of ranks, on all machines together. Default: the number of GPUs, else 1 --",
                     "--cpu[=no] No accelerator. Sets ACCELERATE_USE_CPU. Default no --",
-                    "--mixed-precision no|fp16|bf16|fp8 Of the forward passes of prepared models. "
+                    "--mixed-precision no|fp16|bf16|fp8 The precision of the forward passes of prepared models. "
                     "Sets ACCELERATE_MIXED_PRECISION. Default no --",
                     "Sets MASTER_PORT. Default: a free one, with several machines 29500 ",
                     "Sets ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host "):

@@ -124,7 +124,7 @@ PROVOKED = {
     "ACCEL_TIMEOUT_MS=5000 accel launch --num-processes 2 -- python3 two.py": [
         "...; all ranks must make the same calls in the same order",
         "all ranks must pass the same shape, dtype and options",
-        "the former backward gave no gradient to ...",
+        "... trainable parameters got no gradient in the last backward: ...",
         "... timed out after ... ms: no answer from ..."],
 }
 

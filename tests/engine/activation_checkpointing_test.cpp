@@ -619,7 +619,7 @@ TEST(ActivationCheckpointing, ModulesAreFoundByClassAndName) {
                       [&] { checkpoint_activations(*model, recomputing(Recompute::kAll, "GPT2Block,GPT2Blok")); });
   ActivationCheckpointingSettings settings;
   settings.modules = std::string("transformer.h.(");
-  tests::expect_error(Status::kInvalidArgument, "modules is 'transformer.h.(', which is no regular expression",
+  tests::expect_error(Status::kInvalidArgument, "modules is 'transformer.h.(', which is not a regular expression",
                       [&] { checkpoint_activations(*model, settings); });
   settings.modules = std::string("h.0");
   tests::expect_error(Status::kNotFound, "modules is 'h.0', and the whole name of no module matches",

@@ -220,7 +220,7 @@ TEST_F(Arrow, RefusesWhatItCannotRead) {
   refused(Status::kInvalidArgument, "no columns", batch(1));
   auto made = batch(1, make("s", "u", 1, 0, {}, {bytes_of<int32_t>({0, 1}), bytes_of<char>({'\xff'})}));
   const auto dataset = open(*made);
-  expect_error(Status::kCorrupt, "column 's' of the Arrow array is no text in row 0", [&] { dataset->item(0); });
+  expect_error(Status::kCorrupt, "column 's' of the Arrow array is not text in row 0", [&] { dataset->item(0); });
   expect_error(Status::kInvalidArgument, "was released already", [&] { open(*made); });
 }
 

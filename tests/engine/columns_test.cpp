@@ -60,8 +60,8 @@ TEST(Columns, RaggedRowsArePaddedInPlace) {
 
 TEST(Columns, PaddingMustBeANumberOfTheRows) {
   const RaggedDataset bytes({at::ones({3}, at::kByte)}, at::tensor({0, 1, 3}, at::kLong));
-  expect_error(Status::kInvalidArgument, "-1 is no Byte", [&] { bytes.batch({0, 1}, padding(-1)); });
-  expect_error(Status::kInvalidArgument, "0.5 is no Byte", [&] { bytes.batch({0, 1}, padding(0.5)); });
+  expect_error(Status::kInvalidArgument, "-1 is not a Byte", [&] { bytes.batch({0, 1}, padding(-1)); });
+  expect_error(Status::kInvalidArgument, "0.5 is not a Byte", [&] { bytes.batch({0, 1}, padding(0.5)); });
   expect_error(Status::kInvalidArgument, "pad_to_multiple_of is 0", [&] { bytes.batch({0, 1}, padding(0, 0)); });
   for (const auto dtype :
        {at::kBool, at::kShort, at::kUInt16, at::kHalf, at::kBFloat16, at::kFloat, at::kComplexDouble}) {

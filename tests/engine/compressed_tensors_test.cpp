@@ -124,7 +124,7 @@ TEST(CompressedTensors, DamageIsNamed) {
            {"\"name\":\"a\"", "\"name\":12"},
        })
     refuse(replaced(part, by));
-  // Blocks that are no frames of Zstd, or of other sizes.
+  // Blocks that are not frames of Zstd, or of other sizes.
   std::string damaged = file;
   for (size_t at = 8; at < 24; at++) damaged[at] = '\0';
   refuse(damaged);

@@ -466,7 +466,8 @@ TEST_P(Conformance, ManyAsynchronousCalls) {
   });
 }
 
-// Buckets in memory that the peers map, as the Reducer asks for them; a rank with a tensor elsewhere is no obstacle.
+// Buckets in memory that the peers map, as the Reducer asks for them; a rank with a tensor elsewhere is not an
+// obstacle.
 TEST_P(Conformance, AllReduceInPlace) {
   const int size = GetParam().ranks();
   run_ranks(GetParam(), [size](const BackendPointer& backend, int rank) {

@@ -207,7 +207,8 @@ TEST(DdpGradients, AnErrorNamesTheParametersThatGotNone) {
     DistributedDataParallel model(make_model(1), communicator, {});
     backward(model.call(rows(0, 4)));
     for (int i = 0; i < 2; i++)
-      tests::expect_error(Status::kInvalidState, "no gradient to 1 of 4 trainable parameters: spare; expected each",
+      tests::expect_error(Status::kInvalidState,
+                          "1 of 4 trainable parameters got no gradient in the last backward: spare; expected each",
                           [&] { model.call(rows(0, 4)); });
   });
 }
@@ -246,7 +247,8 @@ TEST(DdpGradients, AParameterThatGetsNoGradientLaterIsNamedToo) {
     DistributedDataParallel model(make_model(1), communicator, {});
     for (int step = 0; step < 3; step++) backward(model.call(nn::Inputs{rows(0, 4), true}).toTensor());
     backward(model.call(rows(0, 4)));
-    tests::expect_error(Status::kInvalidState, "no gradient to 1 of 4 trainable parameters: spare",
+    tests::expect_error(Status::kInvalidState,
+                        "1 of 4 trainable parameters got no gradient in the last backward: spare",
                         [&] { model.call(rows(0, 4)); });
   });
 }

@@ -216,7 +216,7 @@ TEST(DeviceKinds, WhatAPluginLacksIsNamed) {
     for (const auto& [call, expected] : std::vector<std::pair<std::function<void()>, std::string>>{
              {[&] { synchronize(device); }, "device other:1 cannot synchronize: its plugin does not implement that"},
              {[&] { device_memory(device); },
-              "device other:1 counts no memory: its allocator is no c10::DeviceAllocator"},
+              "device other:1 counts no memory: its allocator is not a c10::DeviceAllocator"},
              {[&] { tensor::new_generator(1, device); },
               "device other:1 draws no random numbers: its plugin has no generators; expected cpu"}}) {
       const Error error = error_of(call);

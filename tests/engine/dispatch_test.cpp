@@ -357,7 +357,7 @@ TEST(Dispatch, BuffersAndTiedWeightsOnDisk) {
     const DeviceMap map = {{"embedding", "cpu"}, {"layers", "cpu"}, {"layers.1", "disk"}, {"head", "disk"}};
     const DispatchSettings settings = with_folder(folder);
     dispatch_model(*model, map, {}, offload_buffers ? with_buffers(settings) : settings);
-    EXPECT_EQ(written(folder).size(), 6U) << "the tied weight stays, and a buffer that is never saved is no weight";
+    EXPECT_EQ(written(folder).size(), 6U) << "the tied weight stays, and a buffer that is never saved is not a weight";
     EXPECT_FALSE(model->find_tensor("head.weight").is_meta());
     EXPECT_EQ(model->find_tensor("layers.1.mean").is_meta(), offload_buffers);
     EXPECT_TRUE(at::equal(forward(*model, tokens), expected));

@@ -23,7 +23,7 @@
 namespace accel::parallel {
 namespace fsdp_fixture {
 
-// The number of rows is no multiple of any number of ranks.
+// The number of rows is not a multiple of any number of ranks.
 inline nn::ModulePtr block(int64_t number) {
   auto module = std::make_shared<nn::CallbackModule>("Block");
   module->add_parameter("weight", at::linspace(-0.4, 0.5, 49).view({7, 7}).roll(number), true);

@@ -57,7 +57,7 @@ TEST_F(Images, CutShortOrDamaged) {
   }
   std::string damaged = fixture("rgb.png");
   damaged[damaged.size() - 30] ^= 1;
-  expect_error(Status::kCorrupt, "is no valid PNG", [&] { decode_image(damaged, 3, "damaged.png"); });
+  expect_error(Status::kCorrupt, "is not a valid PNG", [&] { decode_image(damaged, 3, "damaged.png"); });
   expect_error(Status::kCorrupt, "neither as JPEG nor as PNG", [] { decode_image("GIF89a", 3, "a.png"); });
   expect_error(Status::kInvalidArgument, "channels is 2", [] { decode_image(fixture("rgb.png"), 2, "rgb.png"); });
 }
@@ -95,7 +95,7 @@ TEST_F(Images, FoldersWithoutLabels) {
   EXPECT_FALSE(ImageDataset(folder_.native(), {}).item(0).toGenericDict().contains("label"));
   write("dog/b.png", fixture("grey.png"));
   expect_error(Status::kInvalidArgument, "beside its subfolders", [&] { ImageDataset(folder_.native(), {}); });
-  expect_error(Status::kNotFound, "is no folder", [&] { ImageDataset((folder_ / "a.png").native(), {}); });
+  expect_error(Status::kNotFound, "is not a folder", [&] { ImageDataset((folder_ / "a.png").native(), {}); });
   write("none/a.txt", "");
   expect_error(Status::kNotFound, "has no image", [&] { ImageDataset((folder_ / "none").native(), {}); });
 }

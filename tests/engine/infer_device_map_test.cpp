@@ -174,7 +174,7 @@ TEST(InferDeviceMap, BuffersOfSplitModulesHaveAPlace) {
   model->add_child("b1", block);
   const DeviceMap map = infer_device_map(*model, MaxMemory{{"0", 830}, {"1", 2000}}, {}).map;
   EXPECT_EQ(map, (DeviceMap{{"b1.one", "0"}, {"b1.two", "0"}, {"b1.scale", "1"}}));
-  EXPECT_EQ(check_device_map(*model, map), (std::vector<std::string>{"b1.scale"}));  // which is no module
+  EXPECT_EQ(check_device_map(*model, map), (std::vector<std::string>{"b1.scale"}));  // which is not a module
 }
 
 TEST(InferDeviceMap, WithoutTheDiskNamesWhatDoesNotFit) {

@@ -56,7 +56,8 @@ TEST(MergeWeights, TheFolderGoesOnRequest) {
 
 TEST(MergeWeights, NamesWhatMayHaveBeenMeant) {
   Folder folder;
-  expect_error(Status::kNotFound, "is no folder", [&] { merge_weights(folder / "absent", folder / "m", true, false); });
+  expect_error(Status::kNotFound, "is not a folder",
+               [&] { merge_weights(folder / "absent", folder / "m", true, false); });
   fs::create_directories(folder / "run");
   expect_error(Status::kNotFound, "no parts of a model",
                [&] { merge_weights(folder / "run", folder / "m", true, false); });

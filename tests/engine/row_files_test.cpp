@@ -37,7 +37,7 @@ TEST_F(RowFiles, LinesThatAreNoText) {
                                                       18));
   const LineDataset dataset(path, std::nullopt, false);
   EXPECT_EQ(dataset.length(), 4);
-  expect_error(Status::kCorrupt, "a.txt', row 2 is no text at byte 1", [&] { dataset.item(1); });
+  expect_error(Status::kCorrupt, "a.txt', row 2 is not text at byte 1", [&] { dataset.item(1); });
   expect_error(Status::kCorrupt, "row 3", [&] { dataset.item(2); });
   const LineDataset skipping(path, std::nullopt, true);
   EXPECT_EQ(all(skipping), R"("good" "last")");

@@ -33,7 +33,7 @@ TEST(Spin, ComesBackWithTheFirstWaitThatEndsEarly) {
   EXPECT_EQ(spins_of(spin, 4), 4);
 }
 
-// A rank that is late once in each step is no reason: the other waits of the step are short.
+// A rank that is late once in each step is not a reason: the other waits of the step are short.
 TEST(Spin, StaysWhileSomeWaitsEndEarly) {
   Spin spin(microseconds(20));
   for (int step = 0; step < 100; step++) {

@@ -113,7 +113,7 @@ TEST(TorchScript, NamesFilesThatItCannotRead) {
       (std::filesystem::temp_directory_path() / text("accel_torchscript_", getpid(), ".pt")).string();
   std::FILE* file = std::fopen(path.c_str(), "wb");
   ASSERT_NE(file, nullptr);
-  std::fputs("this is no archive", file);
+  std::fputs("this is not an archive", file);
   std::fclose(file);
   expect_error(Status::kCorrupt, path, [&] { load_torchscript(path); });
   std::filesystem::remove(path);

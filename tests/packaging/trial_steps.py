@@ -11,7 +11,7 @@ PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/installation.md"
 
 
 def blocks_of_the_page():
-    """The named blocks, where braces are no fields."""
+    """The named blocks, where braces are not fields."""
     found = re.findall(r"^```sh (\w+)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     return {name: re.sub(r"([{}])", r"\1\1", text).replace("accel-libtorch\n", "accel-libtorch {fetch}\n") for name, text in found}
 

@@ -367,7 +367,7 @@ tpu_zone: us-central1-a
             self.assertEqual(self.accel("tpu-config", *arguments, "--debug").stdout, self.BASE + end)
 
     def test_nothing_is_run(self):
-        self.expect(2, "tpu-config asks for TPUs; this version has nothing of the kind", "tpu-config", "--command", "ls",
+        self.expect(2, "tpu-config asks for TPUs; this version does not support it", "tpu-config", "--command", "ls",
                     "--tpu_zone", "a", "--tpu_name", "b")
         self.expect(2, "there is nothing to run", "tpu-config", "--debug")
 

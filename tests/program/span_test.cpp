@@ -29,7 +29,7 @@ TEST(Span, IsRecordedWhileSomethingRecords) {
   { const Span before(SpanKind::kWait, "before"); }
   Spans::begin(/*with_modules=*/false);
   { const Span within(SpanKind::kOffload, "within", 12, 3); }
-  { const Span named(SpanKind::kProgram, std::string("a name that is no literal")); }
+  { const Span named(SpanKind::kProgram, std::string("a name that is not a literal")); }
   EXPECT_FALSE(Spans::has_modules());
   const int64_t before_end = unix_nanoseconds();
   const Spans::Recording recording = Spans::end();
@@ -38,7 +38,7 @@ TEST(Span, IsRecordedWhileSomethingRecords) {
   EXPECT_STREQ(recording.spans[0].span.name, "within");
   EXPECT_EQ(recording.spans[0].span.bytes, 12);
   EXPECT_EQ(recording.spans[0].span.ranks, 3);
-  EXPECT_EQ(recording.spans[1].span.own_name, "a name that is no literal");
+  EXPECT_EQ(recording.spans[1].span.own_name, "a name that is not a literal");
   EXPECT_EQ(recording.dropped, 0);
   const int64_t begun = recording.to_unix(recording.spans[0].span.begun);
   const int64_t second = 1'000'000'000;  // this thread may have been interrupted

@@ -106,14 +106,14 @@ TEST_F(TraceMerge, WhatIsNoTraceIsRefused) {
   const auto refused = [this](const std::string& content, const std::string& reason) {
     SCOPED_TRACE(content);
     const std::string file = write("profile_0.json", content);
-    expect_error(Status::kCorrupt, "'" + file + "' is no Chrome trace: " + reason,
+    expect_error(Status::kCorrupt, "'" + file + "' is not a Chrome trace: " + reason,
                  [&] { merge_traces({file}, path("merged.json")); });
     EXPECT_FALSE(std::filesystem::exists(path("merged.json")));
   };
   refused("", "expected '{' at byte 0");
   refused("{}", "it has no list traceEvents");
   refused("{\"traceEvents\":{}}", "it has no list traceEvents");
-  refused("{\"traceEvents\":[1]}", "an event is no object");
+  refused("{\"traceEvents\":[1]}", "an event is not an object");
   refused("{\"traceEvents\":[{\"a\":1]}", "");
   refused("{\"traceEvents\":[{\"a\":\"b", "it ends within a string");
   refused("{\"traceEvents\":[{\"a\":01}]}", "");
@@ -152,7 +152,7 @@ TEST(TraceAverages, AreATable) {
   EXPECT_NE(first.find("aten::add"), std::string::npos);
   EXPECT_EQ(first.find("aten::mm"), std::string::npos);
   expect_error(Status::kInvalidArgument, "sort_by is 'name'", [&] { averages_table(averages, "name", 0); });
-  expect_error(Status::kTypeMismatch, "averages is no list", [&] { averages_table(Json(true), "count", 0); });
+  expect_error(Status::kTypeMismatch, "averages is not a list", [&] { averages_table(Json(true), "count", 0); });
 }
 
 }  // namespace trace_merge_test

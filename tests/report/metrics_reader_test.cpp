@@ -120,7 +120,7 @@ TEST_F(MetricsReaderTest, NamesLinesOfAnotherForm) {
     take(line);
   EXPECT_EQ(run_.problems.all().size(), 1U);
   EXPECT_EQ(run_.problems.total(), number_);
-  EXPECT_NE(problem().find("lines of another form, the first: line 1: this is no object"), std::string::npos)
+  EXPECT_NE(problem().find("lines of another form, the first: line 1: this is not an object"), std::string::npos)
       << problem();
   EXPECT_TRUE(run_.series.empty());
 }

@@ -75,7 +75,7 @@ class ReportTest(unittest.TestCase):
 class CommandTest(ReportTest):
     def test_says_what_is_wrong(self):
         self.expect_refusal(2, "no folder is given")
-        self.expect_refusal(1, "missing' is no folder", "missing")
+        self.expect_refusal(1, "missing' is not a folder", "missing")
         self.runs.mkdir()
         self.expect_refusal(1, "there is nothing to show in 'runs'", "runs")
         (self.runs / "metrics.jsonl").write_bytes(b"")
@@ -320,7 +320,7 @@ class PageTest(ReportTest):
         page, _ = self.report()
         self.assertLess(page.stat().st_size, 2e6)
         document = self.show(page, budget=8000)
-        self.assertRegex(document.one(id="state").text(), r"Of 150,000 points the page has (99,\d{3}|100,000): the least and the greatest of each stretch")
+        self.assertRegex(document.one(id="state").text(), r"The page shows (99,\d{3}|100,000) of 150,000 points: the minimum and maximum of each interval")
         self.assertEqual(self.chart(document, "loss").one("table").rows()[0][3], "50")
         self.assertIn("reduced", self.chart(document, "loss").one("small").text())
         points = browser.points_of(self.chart(document, "loss").one("path", of_class="curve"))
@@ -440,7 +440,7 @@ class LiveTest(ReportTest):
         self.assertEqual(loss.one("table").rows()[0][1:], ["39", "1", "39", "39"])
         self.assertEqual(len(browser.points_of(loss.all("path", of_class="curve")[0])), 40)
         self.chart(document, "train/new")
-        self.assertIn("Live: asks for more each 200 ms.", document.one(id="state").text())
+        self.assertIn("Live: updated every 200 ms.", document.one(id="state").text())
 
 
 class Relay:

@@ -182,7 +182,7 @@ TEST_F(Bridge, ErrorsOfAForwardComeOut) {
   const accel_value_t number = accel_arg_int(3);
   accel_value_t output = ACCEL_VALUE_INIT;
   EXPECT_EQ(accel_module_call(module.get(), &number, 1, &output), ACCEL_ERROR_USER);
-  expect_part(accel_last_error(), "input 0 is no tensor");
+  expect_part(accel_last_error(), "input 0 is not a tensor");
   expect_part(message_of([] { accel::module_from_torch(std::shared_ptr<NetImpl>()); }), "no module");
 }
 

@@ -2,7 +2,7 @@
  *
  *     tracked_run FOLDER TRACKERS FIRST_STEP END_STEP [slow] [all] [unfinished | returns]
  *
- * Prints a line for each step that was logged. slow: a millisecond a step; all: also what is no number; unfinished:
+ * Prints a line for each step that was logged. slow: a millisecond a step; all: also what is not a number; unfinished:
  * ends at once, without a word; returns: from main(), without ending the trackers. */
 #define _POSIX_C_SOURCE 199309L
 #include <accel.h>

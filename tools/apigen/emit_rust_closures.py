@@ -18,7 +18,7 @@ GIVEN = {"handle": ("&{1}", "&Lent::new({1}::from_raw({0}))"), "text": ("&str", 
 MODULES = {"types": "tree", "communication": "work", "modules": "module", "optimizers": "optimizer", "data": "data", "accelerator": "accelerator",
            "checkpoints": "checkpoint", "tracking": "tracking", "configuration": "launch"}
 MADE = {"out_value": ("Value", "made.into_raw()"), "out_handle": ("Tensor", "sys::accel_tensor_retain(made.as_raw())")}
-# What runs the closure, by what C wants of it. NaN is no factor: the library refuses it.
+# What runs the closure, by what C wants of it. NaN is not a factor: the library refuses it.
 RUNS = {"double": "callback::run_for(f64::NAN, || {})", "accel_status_t": "callback::run(|| {})", "void": "callback::run(|| {});"}
 HELD = {"again": "Fn{} + Send + 'static", "shared": "Fn{} + Send + Sync + 'static", None: "FnMut{} + Send + 'static"}
 

@@ -9,7 +9,7 @@ FOLDER = "bindings/rust/accel/src/generated"
 # Objects that functions take beside the options, which so stay values that can be copied.
 BESIDE = {"document_offsets": "Dataset::packed", "gradient_group": "State::local_sgd", "sampler": "DataLoader::with_sampler",
           "state": "State::load_checkpoint_in_model", "types": "Dataset::csv"}
-# The type and the value of fields that are no numbers, by type or by name.
+# The type and the value of fields that are not numbers, by type or by name.
 RULES = {"accel_value_t": ("impl Into<Value>", "self.1.keep({}.into(), Value::as_raw)"), "char": ("impl AsRef<str>", "self.1.text({}.as_ref())"),
          "accel_tensor_t": ("Tensor", "self.1.keep({}, |tensor| tensor.as_raw())"), "delimiter": ("u8", "{}.into()")}
 # What is read and written in the place of a parameter of such a type.
@@ -67,7 +67,7 @@ def builders(api, known, section):
             setters = "\n".join(setter(known, field) for field in fields)
             derived, kept = ("Clone", "Kept") if "self.1" in setters else ("Clone, Copy", "()")
             beside = "".join(f" `{field['name']}`: `{BESIDE[field['name']]}()`." for field in given if field["name"] in BESIDE)
-            # What is of one call, as tensors are, is no configuration.
+            # What is of one call, as tensors are, is not a configuration.
             word = "call_options" if any(field["type"]["base"] == "accel_tensor_t" for field in fields) else "crate::configuration::builder"
             yield (f"{word}! {{\n{doc(sentence(struct['doc']) + beside, '    ')}    #[derive({derived})]\n"
                    f"    {name}({struct['name']} = {struct['init_macro']}), {kept},\n{''.join(listed(known, fields))}}}\n\n"

@@ -44,11 +44,11 @@ def lint(api):
 def names(api):
     for constant in api["constants"]:
         if not CONSTANT_NAME.match(constant["name"]):
-            yield "name", constant["line"], f"{constant['name']} is no ACCEL_UPPER_CASE name"
+            yield "name", constant["line"], f"{constant['name']} is not an ACCEL_UPPER_CASE name"
     for kind in ("aliases", "handles", "structs", "callbacks"):
         for entry in api[kind]:
             if not TYPE_NAME.match(entry["name"]):
-                yield "name", entry["line"], f"{entry['name']} is no accel_<thing>_t or accel_<thing>_fn"
+                yield "name", entry["line"], f"{entry['name']} is not an accel_<thing>_t or accel_<thing>_fn"
     for function in api["functions"]:
         if not FUNCTION_NAME.match(function["name"]):
             yield "name", function["line"], f"{function['name']} does not begin with accel_"
@@ -149,7 +149,7 @@ def function_rules(function, handles, structs, callbacks):
         if needs_length(parameter, handles, structs) and not parameter["length"]:
             yield "array", line, f"{parameter['name']} of {name} is an array, and its text does not begin with [length]"
         if parameter["length"] and parameter["length"] not in [other["name"] for other in parameters]:
-            yield "array", line, f"the length {parameter['length']} of {parameter['name']} is no parameter of {name}"
+            yield "array", line, f"the length {parameter['length']} of {parameter['name']} is not a parameter of {name}"
 
 
 def needs_word(kind, handles):
@@ -178,7 +178,7 @@ def documentation_rules(function, status):
             yield "documentation", line, f"{name} does not explain {parameter['name']}"
     for documented in function["documented"]:
         if documented not in given:
-            yield "documentation", line, f"{name} explains {documented}, which is no parameter"
+            yield "documentation", line, f"{name} explains {documented}, which is not a parameter"
     text = function["returns"]["doc"]
     if function["returns"]["type"]["c"] != "void" and not text:
         yield "documentation", line, f"{name} has no @return"

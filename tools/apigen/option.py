@@ -1,6 +1,6 @@
 """What the comment of a field of an options struct says, in this form:
 
-    double beta2; /* Of the second moment. In [0, 1). Variable ACCEL_BETA2. Default 0.999 */
+    double beta2; /* The decay of the second moment. In [0, 1). Variable ACCEL_BETA2. Default 0.999 */
 
 A meaning in sentences; the interval that a number is in; the environment variable that is looked at when the field is unset;
 the default: a number, a "text", the end of a constant's name, or behind a colon in words what the library finds by itself.
@@ -61,7 +61,7 @@ def default_of(value, kind, interval, constants):
     if kind in ("integer", "number") and not is_within(number_of(value, "the default"), interval):
         raise OptionError(f"the default {value} is not within the interval")
     if kind == "text" and not re.fullmatch(r'"[^"]*"', value):
-        raise OptionError(f"the default {value} is no text in quotes")
+        raise OptionError(f"the default {value} is not text in quotes")
     if kind == "choice":
         meant = [name for name in constants if name.endswith(f"_{value}")]
         if len(meant) != 1:
@@ -77,7 +77,7 @@ def read(field, choices):
     constants}."""
     text, kind = field["doc"], kind_of(field, choices)
     if kind is None:
-        raise OptionError(f"{field['type']['c']} is no type of options")
+        raise OptionError(f"{field['type']['c']} is not a type of options")
     end = END.search(text)
     if not end:
         raise OptionError("it does not end with a default")

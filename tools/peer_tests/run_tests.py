@@ -154,7 +154,7 @@ def main():
     all_files = sorted(file.stem for file in (source / "tests").glob("test_*.py")) + [f"scripts/{script}" for script in SCRIPTS]
     unknown = sorted(set(arguments.names) - set(all_files))
     if unknown:
-        sys.exit(f"run_tests: {', '.join(unknown)} is no file of tests; expected some of {', '.join(all_files)}")
+        sys.exit(f"run_tests: {', '.join(unknown)} is not a file of tests; expected some of {', '.join(all_files)}")
     files = arguments.names or all_files
     outcomes, began = {}, time.monotonic()
     with tempfile.TemporaryDirectory() as folder:

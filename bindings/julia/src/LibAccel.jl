@@ -385,7 +385,7 @@ struct accel_value_t
     as::UInt64
 end
 
-"""What a state is made from. Everything may stay unset."""
+"""The options of a state. Everything may stay unset."""
 struct accel_state_options_t
     struct_size::Csize_t
     cpu::accel_flag_t
@@ -920,7 +920,7 @@ function accel_schedule_free_adamw_options_t(;
     return accel_schedule_free_adamw_options_t(sizeof(accel_schedule_free_adamw_options_t), lr, beta1, beta2, eps, weight_decay, warmup_steps, r, weight_lr_power, maximize, reserved)
 end
 
-"""What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR."""
+"""The options of a one-cycle schedule, with the names and defaults of torch's OneCycleLR."""
 struct accel_one_cycle_options_t
     struct_size::Csize_t
     pct_start::Float64
@@ -949,7 +949,7 @@ function accel_one_cycle_options_t(;
     return accel_one_cycle_options_t(sizeof(accel_one_cycle_options_t), pct_start, base_momentum, max_momentum, div_factor, final_div_factor, anneal_strategy, cycle_momentum, three_phase, reserved)
 end
 
-"""What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR."""
+"""The options of a cyclic schedule, with the names and defaults of torch's CyclicLR."""
 struct accel_cyclic_options_t
     struct_size::Csize_t
     step_size_up::Int64
@@ -974,7 +974,7 @@ function accel_cyclic_options_t(;
     return accel_cyclic_options_t(sizeof(accel_cyclic_options_t), step_size_up, step_size_down, gamma, base_momentum, max_momentum, mode, cycle_momentum)
 end
 
-"""What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau."""
+"""The options of a plateau schedule, with the names and defaults of torch's ReduceLROnPlateau."""
 struct accel_plateau_options_t
     struct_size::Csize_t
     factor::Float64
@@ -1441,7 +1441,7 @@ function accel_parameters_options_t(;
     return accel_parameters_options_t(sizeof(accel_parameters_options_t), bucket_cap_mb, fsdp)
 end
 
-"""What accel_parameters_step() does on the way."""
+"""The options of a call of accel_parameters_step()."""
 struct accel_parameters_step_options_t
     struct_size::Csize_t
     max_grad_norm::Float64
@@ -1686,7 +1686,7 @@ function accel_tracking_options_t(;
     return accel_tracking_options_t(sizeof(accel_tracking_options_t), log_with, logging_dir, run_name, resume, on_failure, flush_interval_ms, queue_bytes, step_report_interval)
 end
 
-"""What a tracker of the program needs."""
+"""The options of a tracker of the program."""
 struct accel_tracker_options_t
     struct_size::Csize_t
     main_process_only::accel_flag_t
@@ -1764,7 +1764,7 @@ function accel_progress_options_t(;
     return accel_progress_options_t(sizeof(accel_progress_options_t), unit, local_main_process_only, disable, leave, width, initial, interval_ms)
 end
 
-"""What is recorded, and in which steps. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded."""
+"""The options of a profile: the content of the record, and the steps that are recorded. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded."""
 struct accel_profile_options_t
     struct_size::Csize_t
     activities::Ptr{Cchar}
@@ -1801,7 +1801,7 @@ function accel_profile_options_t(;
     return accel_profile_options_t(sizeof(accel_profile_options_t), activities, output_trace_dir, wait, warmup, active, repeat, skip_first, record_shapes, profile_memory, with_stack, with_flops, with_modules, merge)
 end
 
-"""What accel_launch() starts."""
+"""The options of accel_launch()."""
 struct accel_launch_options_t
     struct_size::Csize_t
     num_processes::Int32
@@ -2107,7 +2107,7 @@ accel_scope_call(body, user_data, destroy) =
 """
     accel_scope_release(scope)
 
-Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid. What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
+Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid. The settings that the scope changed on a thread that still runs are undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
 
 - `scope`: `nothing`/`C_NULL` is allowed. A scope, or NULL.
 
@@ -2123,7 +2123,7 @@ The name of a dtype.
 
 - `dtype`: ACCEL_DTYPE_*.
 
-Returns: \"float32\" and so on; NULL for a number that is no dtype.
+Returns: \"float32\" and so on; NULL for a number that is not a dtype.
 
 Threads: any.
 """
@@ -2137,7 +2137,7 @@ The size of an element.
 
 - `dtype`: ACCEL_DTYPE_*.
 
-Returns: Bytes of one element; 0 for a number that is no dtype.
+Returns: Bytes of one element; 0 for a number that is not a dtype.
 
 Threads: any.
 """
@@ -2182,7 +2182,7 @@ A string value. Strings and keys of values are UTF-8 everywhere; any other bytes
 - `text`: UTF-8; copied.
 - `out`: Becomes a copy of the string.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for what is no UTF-8.
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is not UTF-8.
 
 Threads: any.
 """
@@ -2213,7 +2213,7 @@ A list of copies of values.
 - `n_items`: Their number.
 - `out`: The list.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for an item that is no value.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an item that is not a value.
 
 Threads: any.
 """
@@ -2291,7 +2291,7 @@ Copies a value; tensors are shared. A change of the copy does not show in the va
 - `value`: Any.
 - `out`: The copy.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is not a value.
 
 Threads: any.
 """
@@ -2313,7 +2313,7 @@ accel_value_dispose(value) =
 """
     accel_value_kind(value)
 
-The kind of a value, for languages that do not read its field. What it holds is read by the functions below, each for its kind.
+The kind of a value, for languages that do not read its field. Its content is read by the functions below, each for its kind.
 
 - `value`: A value.
 
@@ -2589,7 +2589,7 @@ Compares kinds, structure, numbers, and tensors by dtype, shape and elements.
 - `b`: Any.
 - `out`: 1 or 0.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
+Returns: ACCEL_OK; INVALID_ARGUMENT for what is not a value.
 
 Threads: any, waits.
 """
@@ -2644,10 +2644,10 @@ accel_recent_errors(after, out) =
 """
     accel_recursively_apply(value, error_on_other_type, function, user_data, destroy, out)
 
-The same tree with a function applied to each tensor; other leaves stay.
+Applies a function to each tensor of a tree; other leaves stay.
 
 - `value`: Any.
-- `error_on_other_type`: 1: a leaf that is no tensor is a TYPE_MISMATCH.
+- `error_on_other_type`: 1: a leaf that is not a tensor is a TYPE_MISMATCH.
 - `function`: What is applied.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
@@ -2767,7 +2767,7 @@ Rows of the first leaf of the tree.
 - `value`: Any.
 - `out`: The number.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
+Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is not a tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
 
 Threads: any.
 """
@@ -2797,7 +2797,7 @@ The tree with the shape of each tensor in its place, a list of integers.
 - `value`: A tensor or a tree of tensors.
 - `out`: The new tree.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
 
 Threads: any.
 """
@@ -2807,12 +2807,12 @@ accel_get_shape(value, out) =
 """
     accel_get_data_structure(value, out)
 
-What accel_initialize_tensors() makes a like tree from: each tensor's shape and dtype, as a tensor of the device \"meta\", which has no memory. So rank 0 can tell others what they are to receive.
+Describes a tree: each tensor becomes one of the same shape and dtype on the device \"meta\", which has no memory. accel_initialize_tensors() makes a like tree from it, so that rank 0 can tell others what they are to receive.
 
 - `value`: A tensor or a tree of tensors.
 - `out`: The new tree.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
 
 Threads: any.
 """
@@ -2827,7 +2827,7 @@ A tree of new tensors on the CPU, whose elements are not initialised.
 - `structure`: What accel_get_data_structure() returned, or any tree of tensors.
 - `out`: The new tree.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; OUT_OF_MEMORY.
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.
 
 Threads: any.
 """
@@ -2856,7 +2856,7 @@ The name of a type of devices.
 
 - `type`: ACCEL_DEVICE_*.
 
-Returns: \"cpu\", \"cuda\" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is no type, and for OUT_OF_TREE when there is none. Valid for ever.
+Returns: \"cpu\", \"cuda\" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is not a type, and for OUT_OF_TREE when there is none. Valid for ever.
 
 Threads: any.
 """
@@ -2899,7 +2899,7 @@ The device of a type that is the current one of this thread: the one that is mea
 - `type`: ACCEL_DEVICE_*.
 - `out`: The device with its index; 0 for the CPU and meta.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is no type; UNSUPPORTED when there is none.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is not a type; UNSUPPORTED when there is none.
 
 Threads: thread.
 """
@@ -2980,7 +2980,7 @@ accel_device_reset_peak_memory(device) =
 """
     accel_device_properties(device, out)
 
-What a device is and can do.
+Describes a device and its abilities.
 
 - `device`: The device.
 - `out`: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of the names of those that it computes with; all when it does not tell).
@@ -2999,7 +2999,7 @@ The name of a distributed type.
 
 - `type`: ACCEL_DISTRIBUTED_*.
 
-Returns: \"MULTI_CPU\" and so on; NULL for a number that is no type.
+Returns: \"MULTI_CPU\" and so on; NULL for a number that is not a type.
 
 Threads: any.
 """
@@ -3027,7 +3027,7 @@ accel_state_create(options, out) =
 A second state of the same job in this process, for another training with settings of its own: the ranks do not meet again. It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
 
 - `state`: A state, or a group.
-- `options`: `nothing`/`C_NULL` is allowed. NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the mesh.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: the defaults. Settings of the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the mesh.
 - `out`: The second state. The ranks part when the last of them is released, or one of them ends the training.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this machine lacks.
@@ -3220,7 +3220,7 @@ accel_on_process(state, process_index) =
 """
     accel_on_local_process(state, local_process_index)
 
-The same by the rank within the host.
+Whether code for one rank of the host runs here.
 
 - `state`: A state.
 - `local_process_index`: The rank.
@@ -3263,7 +3263,7 @@ accel_distributed_type(state) =
 """
     accel_backend(state)
 
-What carries the collectives.
+Names the backends that carry the collectives.
 
 - `state`: A state.
 
@@ -3376,7 +3376,7 @@ accel_main_process_first_begin(state, out) =
 """
     accel_local_main_process_first_begin(state, out)
 
-The same for the first rank of each host.
+The first rank of each host runs the scope's body first, its other ranks after it has ended its scope.
 
 - `state`: A state.
 - `out`: The scope.
@@ -3556,7 +3556,7 @@ How full the last batch is.
 
 - `state`: A state.
 
-Returns: Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.
+Returns: Rows of the last global batch that are not repetitions, 0 when it is full, -1 when unknown.
 
 Threads: any.
 """
@@ -3609,7 +3609,7 @@ accel_accumulation_step(state) =
 """
     accel_set_accumulation_step(state, step)
 
-Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. The same on all ranks.
+Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. All ranks must set the same.
 
 - `state`: A state.
 - `step`: At least 0.
@@ -3624,7 +3624,7 @@ accel_set_accumulation_step(state, step) =
 """
     accel_set_gradient_accumulation(state, options)
 
-Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. The same on all ranks.
+Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states of accel_state_share() see them too. All ranks must set the same.
 
 - `state`: A state.
 - `options`: Fields that are unset stay as they are.
@@ -3690,7 +3690,7 @@ Every rank gets each tensor of all ranks, joined along dimension 0 in rank order
 - `value`: A tensor or a tree of tensors.
 - `out`: The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
 
 Threads: collective, waits.
 """
@@ -3700,7 +3700,7 @@ accel_gather(state, value, out) =
 """
     accel_gather_uneven(state, value, out)
 
-As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+Gathers tensors whose dimension 0 differs by rank; nothing is padded.
 
 - `state`: A state.
 - `value`: A tensor or a tree of tensors.
@@ -3716,7 +3716,7 @@ accel_gather_uneven(state, value, out) =
 """
     accel_gather_for_metrics(state, value, out)
 
-As accel_gather(), and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front part of its rows, as the reference does.
+Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the batch has, as in the reference.
 
 - `state`: A state.
 - `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
@@ -3732,13 +3732,13 @@ accel_gather_for_metrics(state, value, out) =
 """
     accel_gather_object_for_metrics(state, items, out)
 
-As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
+Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
 
 - `state`: A state.
 - `items`: This rank's list; tensors in it may have any sizes.
 - `out`: The list of all ranks' items.
 
-Returns: As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().
+Returns: As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().
 
 Threads: collective, waits.
 """
@@ -4284,7 +4284,7 @@ accel_work_test(work) =
 """
     accel_work_result(work, out)
 
-What a work gave.
+Gets the result of a work.
 
 - `work`: A work that has ended.
 - `out`: Its result; tensors are shared with it.
@@ -4407,7 +4407,7 @@ accel_group_shrink(state, wait_ms, out) =
 """
     accel_flight_record(state, out)
 
-What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with \"rank\", \"size\" and \"operations\", each with call, operation, sequence, bytes, dtype, state (\"running\", \"done\", \"failed\"), begun_us and ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder that the environment variable ACCEL_FLIGHT_RECORD names.
+Gets the latest 2,000 operations of this rank, the running one included, as a JSON object with \"rank\", \"size\" and \"operations\", each with call, operation, sequence, bytes, dtype, state (\"running\", \"done\", \"failed\"), begun_us and ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder that the environment variable ACCEL_FLIGHT_RECORD names.
 
 - `state`: A state.
 - `out`: The text.
@@ -4672,7 +4672,7 @@ accel_tensor_from_dlpack(tensor, out) =
 """
     accel_tensor_from_dlpack_unversioned(tensor, out)
 
-The same for DLPack before version 1.
+Imports a tensor from DLPack before version 1.
 
 - `tensor`: As above.
 - `out`: The tensor.
@@ -4702,7 +4702,7 @@ accel_tensor_to_dlpack(tensor, out) =
 """
     accel_tensor_to_dlpack_unversioned(tensor, out)
 
-The same for DLPack before version 1.
+Exports a tensor to DLPack before version 1.
 
 - `tensor`: As above.
 - `out`: As above.
@@ -4749,7 +4749,7 @@ accel_tensor_to_torch(tensor, torch_version, out_tensor_impl) =
 """
     accel_tensor_share_torch(tensor_impl, torch_version, out)
 
-As accel_tensor_from_torch(), for a tensor that stays the caller's: the handle is another owner of it.
+Shares a tensor that stays the caller's: the handle is another owner of it.
 
 - `tensor_impl`: A c10::TensorImpl, borrowed for the call.
 - `torch_version`: As above.
@@ -4959,7 +4959,7 @@ accel_tensor_item(tensor, out) =
 """
     accel_tensor_item_int(tensor, out)
 
-The same for integers, exact.
+Gets the integer in a tensor of one element, exactly.
 
 - `tensor`: A tensor of one element of an integer or bool dtype.
 - `out`: It.
@@ -5009,7 +5009,7 @@ Sets whether gradients are kept.
 - `tensor`: A leaf of a floating dtype.
 - `requires_grad`: 1 or 0.
 
-Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is no leaf.
+Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is not a leaf.
 
 Threads: object.
 """
@@ -5039,7 +5039,7 @@ Sets the gradient of a leaf. The tensors share memory afterwards. Models that ar
 - `tensor`: A leaf of a floating dtype.
 - `gradient`: `nothing`/`C_NULL` is allowed. Of the same shape, dtype and device; NULL takes the gradient away.
 
-Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.
+Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.
 
 Threads: object.
 """
@@ -5054,7 +5054,7 @@ Back-propagates without any scaling. Prefer accel_backward().
 - `tensor`: Requires a gradient, and has one element unless the options have a gradient for it.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
+Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are not tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
 
 Threads: object, waits.
 """
@@ -5112,7 +5112,7 @@ accel_tensor_clone(tensor, out) =
 """
     accel_tensor_detach(tensor, out)
 
-The same elements outside of autograd.
+Returns the same elements outside of autograd.
 
 - `tensor`: A tensor.
 - `out`: The same memory outside of autograd.
@@ -5127,7 +5127,7 @@ accel_tensor_detach(tensor, out) =
 """
     accel_tensor_contiguous(tensor, out)
 
-The same elements, row-major without gaps.
+Returns the same elements, row-major without gaps.
 
 - `tensor`: A tensor.
 - `out`: Row-major without gaps; the same memory if it was already.
@@ -5197,7 +5197,7 @@ accel_op_call(op, args, n_args, results, max_results, out_n_results) =
 """
     accel_op_call_kw(op, args, n_args, names, kwargs, n_kwargs, results, max_results, out_n_results)
 
-The same with arguments by name.
+Calls an operator with arguments by name.
 
 - `op`: As accel_op_call().
 - `args`: `nothing`/`C_NULL` is allowed. The arguments.
@@ -5290,7 +5290,7 @@ accel_enable_grad_begin(out) =
 """
     accel_inference_mode_begin(out)
 
-As no_grad, and results can never take part in autograd later, which is faster.
+No gradients are recorded inside, and results can never take part in autograd later, which is faster.
 
 - `out`: The scope.
 
@@ -5463,7 +5463,7 @@ accel_calculate_maximum_sizes(var"module", out) =
 Parameters that modules get inside are on the device meta: they have shapes and no memory. Layers and models of this library draw no numbers for them, so the default generator stays as it is; a tensor that a program adds is replaced by one without memory, and TorchScript files are read and then let go of. A tensor that is added to two modules becomes two: tie them with accel_module_tie(). Weights come later, as accel_load_checkpoint_and_dispatch() loads them.
 
 - `include_buffers`: 1: buffers too; 0: they are as outside; ACCEL_UNSET: what the variable ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0. Buffers that are not in state dicts, such as a Llama's `inv_freq`, are not in checkpoints either.
-- `out`: The scope. Of several inside each other the innermost counts.
+- `out`: The scope. If several are open inside each other, the innermost counts.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
 
@@ -5626,7 +5626,7 @@ accel_module_conv2d(in_channels, out_channels, kernel, stride, padding, groups, 
 """
     accel_module_batch_norm(num_features, eps, momentum, out)
 
-Of [batch, features, ...], with running statistics.
+Batch normalization of [batch, features, ...], with running statistics.
 
 - `num_features`: Size.
 - `eps`: ACCEL_UNSET_DOUBLE: 1e-5, 0.1.
@@ -5909,7 +5909,7 @@ accel_module_call(var"module", inputs, n_inputs, out) =
 """
     accel_module_call_kw(module, inputs, n_inputs, named_inputs, out)
 
-As accel_module_call(), with inputs by name behind those by place. Layers call theirs \"input\", models as in their configuration's architecture (\"input_ids\"), TorchScript as the script does; others as accel_module_set_input_names() says.
+Calls a module with inputs by name behind those by place. Layers call theirs \"input\", models as in their configuration's architecture (\"input_ids\"), TorchScript as the script does; others as accel_module_set_input_names() says.
 
 - `module`: A module.
 - `inputs`: `nothing`/`C_NULL` is allowed. May be NULL when there are none.
@@ -6547,7 +6547,7 @@ accel_optimizer_zero_grad(optimizer, set_to_none) =
 """
     accel_optimizer_step_was_skipped(optimizer)
 
-Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is no update.
+Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an update.
 
 - `optimizer`: An optimizer.
 
@@ -6589,7 +6589,7 @@ accel_optimizer_num_groups(optimizer) =
 """
     accel_optimizer_state_bytes(optimizer)
 
-What the optimizer keeps of its parameters: momenta, moments, master weights.
+Counts the bytes that the optimizer keeps for its parameters: momenta, moments, master weights.
 
 - `optimizer`: An optimizer.
 
@@ -6733,7 +6733,7 @@ accel_scheduler_lambda(optimizer, lambda, user_data, destroy, out) =
 """
     accel_scheduler_group_lambda(optimizer, lambda, user_data, destroy, out)
 
-As accel_scheduler_lambda(), with a factor for each group.
+Drives learning rates by a function that gives a factor for each group.
 
 - `optimizer`: Its learning rates are driven.
 - `lambda`: The factor of each group at each step.
@@ -7125,7 +7125,7 @@ accel_scheduler_step(scheduler) =
 One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
 
 - `scheduler`: One made by accel_scheduler_plateau(), or the prepared one of it.
-- `metric`: The same on all ranks. NaN is no improvement.
+- `metric`: The same on all ranks. NaN is not an improvement.
 
 Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
 
@@ -7184,7 +7184,7 @@ accel_scheduler_state_dict(scheduler, out) =
 """
     accel_scheduler_load_state_dict(scheduler, state_dict)
 
-Takes back where a scheduler stood. What it is stays as it was made: a setting that differs is reported as a warning.
+Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported as a warning.
 
 - `scheduler`: A scheduler of the same kind.
 - `state_dict`: As above, or as torch made it.
@@ -7312,7 +7312,7 @@ accel_dataset_windows(tokens, sequence_length, stride, out) =
 """
     accel_dataset_packed(tokens, options, out)
 
-Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The packing is the same in every run.
 
 - `tokens`: Integers [n] on the CPU; shared.
 - `options`: The lengths and boundaries.
@@ -7578,7 +7578,7 @@ accel_dataset_length(dataset) =
 """
     accel_dataset_num_skipped(dataset)
 
-What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+Counts what was left out when files were opened: malformed rows where that was asked for, and files that are not images.
 
 - `dataset`: A dataset.
 
@@ -7973,7 +7973,7 @@ accel_dataloader_config(loader, out) =
 """
     accel_dataloader_set_even_batches(loader, even_batches)
 
-Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+Says whether all ranks get equally many full batches, from the next epoch on. All ranks must pass the same.
 
 - `loader`: A prepared loader.
 - `even_batches`: 1 or 0.
@@ -8097,7 +8097,7 @@ Says what the batch in hand is. Batches that are alike need it once: it holds un
 - `batches`: A loop.
 - `rows`: Of each rank's batch; negative where a rank has none any more.
 - `n_rows`: As many as there are ranks that share out the data: all, but for those along the pipeline, context and tensor axes of a mesh, which have the same rows.
-- `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
+- `remainder`: How many rows of all ranks' last batches are not repetitions, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
 - `end_of_dataloader`: 1: the batch is the last one of the loop, and `remainder` speaks of it.
 
 Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8334,7 +8334,7 @@ Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scal
 - `loss`: One element, unless the options have a gradient for it.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. Gradients with a history (create_graph) are this rank's own: where several ranks exchange them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
 
-Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are no leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are not leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
 
 Threads: collective, waits.
 """
@@ -8443,7 +8443,7 @@ accel_local_sgd_step(scope, out_averaged) =
 """
     accel_local_sgd_state_dict(scope, out)
 
-What a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
+Gets the state that a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
 
 - `scope`: Of accel_local_sgd_begin().
 - `out`: A map; its tensors are shared.
@@ -8608,7 +8608,7 @@ One micro-batch whose gradients the application has computed. In the last one of
 
 - `parameters`: What accel_parameters_register() or accel_parameters_create() returned.
 - `optimizer`: A prepared optimizer of their module.
-- `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Those in the memory of accel_parameters_gradient() are not copied.
+- `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of accel_parameters_gradient() are not copied.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out_norm`: `nothing`/`C_NULL` is allowed. The joint norm of the gradients before clipping; NaN in micro-batches that only add. NULL: not wanted.
 
@@ -8639,7 +8639,7 @@ accel_parameters_create(state, var"module", options, out) =
 """
     accel_parameters_gradient(parameters, index, out)
 
-The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape. Of a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
+The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape. For a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
 
 - `parameters`: The parameters.
 - `index`: Of the parameter.
@@ -8774,7 +8774,7 @@ accel_unwrap_model(state, var"module", keep_fp32_wrapper, out) =
 """
     accel_get_state_dict(state, module, out)
 
-The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one into the memory of the host on the main process.
+The whole parameters and persistent buffers of a model. The parameters of a sharded model are collected one by one into the memory of the host on the main process.
 
 - `state`: A state.
 - `module`: A model, prepared or not.
@@ -8805,7 +8805,7 @@ accel_sharded_modules(var"module", out) =
 """
     accel_describe(state, out)
 
-What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs; one a line. accel_state_describe() has the settings and where they came from.
+Describes what is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs; one a line. accel_state_describe() has the settings and where they came from.
 
 - `state`: A state.
 - `out`: The text.
@@ -8995,7 +8995,7 @@ accel_find_executable_batch_size(state, var"function", reduce, user_data, destro
 """
     accel_free_memory(state)
 
-Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. What is registered for checkpoints stays.
+Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints stay.
 
 - `state`: A state.
 
@@ -9009,7 +9009,7 @@ accel_free_memory(state) =
 """
     accel_empty_cache(state)
 
-Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device. What is in use stays.
+Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
 
 - `state`: A state.
 
@@ -9318,7 +9318,7 @@ accel_load_checkpoint_and_dispatch(state, var"module", checkpoint, device_map, m
 """
     accel_dispatch_model(module, device_map, state_dict, options)
 
-Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Those on \"disk\" that are in memory only are written there, and leave the memory.
+Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Weights on \"disk\" that are in memory only are written there, and leave the memory.
 
 - `module`: A model.
 - `device_map`: A map that covers it.
@@ -9383,7 +9383,7 @@ accel_remove_dispatch(var"module", recurse) =
 """
     accel_dispatch_report(module, out)
 
-What is known of a dispatched model.
+Describes a dispatched model.
 
 - `module`: A model.
 - `out`: A map: \"device_map\"; \"main_device\"; \"blocks\", a list of maps {\"module\": path, \"bytes\"}; \"offloaded_bytes\"; \"passes\", forwards of the model since it was dispatched; \"brought_bytes\", in all of them; \"peak_bytes\", of offloaded weights that were on the main device at one time; \"wait_seconds\", that forwards waited for weights. NONE for a model that is not dispatched.
@@ -9647,7 +9647,7 @@ accel_weight_stream_begin_use(stream, group, out) =
 """
     accel_weight_stream_end_use(stream, group)
 
-Ends a use. What this thread asked the device to compute with the group is done before its memory is used again.
+Ends a use. The work with the group that this thread gave the device is done before its memory is used again.
 
 - `stream`: A stream.
 - `group`: Its place in the list.
@@ -10011,7 +10011,7 @@ accel_checkpoint_list(folder, out) =
 """
     accel_checkpoint_show(folder, out)
 
-What is in a checkpoint.
+Lists the content of a checkpoint.
 
 - `folder`: What accel_save_state() or the reference wrote.
 - `out`: A map: \"manifest\", a map of what `accel_manifest.json` says of the whole, or NONE; \"files\", a list of maps with \"name\" and \"bytes\", and of safetensors and compressed tensors \"tensors\": a list of maps with \"name\", \"dtype\" and \"shape\".
@@ -10076,7 +10076,7 @@ accel_load_fsdp_model(state, var"module", folder, options) =
 """
     accel_save_fsdp_optimizer(state, optimizer, folder, options)
 
-As accel_save_fsdp_model() for the state of an optimizer, by the names of its parameters.
+Saves the state of an optimizer, by the names of its parameters, as accel_save_fsdp_model() saves a model.
 
 - `state`: A state.
 - `optimizer`: A prepared optimizer, of parameters of prepared models.
@@ -10093,7 +10093,7 @@ accel_save_fsdp_optimizer(state, optimizer, folder, options) =
 """
     accel_load_fsdp_optimizer(state, optimizer, folder, options)
 
-As accel_load_fsdp_model() for the state of an optimizer.
+Loads the state of an optimizer, as accel_load_fsdp_model() loads a model.
 
 - `state`: A state.
 - `optimizer`: A prepared optimizer, of parameters of prepared models.
@@ -10126,7 +10126,7 @@ accel_merge_weights(folder, destination, options) =
 """
     accel_init_trackers(state, project_name, config, init_kwargs, options)
 
-Starts the trackers of a run, on the main process; on other ranks those that ask for it. Those that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
+Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
 
 - `state`: A state.
 - `project_name`: The project. Characters that no file name may have become \"_\" in the folder's.
@@ -10395,7 +10395,7 @@ accel_tracker_name(tracker) =
 """
     accel_tracker_location(tracker, out)
 
-What a tracker writes to: a file, a folder, or the address of a run.
+Gets the target that a tracker writes to: a file, a folder, or the address of a run.
 
 - `tracker`: A tracker.
 - `out`: The text; empty for one of the program, or where it does not run.
@@ -10488,7 +10488,7 @@ accel_count_tokens(state, n_tokens) =
 """
     accel_set_model_flops(state, flops_per_token, peak_flops_per_second)
 
-What a token costs, for the model flops utilization in step reports.
+Sets the cost of a token, for the model flops utilization in step reports.
 
 - `state`: A state.
 - `flops_per_token`: Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).
@@ -10886,7 +10886,7 @@ accel_profile_step_number(profile) =
 """
     accel_profile_schedule(options, step, out)
 
-What a schedule does in a step, as torch.profiler.schedule() has it.
+Computes the action of a schedule in a step, as torch.profiler.schedule() does.
 
 - `options`: The schedule.
 - `step`: From 0.
@@ -11038,7 +11038,7 @@ accel_option_count(var"type") =
 """
     accel_option_get(type, index, out)
 
-What a field is: a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", that of the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
+Describes a field by a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", that of the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
 
 - `type`: The name of the struct.
 - `index`: From 0, in the order of the struct.
@@ -11073,10 +11073,10 @@ Writes an options struct, for languages without its layout: the fields that a JS
 
 - `type`: The name of the struct.
 - `json`: {\"num_workers\": 2, \"collate\": \"pad\"}
-- `options`: Memory for the struct. What it points to afterwards belongs to the library and stays.
+- `options`: Memory for the struct. The memory that it points to afterwards belongs to the library and stays.
 - `size`: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
 
-Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is no JSON.
+Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is not JSON.
 
 Threads: any.
 """
@@ -11188,7 +11188,7 @@ accel_accept_fork() =
 """
     accel_environment_report(out)
 
-What a bug report should know of this machine, as `accel env --json` has it.
+Describes this machine for a bug report, as `accel env --json` does.
 
 - `out`: A JSON object.
 

@@ -33,7 +33,7 @@ struct RankLogger <: Logging.AbstractLogger
 end
 function RankLogger(state::State, name::AbstractString = "julia"; level::Logging.LogLevel = Logging.Info, ranks::Symbol = :main_process)
     ranks in (:main_process, :all_processes) ||
-        throw(ArgumentError("ranks is :$ranks; expected :main_process or :all_processes: macros are no collectives"))
+        throw(ArgumentError("ranks is :$ranks; expected :main_process or :all_processes: macros are not collectives"))
     return RankLogger(Logger(state, name; level = engine_level(level)), level, ranks)
 end
 

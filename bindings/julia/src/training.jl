@@ -41,7 +41,7 @@ prepare(state::State, model::Model; device_placement = LibAccel.ACCEL_UNSET, eva
 
 Gradients of loss / gradient_accumulation_steps; averaged over the ranks in the last micro-batch of a group. With `create_graph` the
 gradients have a history of their own; only `inputs`, a tensor or a list of tensors, get gradients; `gradient` is that of a loss that
-is no number."""
+is not a number."""
 backward(state::State, loss::Tensor; options...) =
     (backward_options(given -> LibAccel.accel_backward(state, loss, given); options...); nothing)
 """    backward_sum(state, loss_sum, count; options...)

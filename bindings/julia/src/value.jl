@@ -50,7 +50,7 @@ function owned(items::Union{AbstractDict,NamedTuple})
         end
     end
 end
-owned(x) = refuse("a ", typeof(x), " is no value; expected nothing, a Bool, a number, text, a Tensor, a type of elements, a Device, ",
+owned(x) = refuse("a ", typeof(x), " is not a value; expected nothing, a Bool, a number, text, a Tensor, a type of elements, a Device, ",
     "a list (tuple, vector) or a map (named tuple, dictionary) of those. Tensor(array) shares an array, with `reversed = true` in the layout that layers take")
 
 function fill_owned!(fill::Function, value::Ref{CValue})

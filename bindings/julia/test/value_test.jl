@@ -51,7 +51,7 @@ end
     @test_throws KeyError map["z"]
 end
 
-@testset "what is no value" begin
+@testset "what is not a value" begin
     @test_throws ArgumentError to_json(1:3 => 2)
     @test_throws ArgumentError to_json(Vector{Int})
     @test_throws ArgumentError to_json("a\0b")

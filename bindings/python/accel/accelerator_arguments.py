@@ -59,7 +59,7 @@ def handle_of(model):
         return forward.handle
     if is_torch_model(model):
         raise ValueError(f"the {type(model).__name__} is not prepared; expected what prepare() returned")
-    raise TypeError(f"a {type(model).__name__} is no model; expected one of accel or torch")
+    raise TypeError(f"a {type(model).__name__} is not a model; expected one of accel or torch")
 
 
 def loss_in_engine(value):

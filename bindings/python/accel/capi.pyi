@@ -39,10 +39,10 @@ class accel_device_t:
     index: int
 
 class accel_state_options_t:
-    """What a state is made from. Everything may stay unset.
+    """The options of a state. Everything may stay unset.
 
     cpu: 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0
-    mixed_precision: Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO
+    mixed_precision: The precision of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO
     gradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1
     adjust_scheduler: 1: schedulers also advance in steps that only accumulate. Default 0
     sync_with_dataloader: 1: gradients are exchanged at the end of the loader. Default 1
@@ -62,10 +62,10 @@ class accel_state_options_t:
     device_placement: 1: prepare puts models and batches on the device. Default 1
     rng_types: Generators that prepared loaders make equal on all ranks when an epoch begins: "torch" (the CPU's), the type of the state's device ("npu"), or both, joined by a comma. Default: none, because orders follow from seed and epoch
     num_threads: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
-    scheduler_steps: Of prepared schedulers. Default PER_BATCH
-    cpu_kernels: Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
-    cpu_memory: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
-    cpu_memory_kept: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
+    scheduler_steps: Sets when prepared schedulers step. Default PER_BATCH
+    cpu_kernels: The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
+    cpu_memory: The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO
+    cpu_memory_kept: The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
     torch_device: "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
     cpu_affinity: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
     pipeline_parallel_size: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
@@ -75,7 +75,7 @@ class accel_state_options_t:
     tensor_parallel_size: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
     device_plugins: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
     embedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
-    backend: What carries the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
+    backend: The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
     """
     cpu: int
     mixed_precision: int
@@ -439,7 +439,7 @@ class accel_schedule_free_adamw_options_t:
 
     lr: In [0, inf). Default 2.5e-3
     beta1: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
-    beta2: Of the second moment. In [0, 1). Default 0.999
+    beta2: The decay of the second moment. In [0, 1). Default 0.999
     eps: In [0, inf). Default 1e-8
     weight_decay: In [0, inf). Default 0
     warmup_steps: Updates in which the learning rate grows from 0. In [0, inf). Default 0
@@ -459,7 +459,7 @@ class accel_schedule_free_adamw_options_t:
     def __init__(self, *, lr: float = 2.5e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, weight_decay: float = 0, warmup_steps: float = 0, r: float = 0, weight_lr_power: float = 2, maximize: int = 0) -> None: ...
 
 class accel_one_cycle_options_t:
-    """What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR.
+    """The options of a one-cycle schedule, with the names and defaults of torch's OneCycleLR.
 
     pct_start: Share of the steps in which the rate rises. In [0, 1]. Default 0.3
     base_momentum: At the highest rate. In [0, 1). Default 0.85
@@ -481,11 +481,11 @@ class accel_one_cycle_options_t:
     def __init__(self, *, pct_start: float = 0.3, base_momentum: float = 0.85, max_momentum: float = 0.95, div_factor: float = 25, final_div_factor: float = 1e4, anneal_strategy: int = ACCEL_ANNEAL_COS, cycle_momentum: int = 1, three_phase: int = 0) -> None: ...
 
 class accel_cyclic_options_t:
-    """What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR.
+    """The options of a cyclic schedule, with the names and defaults of torch's CyclicLR.
 
     step_size_up: Steps from base_lr to max_lr. In [1, inf). Default 2000
     step_size_down: And back. In [1, inf). Default: as step_size_up
-    gamma: Of EXP_RANGE. In (0, inf). Default 1
+    gamma: The base of EXP_RANGE. In (0, inf). Default 1
     base_momentum: At max_lr. In [0, 1). Default 0.8
     max_momentum: At base_lr. In [0, 1). Default 0.9
     mode: Default TRIANGULAR
@@ -501,7 +501,7 @@ class accel_cyclic_options_t:
     def __init__(self, *, step_size_up: int = 2000, step_size_down: Optional[int] = None, gamma: float = 1, base_momentum: float = 0.8, max_momentum: float = 0.9, mode: int = ACCEL_CYCLE_TRIANGULAR, cycle_momentum: int = 1) -> None: ...
 
 class accel_plateau_options_t:
-    """What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau.
+    """The options of a plateau schedule, with the names and defaults of torch's ReduceLROnPlateau.
 
     factor: The rate is multiplied by it. In [0, 1). Default 0.1
     patience: Metrics without improvement that are endured. In [0, inf). Default 10
@@ -544,7 +544,7 @@ class accel_csv_options_t:
     delimiter: A character of ASCII, by its number. In [1, 127]. Default 44
     has_header: 0: the columns are named "0", "1", .... Default 1
     skip_malformed: 1: malformed rows are left out and counted. Default 0
-    missing: What an empty cell is in a column of numbers; also NaN. In [-inf, inf]. Default: such a cell is malformed
+    missing: The value of an empty cell in a column of numbers; also NaN. In [-inf, inf]. Default: such a cell is malformed
     types: A map from columns to "int64", "float32" and so on, or "text". Default: all are inferred
     """
     delimiter: int
@@ -559,7 +559,7 @@ class accel_image_options_t:
 
     channels: 3: red, green, blue; 1: brightness. In [1, 3]. Default 3
     height: Brings all images to one size, with width: bilinear, with antialiasing. In [1, inf). Default: they keep theirs
-    width: As height. In [1, inf). Default: they keep theirs
+    width: The width; see height. In [1, inf). Default: they keep theirs
     """
     channels: int
     height: int
@@ -572,16 +572,16 @@ class accel_dataloader_options_t:
     batch_size: Rows of one rank's batch (of all ranks' with split_batches). In [1, inf). Default 1
     shuffle: 1: seedable random order. Default 0
     drop_last: 1: a short last batch is left out. Default 0
-    seed: Of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator (accel_set_seed())
+    seed: The seed of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator (accel_set_seed())
     prefetch: Batches that each background thread keeps ready; 0: no thread. In [0, inf). Default 2
     sampler: Instead of shuffle. Default: none
     num_workers: Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In [0, inf). Default: one thread once batches prove slower to make than to hand over, and only the caller's if callbacks of the application read
     pin_memory: 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0
     collate: accel_dataloader_set_collate() sets a function instead. Default STACK
-    padding_value: Of PAD; also NaN. In [-inf, inf]. Default 0
-    pad_to_multiple_of: Of PAD: the longest is rounded up to it. In [1, inf). Default 1
-    padding_side: Of PAD. Default RIGHT
-    padding_masks: Of PAD, 1: a bool tensor, true where no filling is, as "<key>_mask" in a map, elsewhere behind the tensor. Default 0
+    padding_value: The filling of PAD; also NaN. In [-inf, inf]. Default 0
+    pad_to_multiple_of: With PAD, the longest is rounded up to it. In [1, inf). Default 1
+    padding_side: The side that PAD fills. Default RIGHT
+    padding_masks: With PAD, 1: a bool tensor, true where no filling is, as "<key>_mask" in a map, elsewhere behind the tensor. Default 0
     """
     batch_size: int
     shuffle: int
@@ -605,7 +605,7 @@ class accel_power_sgd_options_t:
     start_power_sgd_iter: Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000
     min_compression_rate: A matrix that saves less than this factor is not compressed. In (0, inf). Default 2
     orthogonalization_epsilon: Added to norms, against columns of zeros. In [0, inf). Default 0
-    random_seed: Of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0
+    random_seed: The seed of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0
     use_error_feedback: 1: what was lost is added to the next gradients. Default 1
     warm_start: 1: begins with the former thin matrices. Default 1
     batch_tensors_with_same_shape: 1: equal shapes are multiplied together. Default 0
@@ -631,7 +631,7 @@ class accel_ddp_options_t:
     check_reduction: Kept for the reference's sake; no effect. Default 0
     comm_hook: Default NO
     comm_wrapper: FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO
-    comm_state_option: Of both PowerSGDs. Default: theirs
+    comm_state_option: The options of both PowerSGDs. Default: theirs
     """
     broadcast_buffers: int
     find_unused_parameters: int
@@ -649,7 +649,7 @@ class accel_fsdp_options_t:
 
     enabled: 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state is above 1
     sharding_strategy: Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
-    fsdp_version: Whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1
+    fsdp_version: The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1
     reshard_after_forward: 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy
     backward_prefetch: Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE
     forward_prefetch: 1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0
@@ -660,11 +660,11 @@ class accel_fsdp_options_t:
     min_num_params: Parameters from which a module forms a group; 0: no module does. In [0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0
     ignored_modules: Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none
     param_dtype: "float32", "bfloat16" or "float16": parameters are gathered in it. Default: that of mixed_precision
-    reduce_dtype: The same for gradients that are summed. Default: param_dtype
-    output_dtype: The same for the output of the model. Default: as computed
+    reduce_dtype: The dtype of gradients that are summed, named as param_dtype. Default: param_dtype
+    output_dtype: The dtype of the output of the model, named as param_dtype. Default: as computed
     cast_forward_inputs: 1: floating inputs of each group are cast to param_dtype. Default 1
     cpu_offload: 1: shards, their gradients and the states of the optimizer are in the memory of the host, which also computes updates. Variable FSDP_OFFLOAD_PARAMS. Default 0
-    use_orig_params: Of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1
+    use_orig_params: A setting of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1
     sync_module_states: 1: all ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default 1
     cpu_ram_efficient_loading: 1: only rank 0 has weights, the others may have models without memory. Variable FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0
     activation_checkpointing: 1: the forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default 0
@@ -715,7 +715,7 @@ class accel_deepspeed_options_t:
     offload_param_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
     offload_optimizer_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none
     offload_param_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
-    zero3_init_flag: Of stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
+    zero3_init_flag: For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
     zero3_save_16bit_model: 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0
     transformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
     """
@@ -765,9 +765,9 @@ class accel_prepare_model_options_t:
 
     device_placement: 1: on the state's device, 0: as it is. Default: as the state
     evaluation_mode: 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0
-    ddp: Of data parallelism. Default: theirs
-    fsdp: Of sharding. Default: theirs
-    deepspeed: The same as DeepSpeed describes it. Default: theirs
+    ddp: The options of data parallelism. Default: theirs
+    fsdp: The options of sharding. Default: theirs
+    deepspeed: Options of sharding as DeepSpeed describes them. Default: theirs
     bypass_device_map: 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0
     split_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0
     """
@@ -784,12 +784,12 @@ class accel_estimate_memory_options_t:
     """The training whose memory is estimated.
 
     num_processes: Ranks that train the model together. In [1, 2147483647]. Default 1
-    data_parallel_shard_size: Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes
-    mixed_precision: Of the forward passes. Default NO
+    data_parallel_shard_size: The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes
+    mixed_precision: The precision of the forward passes. Default NO
     sync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0
     gradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default 1
-    activation_bytes: What the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0
-    model_options: How the model will be prepared. Default: theirs
+    activation_bytes: The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0
+    model_options: The options with which the model will be prepared. Default: theirs
     """
     num_processes: int
     data_parallel_shard_size: int
@@ -804,7 +804,7 @@ class accel_dataloader_config_t:
     """How the ranks share a loader's batches.
 
     even_batches: 1: all ranks get equally many full batches, filled with rows from the start. Default 1
-    split_batches: As in the state's options. Default: as the state
+    split_batches: See the state's options. Default: as the state
     put_on_device: 1: batches go to the state's device. Default: as device_placement of the state
     non_blocking: 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0
     dispatch_batches: 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its own. Default 0
@@ -829,8 +829,8 @@ class accel_prepare_item_t:
     optimizer: Default: none
     loader: Default: none
     scheduler: Default: none
-    device_placement: Of a loader, or of a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it
-    model_options: Of a model. Default: theirs
+    device_placement: Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it
+    model_options: The options of a model. Default: theirs
     """
     module: accel_module
     optimizer: accel_optimizer
@@ -844,7 +844,7 @@ class accel_local_sgd_options_t:
     """Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018).
 
     start_step: Steps with exchanged gradients before the first local one. In [0, inf). Default 0
-    outer_lr: Of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken
+    outer_lr: The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken
     outer_momentum: In [0, inf). Default: 0.9 with outer_lr
     outer_nesterov: Default: 1 with outer_lr
     enabled: 0: gradients are exchanged in each step. Default 1
@@ -862,17 +862,17 @@ class accel_parameters_options_t:
     """Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters(). Sharded parameters show the rows of this rank, and so do optimizers. Around its own use of a module the program gathers them; what it passes as gradients is whole: CHECK(accel_parameters_unshard(parameters, "layers.0", 1)); ... computes with the whole parameters ... CHECK(accel_parameters_reshard(parameters, "layers.0"));
 
     bucket_cap_mb: Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
-    fsdp: Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
+    fsdp: The options of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
     """
     bucket_cap_mb: float
     fsdp: accel_fsdp_options_t
     def __init__(self, *, bucket_cap_mb: float = 25, fsdp: Optional[accel_fsdp_options_t] = None) -> None: ...
 
 class accel_parameters_step_options_t:
-    """What accel_parameters_step() does on the way.
+    """The options of a call of accel_parameters_step().
 
     max_grad_norm: Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping
-    grad_norm_type: Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2
+    grad_norm_type: The type of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2
     allow_missing: 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0
     """
     max_grad_norm: float
@@ -909,7 +909,7 @@ class accel_device_map_options_t:
 class accel_dispatch_options_t:
     """How weights are loaded and kept.
 
-    dtype: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+    dtype: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
     strict: 1: weights that the model does not know are an error. Default 0
     offload_buffers: 1: buffers are offloaded as parameters are. Default 0
     force_hooks: 1: inputs are moved also where all modules are on one device. Default 0
@@ -917,13 +917,13 @@ class accel_dispatch_options_t:
     broadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0
     block_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
     prefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
-    main_device: Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
-    offload_folder: Of an index.json of weights on "disk": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
+    main_device: The device on which offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
+    offload_folder: The folder of an index.json of weights on "disk": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
     no_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none
     preload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
     skip_keys: Names of inputs with commas between them that are not moved. Default: none
     keep_in_fp32_modules: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: "wo" is for "layers.0.wo.weight" and not for "word_embeddings.weight". Default: none
-    state: Whose ranks get the weights with broadcast_from_rank0. Default: none
+    state: The state whose ranks get the weights with broadcast_from_rank0. Default: none
     """
     dtype: int
     strict: int
@@ -968,7 +968,7 @@ class accel_project_options_t:
     """Where a project keeps its checkpoints, and how they are named.
 
     project_dir: The folder of the project. Default: none
-    logging_dir: That of its logs. Default: as project_dir
+    logging_dir: The folder of the project's logs. Default: as project_dir
     total_limit: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept
     iteration: The number of the next checkpoint. In [0, inf). Default 0
     automatic_checkpoint_naming: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0
@@ -988,7 +988,7 @@ class accel_save_state_options_t:
     safe_serialization: 1: models are safetensors; 0: files of torch.save(). Default 1
     asynchronous: 1: returns when the tensors are copied; a thread writes them. Default 0
     when_busy: While an asynchronous save is under way. Default WAIT
-    compression_level: Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0
+    compression_level: The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0
     incremental: 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0
     durable: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1
     """
@@ -1039,7 +1039,7 @@ class accel_tracking_options_t:
     logging_dir: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project
     run_name: The name of the run, and of its folder. Default: as the project
     resume: 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1
-    on_failure: When a tracker of the program fails. Default WARN
+    on_failure: The reaction to a failing tracker of the program. Default WARN
     flush_interval_ms: The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500
     queue_bytes: The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default 67108864
     step_report_interval: Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf). Default 0
@@ -1055,7 +1055,7 @@ class accel_tracking_options_t:
     def __init__(self, *, log_with: Optional[str] = None, logging_dir: Optional[str] = None, run_name: Optional[str] = None, resume: int = 1, on_failure: int = ACCEL_TRACKER_FAILURE_WARN, flush_interval_ms: int = 500, queue_bytes: int = 67108864, step_report_interval: int = 0) -> None: ...
 
 class accel_tracker_options_t:
-    """What a tracker of the program needs.
+    """The options of a tracker of the program.
 
     main_process_only: 0: it runs on all ranks. Default 1
     requires_logging_directory: 1: without logging_dir it is an error. Default 0
@@ -1078,7 +1078,7 @@ class accel_log_sink_options_t:
     """A sink of messages.
 
     path: The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default: none
-    kind: What it is. Default STDERR
+    kind: The kind of the sink. Default STDERR
     level: ACCEL_LOG_*: the lowest level that it gets. In [10, 100]. Variable ACCEL_LOG_SINK_LEVEL. Default 10
     engine: 1: it also gets the library's own messages, of accel_set_log_level() and above. Default 1
     """
@@ -1091,12 +1091,12 @@ class accel_log_sink_options_t:
 class accel_progress_options_t:
     """How progress is shown: with the blocks of Unicode where LC_ALL, LC_CTYPE or LANG say UTF-8, otherwise with "#".
 
-    unit: What is counted. Default "steps"
+    unit: The unit that is counted. Default "steps"
     local_main_process_only: 0: each rank shows its own. Default 1
     disable: 1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on what is not a terminal, unless there is a callback
     leave: 1: the last line stays. Default 1
     width: Columns. In [20, 1000]. Default: the terminal's, else 80
-    initial: Where it begins, after a resumed run. In [0, inf). Default 0
+    initial: The count at which it begins, after a resumed run. In [0, inf). Default 0
     interval_ms: The shortest time between two lines. In [0, 3600000]. Default 100
     """
     unit: str
@@ -1109,7 +1109,7 @@ class accel_progress_options_t:
     def __init__(self, *, unit: str = "steps", local_main_process_only: int = 1, disable: Optional[int] = None, leave: int = 1, width: Optional[int] = None, initial: int = 0, interval_ms: int = 100) -> None: ...
 
 class accel_profile_options_t:
-    """What is recorded, and in which steps. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded.
+    """The options of a profile: the content of the record, and the steps that are recorded. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded.
 
     activities: "cpu" and types of devices ("xpu"), joined by commas. Variable ACCEL_PROFILE_ACTIVITIES. Default: the CPU and the state's device
     output_trace_dir: A folder, which is made: each cycle writes profile_<rank>.json there. Variable ACCEL_PROFILE_DIR. Default: none
@@ -1141,21 +1141,21 @@ class accel_profile_options_t:
     def __init__(self, *, activities: Optional[str] = None, output_trace_dir: Optional[str] = None, wait: int = 0, warmup: int = 0, active: Optional[int] = None, repeat: int = 0, skip_first: int = 0, record_shapes: int = 0, profile_memory: int = 0, with_stack: int = 0, with_flops: int = 0, with_modules: int = 0, merge: int = 1) -> None: ...
 
 class accel_launch_options_t:
-    """What accel_launch() starts.
+    """The options of accel_launch().
 
     num_processes: Ranks on all machines together. In [1, 65536]. Required
     num_machines: Machines on which the same call is made. In [1, 65536]. Default 1
     machine_rank: The number of this machine. In [0, 65535]. Default 0
     main_process_port: The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a free one; with several machines 29500
     main_process_ip: The host of rank 0, where the ranks meet. Default "127.0.0.1"
-    mixed_precision: Of the states of the ranks. Default: as this process's environment says
+    mixed_precision: The precision of the states of the ranks. Default: as this process's environment says
     cpu: 1: the ranks use no accelerator. Default: as this process's environment says
-    start_method: How the processes start. Default FORK
-    max_restarts: How often all ranks are started again after one has failed. In [0, inf). Default 0
+    start_method: The way in which the processes start. Default FORK
+    max_restarts: The number of times that all ranks are started again after one has failed. In [0, inf). Default 0
     monitor_interval_ms: Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100
     timeout_ms: Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit
     log_dir: A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure
-    log_line_prefix_template: What is put before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is "default", are replaced. Without log_dir. Default: nothing
+    log_line_prefix_template: The text before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is "default", are replaced. Without log_dir. Default: nothing
     rendezvous_timeout_ms: Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the ranks. In [1, inf). Default: as this process's environment says
     job_id: Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN of the ranks. Default: a random one; with several machines as this process's environment says
     """

@@ -17,7 +17,7 @@ _NO_LIMIT = 2**63 - 1
 
 def save(obj, f, save_on_each_node=False, safe_serialization=None, metadata=None):
     """Writes any value as torch.save() does, complete or not at all, on the main process (or on that of each host); what only pickles can
-    hold, and what `f` is no path for, is left to torch.save() itself. With safe_serialization, and by default for a dict of the engine's
+    hold, and what `f` is not a path for, is left to torch.save() itself. With safe_serialization, and by default for a dict of the engine's
     tensors, it is a safetensors file."""
     if safe_serialization is None:
         safe_serialization = isinstance(obj, dict) and bool(obj) and all(isinstance(value, capi.accel_tensor) for value in obj.values())
@@ -75,7 +75,7 @@ def clean_state_dict_for_safetensors(state_dict):
 
 def load(f, map_location=None, **kwargs):
     """What is in a file of safetensors or of torch.save(); nothing of it is executed. Tensors of the latter are torch's where torch is
-    imported. With `kwargs`, as weights_only=False, and where `f` is no path, torch.load() reads it."""
+    imported. With `kwargs`, as weights_only=False, and where `f` is not a path, torch.load() reads it."""
     if kwargs or not isinstance(f, (str, os.PathLike)):
         return _torch_for(f).load(f, map_location=map_location, **{"weights_only": True, **kwargs})
     value = capi.accel_load(str(f))

@@ -43,13 +43,13 @@ def _of_memory(data):
         view = memoryview(data)
     except (TypeError, BufferError, ValueError):
         if not hasattr(data, "__dlpack__"):
-            raise TypeError(f"{type(data).__name__} is no tensor: expected numbers, lists, or an object with __dlpack__ or the buffer "
+            raise TypeError(f"{type(data).__name__} is not a tensor: expected numbers, lists, or an object with __dlpack__ or the buffer "
                             "protocol") from None
     if view is None:
         return from_dlpack(data)
     dtype = dtypes.FORMATS.get(view.format.lstrip("@=<"))
     if dtype is None:
-        raise TypeError(f"elements of the format {view.format!r} are no dtype")
+        raise TypeError(f"elements of the format {view.format!r} are not a dtype")
     number = dtypes.dtype(dtype).number
     if view.readonly and hasattr(data, "__dlpack__"):
         try:

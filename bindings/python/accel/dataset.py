@@ -48,7 +48,7 @@ class EngineDataset(Dataset):
 
     @property
     def num_skipped(self):
-        """Malformed rows, and files that are no images, that were left out."""
+        """Malformed rows, and files that are not images, that were left out."""
         return capi.accel_dataset_num_skipped(self.handle)
 
     def __repr__(self):
@@ -68,7 +68,7 @@ def handle_of(dataset):
     if hasattr(dataset, "__iter__"):
         length = len(dataset) if hasattr(dataset, "__len__") else _UNSET
         return capi.accel_dataset_create_stream(_Readers(dataset).callbacks(), length, 1)
-    raise TypeError(f"a {type(dataset).__name__} is no dataset: expected __len__ and __getitem__, or __iter__")
+    raise TypeError(f"a {type(dataset).__name__} is not a dataset: expected __len__ and __getitem__, or __iter__")
 
 
 def _set_epoch_of(dataset):

@@ -17,7 +17,7 @@ def str_to_bool(value, to_bool=False):
     for answer, words in ((True, ("y", "yes", "t", "true", "on", "1")), (False, ("n", "no", "f", "false", "off", "0"))):
         if text in words:
             return answer if to_bool else int(answer)
-    raise ValueError(f"{value!r} is no truth value: expected yes, no, true, false, on, off, 1 or 0")
+    raise ValueError(f"{value!r} is not a truth value: expected yes, no, true, false, on, off, 1 or 0")
 
 
 def parse_flag_from_env(key, default=False):

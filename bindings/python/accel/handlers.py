@@ -35,7 +35,7 @@ def check_types(**given):
 
 
 def whole_number(name, value, least=None):
-    """The value as an int, or None; refuses what is no whole number, as 2.5, and what is too small."""
+    """The value as an int, or None; refuses what is not a whole number, as 2.5, and what is too small."""
     if value is None:
         return None
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -139,7 +139,7 @@ class DistributedDataParallelKwargs(KwargsHandler):
         return options, power  # the second lives as long as the first is used
 
     def to_dict(self, ignore_keys=("comm_hook", "comm_wrapper", "comm_state_option")):
-        """The settings of DistributedDataParallel; those that are no arguments of it are left out."""
+        """The settings of DistributedDataParallel; those that are not arguments of it are left out."""
         return {name: value for name, value in super().to_dict().items() if name not in ignore_keys}
 
     def register_comm_hook(self, model):

@@ -52,7 +52,7 @@ def _view(tensor, index):
             advanced += [None] * (dim - len(advanced)) + [_as_index(part)]
             dim += _dimensions(part) - 1
         else:
-            number = operator.index(part)  # a TypeError for what is no index
+            number = operator.index(part)  # a TypeError for what is not an index
             if not -tensor.shape[dim] <= number < tensor.shape[dim]:
                 raise IndexError(f"index {number} of dimension {dim}, which has {tensor.shape[dim]} elements")
             tensor = capi.accel_op_call(_select, (tensor, dim, number))[0]

@@ -71,4 +71,4 @@ class OwnGradients:
         for path, part in self.module.named_modules():
             if part is module:
                 return path
-        raise ValueError(f"the {type(module).__name__} is no module of the {type(self.module).__name__}: expected one, or its path")
+        raise ValueError(f"the {type(module).__name__} is not a module of the {type(self.module).__name__}: expected one, or its path")

@@ -22,7 +22,7 @@ def tqdm(*args, main_process_only=True, **kwargs):
 
 class ProgressBar:
     """The engine's bar, with the habits of tqdm and without a package: `for batch in ProgressBar(loader, "train"):`, or in `with` and by update().
-    It is quiet where stderr is no terminal, unless disable=False; show(line, is_last) gets the lines instead. Settings: unit,
+    It is quiet where stderr is not a terminal, unless disable=False; show(line, is_last) gets the lines instead. Settings: unit,
     local_main_process_only, disable, leave, width, initial, interval_ms."""
 
     def __init__(self, iterable=None, label="", total=None, show=None, **settings):

@@ -250,7 +250,7 @@ class Tensor(capi.accel_tensor):
 
     def __index__(self):
         if self.dtype.is_floating_point:
-            raise TypeError(f"a tensor of {self.dtype} is no index")
+            raise TypeError(f"a tensor of {self.dtype} is not an index")
         return capi.accel_tensor_item_int(self)
 
     __add__ = __radd__ = _binary("add")

@@ -44,7 +44,7 @@ def load_checkpoint_in_model(model, checkpoint, device_map=None, offload_folder=
                                       offload_buffers=offload_buffers, keep_in_fp32_modules=keep_in_fp32_modules,
                                       broadcast_from_rank0=broadcast_from_rank0)
     else:
-        raise TypeError(f"a {type(model).__name__} is no model; expected one of torch or accel")
+        raise TypeError(f"a {type(model).__name__} is not a model; expected one of torch or accel")
 
 
 def in_floating_type(value, name):

@@ -61,7 +61,7 @@ def test_accumulation():
             norm = accelerator.clip_grad_norm_(model.parameters(), 1.0)
             accelerator.clip_grad_value_(list(model.parameters()), 0.5)
             optimizer.step()
-            assert not accelerator.optimizer_step_was_skipped  # accumulating is no update that was skipped
+            assert not accelerator.optimizer_step_was_skipped  # accumulating is not an update that was skipped
             synced.append((accelerator.sync_gradients, norm is not None))
             optimizer.zero_grad()
     assert synced == [(False,) * 2, (False,) * 2, (True,) * 2, (True,) * 2]  # the last: the end of the loader

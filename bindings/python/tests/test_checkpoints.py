@@ -226,7 +226,7 @@ def test_windows_that_are_open_are_loaded_by_any_number_of_ranks(ranks, tmp_path
 
 
 def test_merged_weights(tmp_path):
-    with pytest.raises(ValueError, match="is no folder"):
+    with pytest.raises(ValueError, match="is not a folder"):
         accel.utils.merge_fsdp_weights(tmp_path / "absent", tmp_path)
     from accel.commands.merge import merge_command, merge_command_parser
 

@@ -139,7 +139,7 @@ def test_streams():
 
     with pytest.raises(KeyError, match="mine"):
         list(DataLoader(Breaks()))
-    with pytest.raises(TypeError, match="is no dataset"):
+    with pytest.raises(TypeError, match="is not a dataset"):
         DataLoader(object())
 
 

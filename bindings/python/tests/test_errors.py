@@ -79,7 +79,7 @@ def test_errors_of_ours_keep_their_status_through_callbacks():
 def test_wrong_values_of_callbacks():
     loader = accel.DataLoader([1])
     capi.accel_dataloader_set_collate(loader.handle, lambda items: object())
-    with pytest.raises(TypeError, match="object is no value"):
+    with pytest.raises(TypeError, match="object is not a value"):
         list(loader)
 
 

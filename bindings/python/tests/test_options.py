@@ -1,4 +1,4 @@
-"""Structs of options of the low layer: made by name, without attributes that are no fields, and as editors see them."""
+"""Structs of options of the low layer: made by name, without attributes that are not fields, and as editors see them."""
 
 import ast
 import inspect

@@ -672,7 +672,7 @@ def test_resuming_with_other_ranks():
     alone = loader(0, 1, 8)
     alone.load_state_dict(state)
     assert lists(alone)[0] == list(range(24, 32))
-    with pytest.raises(ValueError, match="24 items into an epoch, which is no number of steps of 10 items"):
+    with pytest.raises(ValueError, match="24 items into an epoch, which is not a number of steps of 10 items"):
         loader(0, 1, 10).load_state_dict(state)
 
 

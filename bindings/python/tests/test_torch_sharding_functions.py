@@ -556,7 +556,7 @@ def test_gradients_of_the_program_with_sharded_parameters(ranks):
                 gradients.ready(index, accel.full(shape, 1.0 + 2 * accelerator.process_index))
             gradients.synchronize()
             optimizer.step()
-        fails(ValueError, "is no module of the Sequential", gradients.unshard, nn.Linear(1, 1))
+        fails(ValueError, "is not a module of the Sequential", gradients.unshard, nn.Linear(1, 1))
         fails(capi.Error, "", gradients.unshard, "nowhere")
         with GatheredParameters(model):
             found = [parameter.tolist() for parameter in model.parameters()]

@@ -90,7 +90,7 @@ def test_weights_of_files(tmp_path):
         accel.load_checkpoint_in_model(other, tmp_path, device_map="auto")
     with pytest.raises(ValueError, match="has no pytorch_model.bin, model.safetensors or index"):
         accel.load_checkpoint_in_model(other, tmp_path.parent)
-    with pytest.raises(TypeError, match="a dict is no model"):
+    with pytest.raises(TypeError, match="a dict is not a model"):
         accel.load_checkpoint_in_model({}, tmp_path)
 
 

@@ -184,7 +184,7 @@ def test_on_which_ranks(ranks):
 
 
 class Single:
-    """As numpy.float32: a number that is no float."""
+    """As numpy.float32: a number that is not a float."""
 
     def __float__(self):
         return 0.5

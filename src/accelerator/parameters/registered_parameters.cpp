@@ -194,7 +194,7 @@ std::vector<at::Tensor> arrange_gradients(const std::vector<TrainedParameter>& p
     const auto found = indices.find(name);
     if (found == indices.end())
       fail(Status::kInvalidArgument, "gradients has '", name,
-           "', which is no trainable parameter; expected names such as '", nearest_name(parameters, name), "'");
+           "', which is not a trainable parameter; expected names such as '", nearest_name(parameters, name), "'");
     check_gradient(parameters[found->second], gradient);
     gradients[found->second] = gradient;
   }

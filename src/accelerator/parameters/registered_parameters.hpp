@@ -25,7 +25,7 @@ class RegisteredMemory {
 
   // Modules by the dots of the names, whose parameters are over this memory.
   const nn::ModulePtr& module() const { return module_; }
-  // That of all parameters: the state's, or the CPU.
+  // The device of all parameters: the state's, or the CPU.
   c10::Device device() const { return device_; }
 
   // Collective if the model of the module is sharded: its parameters are parts, and the memory gets the whole of them.

@@ -8,7 +8,7 @@
 
 namespace accel::bigmodel {
 
-// What stays together in the chain: a layer, or layers that are tied, at the place of the first of them.
+// A link of the chain stays together: a layer, or layers that are tied, at the place of the first of them.
 struct Link {
   std::vector<int32_t> nodes;
   double size = 0;

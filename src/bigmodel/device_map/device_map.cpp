@@ -166,8 +166,8 @@ std::vector<std::string> check_device_map(const nn::Module& model, const DeviceM
   require(without.empty(), Status::kInvalidArgument, "the device map has no place for ", list_names(without),
           "; give one to each, to a module that contains it, or to \"\", the whole model");
   if (!unknown.empty())
-    log(LogLevel::kWarning, "the device map names what is no module: ", list_names(unknown), "; the most similar to '",
-        unknown.front(), "' is '", nearest_path(modules, unknown.front()), "'");
+    log(LogLevel::kWarning, "the device map names what is not a module: ", list_names(unknown),
+        "; the most similar to '", unknown.front(), "' is '", nearest_path(modules, unknown.front()), "'");
   return unknown;
 }
 

@@ -61,7 +61,7 @@ DeviceMap read_device_map(const c10::IValue& value, const std::string& name) {
   DeviceMap map;
   for (const auto& entry : map_in(value, name, "a map from paths of modules to devices")) {
     require(entry.key().isString(), Status::kTypeMismatch, name,
-            " has a key that is no text; expected paths of modules");
+            " has a key that is not text; expected paths of modules");
     const std::string& path = entry.key().toStringRef();
     map.emplace_back(path, read_place(entry.value(), text(name, "['", path, "']")));
   }

@@ -21,7 +21,7 @@ class DevicePlaces {
  public:
   explicit DevicePlaces(const DeviceMap& map);
 
-  // That of the longest entry which the path is or is below; null if there is none.
+  // The device of the longest entry that is the path or a parent of it; null if there is none.
   const std::string* find(std::string_view path) const;
 
  private:

@@ -21,8 +21,8 @@ Placement place_in_order(const ModuleTree& tree, const std::vector<Tier>& tiers,
   return SequentialPlacement(tree, ties, tiers, TieRule::kConnected, fallback_allocation).run().value();
 }
 
-// Buffers of offloaded modules stay on an accelerator unless they are offloaded too. As in the reference, special
-// dtypes count here by the names inside of a module, and modules that were placed with another one do not count.
+// Buffers of offloaded modules stay on an accelerator unless they are offloaded too. Special dtypes count here, as in
+// the reference, by the names inside of a module, and modules that were placed with another one do not count.
 void check_buffers(const ModuleTree& tree, const nn::SizeRules& rules, const Placement& placement,
                    InferredDeviceMap& inferred) {
   for (const Step& step : placement.steps) {
@@ -54,8 +54,8 @@ void report_empty_tiers(const std::vector<Tier>& tiers, InferredDeviceMap& infer
   if (!needs.empty()) log(LogLevel::kInfo, "devices that have no room for any module: ", needs);
 }
 
-// What the accelerators get beside equal parts, because modules do not divide as one would like: 1.25 times the largest
-// of the classes that stay together, by their first module, or the mean of the modules without children.
+// The margin that accelerators get beside equal parts, because modules cannot be divided at will: 1.25 times the
+// largest of the classes that stay together, by their first module, or the mean of the modules without children.
 double balance_margin(const ModuleTree& tree, const std::vector<std::string>& classes) {
   double largest = 0, sum = 0;
   int64_t final_modules = 0;

@@ -51,8 +51,8 @@ InferredDeviceMap infer_device_map(const nn::Module& model, const std::optional<
 MaxMemory balanced_memory(const nn::Module& model, const std::optional<MaxMemory>& max_memory,
                           const DeviceMapSettings& settings);
 
-// What a program means: a map, which is checked, or the text "auto" (as "balanced"), "balanced", "balanced_low_0" or
-// "sequential". kNotFound for a path that is not in the model.
+// Resolves a program's device map: a map, which is checked, or the text "auto" (as "balanced"), "balanced",
+// "balanced_low_0" or "sequential". kNotFound for a path that is not in the model.
 DeviceMap resolve_device_map(const c10::IValue& device_map, const nn::Module& model,
                              const std::optional<MaxMemory>& max_memory, const DeviceMapSettings& settings);
 

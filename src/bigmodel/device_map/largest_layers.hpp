@@ -10,8 +10,8 @@
 
 namespace accel::bigmodel {
 
-// Follows a queue. As in the reference, the size stays until the last of the largest layers has been looked at, even if
-// they were placed before with others.
+// Follows a queue. The size stays, as in the reference, until the last of the largest layers has been looked at, even
+// if they were placed before with others.
 class LargestLayers {
  public:
   // A queue of the members of the model. Its tensors count as layers until the size changes for the first time.
@@ -28,7 +28,7 @@ class LargestLayers {
   void replaced(int32_t item);
   // The size follows from the queue.
   void measure() { measure_again(); }
-  // The same while an item that is looked at is outside of the queue.
+  // Measures while an item that is looked at is outside of the queue.
   void measure_without(int32_t item);
 
  private:

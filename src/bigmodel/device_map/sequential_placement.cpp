@@ -13,7 +13,7 @@ std::vector<int32_t> queue_of_members(const ModuleTree& tree) {
   return queue;
 }
 
-// What replaces a module, the last first.
+// The members that replace a module, the last first.
 std::vector<int32_t> parameters_and_children(const ModuleTree& tree, int32_t module) {
   std::vector<int32_t> members;
   tree.for_each_member(module, [&](int32_t member) {

@@ -15,7 +15,7 @@ namespace {
 
 thread_local BatchSchedule* current_schedule = nullptr;
 
-// What a forward on this thread depends on, for other threads.
+// The settings of this thread that a forward depends on, to be applied on other threads.
 class ThreadSettings {
  public:
   explicit ThreadSettings(c10::Device device)

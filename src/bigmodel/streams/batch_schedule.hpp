@@ -25,7 +25,7 @@ class BatchSchedule {
   // stream of the device. Throws the first error in the order of the bodies.
   static void run(const std::vector<std::function<void()>>& bodies, c10::Device device);
 
-  // That of this thread; null outside of run().
+  // The schedule of this thread; null outside of run().
   static BatchSchedule* current();
 
   // Before the outermost block of this thread.

@@ -1,11 +1,11 @@
 // Block stream: brings blocks to the device that computes with them, ahead of their use, within a budget of memory.
 //
 // Note: blocks that come ahead. A thread brings the blocks that are expected next (nn/call_order.hpp) while the present
-// one computes. What has come or is coming and is not in use yet takes up to prefetch_bytes; a block that is needed at
-// once comes whatever the budget. On the CPU, weights that have their dtype in a mapped file are used in place: such a
-// block needs no memory, and bringing it is reading ahead. Other blocks get a buffer. Buffers are
-// used again, after the device has done what used them before; one that something else holds, such as a graph, is left
-// to that.
+// one computes. Weights that have come or are coming and are not in use yet take up to prefetch_bytes; a block that is
+// needed at once comes whatever the budget. On the CPU, weights that have their dtype in a mapped file are used in
+// place: such a block needs no memory, and bringing it is reading ahead. Other blocks get a buffer. Buffers are used
+// again, after the device has done what used them before; one that something else holds, such as a graph, is left to
+// that.
 #pragma once
 
 #include <c10/core/Device.h>

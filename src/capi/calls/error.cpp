@@ -14,14 +14,14 @@ namespace accel::capi {
 
 namespace {
 
-// What the application makes of an error is its own affair; who looks for its cause sees it here.
+// The application handles its errors; the log helps to find their causes.
 void log_error(const ThreadError& error) noexcept try {
   log(LogLevel::kDebug, error.function, error.function[0] == '\0' ? "" : ": ", accel_status_name(error.status), ": ",
       error.message);
 } catch (const std::exception&) {  // no memory for the line
 }
 
-// What messages quote of damaged files may be any bytes: those that are no UTF-8, and control characters, become '?'.
+// Messages may quote any bytes of damaged files: those that are not UTF-8, and control characters, become '?'.
 void make_printable(char* text, size_t size) noexcept {
   for (size_t begin = 0; begin < size; begin++) {
     begin += first_bad_byte({text + begin, size - begin});

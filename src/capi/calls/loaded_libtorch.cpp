@@ -34,7 +34,7 @@ std::filesystem::path folder_of(const std::string& file) {
   return (missing ? std::filesystem::path(file) : path).parent_path();
 }
 
-// What is not there has none; but it must have been looked for.
+// A library or symbol that is missing has no version, unless memory was missing to look for it.
 std::string no_version() {
   if (is_lack_of_memory(dlerror())) throw std::bad_alloc();
   return "";

@@ -76,12 +76,12 @@ const char* object_kind_name(ObjectKind kind) {
     case ObjectKind::kProfile:
       return "profile";
   }
-  return "pointer that is no handle";
+  return "pointer that is not a handle";
 }
 
 void refuse_handle(const Object* handle, ObjectKind expected, const char* name) {
   require(handle != nullptr, Status::kInvalidArgument, name, " is NULL; expected a ", object_kind_name(expected));
-  require(can_be_object(handle), Status::kInvalidHandle, name, " is no handle; expected a ",
+  require(can_be_object(handle), Status::kInvalidHandle, name, " is not a handle; expected a ",
           object_kind_name(expected));
   fail(Status::kInvalidHandle, name, " is a ", object_kind_name(handle->kind()), "; expected a ",
        object_kind_name(expected));

@@ -20,7 +20,7 @@ Options given_options(const Options* given, const char* name) {
   return result;
 }
 
-// The same with the values of the configuration file. For calls that create an object.
+// Also takes the values of the configuration file. For calls that create an object.
 template <typename Options>
 Options read_options(const Options* given, const char* name) {
   Options result = given_options(given, name);

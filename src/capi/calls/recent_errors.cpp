@@ -29,7 +29,7 @@ std::mutex kept_lock;
 int64_t kept_count = 0;
 std::array<KeptError, kKept> kept_errors;  // error number n is at n % kKept
 
-// Messages may quote bytes of the application that are no text.
+// Messages may quote bytes of the application that are not text.
 std::string shown(std::string text) {
   for (size_t bad; (bad = first_bad_byte(text)) != text.size();) text[bad] = '?';
   return text;

@@ -22,7 +22,7 @@ struct RecentError {
 
 void note_error(const ThreadError& error) noexcept;
 
-// Those numbered above `after`, the oldest first.
+// Returns the errors numbered above `after`, the oldest first.
 std::vector<RecentError> recent_errors(int64_t after);
 
 }  // namespace accel::capi

@@ -26,7 +26,7 @@ std::string_view last_line(std::string_view message) {
   return first_line(message);
 }
 
-// What is between `before` and the next quote; empty without `before`.
+// The text between `before` and the next quote; empty without `before`.
 std::string quoted_after(std::string_view line, std::string_view before) {
   const size_t place = line.find(before);
   if (place == std::string_view::npos) return "";

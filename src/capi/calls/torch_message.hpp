@@ -11,7 +11,7 @@ class TorchMessage {
   // `message` must outlive this.
   explicit TorchMessage(std::string_view message);
 
-  // What is wrong, without traces. An operator or a function that a device lacks is named together with the device.
+  // The error without traces. An operator or a function that a device lacks is named together with the device.
   std::string_view line() const { return rewritten_.empty() ? line_ : rewritten_; }
   // The host has no memory left.
   bool means_no_memory() const { return no_memory_; }

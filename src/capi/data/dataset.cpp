@@ -34,11 +34,11 @@ const accel_dataset& check_numbered(accel_dataset_t* dataset, const char* name) 
 std::vector<double> read_weights(const accel_value_t* weights, size_t n_sources) {
   if (weights == nullptr) return std::vector<double>(n_sources, 1.0);
   const c10::IValue list = to_ivalue(*weights, "weights");
-  require(tree::is_sequence(list), Status::kTypeMismatch, "weights is no list; expected a list of numbers");
+  require(tree::is_sequence(list), Status::kTypeMismatch, "weights is not a list; expected a list of numbers");
   std::vector<double> numbers;
   for (const c10::IValue& weight : tree::sequence_items(list)) {
     require(weight.isDouble() || weight.isInt(), Status::kTypeMismatch, "weights[", numbers.size(),
-            "] is no number; expected one above 0");
+            "] is not a number; expected one above 0");
     numbers.push_back(weight.isInt() ? static_cast<double>(weight.toInt()) : weight.toDouble());
   }
   return numbers;

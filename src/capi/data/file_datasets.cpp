@@ -22,7 +22,7 @@ namespace {
 
 data::CsvType read_type(const std::string& column, const c10::IValue& type) {
   require(type.isString(), Status::kTypeMismatch, "options.types['", column,
-          "'] is no string; expected \"text\" or the name of a dtype");
+          "'] is not a string; expected \"text\" or the name of a dtype");
   if (type.toStringRef() == "text") return std::nullopt;
   const c10::ScalarType dtype = tensor::dtype_from_name(type.toStringRef());
   require(c10::isIntegralType(dtype, true) || c10::isFloatingType(dtype), Status::kUnsupported, "options.types['",
@@ -40,7 +40,7 @@ data::CsvOptions read_csv_options(const accel_csv_options_t* options) {
   if (given.types == nullptr) return settings;
   const c10::IValue types = to_ivalue(*given.types, "options.types");
   require(types.isGenericDict(), Status::kTypeMismatch,
-          "options.types is no map; expected a map from columns to types");
+          "options.types is not a map; expected a map from columns to types");
   for (const auto& entry : types.toGenericDict())
     settings.types.emplace_back(entry.key().toStringRef(), read_type(entry.key().toStringRef(), entry.value()));
   return settings;

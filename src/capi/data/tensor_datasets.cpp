@@ -50,12 +50,12 @@ ACCEL_FUNCTION accel_status_t accel_dataset_named_tensors(const accel_value_t* t
   return guarded(__func__, out, [&] {
     check_pointer(tensors, "tensors");
     const c10::IValue map = to_ivalue(*tensors, "tensors");
-    require(map.isGenericDict(), Status::kTypeMismatch, "tensors is no map; expected a map from names to tensors");
+    require(map.isGenericDict(), Status::kTypeMismatch, "tensors is not a map; expected a map from names to tensors");
     std::vector<at::Tensor> columns;
     std::vector<std::string> names;
     for (const auto& entry : map.toGenericDict()) {
       require(entry.value().isTensor(), Status::kTypeMismatch, "tensors['", entry.key().toStringRef(),
-              "'] is no tensor; expected one");
+              "'] is not a tensor; expected one");
       columns.push_back(entry.value().toTensor());
       names.push_back(entry.key().toStringRef());
     }

@@ -105,7 +105,7 @@ void set_job_size(launch::LaunchOptions& job, const LaunchSettings& settings) {
   job.machine_rank = static_cast<int>(settings.machine_rank);
 }
 
-// What a setting is without the launch's is left as this process's environment has it.
+// Settings that the launch leaves open stay as this process's environment has them.
 void set_variables(launch::LaunchOptions& job, const LaunchSettings& settings) {
   const bool forks = settings.start_method.value == StartMethod::kFork;
   job.variables.emplace_back("FORK_LAUNCHED", forks ? "1" : "0");

@@ -7,7 +7,7 @@
 
 namespace accel::capi {
 
-c10::Device to_device(accel_device_t device);  // kInvalidArgument for numbers that are no device
+c10::Device to_device(accel_device_t device);  // kInvalidArgument for numbers that are not a device
 accel_device_t from_device(c10::Device device);
 
 }  // namespace accel::capi

@@ -36,7 +36,7 @@ std::vector<std::pair<std::string, std::string>> read_special_dtypes(const accel
           "; expected a map from names of tensors to names of dtypes");
   for (const auto& entry : map.toGenericDict()) {
     require(entry.key().isString() && entry.value().isString(), Status::kTypeMismatch,
-            "options.special_dtypes has an entry that is no text; expected names of tensors and of dtypes");
+            "options.special_dtypes has an entry that is not text; expected names of tensors and of dtypes");
     dtypes.emplace_back(entry.key().toStringRef(), entry.value().toStringRef());
   }
   return dtypes;
@@ -138,7 +138,7 @@ ACCEL_FUNCTION accel_status_t accel_get_module_leaves(const accel_value_t* sizes
             "; expected a map from names to bytes");
     nn::ModuleSizes names;
     for (const auto& entry : map.toGenericDict()) {
-      require(entry.key().isString(), Status::kTypeMismatch, "sizes has a key that is no text; expected names");
+      require(entry.key().isString(), Status::kTypeMismatch, "sizes has a key that is not text; expected names");
       names.emplace_back(entry.key().toStringRef(), 0);
     }
     return from_ivalue(list_of_names(nn::module_leaves(names)));

@@ -89,7 +89,7 @@ std::optional<nn::Inputs> run_hook(const Callback<accel_module_hook_fn>& callbac
   if (replaced.kind == ACCEL_VALUE_NONE) return std::nullopt;
   const c10::IValue items = to_ivalue(replaced, "the values of the hook");
   require(tree::is_sequence(items), Status::kTypeMismatch,
-          "a hook gave a value that is no list; expected a list of the new values, or NONE to keep them");
+          "a hook gave a value that is not a list; expected a list of the new values, or NONE to keep them");
   return tree::sequence_items(items).vec();
 }
 
@@ -136,9 +136,9 @@ nn::NamedInputs read_named_inputs(const accel_value_t* values) {
   nn::NamedInputs named;
   if (values == nullptr || values->kind == ACCEL_VALUE_NONE) return named;
   require(values->kind == ACCEL_VALUE_MAP, Status::kTypeMismatch,
-          "named_inputs is no map; expected a map from names to values");
+          "named_inputs is not a map; expected a map from names to values");
   for (const auto& member : to_ivalue(*values, "named_inputs").toGenericDict()) {
-    if (!member.key().isString()) fail(Status::kTypeMismatch, "named_inputs has a key that is no text");
+    if (!member.key().isString()) fail(Status::kTypeMismatch, "named_inputs has a key that is not text");
     named.emplace_back(member.key().toStringRef(), member.value());
   }
   return named;

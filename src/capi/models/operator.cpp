@@ -49,13 +49,14 @@ const accel_op_t* intern(const tensor::Operator& engine) {
 
 const tensor::Operator& check_operator(const accel_op_t* op) {
   check_pointer(op, "op");
-  require(op->word == accel_op::kWord, Status::kInvalidHandle, "op is no operator; expected what accel_op_find() gave");
+  require(op->word == accel_op::kWord, Status::kInvalidHandle,
+          "op is not an operator; expected what accel_op_find() gave");
   return op->engine;
 }
 
 tensor::Argument list_of(const c10::IValue& sequence);
 
-// Of an item of a container.
+// Converts an item of a container.
 tensor::Argument to_argument(const c10::IValue& value) {
   using tensor::Argument;
   if (value.isTensor()) return value.toTensor().defined() ? Argument::tensor(value.toTensor()) : Argument();

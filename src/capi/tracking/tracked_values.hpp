@@ -1,4 +1,4 @@
-// What trackers get of the header's values: records and JSON.
+// Converts values of the C API for trackers, to records and JSON.
 #pragma once
 
 #include <ATen/core/ivalue.h>

@@ -90,7 +90,7 @@ void tell(track::Trackers& trackers, TrackerEvent event, int64_t step, const Con
   trackers.tell(event, step, [&](const track::ApplicationTracker& /*tracker*/) { return &same; });
 }
 
-// Logs to the built-in trackers, and tells those of the program also when the disk is full. What is no value is an
+// Logs to the built-in trackers, and tells those of the program also when the disk is full. What is not a value is an
 // error before anybody has the others.
 template <typename Log, typename Tell>
 void log_and_tell(const Log& log, const Tell& tell) {

@@ -53,7 +53,7 @@ bool is_sequence(const accel_value_t& value) {
 void check_text(std::string_view text, const char* name) {
   const size_t bad = first_bad_byte(text);
   if (bad == text.size()) return;
-  fail(Status::kInvalidArgument, name, " is no UTF-8: byte ", bad, " is ", int{static_cast<unsigned char>(text[bad])},
+  fail(Status::kInvalidArgument, name, " is not UTF-8: byte ", bad, " is ", int{static_cast<unsigned char>(text[bad])},
        "; expected text in UTF-8; bytes have a kind of their own, accel_value_bytes()");
 }
 
@@ -81,7 +81,7 @@ void check_value(const accel_value_t& value, const char* name) {
     case ACCEL_VALUE_TUPLE:
     case ACCEL_VALUE_MAP:
       require(value.as.node != nullptr && value.as.node->kind() == value.kind, Status::kInvalidHandle, name,
-              " is no container of this library; make it with accel_value_list(), accel_value_tuple() or "
+              " is not a container of this library; make it with accel_value_list(), accel_value_tuple() or "
               "accel_value_map()");
       return;
     case ACCEL_VALUE_DTYPE:

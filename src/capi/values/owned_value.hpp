@@ -16,7 +16,7 @@ bool is_sequence(const accel_value_t& value);  // a LIST or TUPLE
 
 // Refuses kinds that do not exist, and values that lack what their kind needs; does not look into containers.
 void check_value(const accel_value_t& value, const char* name);
-// Refuses what is no UTF-8; `name` is the parameter's.
+// Refuses what is not UTF-8; `name` is the parameter's.
 void check_text(std::string_view text, const char* name);
 
 // An accel_value_t with an owner. The only way in which this library holds one for longer than a call.

@@ -25,7 +25,7 @@ accel_status_t read_tensor(const char* function, const accel_tensor_t* tensor, V
   return guarded(function, out, [&] { return read(check(tensor, "tensor").tensor); });
 }
 
-// The same for functions that create a tensor from another.
+// Also makes a new tensor from the one that is read.
 template <typename Make>
 accel_status_t derive_tensor(const char* function, const accel_tensor_t* tensor, accel_tensor_t** out, Make make) {
   return read_tensor(function, tensor, out, [&](const at::Tensor& value) { return new_tensor(make(value)); });

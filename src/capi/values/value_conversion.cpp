@@ -21,11 +21,11 @@
 namespace accel::capi {
 namespace {
 
-// What the engine, an operator or a script made.
+// Checks text that the engine, an operator or a script made.
 void require_text(const std::string& text, const char* what) {
   const size_t bad = first_bad_byte(text);
   if (bad != text.size())
-    fail(Status::kTypeMismatch, what, text[bad] == '\0' ? " contains a NUL" : " is no UTF-8", "; expected text");
+    fail(Status::kTypeMismatch, what, text[bad] == '\0' ? " contains a NUL" : " is not UTF-8", "; expected text");
 }
 
 // Whether C can read all of it.

@@ -42,8 +42,8 @@ struct accel_value_node {
   bool release() { return owners_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   bool has_other_owners() const { return owners_.load(std::memory_order_acquire) > 1; }
 
-  // Of a node with one owner. The container is copied first where the engine, or another value, has it too. Both refuse
-  // to nest deeper than every function on values can follow.
+  // These change a node with one owner. The container is copied first where the engine, or another value, has it too.
+  // Both refuse to nest deeper than every function on values can follow.
   void push(const c10::IValue& item);
   void set(const c10::IValue& key, const c10::IValue& item);
 

@@ -14,8 +14,7 @@
 
 namespace accel::checkpoint {
 
-// A new file. What is written is hashed, gathered, and written by a thread of its own while the next bytes are
-// gathered.
+// A new file. The bytes are hashed, gathered, and written by a thread of its own while the next bytes are gathered.
 class OutputFile {
  public:
   OutputFile(const std::string& path, FileSystem& files);

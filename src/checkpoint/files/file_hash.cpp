@@ -18,7 +18,7 @@ uint64_t combine(const std::vector<uint64_t>& blocks) {
   return hash_of(bytes.data(), bytes.size());
 }
 
-// What is in the page cache is hashed there. The rest is read into memory that stays in a cache of the processor,
+// Pages in the page cache are hashed there. The rest is read into memory that stays in a cache of the processor,
 // because the system reads ahead in larger pieces for a file that is read than for one that is mapped.
 class PartReader {
  public:

@@ -13,7 +13,7 @@ namespace accel::checkpoint {
 
 inline constexpr size_t kHashBlock = size_t{16} << 20;
 
-// Of what is written piece by piece.
+// The hash of a file that is written piece by piece.
 class FileHash {
  public:
   void add(const void* data, size_t size);
@@ -25,8 +25,8 @@ class FileHash {
   size_t filled_ = 0;
 };
 
-// Of a file to which nothing has been written, on the threads of LibTorch; its pages are let go. A block of 0 is the
-// whole.
+// Hashes a file to which nothing has been written, on the threads of LibTorch; its pages are let go. A block of 0 is
+// the whole.
 uint64_t hash_of_file(const MappedFile& file, size_t block = kHashBlock);
 
 }  // namespace accel::checkpoint

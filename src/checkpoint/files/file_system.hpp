@@ -34,7 +34,7 @@ class FileSystem {
 };
 
 FileSystem& system_files();
-// The same, but nothing is synced.
+// Writes as system_files() does, but syncs nothing.
 FileSystem& unsynced_files();
 
 // Syncs the entries of a folder.

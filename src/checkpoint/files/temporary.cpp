@@ -69,7 +69,7 @@ std::vector<std::string> names_in(const std::string& folder) {
   }
 }
 
-// Those of all targets in a folder.
+// The siblings of all targets in a folder.
 std::vector<Sibling> siblings_in(const std::string& parent) {
   std::vector<Sibling> found;
   for (const std::string& name : names_in(parent)) {

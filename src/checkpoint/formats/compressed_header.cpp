@@ -44,7 +44,7 @@ class CompressedParser {
     constexpr uint64_t kFrame = 2 * kCompressedMagic.size() + kLengthSize;
     if (file_.size() < kFrame || file_.substr(0, kCompressedMagic.size()) != kCompressedMagic ||
         file_.substr(file_.size() - kCompressedMagic.size()) != kCompressedMagic)
-      damaged("it is no file of compressed tensors, or was cut short");
+      damaged("it is not a file of compressed tensors, or was cut short");
     uint64_t length = 0;
     const std::string_view digits = file_.substr(file_.size() - kCompressedMagic.size() - kLengthSize, kLengthSize);
     for (uint64_t i = 0; i < kLengthSize; i++) length |= uint64_t{static_cast<uint8_t>(digits[i])} << (8 * i);
@@ -67,20 +67,20 @@ class CompressedParser {
   }
 
   uint64_t number(const Json& node, const char* what) const {
-    if (!node.integer() || *node.integer() < 0) damaged("'", what, "' is no number of at least 0");
+    if (!node.integer() || *node.integer() < 0) damaged("'", what, "' is not a number of at least 0");
     return static_cast<uint64_t>(*node.integer());
   }
 
   const Json::Items& items(const Json& node, const char* what) const {
-    if (node.items() == nullptr) damaged("'", what, "' is no list");
+    if (node.items() == nullptr) damaged("'", what, "' is not a list");
     return *node.items();
   }
 
   Metadata read_metadata(const Json& node) const {
     Metadata metadata;
-    if (node.members() == nullptr) damaged("its metadata are no object");
+    if (node.members() == nullptr) damaged("its metadata are not an object");
     for (const auto& [key, text] : *node.members()) {
-      if (text.text() == nullptr) damaged("'", key, "' of its metadata is no text");
+      if (text.text() == nullptr) damaged("'", key, "' of its metadata is not text");
       metadata.emplace_back(key, *text.text());
     }
     return metadata;
@@ -106,7 +106,7 @@ class CompressedParser {
   CompressedEntry read_tensor(const Json& node) const {
     CompressedEntry entry;
     const Json& name = member(node, "name");
-    if (name.text() == nullptr) damaged("the name of a tensor is no text");
+    if (name.text() == nullptr) damaged("the name of a tensor is not text");
     entry.name = *name.text();
     const Json& dtype = member(node, "dtype");
     const tensor::Dtype* const found = dtype.text() == nullptr ? nullptr : tensor::find_dtype(*dtype.text());

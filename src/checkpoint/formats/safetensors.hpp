@@ -24,7 +24,7 @@ struct SafetensorsContents {
 // kTypeMismatch for what files of tensors cannot hold: tensors that are sparse, quantized, or on the meta device.
 void check_writable(const std::string& name, const at::Tensor& tensor);
 
-// The same elements, dense and on the CPU; the same tensor if it is so already.
+// Copies the elements to a dense tensor on the CPU; returns the same tensor if it is one.
 at::Tensor dense_on_cpu(const at::Tensor& tensor);
 
 // Replaces the file atomically. Contiguous CPU tensors are written without a copy; others are copied one at a time.

@@ -80,7 +80,7 @@ class HeaderParser {
 
   SafetensorsHeader parse() {
     const Json json = parse_document(header_text());
-    if (json.members() == nullptr) corrupt("its header is no JSON object");
+    if (json.members() == nullptr) corrupt("its header is not a JSON object");
     std::unordered_set<std::string_view> names;
     bool has_metadata = false;
     for (const auto& [name, value] : *json.members()) {
@@ -99,7 +99,7 @@ class HeaderParser {
  private:
   template <typename... Parts>
   [[noreturn]] void corrupt(const Parts&... parts) const {
-    fail(Status::kCorrupt, "'", source_, "' is no valid safetensors file: ", parts...);
+    fail(Status::kCorrupt, "'", source_, "' is not a valid safetensors file: ", parts...);
   }
 
   std::string_view header_text() {
@@ -123,11 +123,11 @@ class HeaderParser {
   }
 
   Metadata metadata(const Json& object) const {
-    if (object.members() == nullptr) corrupt("its ", kMetadataKey, " is no JSON object");
+    if (object.members() == nullptr) corrupt("its ", kMetadataKey, " is not a JSON object");
     Metadata result;
     std::unordered_set<std::string_view> keys;
     for (const auto& [key, value] : *object.members()) {
-      if (value.text() == nullptr) corrupt("its metadata '", key, "' is no string");
+      if (value.text() == nullptr) corrupt("its metadata '", key, "' is not a string");
       if (!keys.insert(key).second) corrupt("its metadata has '", key, "' twice");
       result.emplace_back(key, *value.text());
     }
@@ -137,7 +137,7 @@ class HeaderParser {
   int64_t natural(const Json& node, const std::string& tensor_name, const char* what) const {
     const auto integer = node.integer();
     if (!integer || node.digits()->front() == '-')
-      corrupt("a number in the ", what, " of tensor '", tensor_name, "' is no integer of at least 0");
+      corrupt("a number in the ", what, " of tensor '", tensor_name, "' is not an integer of at least 0");
     return *integer;
   }
 
@@ -154,14 +154,14 @@ class HeaderParser {
   }
 
   TensorEntry tensor(const std::string& name, const Json& object) const {
-    if (object.members() == nullptr) corrupt("tensor '", name, "' is no JSON object");
+    if (object.members() == nullptr) corrupt("tensor '", name, "' is not a JSON object");
     const Json::Members& members = *object.members();
     const std::string* const dtype = field(members, name, "dtype").text();
     const Json::Items* const shape = field(members, name, "shape").items();
     const Json::Items* const offsets = field(members, name, "data_offsets").items();
-    if (dtype == nullptr) corrupt("the dtype of tensor '", name, "' is no string");
-    if (shape == nullptr) corrupt("the shape of tensor '", name, "' is no list");
-    if (offsets == nullptr || offsets->size() != 2) corrupt("the data_offsets of tensor '", name, "' are no pair");
+    if (dtype == nullptr) corrupt("the dtype of tensor '", name, "' is not a string");
+    if (shape == nullptr) corrupt("the shape of tensor '", name, "' is not a list");
+    if (offsets == nullptr || offsets->size() != 2) corrupt("the data_offsets of tensor '", name, "' are not a pair");
 
     for (const char* const name6 : kDtypesOf6Bits)
       require(*dtype != name6, Status::kUnsupported, "'", source_, "' has the tensor '", name, "' of ", *dtype,
@@ -173,7 +173,7 @@ class HeaderParser {
     for (const Json& size : *shape) entry.shape.push_back(natural(size, name, "shape"));
     if (const int64_t numbers = numbers_in_element(entry.dtype); numbers > 1) {
       if (entry.shape.empty() || entry.shape.back() % numbers != 0)
-        corrupt("the last dimension of tensor '", name, "' is no multiple of ", numbers, ", as ", *dtype, " needs");
+        corrupt("the last dimension of tensor '", name, "' is not a multiple of ", numbers, ", as ", *dtype, " needs");
       entry.shape.back() /= numbers;
     }
     entry.begin = static_cast<uint64_t>(natural((*offsets)[0], name, "data_offsets"));
@@ -216,7 +216,7 @@ void check_text(const std::string& text, const char* what) {
           "' is not UTF-8, or has a NUL; safetensors files cannot hold it");
 }
 
-// As the file has it.
+// The shape as the file has it.
 std::vector<int64_t> shape_of_numbers(const TensorEntry& entry) {
   std::vector<int64_t> shape = entry.shape;
   const int64_t numbers = numbers_in_element(entry.dtype);

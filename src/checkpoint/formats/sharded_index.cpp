@@ -31,7 +31,7 @@ uint32_t take_character(std::string_view text, size_t& position) {
   return character;
 }
 
-// As Python's json.dumps(): everything but ASCII is an escape of UTF-16.
+// Escapes like Python's json.dumps(): everything but ASCII is an escape of UTF-16.
 std::string ascii_json(std::string_view text) {
   std::string result = "\"";
   const auto escape = [&](uint32_t unit) {
@@ -86,7 +86,7 @@ std::string print_sharded_index(const ShardedIndex& index) {
 
 ShardedIndex parse_sharded_index(std::string_view document, const std::string& source) {
   const auto corrupt = [&](const auto&... parts) {
-    fail(Status::kCorrupt, "'", source, "' is no index of a model: ", parts...);
+    fail(Status::kCorrupt, "'", source, "' is not an index of a model: ", parts...);
   };
   Json json;
   try {
@@ -94,14 +94,14 @@ ShardedIndex parse_sharded_index(std::string_view document, const std::string& s
   } catch (const Error& error) {
     corrupt(error.message());
   }
-  if (json.members() == nullptr) corrupt("it is no JSON object");
+  if (json.members() == nullptr) corrupt("it is not a JSON object");
   const Json* const map = json_member(json, kWeightMap);
   if (map == nullptr || map->members() == nullptr) corrupt("it has no '", kWeightMap, "'");
   ShardedIndex index;
   std::unordered_set<std::string_view> names;
   for (const auto& [name, file] : *map->members()) {
     if (file.text() == nullptr || !is_plain_file_name(*file.text()))
-      corrupt("the file of '", name, "' is no name of a file beside it");
+      corrupt("the file of '", name, "' is not a name of a file beside it");
     if (!names.insert(name).second) corrupt("it has '", name, "' twice");
     index.weight_map.emplace_back(name, *file.text());
   }

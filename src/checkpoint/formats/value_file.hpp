@@ -22,7 +22,7 @@ void write_value(OutputFile& output, const c10::IValue& value, int compression_l
 // Whether the file has that value. Does not compare the elements of tensors.
 bool holds_value(const std::string& path, const c10::IValue& value);
 
-// Of any container, which is recognised by its first bytes. Lists are read as List[Any], maps as Dict; tensors share
+// Reads any container, which is recognised by its first bytes. Lists are read as List[Any], maps as Dict; tensors share
 // the mapping where they can, and tied ones have all their names. Errors are kCorrupt and name the file.
 c10::IValue read_value(const std::shared_ptr<const MappedFile>& file);
 

@@ -189,7 +189,7 @@ class Decoder {
   Number parse_number(std::string_view text) const {
     Number number{};
     const auto result = number_from_chars(text.data(), text.data() + text.size(), number);
-    if (result.ec != std::errc() || result.ptr != text.data() + text.size()) corrupt("'", text, "' is no number");
+    if (result.ec != std::errc() || result.ptr != text.data() + text.size()) corrupt("'", text, "' is not a number");
     return number;
   }
 
@@ -199,13 +199,13 @@ class Decoder {
     if (tag == kTuple && node.items() != nullptr) return tuple(*node.items());
     if (tag == kItems && node.items() != nullptr) return map_of_items(*node.items());
     if (tag == kBytes && node.items() != nullptr) return bytes(*node.items());
-    if (node.text() == nullptr) corrupt("the value of '", tag, "' is no string");
+    if (node.text() == nullptr) corrupt("the value of '", tag, "' is not a string");
     const std::string& text = *node.text();
     if (tag == kDouble) return parse_number<double>(text);
     if (tag == kInt) return parse_number<int64_t>(text);
     if (tag == kDevice) return device(text);
     if (tag == kDtype) return dtype(text);
-    if (tag != kTensor) corrupt("'", tag, "' is no kind of value");
+    if (tag != kTensor) corrupt("'", tag, "' is not a kind of value");
     const auto found = tensors_.find(text);
     if (found == tensors_.end()) corrupt("the tensor '", text, "' is missing");
     return found->second;
@@ -215,7 +215,7 @@ class Decoder {
     try {
       return at::Device(text);
     } catch (const c10::Error&) {
-      corrupt("'", text, "' is no device");
+      corrupt("'", text, "' is not a device");
     }
   }
 
@@ -223,7 +223,7 @@ class Decoder {
     try {
       return tree::dtype_value(tensor::dtype_from_name(text));
     } catch (const Error&) {
-      corrupt("'", text, "' is no dtype");
+      corrupt("'", text, "' is not a dtype");
     }
   }
 
@@ -247,7 +247,7 @@ class Decoder {
   c10::IValue map_of_items(const Json::Items& pairs) const {
     std::vector<std::pair<c10::IValue, c10::IValue>> members;
     for (const Json& pair : pairs) {
-      if (pair.items() == nullptr || pair.items()->size() != 2) corrupt("a member of a map is no key and value");
+      if (pair.items() == nullptr || pair.items()->size() != 2) corrupt("a member of a map is not a key and value");
       c10::IValue key = decode((*pair.items())[0]);
       if (!key.isString() && !key.isInt()) corrupt("a key of a map is a ", tree::kind_name(key));
       members.emplace_back(std::move(key), decode((*pair.items())[1]));

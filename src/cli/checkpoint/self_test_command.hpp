@@ -1,4 +1,4 @@
-// What `accel test` runs on each rank: parts of the library, each with a result that is known.
+// The checks that `accel test` runs on each rank: parts of the library, each with a known result.
 #pragma once
 
 #include <string>

@@ -24,7 +24,7 @@ inline c10::intrusive_ptr<c10d::Work> call_backend(c10d::Backend& backend, const
   const Collective* const only = &collective;
   return call_backend(backend, c10::ArrayRef<const Collective*>(only), options);
 }
-// The same for a group of one rank, which needs no backend.
+// Runs a collective of a group of one rank, which needs no backend.
 void run_alone(const Collective& collective);
 
 }  // namespace accel::comm

@@ -31,7 +31,7 @@ bool is_plugin_name(const std::string& name) {
   });
 }
 
-// Of a plugin that is found, or of one of this project's, which says itself why it is not there.
+// Whether a plugin of this name is found, or is one of this project's, which says itself why it is missing.
 bool is_known(const std::string& name) {
   return name == kStaged || name == kOfDevice || name == "ucx" || name == "nccl" || plugin_path(name).has_value();
 }

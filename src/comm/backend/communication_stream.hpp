@@ -11,7 +11,7 @@ namespace accel::comm {
 
 // A stream beside the current one; nothing if the device has no pool of them.
 std::optional<c10::Stream> find_pool_stream(c10::Device device);
-// The same, or the current stream of a device without a pool.
+// A stream beside the current one, or the current stream of a device without a pool.
 c10::Stream side_stream(c10::Device device);
 
 class CommunicationStream {

@@ -14,7 +14,7 @@ namespace accel::comm {
 // additional variables for the libraries that it needs, which other threads may see.
 CreateBackend load_plugin(const std::string& name);
 
-// That of the plugin of an out-of-tree device; null if it exports none, and for other devices.
+// The backend factory exported by an out-of-tree device's plugin, or null.
 CreateBackend find_device_backend(c10::DeviceType device);
 
 }  // namespace accel::comm

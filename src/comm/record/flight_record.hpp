@@ -39,7 +39,7 @@ class FlightRecord {
 
   FlightRecord(int rank, int size) : rank_(rank), size_(size) {}
 
-  // The same on all its ranks and no other group's. Before anything is recorded.
+  // Names the group: its ranks use the same name, and no other group does. Called before anything is recorded.
   void set_group(std::string group) { group_ = std::move(group); }
   const std::string& group() const { return group_; }
 

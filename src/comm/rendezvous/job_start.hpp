@@ -48,7 +48,7 @@ class JobStart {
   void check();
   // Reports a failure to all ranks; the first report counts.
   void fail(CollectiveFailure failure, const std::string& reason);
-  // The same for the exception that is being handled on this rank: rethrows it, or the lack of memory that caused it.
+  // Fails with the exception that is being handled on this rank: rethrows it, or the lack of memory that caused it.
   [[noreturn]] void give_up(const std::exception& error);
   // This rank has started, and may end from now on. The one that serves the store returns when all have.
   // Throws where there is no memory to say so.

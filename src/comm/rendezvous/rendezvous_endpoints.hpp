@@ -34,7 +34,7 @@ class RendezvousEndpoints {
   // Whether the rank's process has ended or left the job. False if it only does not answer.
   bool has_left(int64_t rank) const;
 
-  // The same store for all ranks that call this: the job's, or that of the lowest rank that has not left. Its
+  // All ranks that call this get the same store: the job's, or that of the lowest rank that has not left. Its
   // operations end within `timeout`. Error(Status::kTimeout) if a rank neither answers nor has left by the deadline:
   // ranks on the other side of a broken link might use it.
   c10::intrusive_ptr<c10d::Store> find_store(const Deadline& deadline, std::chrono::milliseconds timeout) const;

@@ -119,7 +119,7 @@ class StoreServer::Loop {
   }
 
  private:
-  // What a socket has not accepted yet.
+  // Bytes that a socket has not accepted yet.
   class Output {
    public:
     bool is_empty() const { return pieces_.empty(); }

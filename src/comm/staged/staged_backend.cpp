@@ -97,7 +97,7 @@ ChunkedCalls& chunks_of(c10d::Backend& host) {
   return *chunks;
 }
 
-// Of a chunk: the pipeline waits for it.
+// Makes the operation of a chunk synchronous: the pipeline waits for it.
 template <typename Options>
 Options at_once(Options options) {
   options.asyncOp = false;

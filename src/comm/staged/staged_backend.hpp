@@ -75,7 +75,7 @@ class StagedBackend final : public c10d::Backend, public Coalescing {
 
   // The elements of a tensor of the device in one dimension.
   at::Tensor flat(const at::Tensor& tensor, const char* operation) const;
-  // The same, in equal parts for the ranks.
+  // The elements in equal parts for the ranks.
   Tensors parts_of(const at::Tensor& tensor, const char* operation) const;
   c10::intrusive_ptr<Work> submit(StagedOperation operation, Tensors outputs, bool async);
   c10::intrusive_ptr<Work> submit(Call call);

@@ -29,7 +29,7 @@ int64_t length_of_chunk(const StagedOperation& operation) {
   return std::max(kChunkBytes / operation.most_tensors / element / unit, int64_t{1}) * unit;
 }
 
-// Of tensors that lie one after the other.
+// The memory has tensors of one length, one after the other.
 at::Tensor part_of(const at::Tensor& memory, size_t index, int64_t length) {
   return memory.narrow(0, static_cast<int64_t>(index) * length, length);
 }

@@ -49,7 +49,7 @@ class StagingPipeline {
   c10::Stream stream_to_device(c10::Device device) { return streams_of(device).to_device; }
   // A copy in host memory, when the current stream has come to it.
   at::Tensor copy_to_host(const at::Tensor& tensor);
-  // Of the latest run().
+  // The index of the operation that the latest run() was at.
   size_t latest_part() const { return latest_part_; }
   // Ends the waits of run(), on any thread.
   void stop() { stopped_ = true; }

@@ -167,7 +167,7 @@ constexpr OptionChoice kStartMethodChoices[] = {
 
 constexpr OptionField kStateOptions[] = {
     {"cpu", "1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0", OptionKind::kFlag, 4, 8, 18, kNone, "ACCELERATE_USE_CPU", "0", nullptr, nullptr, 0, false},
-    {"mixed_precision", "Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO", OptionKind::kChoice, 4, 12, 41, kNone, "ACCELERATE_MIXED_PRECISION", "no", nullptr, kPrecisionChoices, std::size(kPrecisionChoices), false},
+    {"mixed_precision", "The precision of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO", OptionKind::kChoice, 4, 12, 55, kNone, "ACCELERATE_MIXED_PRECISION", "no", nullptr, kPrecisionChoices, std::size(kPrecisionChoices), false},
     {"gradient_accumulation_steps", "Micro-batches for each step of the optimizer. In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1", OptionKind::kInteger, 8, 16, 45, {1, kInfinity, false, true}, "ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "1", nullptr, nullptr, 0, false},
     {"adjust_scheduler", "1: schedulers also advance in steps that only accumulate. Default 0", OptionKind::kFlag, 4, 24, 57, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"sync_with_dataloader", "1: gradients are exchanged at the end of the loader. Default 1", OptionKind::kFlag, 4, 28, 52, kNone, nullptr, "1", nullptr, nullptr, 0, false},
@@ -187,10 +187,10 @@ constexpr OptionField kStateOptions[] = {
     {"device_placement", "1: prepare puts models and batches on the device. Default 1", OptionKind::kFlag, 4, 92, 49, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"rng_types", "Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\" (the CPU's), the type of the state's device (\"npu\"), or both, joined by a comma. Default: none, because orders follow from seed and epoch", OptionKind::kText, 8, 96, 167, kNone, nullptr, nullptr, "none, because orders follow from seed and epoch", nullptr, 0, false},
     {"num_threads", "Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host", OptionKind::kInteger, 4, 104, 117, {1, kInfinity, false, true}, nullptr, nullptr, "OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host", nullptr, 0, false},
-    {"scheduler_steps", "Of prepared schedulers. Default PER_BATCH", OptionKind::kChoice, 4, 108, 23, kNone, nullptr, "per_batch", nullptr, kSchedulerStepsChoices, std::size(kSchedulerStepsChoices), false},
-    {"cpu_kernels", "Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO", OptionKind::kChoice, 4, 112, 116, kNone, "ACCEL_CPU_KERNELS", "auto", nullptr, kCpuKernelsChoices, std::size(kCpuKernelsChoices), false},
-    {"cpu_memory", "Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO", OptionKind::kChoice, 4, 116, 49, kNone, "ACCEL_CPU_MEMORY", "auto", nullptr, kCpuMemoryChoices, std::size(kCpuMemoryChoices), false},
-    {"cpu_memory_kept", "Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes", OptionKind::kInteger, 8, 120, 56, {0, kInfinity, false, true}, "ACCEL_CPU_MEMORY_KEPT", nullptr, "a fourth of the memory of the host or container by its processes", nullptr, 0, false},
+    {"scheduler_steps", "Sets when prepared schedulers step. Default PER_BATCH", OptionKind::kChoice, 4, 108, 35, kNone, nullptr, "per_batch", nullptr, kSchedulerStepsChoices, std::size(kSchedulerStepsChoices), false},
+    {"cpu_kernels", "The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO", OptionKind::kChoice, 4, 112, 119, kNone, "ACCEL_CPU_KERNELS", "auto", nullptr, kCpuKernelsChoices, std::size(kCpuKernelsChoices), false},
+    {"cpu_memory", "The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO", OptionKind::kChoice, 4, 116, 46, kNone, "ACCEL_CPU_MEMORY", "auto", nullptr, kCpuMemoryChoices, std::size(kCpuMemoryChoices), false},
+    {"cpu_memory_kept", "The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes", OptionKind::kInteger, 8, 120, 60, {0, kInfinity, false, true}, "ACCEL_CPU_MEMORY_KEPT", nullptr, "a fourth of the memory of the host or container by its processes", nullptr, 0, false},
     {"torch_device", "\"cpu\", or an accelerator: \"cuda\" for that of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()", OptionKind::kText, 8, 128, 70, kNone, "ACCELERATE_TORCH_DEVICE", nullptr, "accel_device_default()", nullptr, 0, false},
     {"cpu_affinity", "1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0", OptionKind::kFlag, 4, 136, 65, kNone, "ACCELERATE_CPU_AFFINITY", "0", nullptr, nullptr, 0, false},
     {"pipeline_parallel_size", "Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1", OptionKind::kInteger, 4, 140, 113, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_PP_SIZE", "1", nullptr, nullptr, 0, false},
@@ -201,7 +201,7 @@ constexpr OptionField kStateOptions[] = {
     {"device_plugins", "Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none", OptionKind::kText, 8, 160, 110, kNone, "ACCEL_DEVICE_PLUGINS", nullptr, "none", nullptr, 0, false},
     {"embedded", "1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0", OptionKind::kFlag, 4, 168, 200, kNone, "ACCEL_EMBEDDED", "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 172, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
-    {"backend", "What carries the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"", OptionKind::kText, 8, 176, 218, kNone, "ACCEL_BACKEND", nullptr, "\"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"", nullptr, 0, false},
+    {"backend", "The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"", OptionKind::kText, 8, 176, 221, kNone, "ACCEL_BACKEND", nullptr, "\"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"", nullptr, 0, false},
 };
 
 constexpr OptionField kGradientAccumulationOptions[] = {
@@ -375,7 +375,7 @@ constexpr OptionField kScheduleFreeSgdOptions[] = {
 constexpr OptionField kScheduleFreeAdamwOptions[] = {
     {"lr", "In [0, inf). Default 2.5e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "2.5e-3", nullptr, nullptr, 0, false},
     {"beta1", "The average's share in the point at which gradients are taken. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 62, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
-    {"beta2", "Of the second moment. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 21, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
+    {"beta2", "The decay of the second moment. In [0, 1). Default 0.999", OptionKind::kNumber, 8, 24, 31, {0, 1, false, true}, nullptr, "0.999", nullptr, nullptr, 0, false},
     {"eps", "In [0, inf). Default 1e-8", OptionKind::kNumber, 8, 32, 0, {0, kInfinity, false, true}, nullptr, "1e-8", nullptr, nullptr, 0, false},
     {"weight_decay", "In [0, inf). Default 0", OptionKind::kNumber, 8, 40, 0, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"warmup_steps", "Updates in which the learning rate grows from 0. In [0, inf). Default 0", OptionKind::kNumber, 8, 48, 48, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
@@ -400,7 +400,7 @@ constexpr OptionField kOneCycleOptions[] = {
 constexpr OptionField kCyclicOptions[] = {
     {"step_size_up", "Steps from base_lr to max_lr. In [1, inf). Default 2000", OptionKind::kInteger, 8, 8, 29, {1, kInfinity, false, true}, nullptr, "2000", nullptr, nullptr, 0, false},
     {"step_size_down", "And back. In [1, inf). Default: as step_size_up", OptionKind::kInteger, 8, 16, 9, {1, kInfinity, false, true}, nullptr, nullptr, "as step_size_up", nullptr, 0, false},
-    {"gamma", "Of EXP_RANGE. In (0, inf). Default 1", OptionKind::kNumber, 8, 24, 13, {0, kInfinity, true, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"gamma", "The base of EXP_RANGE. In (0, inf). Default 1", OptionKind::kNumber, 8, 24, 22, {0, kInfinity, true, true}, nullptr, "1", nullptr, nullptr, 0, false},
     {"base_momentum", "At max_lr. In [0, 1). Default 0.8", OptionKind::kNumber, 8, 32, 10, {0, 1, false, true}, nullptr, "0.8", nullptr, nullptr, 0, false},
     {"max_momentum", "At base_lr. In [0, 1). Default 0.9", OptionKind::kNumber, 8, 40, 11, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
     {"mode", "Default TRIANGULAR", OptionKind::kChoice, 4, 48, 0, kNone, nullptr, "triangular", nullptr, kCycleModeChoices, std::size(kCycleModeChoices), false},
@@ -432,30 +432,30 @@ constexpr OptionField kCsvOptions[] = {
     {"has_header", "0: the columns are named \"0\", \"1\", .... Default 1", OptionKind::kFlag, 4, 12, 39, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"skip_malformed", "1: malformed rows are left out and counted. Default 0", OptionKind::kFlag, 4, 16, 43, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 20, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
-    {"missing", "What an empty cell is in a column of numbers; also NaN. In [-inf, inf]. Default: such a cell is malformed", OptionKind::kNumber, 8, 24, 55, {-kInfinity, kInfinity, false, false}, nullptr, nullptr, "such a cell is malformed", nullptr, 0, false},
+    {"missing", "The value of an empty cell in a column of numbers; also NaN. In [-inf, inf]. Default: such a cell is malformed", OptionKind::kNumber, 8, 24, 60, {-kInfinity, kInfinity, false, false}, nullptr, nullptr, "such a cell is malformed", nullptr, 0, false},
     {"types", "A map from columns to \"int64\", \"float32\" and so on, or \"text\". Default: all are inferred", OptionKind::kObject, 8, 32, 62, kNone, nullptr, nullptr, "all are inferred", nullptr, 0, false},
 };
 
 constexpr OptionField kImageOptions[] = {
     {"channels", "3: red, green, blue; 1: brightness. In [1, 3]. Default 3", OptionKind::kInteger, 8, 8, 35, {1, 3, false, false}, nullptr, "3", nullptr, nullptr, 0, false},
     {"height", "Brings all images to one size, with width: bilinear, with antialiasing. In [1, inf). Default: they keep theirs", OptionKind::kInteger, 8, 16, 71, {1, kInfinity, false, true}, nullptr, nullptr, "they keep theirs", nullptr, 0, false},
-    {"width", "As height. In [1, inf). Default: they keep theirs", OptionKind::kInteger, 8, 24, 10, {1, kInfinity, false, true}, nullptr, nullptr, "they keep theirs", nullptr, 0, false},
+    {"width", "The width; see height. In [1, inf). Default: they keep theirs", OptionKind::kInteger, 8, 24, 22, {1, kInfinity, false, true}, nullptr, nullptr, "they keep theirs", nullptr, 0, false},
 };
 
 constexpr OptionField kDataloaderOptions[] = {
     {"batch_size", "Rows of one rank's batch (of all ranks' with split_batches). In [1, inf). Default 1", OptionKind::kInteger, 8, 8, 60, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
     {"shuffle", "1: seedable random order. Default 0", OptionKind::kFlag, 4, 16, 25, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"drop_last", "1: a short last batch is left out. Default 0", OptionKind::kFlag, 4, 20, 34, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"seed", "Of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator (accel_set_seed())", OptionKind::kInteger, 8, 24, 31, {-kInfinity, kInfinity, true, true}, nullptr, nullptr, "the seed of the CPU's default generator (accel_set_seed())", nullptr, 0, false},
+    {"seed", "The seed of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator (accel_set_seed())", OptionKind::kInteger, 8, 24, 40, {-kInfinity, kInfinity, true, true}, nullptr, nullptr, "the seed of the CPU's default generator (accel_set_seed())", nullptr, 0, false},
     {"prefetch", "Batches that each background thread keeps ready; 0: no thread. In [0, inf). Default 2", OptionKind::kInteger, 8, 32, 62, {0, kInfinity, false, true}, nullptr, "2", nullptr, nullptr, 0, false},
     {"sampler", "Instead of shuffle. Default: none", OptionKind::kObject, 8, 40, 19, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"num_workers", "Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In [0, inf). Default: one thread once batches prove slower to make than to hand over, and only the caller's if callbacks of the application read", OptionKind::kInteger, 8, 48, 138, {0, kInfinity, false, true}, nullptr, nullptr, "one thread once batches prove slower to make than to hand over, and only the caller's if callbacks of the application read", nullptr, 0, false},
     {"pin_memory", "1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0", OptionKind::kFlag, 4, 56, 77, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"collate", "accel_dataloader_set_collate() sets a function instead. Default STACK", OptionKind::kChoice, 4, 60, 55, kNone, nullptr, "stack", nullptr, kCollateChoices, std::size(kCollateChoices), false},
-    {"padding_value", "Of PAD; also NaN. In [-inf, inf]. Default 0", OptionKind::kNumber, 8, 64, 17, {-kInfinity, kInfinity, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"pad_to_multiple_of", "Of PAD: the longest is rounded up to it. In [1, inf). Default 1", OptionKind::kInteger, 8, 72, 40, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
-    {"padding_side", "Of PAD. Default RIGHT", OptionKind::kChoice, 4, 80, 7, kNone, nullptr, "right", nullptr, kPaddingSideChoices, std::size(kPaddingSideChoices), false},
-    {"padding_masks", "Of PAD, 1: a bool tensor, true where no filling is, as \"<key>_mask\" in a map, elsewhere behind the tensor. Default 0", OptionKind::kFlag, 4, 84, 106, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"padding_value", "The filling of PAD; also NaN. In [-inf, inf]. Default 0", OptionKind::kNumber, 8, 64, 29, {-kInfinity, kInfinity, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"pad_to_multiple_of", "With PAD, the longest is rounded up to it. In [1, inf). Default 1", OptionKind::kInteger, 8, 72, 42, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"padding_side", "The side that PAD fills. Default RIGHT", OptionKind::kChoice, 4, 80, 24, kNone, nullptr, "right", nullptr, kPaddingSideChoices, std::size(kPaddingSideChoices), false},
+    {"padding_masks", "With PAD, 1: a bool tensor, true where no filling is, as \"<key>_mask\" in a map, elsewhere behind the tensor. Default 0", OptionKind::kFlag, 4, 84, 108, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kPowerSgdOptions[] = {
@@ -463,7 +463,7 @@ constexpr OptionField kPowerSgdOptions[] = {
     {"start_power_sgd_iter", "Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000", OptionKind::kInteger, 8, 16, 89, {0, kInfinity, false, true}, nullptr, "1000", nullptr, nullptr, 0, false},
     {"min_compression_rate", "A matrix that saves less than this factor is not compressed. In (0, inf). Default 2", OptionKind::kNumber, 8, 24, 60, {0, kInfinity, true, true}, nullptr, "2", nullptr, nullptr, 0, false},
     {"orthogonalization_epsilon", "Added to norms, against columns of zeros. In [0, inf). Default 0", OptionKind::kNumber, 8, 32, 41, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"random_seed", "Of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0", OptionKind::kInteger, 8, 40, 53, {0, 4294967295, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"random_seed", "The seed of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0", OptionKind::kInteger, 8, 40, 62, {0, 4294967295, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
     {"use_error_feedback", "1: what was lost is added to the next gradients. Default 1", OptionKind::kFlag, 4, 48, 48, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"warm_start", "1: begins with the former thin matrices. Default 1", OptionKind::kFlag, 4, 52, 40, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"batch_tensors_with_same_shape", "1: equal shapes are multiplied together. Default 0", OptionKind::kFlag, 4, 56, 40, kNone, nullptr, "0", nullptr, nullptr, 0, false},
@@ -480,13 +480,13 @@ constexpr OptionField kDdpOptions[] = {
     {"comm_hook", "Default NO", OptionKind::kChoice, 4, 36, 0, kNone, nullptr, "no", nullptr, kDdpCommHookChoices, std::size(kDdpCommHookChoices), false},
     {"comm_wrapper", "FP16 or BF16: gradients are rounded before comm_hook sees them. Default NO", OptionKind::kChoice, 4, 40, 63, kNone, nullptr, "no", nullptr, kDdpCommHookChoices, std::size(kDdpCommHookChoices), false},
     {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
-    {"comm_state_option", "Of both PowerSGDs. Default: theirs", OptionKind::kObject, 8, 48, 18, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::power_sgd_options},
+    {"comm_state_option", "The options of both PowerSGDs. Default: theirs", OptionKind::kObject, 8, 48, 30, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::power_sgd_options},
 };
 
 constexpr OptionField kFsdpOptions[] = {
     {"enabled", "1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state is above 1", OptionKind::kFlag, 4, 8, 26, kNone, "ACCELERATE_USE_FSDP", nullptr, "whether data_parallel_shard_size of the state is above 1", nullptr, 0, false},
     {"sharding_strategy", "Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD", OptionKind::kChoice, 4, 12, 0, kNone, "FSDP_SHARDING_STRATEGY", "full_shard", nullptr, kShardingStrategyChoices, std::size(kShardingStrategyChoices), false},
-    {"fsdp_version", "Whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1", OptionKind::kInteger, 8, 16, 53, {1, 2, false, false}, "FSDP_VERSION", "1", nullptr, nullptr, 0, false},
+    {"fsdp_version", "The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1", OptionKind::kInteger, 8, 16, 73, {1, 2, false, false}, "FSDP_VERSION", "1", nullptr, nullptr, 0, false},
     {"reshard_after_forward", "0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy", OptionKind::kFlag, 4, 24, 72, kNone, "FSDP_RESHARD_AFTER_FORWARD", nullptr, "as the strategy", nullptr, 0, false},
     {"backward_prefetch", "Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE", OptionKind::kChoice, 4, 28, 0, kNone, "FSDP_BACKWARD_PREFETCH", "backward_pre", nullptr, kBackwardPrefetchChoices, std::size(kBackwardPrefetchChoices), false},
     {"forward_prefetch", "1: the next group is gathered during the forward of the current one. Variable FSDP_FORWARD_PREFETCH. Default 0", OptionKind::kFlag, 4, 32, 68, kNone, "FSDP_FORWARD_PREFETCH", "0", nullptr, nullptr, 0, false},
@@ -497,11 +497,11 @@ constexpr OptionField kFsdpOptions[] = {
     {"min_num_params", "Parameters from which a module forms a group; 0: no module does. In [0, inf). Variable FSDP_MIN_NUM_PARAMS. Default 0", OptionKind::kInteger, 8, 56, 64, {0, kInfinity, false, true}, "FSDP_MIN_NUM_PARAMS", "0", nullptr, nullptr, 0, false},
     {"ignored_modules", "Regular expression of the whole names of modules, or parameters, that are left out: each rank has all of these, and their gradients are not averaged. Variable FSDP_IGNORED_MODULES. Default: none", OptionKind::kText, 8, 64, 149, kNone, "FSDP_IGNORED_MODULES", nullptr, "none", nullptr, 0, false},
     {"param_dtype", "\"float32\", \"bfloat16\" or \"float16\": parameters are gathered in it. Default: that of mixed_precision", OptionKind::kText, 8, 72, 66, kNone, nullptr, nullptr, "that of mixed_precision", nullptr, 0, false},
-    {"reduce_dtype", "The same for gradients that are summed. Default: param_dtype", OptionKind::kText, 8, 80, 39, kNone, nullptr, nullptr, "param_dtype", nullptr, 0, false},
-    {"output_dtype", "The same for the output of the model. Default: as computed", OptionKind::kText, 8, 88, 37, kNone, nullptr, nullptr, "as computed", nullptr, 0, false},
+    {"reduce_dtype", "The dtype of gradients that are summed, named as param_dtype. Default: param_dtype", OptionKind::kText, 8, 80, 61, kNone, nullptr, nullptr, "param_dtype", nullptr, 0, false},
+    {"output_dtype", "The dtype of the output of the model, named as param_dtype. Default: as computed", OptionKind::kText, 8, 88, 59, kNone, nullptr, nullptr, "as computed", nullptr, 0, false},
     {"cast_forward_inputs", "1: floating inputs of each group are cast to param_dtype. Default 1", OptionKind::kFlag, 4, 96, 57, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"cpu_offload", "1: shards, their gradients and the states of the optimizer are in the memory of the host, which also computes updates. Variable FSDP_OFFLOAD_PARAMS. Default 0", OptionKind::kFlag, 4, 100, 118, kNone, "FSDP_OFFLOAD_PARAMS", "0", nullptr, nullptr, 0, false},
-    {"use_orig_params", "Of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1", OptionKind::kFlag, 4, 104, 72, kNone, "FSDP_USE_ORIG_PARAMS", "1", nullptr, nullptr, 0, false},
+    {"use_orig_params", "A setting of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1", OptionKind::kFlag, 4, 104, 82, kNone, "FSDP_USE_ORIG_PARAMS", "1", nullptr, nullptr, 0, false},
     {"sync_module_states", "1: all ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default 1", OptionKind::kFlag, 4, 108, 56, kNone, "FSDP_SYNC_MODULE_STATES", "1", nullptr, nullptr, 0, false},
     {"cpu_ram_efficient_loading", "1: only rank 0 has weights, the others may have models without memory. Variable FSDP_CPU_RAM_EFFICIENT_LOADING. Default 0", OptionKind::kFlag, 4, 112, 70, kNone, "FSDP_CPU_RAM_EFFICIENT_LOADING", "0", nullptr, nullptr, 0, false},
     {"activation_checkpointing", "1: the forward of each group is computed again in backward. Variable FSDP_ACTIVATION_CHECKPOINTING. Default 0", OptionKind::kFlag, 4, 116, 59, kNone, "FSDP_ACTIVATION_CHECKPOINTING", "0", nullptr, nullptr, 0, false},
@@ -523,7 +523,7 @@ constexpr OptionField kDeepspeedOptions[] = {
     {"offload_param_device", "Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE", OptionKind::kChoice, 4, 52, 0, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE", "none", nullptr, kOffloadDeviceChoices, std::size(kOffloadDeviceChoices), false},
     {"offload_optimizer_nvme_path", "The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none", OptionKind::kText, 8, 56, 19, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH", nullptr, "none", nullptr, 0, false},
     {"offload_param_nvme_path", "The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none", OptionKind::kText, 8, 64, 19, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH", nullptr, "none", nullptr, 0, false},
-    {"zero3_init_flag", "Of stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3", OptionKind::kFlag, 4, 72, 206, kNone, "ACCELERATE_DEEPSPEED_ZERO3_INIT", nullptr, "whether the stage is 3", nullptr, 0, false},
+    {"zero3_init_flag", "For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3", OptionKind::kFlag, 4, 72, 207, kNone, "ACCELERATE_DEEPSPEED_ZERO3_INIT", nullptr, "whether the stage is 3", nullptr, 0, false},
     {"zero3_save_16bit_model", "1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0", OptionKind::kFlag, 4, 76, 71, kNone, "ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", "0", nullptr, nullptr, 0, false},
     {"transformer_moe_cls_names", "Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none", OptionKind::kText, 8, 80, 133, kNone, "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES", nullptr, "none", nullptr, 0, false},
 };
@@ -545,26 +545,26 @@ constexpr OptionField kAutocastOptions[] = {
 constexpr OptionField kPrepareModelOptions[] = {
     {"device_placement", "1: on the state's device, 0: as it is. Default: as the state", OptionKind::kFlag, 4, 8, 38, kNone, nullptr, nullptr, "as the state", nullptr, 0, false},
     {"evaluation_mode", "1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0", OptionKind::kFlag, 4, 12, 88, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"ddp", "Of data parallelism. Default: theirs", OptionKind::kObject, 8, 16, 20, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::ddp_options},
-    {"fsdp", "Of sharding. Default: theirs", OptionKind::kObject, 8, 24, 12, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
-    {"deepspeed", "The same as DeepSpeed describes it. Default: theirs", OptionKind::kObject, 8, 32, 35, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::deepspeed_options},
+    {"ddp", "The options of data parallelism. Default: theirs", OptionKind::kObject, 8, 16, 32, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::ddp_options},
+    {"fsdp", "The options of sharding. Default: theirs", OptionKind::kObject, 8, 24, 24, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
+    {"deepspeed", "Options of sharding as DeepSpeed describes them. Default: theirs", OptionKind::kObject, 8, 32, 48, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::deepspeed_options},
     {"bypass_device_map", "1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0", OptionKind::kFlag, 4, 40, 94, kNone, "ACCELERATE_BYPASS_DEVICE_MAP", "0", nullptr, nullptr, 0, false},
     {"split_by_program", "1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0", OptionKind::kFlag, 4, 44, 169, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kEstimateMemoryOptions[] = {
     {"num_processes", "Ranks that train the model together. In [1, 2147483647]. Default 1", OptionKind::kInteger, 8, 8, 36, {1, 2147483647, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
-    {"data_parallel_shard_size", "Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes", OptionKind::kInteger, 8, 16, 95, {1, 2147483647, false, false}, nullptr, nullptr, "num_processes", nullptr, 0, false},
-    {"mixed_precision", "Of the forward passes. Default NO", OptionKind::kChoice, 4, 24, 22, kNone, nullptr, "no", nullptr, kPrecisionChoices, std::size(kPrecisionChoices), false},
+    {"data_parallel_shard_size", "The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes", OptionKind::kInteger, 8, 16, 101, {1, 2147483647, false, false}, nullptr, nullptr, "num_processes", nullptr, 0, false},
+    {"mixed_precision", "The precision of the forward passes. Default NO", OptionKind::kChoice, 4, 24, 36, kNone, nullptr, "no", nullptr, kPrecisionChoices, std::size(kPrecisionChoices), false},
     {"sync_each_batch", "1: gradients are exchanged in every micro-batch. Default 0", OptionKind::kFlag, 4, 28, 48, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"gradient_accumulation_steps", "Micro-batches for each step of the optimizer. In [1, inf). Default 1", OptionKind::kInteger, 8, 32, 45, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
-    {"activation_bytes", "What the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0", OptionKind::kInteger, 8, 40, 109, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"model_options", "How the model will be prepared. Default: theirs", OptionKind::kObject, 8, 48, 31, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::prepare_model_options},
+    {"activation_bytes", "The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0", OptionKind::kInteger, 8, 40, 119, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"model_options", "The options with which the model will be prepared. Default: theirs", OptionKind::kObject, 8, 48, 50, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::prepare_model_options},
 };
 
 constexpr OptionField kDataloaderConfig[] = {
     {"even_batches", "1: all ranks get equally many full batches, filled with rows from the start. Default 1", OptionKind::kFlag, 4, 8, 76, kNone, nullptr, "1", nullptr, nullptr, 0, false},
-    {"split_batches", "As in the state's options. Default: as the state", OptionKind::kFlag, 4, 12, 26, kNone, nullptr, nullptr, "as the state", nullptr, 0, false},
+    {"split_batches", "See the state's options. Default: as the state", OptionKind::kFlag, 4, 12, 24, kNone, nullptr, nullptr, "as the state", nullptr, 0, false},
     {"put_on_device", "1: batches go to the state's device. Default: as device_placement of the state", OptionKind::kFlag, 4, 16, 36, kNone, nullptr, nullptr, "as device_placement of the state", nullptr, 0, false},
     {"non_blocking", "1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0", OptionKind::kFlag, 4, 20, 94, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"dispatch_batches", "1: rank 0 reads, and sends each rank its rows; 0: every rank reads its own. Default 0", OptionKind::kFlag, 4, 24, 75, kNone, nullptr, "0", nullptr, nullptr, 0, false},
@@ -579,14 +579,14 @@ constexpr OptionField kPrepareItem[] = {
     {"optimizer", "Default: none", OptionKind::kObject, 8, 16, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"loader", "Default: none", OptionKind::kObject, 8, 24, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"scheduler", "Default: none", OptionKind::kObject, 8, 32, 0, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"device_placement", "Of a loader, or of a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it", OptionKind::kFlag, 4, 40, 86, kNone, nullptr, nullptr, "as the state has it", nullptr, 0, false},
+    {"device_placement", "Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it", OptionKind::kFlag, 4, 40, 94, kNone, nullptr, nullptr, "as the state has it", nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
-    {"model_options", "Of a model. Default: theirs", OptionKind::kObject, 8, 48, 11, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::prepare_model_options},
+    {"model_options", "The options of a model. Default: theirs", OptionKind::kObject, 8, 48, 23, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::prepare_model_options},
 };
 
 constexpr OptionField kLocalSgdOptions[] = {
     {"start_step", "Steps with exchanged gradients before the first local one. In [0, inf). Default 0", OptionKind::kInteger, 8, 8, 58, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"outer_lr", "Of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken", OptionKind::kNumber, 8, 16, 71, {0, kInfinity, false, true}, nullptr, nullptr, "the mean itself is taken", nullptr, 0, false},
+    {"outer_lr", "The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken", OptionKind::kNumber, 8, 16, 89, {0, kInfinity, false, true}, nullptr, nullptr, "the mean itself is taken", nullptr, 0, false},
     {"outer_momentum", "In [0, inf). Default: 0.9 with outer_lr", OptionKind::kNumber, 8, 24, 0, {0, kInfinity, false, true}, nullptr, nullptr, "0.9 with outer_lr", nullptr, 0, false},
     {"outer_nesterov", "Default: 1 with outer_lr", OptionKind::kFlag, 4, 32, 0, kNone, nullptr, nullptr, "1 with outer_lr", nullptr, 0, false},
     {"enabled", "0: gradients are exchanged in each step. Default 1", OptionKind::kFlag, 4, 36, 40, kNone, nullptr, "1", nullptr, nullptr, 0, false},
@@ -595,12 +595,12 @@ constexpr OptionField kLocalSgdOptions[] = {
 
 constexpr OptionField kParametersOptions[] = {
     {"bucket_cap_mb", "Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25", OptionKind::kNumber, 8, 8, 51, {0, kInfinity, true, true}, nullptr, "25", nullptr, nullptr, 0, false},
-    {"fsdp", "Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs", OptionKind::kObject, 8, 16, 74, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
+    {"fsdp", "The options of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs", OptionKind::kObject, 8, 16, 86, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
 };
 
 constexpr OptionField kParametersStepOptions[] = {
     {"max_grad_norm", "Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping", OptionKind::kNumber, 8, 8, 53, {0, kInfinity, true, true}, nullptr, nullptr, "no clipping", nullptr, 0, false},
-    {"grad_norm_type", "Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2", OptionKind::kNumber, 8, 16, 59, {0, kInfinity, true, false}, nullptr, "2", nullptr, nullptr, 0, false},
+    {"grad_norm_type", "The type of that norm: 2 is Euclidean, infinity the largest element. In (0, inf]. Default 2", OptionKind::kNumber, 8, 16, 68, {0, kInfinity, true, false}, nullptr, "2", nullptr, nullptr, 0, false},
     {"allow_missing", "1: parameters that the gradients lack have zeros; 0: they are an error. Default 0", OptionKind::kFlag, 4, 24, 71, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 28, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
@@ -620,7 +620,7 @@ constexpr OptionField kDeviceMapOptions[] = {
 };
 
 constexpr OptionField kDispatchOptions[] = {
-    {"dtype", "Of floating parameters and buffers that are loaded. Default: that of each tensor in the model", OptionKind::kChoice, 4, 8, 51, kNone, nullptr, nullptr, "that of each tensor in the model", kDtypeChoices, std::size(kDtypeChoices), false},
+    {"dtype", "The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model", OptionKind::kChoice, 4, 8, 61, kNone, nullptr, nullptr, "that of each tensor in the model", kDtypeChoices, std::size(kDtypeChoices), false},
     {"strict", "1: weights that the model does not know are an error. Default 0", OptionKind::kFlag, 4, 12, 53, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"offload_buffers", "1: buffers are offloaded as parameters are. Default 0", OptionKind::kFlag, 4, 16, 43, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"force_hooks", "1: inputs are moved also where all modules are on one device. Default 0", OptionKind::kFlag, 4, 20, 61, kNone, nullptr, "0", nullptr, nullptr, 0, false},
@@ -628,13 +628,13 @@ constexpr OptionField kDispatchOptions[] = {
     {"broadcast_from_rank0", "1: rank 0 reads the weights, and sends them to the others. Default 0", OptionKind::kFlag, 4, 28, 58, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"block_bytes", "Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB", OptionKind::kInteger, 8, 32, 61, {1, kInfinity, false, true}, nullptr, nullptr, "those of the largest module without children, at least 64 MiB", nullptr, 0, false},
     {"prefetch_bytes", "Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes", OptionKind::kInteger, 8, 40, 95, {0, kInfinity, false, true}, nullptr, nullptr, "block_bytes", nullptr, 0, false},
-    {"main_device", "Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU", OptionKind::kText, 8, 48, 49, kNone, nullptr, nullptr, "the first accelerator of the map, or the CPU", nullptr, 0, false},
-    {"offload_folder", "Of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none", OptionKind::kText, 8, 56, 147, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"main_device", "The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU", OptionKind::kText, 8, 48, 63, kNone, nullptr, nullptr, "the first accelerator of the map, or the CPU", nullptr, 0, false},
+    {"offload_folder", "The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none", OptionKind::kText, 8, 56, 158, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"no_split_module_classes", "Names of classes with commas between them: their modules are on one device. Default: none", OptionKind::kText, 8, 64, 75, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"preload_module_classes", "Names of classes with commas between them: their modules are blocks whatever their size. Default: none", OptionKind::kText, 8, 72, 88, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"skip_keys", "Names of inputs with commas between them that are not moved. Default: none", OptionKind::kText, 8, 80, 60, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"keep_in_fp32_modules", "Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none", OptionKind::kText, 8, 88, 185, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"state", "Whose ranks get the weights with broadcast_from_rank0. Default: none", OptionKind::kObject, 8, 96, 54, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"state", "The state whose ranks get the weights with broadcast_from_rank0. Default: none", OptionKind::kObject, 8, 96, 64, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kSaveOptions[] = {
@@ -650,7 +650,7 @@ constexpr OptionField kSaveModelOptions[] = {
 
 constexpr OptionField kProjectOptions[] = {
     {"project_dir", "The folder of the project. Default: none", OptionKind::kText, 8, 8, 26, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"logging_dir", "That of its logs. Default: as project_dir", OptionKind::kText, 8, 16, 17, kNone, nullptr, nullptr, "as project_dir", nullptr, 0, false},
+    {"logging_dir", "The folder of the project's logs. Default: as project_dir", OptionKind::kText, 8, 16, 33, kNone, nullptr, nullptr, "as project_dir", nullptr, 0, false},
     {"total_limit", "Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept", OptionKind::kInteger, 8, 24, 102, {1, kInfinity, false, true}, nullptr, nullptr, "all are kept", nullptr, 0, false},
     {"iteration", "The number of the next checkpoint. In [0, inf). Default 0", OptionKind::kInteger, 8, 32, 34, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"automatic_checkpoint_naming", "1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0", OptionKind::kFlag, 4, 40, 71, kNone, nullptr, "0", nullptr, nullptr, 0, false},
@@ -661,7 +661,7 @@ constexpr OptionField kSaveStateOptions[] = {
     {"safe_serialization", "1: models are safetensors; 0: files of torch.save(). Default 1", OptionKind::kFlag, 4, 8, 52, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"asynchronous", "1: returns when the tensors are copied; a thread writes them. Default 0", OptionKind::kFlag, 4, 12, 61, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"when_busy", "While an asynchronous save is under way. Default WAIT", OptionKind::kChoice, 4, 16, 40, kNone, nullptr, "wait", nullptr, kWhenBusyChoices, std::size(kWhenBusyChoices), false},
-    {"compression_level", "Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0", OptionKind::kInteger, 4, 20, 72, {0, 22, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"compression_level", "The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0", OptionKind::kInteger, 4, 20, 82, {0, 22, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
     {"incremental", "1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0", OptionKind::kFlag, 4, 24, 89, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"durable", "1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1", OptionKind::kFlag, 4, 28, 117, kNone, nullptr, "1", nullptr, nullptr, 0, false},
 };
@@ -687,7 +687,7 @@ constexpr OptionField kTrackingOptions[] = {
     {"logging_dir", "The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project", OptionKind::kText, 8, 16, 48, kNone, "ACCELERATE_LOGGING_DIR", nullptr, "logging_dir of the project", nullptr, 0, false},
     {"run_name", "The name of the run, and of its folder. Default: as the project", OptionKind::kText, 8, 24, 39, kNone, nullptr, nullptr, "as the project", nullptr, 0, false},
     {"resume", "1: a run that is in the folder goes on; 0: one that is there is an error. Default 1", OptionKind::kFlag, 4, 32, 73, kNone, nullptr, "1", nullptr, nullptr, 0, false},
-    {"on_failure", "When a tracker of the program fails. Default WARN", OptionKind::kChoice, 4, 36, 36, kNone, nullptr, "warn", nullptr, kTrackerFailureChoices, std::size(kTrackerFailureChoices), false},
+    {"on_failure", "The reaction to a failing tracker of the program. Default WARN", OptionKind::kChoice, 4, 36, 49, kNone, nullptr, "warn", nullptr, kTrackerFailureChoices, std::size(kTrackerFailureChoices), false},
     {"flush_interval_ms", "The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500", OptionKind::kInteger, 8, 40, 63, {1, 3600000, false, false}, nullptr, "500", nullptr, nullptr, 0, false},
     {"queue_bytes", "The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default 67108864", OptionKind::kInteger, 8, 48, 78, {65536, kInfinity, false, true}, nullptr, "67108864", nullptr, nullptr, 0, false},
     {"step_report_interval", "Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf). Default 0", OptionKind::kInteger, 8, 56, 94, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
@@ -706,19 +706,19 @@ constexpr OptionField kServeMetricsOptions[] = {
 
 constexpr OptionField kLogSinkOptions[] = {
     {"path", "The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default: none", OptionKind::kText, 8, 8, 81, kNone, nullptr, nullptr, "none", nullptr, 0, false},
-    {"kind", "What it is. Default STDERR", OptionKind::kChoice, 4, 16, 11, kNone, nullptr, "stderr", nullptr, kLogSinkKindChoices, std::size(kLogSinkKindChoices), false},
+    {"kind", "The kind of the sink. Default STDERR", OptionKind::kChoice, 4, 16, 21, kNone, nullptr, "stderr", nullptr, kLogSinkKindChoices, std::size(kLogSinkKindChoices), false},
     {"level", "ACCEL_LOG_*: the lowest level that it gets. In [10, 100]. Variable ACCEL_LOG_SINK_LEVEL. Default 10", OptionKind::kInteger, 4, 20, 43, {10, 100, false, false}, "ACCEL_LOG_SINK_LEVEL", "10", nullptr, nullptr, 0, false},
     {"engine", "1: it also gets the library's own messages, of accel_set_log_level() and above. Default 1", OptionKind::kFlag, 4, 24, 79, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 28, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kProgressOptions[] = {
-    {"unit", "What is counted. Default \"steps\"", OptionKind::kText, 8, 8, 16, kNone, nullptr, "steps", nullptr, nullptr, 0, false},
+    {"unit", "The unit that is counted. Default \"steps\"", OptionKind::kText, 8, 8, 25, kNone, nullptr, "steps", nullptr, nullptr, 0, false},
     {"local_main_process_only", "0: each rank shows its own. Default 1", OptionKind::kFlag, 4, 16, 27, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"disable", "1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on what is not a terminal, unless there is a callback", OptionKind::kFlag, 4, 20, 65, kNone, nullptr, nullptr, "on what is not a terminal, unless there is a callback", nullptr, 0, false},
     {"leave", "1: the last line stays. Default 1", OptionKind::kFlag, 4, 24, 23, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"width", "Columns. In [20, 1000]. Default: the terminal's, else 80", OptionKind::kInteger, 4, 28, 8, {20, 1000, false, false}, nullptr, nullptr, "the terminal's, else 80", nullptr, 0, false},
-    {"initial", "Where it begins, after a resumed run. In [0, inf). Default 0", OptionKind::kInteger, 8, 32, 37, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"initial", "The count at which it begins, after a resumed run. In [0, inf). Default 0", OptionKind::kInteger, 8, 32, 50, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"interval_ms", "The shortest time between two lines. In [0, 3600000]. Default 100", OptionKind::kInteger, 8, 40, 36, {0, 3600000, false, false}, nullptr, "100", nullptr, nullptr, 0, false},
 };
 
@@ -744,14 +744,14 @@ constexpr OptionField kLaunchOptions[] = {
     {"machine_rank", "The number of this machine. In [0, 65535]. Default 0", OptionKind::kInteger, 4, 16, 27, {0, 65535, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
     {"main_process_port", "The port at which the ranks meet. 0: a free one. In [0, 65535]. Default: a free one; with several machines 29500", OptionKind::kInteger, 4, 20, 48, {0, 65535, false, false}, nullptr, nullptr, "a free one; with several machines 29500", nullptr, 0, false},
     {"main_process_ip", "The host of rank 0, where the ranks meet. Default \"127.0.0.1\"", OptionKind::kText, 8, 24, 41, kNone, nullptr, "127.0.0.1", nullptr, nullptr, 0, false},
-    {"mixed_precision", "Of the states of the ranks. Default: as this process's environment says", OptionKind::kChoice, 4, 32, 27, kNone, nullptr, nullptr, "as this process's environment says", kPrecisionChoices, std::size(kPrecisionChoices), false},
+    {"mixed_precision", "The precision of the states of the ranks. Default: as this process's environment says", OptionKind::kChoice, 4, 32, 41, kNone, nullptr, nullptr, "as this process's environment says", kPrecisionChoices, std::size(kPrecisionChoices), false},
     {"cpu", "1: the ranks use no accelerator. Default: as this process's environment says", OptionKind::kFlag, 4, 36, 32, kNone, nullptr, nullptr, "as this process's environment says", nullptr, 0, false},
-    {"start_method", "How the processes start. Default FORK", OptionKind::kChoice, 4, 40, 24, kNone, nullptr, "fork", nullptr, kStartMethodChoices, std::size(kStartMethodChoices), false},
-    {"max_restarts", "How often all ranks are started again after one has failed. In [0, inf). Default 0", OptionKind::kInteger, 4, 44, 59, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"start_method", "The way in which the processes start. Default FORK", OptionKind::kChoice, 4, 40, 37, kNone, nullptr, "fork", nullptr, kStartMethodChoices, std::size(kStartMethodChoices), false},
+    {"max_restarts", "The number of times that all ranks are started again after one has failed. In [0, inf). Default 0", OptionKind::kInteger, 4, 44, 74, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"monitor_interval_ms", "Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In [1, 60000]. Default 100", OptionKind::kInteger, 8, 48, 98, {1, 60000, false, false}, nullptr, "100", nullptr, nullptr, 0, false},
     {"timeout_ms", "Milliseconds until all ranks must have ended, with restarts. In [1, inf). Default: no limit", OptionKind::kInteger, 8, 56, 60, {1, kInfinity, false, true}, nullptr, nullptr, "no limit", nullptr, 0, false},
     {"log_dir", "A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure", OptionKind::kText, 8, 64, 75, kNone, nullptr, nullptr, "rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure", nullptr, 0, false},
-    {"log_line_prefix_template", "What is put before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is \"default\", are replaced. Without log_dir. Default: nothing", OptionKind::kText, 8, 72, 170, kNone, nullptr, nullptr, "nothing", nullptr, 0, false},
+    {"log_line_prefix_template", "The text before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is \"default\", are replaced. Without log_dir. Default: nothing", OptionKind::kText, 8, 72, 167, kNone, nullptr, nullptr, "nothing", nullptr, 0, false},
     {"rendezvous_timeout_ms", "Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the ranks. In [1, inf). Default: as this process's environment says", OptionKind::kInteger, 8, 80, 110, {1, kInfinity, false, true}, nullptr, nullptr, "as this process's environment says", nullptr, 0, false},
     {"job_id", "Ranks that meet at one address and have another one are refused: ACCEL_JOB_TOKEN of the ranks. Default: a random one; with several machines as this process's environment says", OptionKind::kText, 8, 88, 94, kNone, nullptr, nullptr, "a random one; with several machines as this process's environment says", nullptr, 0, false},
 };

@@ -29,7 +29,7 @@ OrderedBatchSampler::OrderedBatchSampler(std::shared_ptr<const Sampler> sampler,
 EpochBatches OrderedBatchSampler::batches(int64_t epoch) const {
   at::Tensor indices = sampler_->indices(epoch);
   require(indices.defined() && indices.scalar_type() == at::kLong && indices.dim() == 1 && indices.device().is_cpu(),
-          Status::kTypeMismatch, "a sampler gave an order that is no int64 tensor of one dimension on the CPU");
+          Status::kTypeMismatch, "a sampler gave an order that is not an int64 tensor of one dimension on the CPU");
   return {indices.contiguous(), {}};
 }
 

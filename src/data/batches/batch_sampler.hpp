@@ -27,7 +27,7 @@ class BatchSampler {
   // Unset: batches of any sizes.
   virtual std::optional<int64_t> batch_size() const = 0;
   virtual bool drop_last() const = 0;
-  // The same ones for an epoch each time, on every rank.
+  // An epoch has the same batches each time, on every rank.
   virtual EpochBatches batches(int64_t epoch) const = 0;
   // Items of an epoch where batches have a size, else their number.
   virtual int64_t count(int64_t epoch) const;

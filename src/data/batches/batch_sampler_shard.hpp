@@ -37,14 +37,14 @@ class BatchSamplerShard {
 
   // The number of batches of batch().
   int64_t count() const { return count_; }
-  // What the reference reports. It is one more than count() when split_batches
-  // leaves a rank nothing of an uneven last batch.
+  // The length that the reference reports. It is one more than count() when split_batches leaves a rank nothing of an
+  // uneven last batch.
   int64_t length() const { return length_; }
   Positions batch(int64_t index) const { return batch_of(rank_, index); }
 
   // The positions of another rank in the same step, which may be empty.
   Positions batch_of(int64_t rank, int64_t index) const;
-  // How many of them are no repetitions.
+  // How many of them are not repetitions.
   int64_t valid(const Positions& positions) const;
   // Where the positions that follow batch `index` of all ranks begin.
   int64_t end_of(int64_t index) const;

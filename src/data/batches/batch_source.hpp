@@ -15,8 +15,8 @@ namespace accel::data {
 // A position in an epoch, from which another number of ranks can continue too.
 struct EpochPosition {
   int64_t samples = 0;  // that all ranks together have got, without repetitions
-  // Of iterable datasets: the items that were taken from each of the iterators that there were, and how many of the
-  // items which those had left were returned since.
+  // For iterable datasets: the number of items taken from each of the former iterators, and how many of the items that
+  // were left then have been returned since.
   std::vector<int64_t> readers;
   int64_t rest = 0;
 };

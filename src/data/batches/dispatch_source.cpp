@@ -39,7 +39,7 @@ class IndexIterator final : public DatasetIterator {
   int64_t next_ = 0;
 };
 
-// What rank 0 sends about a batch before its rows.
+// Rank 0 sends these numbers about a batch before its rows.
 struct Announcement {
   enum { kState, kMore, kSamples, kRest, kRemainder, kPerRank };
   enum { kBytes, kRows, kValid, kNumbers };

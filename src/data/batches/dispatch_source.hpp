@@ -23,7 +23,7 @@ struct DispatchShare {
 };
 
 // Each rank's rows are collated on rank 0 and sent as a value, so that ranks may get different shapes and leaves that
-// are no tensors. Ranks with the same process_index get the same.
+// are not tensors. Ranks with the same process_index get the same.
 class DispatchSource final : public BatchSource {
  public:
   using Make = std::function<c10::IValue(std::vector<c10::IValue> items)>;

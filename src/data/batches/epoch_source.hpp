@@ -15,7 +15,7 @@ namespace accel::data {
 
 struct EpochSource {
   std::unique_ptr<BatchSource> batches;
-  int64_t remainder = -1;  // rows of the last global batch that are no repetition; 0: all; -1: unknown
+  int64_t remainder = -1;  // rows of the last global batch that are not repetitions; 0: all; -1: unknown
 };
 
 // Items, or batches of any size, that all ranks together read in one step.

@@ -29,10 +29,10 @@ Element element_of(double value, at::ScalarType dtype) {
   if (value == 0 && !std::signbit(value) && zero_is_zero_bytes(dtype)) return element;
   if (at::isIntegralType(dtype, true)) {
     require(std::trunc(value) == value && std::abs(value) < 9.3e18, Status::kInvalidArgument, "the padding value ",
-            value, " is no ", c10::toString(dtype), "; expected a number that the rows' dtype has");
+            value, " is not a ", c10::toString(dtype), "; expected a number that the rows' dtype has");
     const at::Tensor number = at::scalar_tensor(static_cast<int64_t>(value), at::kLong).to(dtype);
     require(static_cast<double>(number.to(at::kLong).item<int64_t>()) == value, Status::kInvalidArgument,
-            "the padding value ", value, " is no ", c10::toString(dtype),
+            "the padding value ", value, " is not a ", c10::toString(dtype),
             "; expected a number that the rows' dtype has");
     std::memcpy(element.data(), number.const_data_ptr(), number.element_size());
     return element;

@@ -13,11 +13,11 @@ struct Padding {
   double value = 0;
   int64_t multiple_of = 1;  // lengths are rounded up to it
   bool at_start = false;    // the filling comes before the row
-  bool masks = false;       // a bool tensor marks what is no filling: under "<key>_mask" in a map, elsewhere after it
+  bool masks = false;       // a bool tensor marks what is not filling: under "<key>_mask" in a map, elsewhere after it
 };
 
-// Makes the tensor with its filling in place. What it leaves out are the rows themselves: the caller writes each where
-// row() or row_data() says.
+// Makes the tensor with its filling in place. It leaves out the rows themselves: the caller writes each where row() or
+// row_data() says.
 class PaddedRows {
  public:
   // Row i is [lengths[i], ...row_shape].

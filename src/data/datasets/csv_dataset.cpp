@@ -89,7 +89,7 @@ CsvDataset::CsvDataset(const std::string& path, const std::optional<std::string>
   require(options.delimiter != '"' && options.delimiter != '\n' && options.delimiter != '\r' &&
               static_cast<unsigned char>(options.delimiter) < 0x80 && options.delimiter != '\0',
           Status::kInvalidArgument, "the delimiter is the character ", static_cast<int>(options.delimiter),
-          "; expected one of ASCII that is no quote and no newline");
+          "; expected one of ASCII that is not a quote or a newline");
   read_header();
   choose_types();
   if (options.skips_malformed) skip_malformed();
@@ -103,7 +103,7 @@ void CsvDataset::read_header() {
     require(header.has_value(), Status::kCorrupt, "'", rows().path(file),
             "' is empty; expected a header in its first row");
     require(first_bad_byte(*header) == header->size(), Status::kCorrupt, "'", rows().path(file),
-            "', row 1 is no text; expected UTF-8 without NUL");
+            "', row 1 is not text; expected UTF-8 without NUL");
     try {
       split_csv_row(*header, options_.delimiter, cells);
     } catch (const Error& error) {
@@ -161,7 +161,7 @@ void CsvDataset::split(int64_t index, Cells& cells) const {
   const std::string_view row = rows().row(index);
   const size_t bad = first_bad_byte(row);
   if (bad < row.size())
-    fail(Status::kCorrupt, rows().place(index), " is no text at byte ", bad, "; expected UTF-8 without NUL");
+    fail(Status::kCorrupt, rows().place(index), " is not text at byte ", bad, "; expected UTF-8 without NUL");
   try {
     split_csv_row(row, options_.delimiter, cells);
   } catch (const Error& error) {

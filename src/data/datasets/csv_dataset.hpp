@@ -29,7 +29,7 @@ struct CsvOptions {
 // dimension.
 class CsvDataset final : public RowDataset {
  public:
-  // As find_files(). All files have the same header.
+  // Reads the files that find_files() finds. All files have the same header.
   CsvDataset(const std::string& path, const std::optional<std::string>& suffix, const CsvOptions& options);
 
  protected:

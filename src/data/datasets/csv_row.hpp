@@ -9,7 +9,8 @@
 
 namespace accel::data {
 
-// As RowEnd; newlines inside quotes end no row. Quotes that are not closed reach to the end of the text.
+// Finds the end of a row, a RowEnd; newlines inside quotes do not end a row. Quotes that are not closed reach to the
+// end of the text.
 size_t csv_row_end(std::string_view text, size_t begin, char delimiter);
 
 // The cells of a row without their quotes. Throws kCorrupt for quotes that are not closed, and for text beside quotes;

@@ -49,7 +49,7 @@ ImageDataset::ImageDataset(const std::string& folder, const ImageOptions& option
           "images are to be brought to a size of 0; expected a height and a width of at least 1");
   std::error_code error;  // of what cannot be examined; it is then no folder
   require(std::filesystem::is_directory(folder, error), Status::kNotFound, "'", folder,
-          "' is no folder; expected one with images");
+          "' is not a folder; expected one with images");
   std::vector<std::string> labels;
   std::vector<std::string> pictures;
   for (const auto& path : find_files(folder, std::nullopt, "image")) {

@@ -20,7 +20,7 @@ struct ImageOptions {
 
 // An item is a map {image: uint8 [channels, height, width], label: int, path: string}. The label of a picture is the
 // number of the subfolder that contains it, in the order of their names; pictures directly in the folder itself
-// have none. Files that do not end as JPEG and PNG do are no pictures and are counted.
+// have none. Files that do not end as JPEG and PNG do are not pictures and are counted.
 class ImageDataset final : public Dataset {
  public:
   ImageDataset(const std::string& folder, const ImageOptions& options);

@@ -37,14 +37,14 @@ at::Tensor decode_jpeg(std::string_view file, int64_t channels, const std::strin
   const auto* const bytes = reinterpret_cast<const unsigned char*>(file.data());
   int width = 0, height = 0, sampling = 0, colors = 0;
   require(tjDecompressHeader3(decoder.get(), bytes, file.size(), &width, &height, &sampling, &colors) == 0,
-          Status::kCorrupt, "image '", path, "' is no valid JPEG: ", tjGetErrorStr2(decoder.get()));
+          Status::kCorrupt, "image '", path, "' is not a valid JPEG: ", tjGetErrorStr2(decoder.get()));
   require(colors != TJCS_CMYK && colors != TJCS_YCCK, Status::kUnsupported, "image '", path,
           "' is a JPEG with CMYK colors; expected grey or RGB");
   const at::Tensor pixels = room_for(height, width, channels, path);
   // A warning is an error too: the decoder has then made up what the file lacks.
   require(tjDecompress2(decoder.get(), bytes, file.size(), pixels.mutable_data_ptr<uint8_t>(), width, 0, height,
                         channels == 1 ? TJPF_GRAY : TJPF_RGB, TJFLAG_STOPONWARNING | TJFLAG_ACCURATEDCT) == 0,
-          Status::kCorrupt, "image '", path, "' is no valid JPEG: ", tjGetErrorStr2(decoder.get()));
+          Status::kCorrupt, "image '", path, "' is not a valid JPEG: ", tjGetErrorStr2(decoder.get()));
   return pixels;
 }
 
@@ -58,13 +58,13 @@ struct PngImage : png_image {
 at::Tensor decode_png(std::string_view file, int64_t channels, const std::string& path) {
   PngImage image;
   require(png_image_begin_read_from_memory(&image, file.data(), file.size()) != 0, Status::kCorrupt, "image '", path,
-          "' is no valid PNG: ", image.message);
+          "' is not a valid PNG: ", image.message);
   // With transparency, because libpng would else want a background to mix in.
   image.format = PNG_FORMAT_RGBA;
   image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;
   const at::Tensor pixels = room_for(image.height, image.width, 4, path);
   require(png_image_finish_read(&image, nullptr, pixels.mutable_data_ptr<uint8_t>(), 0, nullptr) != 0, Status::kCorrupt,
-          "image '", path, "' is no valid PNG: ", image.message);
+          "image '", path, "' is not a valid PNG: ", image.message);
   if (channels == 3) return pixels.narrow(2, 0, 3);
   at::Tensor grey = at::empty({pixels.size(0), pixels.size(1), 1}, at::kByte);
   const auto* from = pixels.const_data_ptr<uint8_t>();

@@ -12,7 +12,7 @@ namespace accel::data {
 // float64 (when one of the numbers has a fraction or exponent) or bool. An empty line is malformed.
 class JsonLineDataset final : public RowDataset {
  public:
-  // As find_files().
+  // Reads the files that find_files() finds.
   JsonLineDataset(const std::string& path, const std::optional<std::string>& suffix, bool skips_malformed);
 
  protected:

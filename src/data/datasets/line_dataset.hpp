@@ -8,10 +8,10 @@
 
 namespace accel::data {
 
-// An item is a line as a string. As every string of the library it is UTF-8 without NUL; others are malformed.
+// An item is a line as a string. It is UTF-8 without NUL, as every string of the library; others are malformed.
 class LineDataset final : public RowDataset {
  public:
-  // As find_files().
+  // Reads the files that find_files() finds.
   LineDataset(const std::string& path, const std::optional<std::string>& suffix, bool skips_malformed);
 
  protected:

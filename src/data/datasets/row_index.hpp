@@ -20,7 +20,7 @@ size_t line_end(std::string_view text, size_t begin);
 
 class RowIndex {
  public:
-  // The rows of all files, one file behind the other. A byte order mark is no part of them. With headers the first row
+  // The rows of all files, one file behind the other. A byte order mark is not part of them. With headers the first row
   // of each file is none.
   RowIndex(const std::vector<std::string>& paths, const RowEnd& row_end, bool headers);
 

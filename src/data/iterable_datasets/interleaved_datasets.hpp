@@ -22,7 +22,7 @@ class InterleavedDatasets final : public IterableDataset {
                       int64_t seed, End end);
   // Known for kAll over sources whose lengths are known.
   std::optional<int64_t> length() const override;
-  // As many as the source with the fewest.
+  // There are as many shards as the source with the fewest has.
   int64_t num_shards() const override;
   std::unique_ptr<DatasetIterator> read(int64_t epoch, int64_t shard, int64_t num_readers) const override;
   bool calls_back() const override;

@@ -184,7 +184,7 @@ class EventHttpServer final : public HttpServer {
   HttpAnswer answer_to(evhttp_request* request) const {
     const char* const host = evhttp_find_header(evhttp_request_get_input_headers(request), "Host");
     if (host == nullptr || !is_own_name(host, options_.host))
-      return {403, "text/plain; charset=utf-8", "the Host of the request is no name of this server\n"};
+      return {403, "text/plain; charset=utf-8", "the Host of the request is not a name of this server\n"};
     const evhttp_uri* const uri = evhttp_request_get_evhttp_uri(request);
     const char* const path = evhttp_uri_get_path(uri);
     const char* const query = evhttp_uri_get_query(uri);

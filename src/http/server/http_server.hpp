@@ -19,7 +19,7 @@ struct HttpAnswer {
   std::vector<std::pair<std::string, std::string>> headers = {};  // more of them
 };
 
-// Called on the server's thread, with the decoded path and the query behind "?" as it came. What it throws is answer
+// Called on the server's thread, with the decoded path and the query behind "?" as it came. An exception becomes answer
 // 500.
 using HttpHandler = std::function<HttpAnswer(const std::string& path, const std::string& query)>;
 
@@ -44,7 +44,8 @@ bool is_own_name(std::string_view header, const std::string& host);
 // kIo for an address or a port that cannot be used.
 std::unique_ptr<HttpServer> make_http_server(const HttpServerOptions& options, HttpHandler handler);
 
-// What the plugin libaccel_http.so exports: the same, or null with one line in `error` (cut at `error_size`).
+// The function that the plugin libaccel_http.so exports. It makes a server, or returns null and writes one line to
+// `error` (cut at `error_size`).
 using CreateHttpServer = HttpServer* (*)(const HttpServerOptions* options, HttpHandler* handler, char* error,
                                          size_t error_size);
 inline constexpr char kCreateHttpServerSymbol[] = "accel_create_http_server";

@@ -38,7 +38,8 @@ constexpr double kInverseFactorials[] = {
     1.0,        1.0,         1.0 / 2,      1.0 / 6,       1.0 / 24,       1.0 / 120,       1.0 / 720,
     1.0 / 5040, 1.0 / 40320, 1.0 / 362880, 1.0 / 3628800, 1.0 / 39916800, 1.0 / 479001600, 1.0 / 6227020800};
 
-// Of one number or of lanes, for x <= 0; NaN stays. By reference: not every instruction set passes lanes by value.
+// Computes exp(x) of one number or of lanes, for x <= 0; NaN stays. By reference: not every instruction set passes
+// lanes by value.
 template <typename T, typename Bits, typename V>
 inline void exponential(V& x) {
   using R = Real<T>;

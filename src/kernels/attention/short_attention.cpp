@@ -25,7 +25,7 @@ constexpr int64_t kRowsPerThread = 64;
 constexpr int64_t kMaxPositions = 512, kMaxWithTiles = 192;
 constexpr int64_t kFewPositions = 32;  // whose matmuls cost little in any dtype
 
-// Of the matmuls whose sums are results: float32 where the processor has no instructions for the half dtype.
+// The dtype of the matmuls whose sums are results: float32 where the processor has no instructions for the half dtype.
 at::ScalarType matmul_dtype(const ShortAttention& problem) {
   const bool in_half = problem.query.scalar_type() == at::kBFloat16 && bfloat16_support() != Bfloat16Support::kNone &&
                        std::min(problem.query.size(2), problem.key.size(2)) >= kFewPositions;

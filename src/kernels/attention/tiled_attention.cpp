@@ -51,7 +51,7 @@ struct HeadRows {
   int64_t stride = 0;
 };
 
-// What one thread works with: kernels, and memory that it uses again for each head.
+// The worker of one thread: kernels, and buffers that are reused for each head.
 class AttentionWorker {
  public:
   explicit AttentionWorker(const TiledAttention& problem)

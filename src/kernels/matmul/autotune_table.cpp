@@ -27,7 +27,8 @@ int64_t smallest(const Gemm& gemm) { return std::min({gemm.rows, gemm.inner, gem
 
 constexpr Gemm kSmall = {1, 32, 32, 32, Layout::kPlain};
 
-// As in training: many rows of activations, of which the gradient of a weight adds up products of columns.
+// The shapes are those of training: many rows of activations, for which the gradient of a weight adds up products of
+// columns.
 Gemm large_gemm(Layout layout, Shape shape) {
   if (shape == Shape::kSkinny) return {1, 32, 512, 1024, layout};
   if (layout == Layout::kFirstTransposed) return {1, 512, 1024, 256, layout};

@@ -104,7 +104,7 @@ bool is_tiled(const at::Tensor& first, const at::Tensor& second, int64_t dim) {
   return all ? AutotuneTable::always().selects(gemm) : dispatch().autotuner.table().selects(gemm);
 }
 
-// The same for products of a few rows (skinny_matmul.hpp), as each token of a generation makes them.
+// Also decides for products of a few rows (skinny_matmul.hpp), as each token of a generation makes them.
 bool is_routed_skinny(const at::Tensor& first, const at::Tensor& second, int64_t dim) {
   return dim == 2 && is_float_matrix(first, 2) && is_float_matrix(second, 2) && first.size(1) == second.size(0) &&
          is_skinny(first, second) && compute_policy().use_tuned_kernels &&

@@ -130,7 +130,7 @@ class TileWorker {
     return problem_.result.format == Format::kFloat ? problem_.result.stride : panels_.end - panels_.begin;
   }
 
-  // What the product is added to: a result of half precision in float32.
+  // Loads the tile that the product is added to: a result of half precision in float32.
   void load_tile(int64_t row, int64_t rows, int64_t panel) {
     if (problem_.accumulate && problem_.result.format != Format::kFloat)
       problem_.packing.pack(problem_.result.source(row, column(panel)), rows, panels_.columns(panel), tile(row, panel),

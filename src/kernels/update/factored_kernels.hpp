@@ -6,7 +6,7 @@
 namespace accel::kernels {
 
 struct FactoredKernels {
-  // Of one group of rows: sums of the squares of each row, of each column, and of the parameter.
+  // Measures one group of rows: sums of the squares of each row, of each column, and of the parameter.
   double (*measure)(const FactoredMatrix& matrix, int64_t group, double* rows, float* columns);
   double (*step_squares)(const FactoredMatrix& matrix, int64_t group);
   void (*take_step)(const FactoredMatrix& matrix, int64_t group, float keep, float rate);

@@ -11,7 +11,7 @@ inline bool is_half(at::ScalarType dtype) { return dtype == at::kBFloat16 || dty
 at::Tensor to_float32(const at::Tensor& tensor);
 
 at::Tensor rounded(const at::Tensor& values, at::ScalarType dtype);
-// Of the sizes of `values`, in any layout.
+// `result` has the sizes of `values`, in any layout.
 void round_into(const at::Tensor& values, const at::Tensor& result);
 
 }  // namespace accel::kernels

@@ -61,7 +61,7 @@ struct Half {
   static Stored store(Value value) {
     const auto bits = bits_as<uint32_t>(value);
     const uint32_t magnitude = bits & 0x7fffffffu;
-    // What is too large becomes infinity here; the addition below rounds at the last bit of the half.
+    // Values that are too large become infinity here; the addition below rounds at the last bit of the half.
     const float scaled = (bits_as<float>(magnitude) * 0x1p112f) * 0x1p-110f;
     const uint32_t exponent = magnitude & 0x7f800000u;
     const uint32_t bias = exponent < 0x38800000u ? 0x38800000u : exponent;

@@ -11,7 +11,7 @@ namespace accel::launch {
 // The command by which mpirun, or mpiexec, starts the ranks on the hosts of options.mpirun_hostfile: that of Open MPI,
 // else of Intel MPI, MPICH and MVAPICH. Status::kNotFound if neither is in PATH.
 std::vector<std::string> mpirun_command(const LaunchOptions& options);
-// Those of the options, and where the ranks meet.
+// The variables of the options, and where the ranks meet.
 Variables mpirun_variables(const LaunchOptions& options);
 
 // Executes the command with the options' variables beside those of this process, and returns only by an Error.

@@ -29,7 +29,7 @@ class Coordinator {
   MessageLink take_own_link();
 
   void add_polled(std::vector<pollfd>& polled) const;
-  // What poll() found, in the order of the last add_polled().
+  // Handles the events that poll() found, in the order of the last add_polled().
   void transfer(const pollfd* polled);
   // When to look again even if nothing comes.
   std::optional<Deadline::Milliseconds> next_look() const;

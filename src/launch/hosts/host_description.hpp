@@ -1,4 +1,4 @@
-// What a launcher says of itself when it joins a job.
+// The description that a launcher sends when it joins a job.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace accel::launch {
 
-// Of the messages between launchers; others are refused.
+// The version of the messages between launchers; others are refused.
 inline constexpr int kProtocol = 1;
 
 struct HostDescription {

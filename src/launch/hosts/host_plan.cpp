@@ -71,7 +71,7 @@ void take_hostfile(LaunchOptions& options) {
   if (hosts.secret.empty()) hosts.secret = random_digits(32);  // it reaches the others through ssh
 }
 
-// As torch names them, besides the time without a sign of life.
+// The names are torch's, except that of the time without a sign of life.
 void take_settings(const std::string& settings, HostOptions& hosts) {
   for (const std::string& setting : split_text(settings)) {
     const size_t equals = std::min(setting.find('='), setting.size());

@@ -47,7 +47,7 @@ void MessageLink::flush() {
     if (count >= 0) {
       output_.erase(0, static_cast<size_t>(count));
     } else if (errno != EINTR) {
-      // What has come can still be read: the other side may have said why it closes.
+      // Messages that have come can still be read: the other side may have said why it closes.
       if (errno != EAGAIN) output_.clear();
       return;
     }
@@ -83,7 +83,7 @@ std::optional<Json> MessageLink::next() {
   const std::string line = input_.substr(0, end);
   input_.erase(0, end + 1);
   Json message = parse_json(other_key_.empty() ? line : verified(line), "message");
-  require(message.members() != nullptr, Status::kInvalidArgument, "a message is no JSON object");
+  require(message.members() != nullptr, Status::kInvalidArgument, "a message is not a JSON object");
   return message;
 }
 

@@ -27,7 +27,7 @@ namespace {
 constexpr size_t kLongestMessage = 4 * 1024 * 1024;
 constexpr size_t kLongestShownLine = 64 * 1024;
 
-// Of this host, this login or this process alone.
+// These variables belong to this host, this login or this process alone.
 constexpr std::string_view kOwnVariables[] = {"HOME",
                                               "USER",
                                               "LOGNAME",
@@ -67,7 +67,7 @@ std::vector<std::string> texts_in(const Json& message, const char* key) {
   require(list != nullptr && list->items() != nullptr, Status::kInvalidArgument, "the start of this launcher has no '",
           key, "'");
   for (const Json& item : *list->items()) {
-    require(item.text() != nullptr, Status::kInvalidArgument, "'", key, "' has what is no text");
+    require(item.text() != nullptr, Status::kInvalidArgument, "'", key, "' has what is not text");
     result.push_back(*item.text());
   }
   return result;
@@ -98,7 +98,7 @@ FileDescriptor nonblocking(FileDescriptor descriptor) {
 
 }  // namespace
 
-// "host" is no word of its own for a user: it is what ssh runs.
+// "host" is not a word of its own for a user: it is what ssh runs.
 std::string remote_message(const LaunchOptions& options, size_t number) {
   const HostOptions& hosts = options.hosts;
   const int slots = hosts.listed[number].slots;
@@ -140,7 +140,7 @@ RemoteStart take_remote_start() {
     line.append(block.data(), static_cast<size_t>(count));
   }
   const Json message = parse_json(line, "the message of the launcher");
-  // What this login has stays where the other host has nothing.
+  // Variables of this login stay where the other host has none.
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry)
     if (is_own(*entry)) environment.emplace_back(*entry);
@@ -250,7 +250,7 @@ void RemoteLauncher::collect() {
   kill(-process_, SIGKILL);
   waitpid(process_, nullptr, 0);
   input_.reset();
-  // What it has started may hold the pipes open.
+  // Programs that it has started may hold the pipes open.
   while (output_.descriptor.is_open() && show(output_, STDOUT_FILENO)) {
   }
   while (errors_.descriptor.is_open() && show(errors_, STDERR_FILENO)) {

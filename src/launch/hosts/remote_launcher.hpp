@@ -1,4 +1,4 @@
-// The launcher of another host, which ssh starts. What it is to do comes to it through its input, nothing of it is on a
+// The launcher of another host, which ssh starts. It gets its orders through its input, and nothing of them is on a
 // command line; it ends when that input ends. Its output is shown with the name of the host.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace accel::launch {
 
 class RemoteLauncher {
  public:
-  // That of options.hosts.listed[number].
+  // Starts the launcher of options.hosts.listed[number].
   RemoteLauncher(const LaunchOptions& options, size_t number, const Guardian& guardian, const sigset_t& signal_mask);
   RemoteLauncher(RemoteLauncher&& other) noexcept;
   ~RemoteLauncher();
@@ -51,7 +51,7 @@ class RemoteLauncher {
   std::optional<ProcessEnd> end_;
 };
 
-// What a remote launcher is to do.
+// The orders for a remote launcher.
 std::string remote_message(const LaunchOptions& options, size_t number);
 
 struct RemoteStart {

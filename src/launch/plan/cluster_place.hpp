@@ -1,4 +1,4 @@
-// What a batch system or an orchestrator has told this launcher of the hosts of its job.
+// The hosts of the job, as a batch system or an orchestrator describes them to this launcher.
 #pragma once
 
 #include <optional>

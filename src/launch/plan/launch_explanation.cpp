@@ -51,7 +51,7 @@ Json explain_launch(const std::string& path) {
   try {
     const LaunchPlan plan = plan_launch(given, {});
     for (const std::string& note : plan.notes) notes.emplace_back(note);
-    // What the plan counts or decides, beside defaults of what is not turned on.
+    // Settings that the plan counts or decides are shown, but not defaults of features that are turned off.
     for (const auto& [name, setting] : plan.settings) {
       const auto is_known = [&name = name](const auto& one) { return one.name == name; };
       if (std::any_of(found.settings.begin(), found.settings.end(), is_known)) continue;

@@ -1,4 +1,5 @@
-// What a launch here would use, where it comes from and what it wins over: `accel config explain`.
+// Explains each setting that a launch here would use, where it comes from and what it wins over: `accel config
+// explain`.
 #pragma once
 
 #include <string>

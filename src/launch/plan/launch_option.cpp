@@ -120,7 +120,7 @@ LaunchOption option_of(const FieldRow& row) {
     option.field.default_value = nullptr;
     option.field.default_words = "a free one, with several machines 29500";
   }
-  // What the ranks get once the group is turned on.
+  // The ranks get these values once the group is turned on.
   if (row.group == &groups::fsdp && row.has_value && row.parser_default != nullptr &&
       row.parser_default != std::string_view("null")) {
     const Json value = parse_json(row.parser_default, row.name);

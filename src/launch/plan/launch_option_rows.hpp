@@ -1,4 +1,4 @@
-// The options of `accel launch` that are no fields of the library's options.
+// The options of `accel launch` that are not fields of the library's options.
 #pragma once
 
 #include <vector>

@@ -146,7 +146,7 @@ class Planner {
       const char* const asked = refused_meaning(
           option, option.is_flag() && parse_flag(setting->value).value_or(false) ? "true" : setting->value);
       require(asked == nullptr, Status::kUnsupported, settings_.place_of(option.field.name), " is '", setting->value,
-              "', which asks for ", asked == nullptr ? "" : asked, "; this version has nothing of the kind");
+              "', which asks for ", asked == nullptr ? "" : asked, "; this version does not support it");
     }
   }
 
@@ -229,7 +229,7 @@ class Planner {
             " is yes: only rank 0 would have weights; expected both, or none");
   }
 
-  // As Accelerate starts it: scripts and modules of Python by python3.
+  // Scripts and modules of Python are started by python3, as Accelerate does.
   void choose_program() {
     std::vector<std::string>& program = plan_.options.program;
     plan_.options.is_module = settings_.is_yes("module");
@@ -283,7 +283,7 @@ class Planner {
     return true;
   }
 
-  // Of values that nobody gave on the command line: whether the ranks get them.
+  // Whether the ranks get a value that was not given on the command line.
   bool is_passed(const LaunchOption& option, const PlannedSetting& setting) const {
     const std::string_view name = option.field.name;
     if (!is_active(*option.group)) return false;
@@ -343,7 +343,8 @@ class Planner {
   }
 
   void pass_affinity_of_threads() {
-    // Of Intel's OpenMP. Threads of several ranks that are not bound would all be put onto the first processors.
+    // These are variables of Intel's OpenMP. Threads of several ranks that are not bound would all be put onto the
+    // first processors.
     if (mode_ == Mode::kProcesses && settings_.is_yes("cpu") && plan_.options.local_processes() == 1) {
       pass("KMP_AFFINITY", "granularity=fine,compact,1,0");
       pass("KMP_BLOCKTIME", "1");

@@ -14,7 +14,7 @@ namespace accel::launch {
 struct LaunchPlan {
   LaunchOptions options;
   std::string launcher = "processes";  // what starts the ranks; "hosts": one launcher on each machine
-  // Those that have a value, by the names of launch_options().
+  // The settings that have a value, by the names of launch_options().
   std::vector<std::pair<std::string, PlannedSetting>> settings;
   std::vector<std::string> notes;  // for the user: what was decided for her, what has no effect
 };

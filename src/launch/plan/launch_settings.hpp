@@ -18,7 +18,7 @@ struct PlannedSetting {
   std::string source;  // "command line", "ACCELERATE_MIXED_PRECISION", "job.yaml:3", "default"
 };
 
-// What the command line has, by the names of launch_options().
+// The options on the command line, by the names of launch_options().
 using GivenOptions = std::map<std::string, std::string>;
 
 inline constexpr const char* kCommandLine = "command line";
@@ -41,7 +41,7 @@ class LaunchSettings {
   void set_of_file(const std::string& name, PlannedSetting setting) { of_file_[name] = std::move(setting); }
   void forget_of_file(const std::string& name) { of_file_.erase(name); }
 
-  // What a batch system says of the hosts, where the command line leaves it open.
+  // Takes the hosts from a batch system, where the command line leaves them open.
   void follow_cluster();
   bool is_of_cluster(const std::string& name) const { return of_cluster_.count(name) != 0; }
 
@@ -55,7 +55,7 @@ class LaunchSettings {
   // For messages: "--num-processes", or "job.yaml:3: num_processes".
   std::string place_of(const std::string& name) const;
   bool is_from_file(const PlannedSetting& setting) const;
-  // What the option's value wins over.
+  // The settings that the option's value wins over.
   std::vector<PlannedSetting> overruled(const LaunchOption& option) const;
   // Settings of the library, which the ranks read of the same file.
   std::vector<std::pair<std::string, PlannedSetting>> of_library() const;

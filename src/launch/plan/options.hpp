@@ -1,4 +1,4 @@
-// What `accel launch` is to start, from its arguments, the environment and the configuration file.
+// The settings of an `accel launch`, from its arguments, the environment and the configuration file.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,5 @@
-// What the user is told when a rank has failed: which was first, when and how, its last lines, and which of the
-// others did not end as they should.
+// The report of a failed rank for the user: which rank was first, when and how, its last lines, and which of the others
+// did not end as they should.
 #pragma once
 
 #include <chrono>

@@ -9,7 +9,7 @@ struct OutputStreams {
   bool out = false, error = false;
 };
 
-// Of one local rank. Status::kInvalidArgument, with the option's name, for anything else.
+// The streams of one local rank. Status::kInvalidArgument, with the option's name, for anything else.
 OutputStreams output_streams(const char* option, const std::string& written, int local_rank);
 
 }  // namespace accel::launch

@@ -5,7 +5,7 @@
 
 namespace accel::launch {
 
-// Makes it, and those above it, where they are missing. Status::kIo if it cannot be, or is no folder.
+// Makes it, and those above it, where they are missing. Status::kIo if it cannot be, or is not a folder.
 void make_private_folder(const std::string& path);
 
 }  // namespace accel::launch

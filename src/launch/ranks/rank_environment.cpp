@@ -36,7 +36,7 @@ bool is_passed(std::string_view inherited, const std::optional<std::string>& nam
   });
 }
 
-// Of a launcher above this one, whose ranks have a mark of their own.
+// Whether the variable is the mark of a launcher above this one, whose ranks have a mark of their own.
 bool is_mark(std::string_view inherited) { return inherited.substr(0, inherited.find('=')) == kMarkVariable; }
 
 }  // namespace
@@ -55,7 +55,7 @@ Variables rank_variables(const LaunchOptions& options, const JobPlace& place, in
   };
   if (!place.token.empty()) variables.emplace_back("ACCEL_JOB_TOKEN", place.token);
   if (!place.master_addr.empty()) variables.emplace_back("MASTER_ADDR", place.master_addr);
-  // What the command line leaves open stays as the user's environment has it.
+  // Variables that the command line leaves open stay as the user's environment has them.
   for (const auto& variable : options.variables)
     if (!is_set(variables, variable.first)) variables.push_back(variable);
   if (!is_set(variables, "MASTER_ADDR")) variables.emplace_back("MASTER_ADDR", "127.0.0.1");

@@ -12,7 +12,7 @@ namespace accel::launch {
 // A new random token for a job, which identifies ranks that connect to a wrong port.
 std::string job_token();
 
-// What the launcher sets for the rank that starts as `local_rank` at `place`.
+// The variables that the launcher sets for the rank that starts as `local_rank` at `place`.
 Variables rank_variables(const LaunchOptions& options, const JobPlace& place, int local_rank);
 
 // "NAME=value" for every variable of that process: the launcher's own variables, with those above set or replaced.

@@ -37,7 +37,7 @@ class RankOutput {
   // At most one for each stream, and always as many.
   void add_polled(std::vector<pollfd>& polled) const;
   const pollfd* read_polled(const pollfd* polled);
-  // What is there, also when what shows it is full.
+  // Reads all output that has come, even when its reader is full.
   void read_all();
 
   std::vector<std::string> last_lines(size_t most) const { return tail_.last_lines(most); }

@@ -53,7 +53,7 @@ bool writes_to(const RankOutput& output) {
   _exit(command.function());  // exit handlers are the parent's
 }
 
-// What the new process does; returns only when the program cannot be executed.
+// Runs in the new process; returns only when the program cannot be executed.
 void become_rank(const RankCommand& command, const Guardian& guardian, const Pipe& failures, char* const* arguments,
                  char* const* environment, const RankOutput& output, pid_t launcher) {
   // Also a process group, which is ended as one. Where the kernel shares the processors among sessions first and then

@@ -15,14 +15,14 @@ class ShownOutput {
   explicit ShownOutput(int descriptor) : descriptor_(descriptor) {}
 
   void add(std::string_view text);
-  // As long as it is full nothing should be added.
+  // Nothing should be added while it is full.
   bool is_full() const { return pending_.size() - written_ >= kMostPending; }
   bool has_pending() const { return !pending_.empty(); }
 
   // To poll, and what was found. Its number is negative if nothing is to be written.
   pollfd polled() const { return {has_pending() ? descriptor_ : -1, POLLOUT, 0}; }
   void write_some(const pollfd& found);
-  // What is pending is lost, for a reader that does not read.
+  // Drops the pending output of a reader that does not read.
   void drop();
 
  private:

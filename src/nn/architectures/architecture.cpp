@@ -38,7 +38,7 @@ std::string read_file(const std::string& path) {
 ModulePtr module_from_config(const std::string& config) {
   const bool is_text = is_document(config);
   const Json json = parse_json(is_text ? config : read_file(config), is_text ? "the configuration" : config);
-  require(json.members() != nullptr, Status::kInvalidArgument, "the configuration is no JSON object; expected one");
+  require(json.members() != nullptr, Status::kInvalidArgument, "the configuration is not a JSON object; expected one");
   const std::string model_type = json_text(json, "model_type", "");
   std::string names;
   for (const Architecture& architecture : kArchitectures) {

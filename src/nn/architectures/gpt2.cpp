@@ -34,7 +34,7 @@ struct Gpt2Config {
   bool scale_attn_weights, scale_attn_by_inverse_layer_idx, tie_word_embeddings;
 };
 
-// Of the names of GPT-2 and of others.
+// GPT-2 has names of its own beside those of other models.
 int64_t size_of(const Json& json, const char* key, const char* alias, int64_t otherwise) {
   return size_member(json, key, json_integer(json, alias, otherwise));
 }

@@ -155,7 +155,7 @@ class LlamaAttention final : public Module {
     const at::Tensor& hidden = tensor_input(inputs, 0, kind());
     require(inputs.size() > 1 && tree::is_sequence(inputs[1]) && tree::sequence_items(inputs[1]).size() == 2,
             Status::kTypeMismatch,
-            "input 1 of a module of kind 'LlamaAttention' is no pair; expected cosines and sines");
+            "input 1 of a module of kind 'LlamaAttention' is not a pair; expected cosines and sines");
     const auto rotation = tree::sequence_items(inputs[1]);
     const at::Tensor cosines = rotation[0].toTensor(), sines = rotation[1].toTensor();
     const at::Tensor query = rotate(heads_of(q_proj_->call(hidden)), cosines, sines);
@@ -273,7 +273,7 @@ class LlamaModel final : public Module {
   }
 
  private:
-  // Of the tokens before.
+  // The number of tokens before these.
   int64_t length_of(const c10::IValue& past) const {
     const auto layers = tree::sequence_items(past);
     if (layers.empty()) return 0;

@@ -1,4 +1,4 @@
-// What configurations of Hugging Face models have in common.
+// Reads members that configurations of Hugging Face models have in common.
 #pragma once
 
 #include <ATen/core/Tensor.h>

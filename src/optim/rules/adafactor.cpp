@@ -90,7 +90,7 @@ class AdafactorRule final : public UpdateRule {
            parameter.scalar_type() == at::kFloat && parameter.is_contiguous();
   }
 
-  // The same in three passes over memory: means, norm of the step, step.
+  // Updates a matrix in three passes over memory: means, norm of the step, step.
   static void update_matrix(const ParameterGroup& group, const Update& update, double eps1, double share, double rate) {
     kernels::FactoredMatrix matrix;
     matrix.gradient = update.gradient.const_data_ptr<float>();

@@ -50,7 +50,7 @@ LearningRateFactor hard_restarts_factor(int64_t warmup_steps, int64_t total_step
 // Inverse square root decay; timescale defaults to warmup_steps, or 10000.
 LearningRateFactor inverse_sqrt_factor(int64_t warmup_steps, std::optional<int64_t> timescale);
 
-// As the classes of torch with these names.
+// These are the classes of torch with the same names.
 Schedule step_schedule(int64_t step_size, double gamma);
 Schedule multi_step_schedule(std::vector<int64_t> milestones, double gamma);
 Schedule constant_schedule(double factor, int64_t total_iters);

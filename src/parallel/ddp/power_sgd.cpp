@@ -26,7 +26,7 @@ namespace {
 constexpr uint32_t kLargestSeed = 999'999'999;
 constexpr uint32_t kSeedMask = (uint32_t{1} << 30) - 1;  // the bits of the largest seed
 
-// As numpy's RandomState.randint(1e9), so that the matrices are those of torch.
+// Draws as numpy's RandomState.randint(1e9), so that the matrices are those of torch.
 uint64_t next_seed(std::mt19937& generator) {
   uint32_t seed = 0;
   do {
@@ -146,7 +146,7 @@ bool PowerSgd::provide_thin_matrices(size_t bucket, Pending& pending) {
   return fresh;
 }
 
-// The same on all ranks, different each time.
+// The random matrices are the same on all ranks, and different each time.
 void PowerSgd::fill_with_random(Pending& pending) {
   const auto generator = at::detail::createCPUGenerator(next_seed(seeds_));
   for (Matrices& group : pending.matrices)
@@ -251,7 +251,7 @@ c10::IValue PowerSgd::state_dict() const {
 void PowerSgd::load_state_dict(const c10::IValue& state) {
   PowerSgd loaded(settings_, whole_bucket_, process_group_);
   if (!state.isNone()) {
-    require(state.isGenericDict(), Status::kCorrupt, "the saved state of PowerSGD is no map");
+    require(state.isGenericDict(), Status::kCorrupt, "the saved state of PowerSGD is not a map");
     const auto map = state.toGenericDict();
     const auto member = [&map](const char* key) {
       const auto found = map.find(key);

@@ -112,8 +112,8 @@ void Reducer::fail_with_missing_gradients() const {
   }
   if (missing > kMostNames) names += text(" and ", missing - kMostNames, " more");
   fail(
-      Status::kInvalidState, "the former backward gave no gradient to ", missing, " of ", parameters_.size(),
-      " trainable parameters: ", names,
+      Status::kInvalidState, missing, " of ", parameters_.size(),
+      " trainable parameters got no gradient in the last backward: ", names,
       "; expected each to take part in the loss: set find_unused_parameters, or let those that are not trained require "
       "no gradient");
 }

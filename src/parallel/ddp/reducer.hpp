@@ -39,7 +39,7 @@ class Reducer {
   const BucketOrder& order() const { return order_; }
 
   // Before a forward that is recorded. Throws an error after a backward that did not exchange all buckets: with the
-  // names of the parameters that it gave no gradient, or with the error in which it ended. Rebuilds the
+  // names of the parameters that got no gradient, or with the error in which it ended. Rebuilds the
   // buckets once, collectively, in the order in which gradients arrived.
   void prepare_for_forward();
   // Exchanges the next backward. `outputs` are the model's, to find parameters that it does not reach.

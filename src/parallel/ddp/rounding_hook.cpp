@@ -9,7 +9,7 @@ c10::intrusive_ptr<c10::ivalue::Future> RoundingHook::runHook(c10d::GradBucket& 
   const at::Tensor full = bucket.getBuffer();
   at::Tensor rounded = full.to(dtype_);
   bucket.setBuffer(rounded);
-  // Of two parts, so that the thread of backward waits for the exchange and makes the copy.
+  // The result has two parts, so that the thread of backward waits for the exchange and makes the copy.
   auto done = c10::make_intrusive<c10::ivalue::Future>(c10::AnyType::get());
   done->markCompleted(c10::ivalue::Tuple::create({c10::IValue(inner_->runHook(bucket)), full}));
   return done;

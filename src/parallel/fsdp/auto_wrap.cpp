@@ -44,8 +44,8 @@ Paths modules_of_classes(const nn::Module& model, const std::string& list, const
   return paths;
 }
 
-// Children first; what they have taken does not count for their parents. As size_based_auto_wrap_policy of torch, but
-// that nothing inside of a leaf is looked at.
+// Children first; what they have taken does not count for their parents. The rule is that of torch's
+// size_based_auto_wrap_policy, but that nothing inside of a leaf is looked at.
 class SizeBasedWrap {
  public:
   SizeBasedWrap(int64_t min_num_params, Paths leaves) : min_num_params_(min_num_params), leaves_(std::move(leaves)) {}

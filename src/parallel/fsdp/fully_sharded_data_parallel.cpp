@@ -198,7 +198,7 @@ void FullyShardedDataParallel::watch_calls_outside(const std::vector<WrappedModu
   }
 }
 
-// Those that came or went after the model was prepared would be neither gathered nor reduced.
+// Parameters that came or went after the model was prepared would be neither gathered nor reduced.
 void FullyShardedDataParallel::check_parameters() const {
   const std::vector<at::Tensor> now = module()->parameters();
   const auto is_same = [](const at::Tensor& tensor, const nn::NamedTensor& known) {
@@ -479,7 +479,7 @@ ShardedParameter* FullyShardedDataParallel::find(const at::Tensor& tensor) const
   return nullptr;
 }
 
-// What has as many rows on each rank is gathered where it is wanted, the rest with its padding first.
+// Parameters with as many rows on each rank are gathered where they are wanted, the others with their padding first.
 void FullyShardedDataParallel::gather_into(const std::vector<at::Tensor>& parameters,
                                            const std::vector<at::Tensor>& memory) {
   finish_step();

@@ -77,7 +77,7 @@ class FullyShardedDataParallel final : public ParallelModel, public GradientExch
   void gradient_arrived(size_t group, size_t parameter);
   void inputs_arrived(size_t group);
 
-  // What a rank without inputs repeats: the calls of modules and the gradients that arrived, in their order.
+  // A rank without inputs repeats these: the calls of modules and the gradients that arrived, in their order.
   struct Event {
     enum class Kind : uint8_t { kForward, kForwardEnd, kBackward, kGradient, kInputs, kBackwardEnd };
     Kind kind;

@@ -60,7 +60,7 @@ ParameterGroup::ParameterGroup(std::string name, const nn::NamedTensors& paramet
   arrived_.assign(parameters_.size(), false);
 }
 
-// What is gathered is not the shard itself, but a copy in another place or dtype.
+// Whether a copy of the shard is gathered, in another place or dtype, instead of the shard itself.
 bool ParameterGroup::is_copied(const ShardedParameter& parameter) const {
   return on_host_ || parameter.dtype() != parameter.compute_dtype();
 }

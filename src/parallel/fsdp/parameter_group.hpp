@@ -28,7 +28,7 @@ struct ShardOptions {
   std::string offload_folder;      // in files of it are shards of cpu_offload, and gradients of offload_optimizer
 };
 
-// What a parameter, or its shard, takes in the memory of its group.
+// The bytes that a parameter, or its shard, takes in the memory of its group.
 int64_t aligned_shard_bytes(int64_t elements, at::ScalarType dtype);
 
 class ParameterGroup {
@@ -52,9 +52,9 @@ class ParameterGroup {
   void start_unshard();
   void unshard();
   bool is_unsharded() const { return unsharded_; }
-  // What is on its way arrives first.
+  // A gather that is under way arrives first.
   void reshard();
-  // The same after a forward: the ranks of ModelRanks::reshard keep the parameters among them for the backward.
+  // Reshards after a forward: the ranks of ModelRanks::reshard keep the parameters among them for the backward.
   void reshard_for_backward();
   // Shards may have other values than when they were gathered last.
   void note_update() { is_updated_ = true; }

@@ -22,7 +22,7 @@ ShardedGradients::ShardedGradients(std::shared_ptr<FullyShardedDataParallel> mod
   }
   require(!places_.empty(), Status::kInvalidArgument,
           "the module has no trainable parameter; add those whose gradients are to be averaged");
-  // As a backward goes: the later modules first, and what belongs to none of them last.
+  // Groups are in the order of a backward: the later modules first, and the group that belongs to none of them last.
   for (size_t i = groups.size() - 1; i-- > 0;) reduced_.push_back(groups[i].get());
   reduced_.push_back(groups.back().get());
   reduced_.erase(

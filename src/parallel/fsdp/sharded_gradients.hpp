@@ -20,7 +20,8 @@ class ShardedGradients final : public ApplicationGradients, public std::enable_s
   explicit ShardedGradients(std::shared_ptr<FullyShardedDataParallel> model);
 
   size_t size() const override { return places_.size(); }
-  // Of the whole parameter, and of this micro-batch only: zeros, or in later ones of a window the sum so far.
+  // The gradient of the whole parameter, and of this micro-batch only: zeros, or in later ones of a window the sum so
+  // far.
   const at::Tensor& gradient(size_t index) override;
   void ready(size_t index, const at::Tensor& given, Exchange exchange) override;
   void synchronize(Exchange exchange) override;

@@ -39,7 +39,7 @@ class LocalSgd final : public tensor::Stateful {
 
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state_dict) override;
-  // As if it began now.
+  // Begins anew.
   void restart();
 
  private:

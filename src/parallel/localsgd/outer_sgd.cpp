@@ -60,7 +60,7 @@ void OuterSgd::load_state_dict(const c10::IValue& state_dict) {
   for (size_t i = 0; i < averaged_.size(); i++) {
     const c10::IValue& weight = tree::sequence_items(*saved)[i];
     require(weight.isTensor() && weight.toTensor().sizes() == averaged_[i].sizes(), Status::kShapeMismatch, "weight ",
-            i, " of an outer step is no tensor of shape ", averaged_[i].sizes());
+            i, " of an outer step is not a tensor of shape ", averaged_[i].sizes());
   }
   optimizer_.load_state_dict(*optimizer);
   const at::NoGradGuard no_grad;

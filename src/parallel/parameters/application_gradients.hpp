@@ -23,7 +23,7 @@ class ApplicationGradients {
  public:
   virtual ~ApplicationGradients() = default;
 
-  // Of trainable parameters, in the order of Module::named_parameters().
+  // The number of trainable parameters, which are in the order of Module::named_parameters().
   virtual size_t size() const = 0;
   // Memory for the gradient, which the application may write instead of passing it.
   virtual const at::Tensor& gradient(size_t index) = 0;
@@ -37,7 +37,7 @@ class ApplicationGradients {
   virtual void ready(size_t index, const at::Tensor& given, Exchange exchange) = 0;
   // At the end of a micro-batch, after all gradients are ready. Returns when all are averaged.
   virtual void synchronize(Exchange exchange) = 0;
-  // The same without waiting; the work completes when all gradients are averaged.
+  // Starts synchronize() without waiting; the work completes when all gradients are averaged.
   virtual std::shared_ptr<comm::Work> start(Exchange exchange) = 0;
 
   // Collective if parameters are sharded: those of one group, named by its module, are whole until reshard() or the end

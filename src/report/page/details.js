@@ -123,7 +123,7 @@ const PROBLEMS = {
   key: runs => JSON.stringify(runs.map(run => run.facts.problems)),
   build(runs) {
     const items = runs.flatMap(run => run.facts.problems.map(problem => html("li", null, runs.length > 1 && run.name + ": ", problem)));
-    return items.length ? html("div", {class: "card"}, html("p", {class: "say"}, "What could not be read:"), html("ul", null, items)) : null;
+    return items.length ? html("div", {class: "card"}, html("p", {class: "say"}, "These could not be read:"), html("ul", null, items)) : null;
   },
 };
 

@@ -32,7 +32,7 @@ function dataTable(caption, columns, rows, attributes) {
                   i === 0 ? html("th", {scope: "row"}, cell) : html("td", {class: classOf(i)}, cell))))));
 }
 
-// Of a card that takes the whole width.
+// The width of the content of a card that spans the page.
 function contentWidth() {
   return Math.max(document.getElementById("content").clientWidth - 70, 320);
 }

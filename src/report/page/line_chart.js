@@ -142,7 +142,7 @@ class LineChart {
     const {path, lone, strange, count} = this.path(x, y);
     parts.push(svg("path", {class: "curve " + curve.color + dashed, d: path, "data-points": count}));
     for (const [px, py] of lone) parts.push(svg("circle", {class: "lone " + curve.color, cx: px, cy: py, r: 3}));
-    // What is not finite stands at the edge.
+    // Values that are not finite are drawn at the edge.
     for (const [px, value] of strange.slice(0, 200)) {
       const at = value === -Infinity ? CHART_HEIGHT - MARGIN.bottom : MARGIN.top, to = value === -Infinity ? -7 : 7;
       parts.push(svg("path", {class: "strange " + curve.color, d: `M${px - 4} ${at}h8l-4 ${to}z`},
@@ -199,7 +199,7 @@ class LineChart {
     return {path, lone, strange, count};
   }
 
-  // The same as text.
+  // Describes the chart as text.
   describe() {
     const {format} = this.options;
     const rows = this.drawn.filter(({raw}) => raw.length).map(({curve, raw}) => {

@@ -1,7 +1,7 @@
 // Puts the page together and keeps it up to date.
 const byId = id => document.getElementById(id);
 
-// What goes wrong is shown, and a test can read it.
+// Shows an error on the page, where a test can read it too.
 function showError(message) {
   byId("errors").hidden = false;
   byId("errors").append(html("p", null, String(message)));
@@ -64,11 +64,11 @@ function render() {
 
 function drawState(trouble) {
   const parts = [];
-  if (!store.runs.size) parts.push("No run is there yet; it appears here when it begins.");
+  if (!store.runs.size) parts.push("There is no run yet; a run appears here when it begins.");
   const all = [...store.runs.values()].flatMap(run => [...run.series.values()]);
   if (all.some(series => series.reduced))
-    parts.push(`Of ${formatStep(store.numPoints)} points the page has ${formatStep(all.reduce((sum, series) => sum + series.steps.length, 0))}: the least and the greatest of each stretch, so that all peaks are there.`);
-  if (interval > 0) parts.push(trouble ? `The server does not answer (${trouble}); what it had sent stays.` : `Live: asks for more each ${formatSeconds(interval / 1000)}.`);
+    parts.push(`The page shows ${formatStep(all.reduce((sum, series) => sum + series.steps.length, 0))} of ${formatStep(store.numPoints)} points: the minimum and maximum of each interval, so that all peaks are there.`);
+  if (interval > 0) parts.push(trouble ? `The server does not answer (${trouble}); the data that it sent before stays.` : `Live: updated every ${formatSeconds(interval / 1000)}.`);
   const words = parts.join(" ");
   if (byId("state").textContent !== words) byId("state").textContent = words;
 }

@@ -1,4 +1,4 @@
-// What the page knows of the runs. The page's own data and the later updates of a server have one form: what is new.
+// Keeps the data of the runs. The page's own data and the later updates of a server have one form: what is new.
 const store = {version: 0, time: 0, numPoints: 0, runs: new Map()};
 
 function decodeSteps(encoded) {
@@ -79,7 +79,7 @@ function seriesOf(run, name, rank) {
   return run.series.get((rank ?? "") + ":" + name);
 }
 
-// Of step reports: the ranks that have a value of this name.
+// Returns the ranks whose step reports have a value of this name.
 function ranksOf(run, name) {
   return [...run.series.values()].filter(series => series.rank !== undefined && series.name === name)
       .sort((a, b) => a.rank - b.rank);

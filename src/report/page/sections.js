@@ -95,7 +95,7 @@ const CURVES = {
   },
 };
 
-// What the ranks report of themselves beside seconds and memory: over all of them, as a sum or a mean.
+// The other values that ranks report, beside seconds and memory, each combined over all ranks by a sum or a mean.
 const REPORTED = {
   tokens_per_second: {title: "tokens per second, all ranks", combine: values => values.reduce((a, b) => a + b, 0), options: {format: formatCount, fromZero: true}},
   "seconds/total": {title: "seconds per step, slowest rank", combine: values => Math.max(...values), options: {format: formatSeconds, fromZero: true}},
@@ -154,7 +154,7 @@ const TIME = {
   build: runs => runs.flatMap(run => timeByRank(run, runs)),
 };
 
-// Of a device that there is not the memory is always 0.
+// The names whose memory is not always 0, as it is for a device that does not exist.
 function memoryNames(run) {
   return reportNames(run).filter(name => name.startsWith("memory/") && ranksOf(run, name).some(series => series.values.some(value => value > 0))).sort();
 }
@@ -196,7 +196,7 @@ const COMPARISON = {
     return [
       html("h3", null, "Settings that differ"),
       names.length ? html("div", {class: "card"}, scrolled("Settings that differ", dataTable("", [{title: "setting"}, ...columnsOf(configured)], names.map(name =>
-          [html("code", null, name), ...values.map(map => map.get(name) ?? "–")])))) : html("p", {class: "say"}, "What the runs say of their configuration and environment is the same."),
+          [html("code", null, name), ...values.map(map => map.get(name) ?? "–")])))) : html("p", {class: "say"}, "The configurations and environments of the runs are equal."),
       metrics.length > 0 && html("h3", null, "Metrics ", html("small", null, "latest (least to greatest)")),
       metrics.length > 0 && html("div", {class: "card"}, scrolled("Metrics of the runs", dataTable("", [{title: "metric"}, ...columnsOf(logged)], metrics.map(name =>
           [name, ...logged.map(run => cellOf(run, name))])))),

@@ -25,7 +25,7 @@ void backward(const at::Tensor& tensor, const BackwardOptions& options, const at
 // Maps gradients to those that replace them; an undefined one means none.
 using GradientFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& gradients)>;
 
-// The same tensors, with a hook that gets all their gradients at once in each backward. Each must require a gradient.
+// Returns the tensors with a hook that gets all their gradients at once in each backward. Each must require a gradient.
 std::vector<at::Tensor> watch_gradients(const std::vector<at::Tensor>& tensors, GradientFunction function);
 
 }  // namespace accel::tensor

@@ -16,7 +16,7 @@ class SavedVariable;
 
 namespace accel::tensor {
 
-// What a node has in place of a tensor that it saves. It ends when the node needs the tensor no more.
+// Replaces a tensor that a node saves. It ends when the node needs the tensor no more.
 class SavedTensorStandIn {
  public:
   SavedTensorStandIn() = default;

@@ -43,7 +43,7 @@ constexpr AcceleratorLibrary kLibraries[] = {
     {DeviceKind::kMps, nullptr, {nullptr, nullptr}, false, "macOS", nullptr},
 };
 
-// What became of the load of a library.
+// The result of loading a library.
 struct Load {
   std::once_flag once;
   std::string error;  // empty: it is loaded, or nobody tried
@@ -92,7 +92,7 @@ std::atomic<bool>& was_answered_for_host() {
   return answered;
 }
 
-// What LibTorch calls for the hooks of a kind as long as the kind's library has not registered its own, with a higher
+// LibTorch calls this for the hooks of a kind as long as the kind's library has not registered its own, with a higher
 // priority. LibTorch keeps the result for ever.
 template <DeviceKind kKind, typename Hooks, typename... Arguments>
 struct OnDemand {

@@ -18,7 +18,7 @@ namespace accel::tensor {
 // itself.
 void load_accelerators_on_demand();
 
-// As long as it lives, something in this process has chosen the CPU: LibTorch's questions load nothing, and
+// While it lives, something in this process has chosen the CPU: LibTorch's questions load nothing, and
 // load_accelerator() still does.
 class HostChoice {
  public:

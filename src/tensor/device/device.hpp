@@ -34,7 +34,7 @@ enum class DeviceKind : int32_t {
   kLastKnown = kOutOfTree,
 };
 
-// As in accel.h: index -1 is the current device of its kind.
+// The numbers are those of accel.h: index -1 is the current device of its kind.
 struct DeviceNumbers {
   int32_t kind;
   int32_t index;
@@ -47,13 +47,13 @@ DeviceNumbers device_numbers(c10::Device device);
 
 // "cpu", "cuda", "cuda:1", "meta"; nothing for anything else, and for an out-of-tree kind whose plugin is not loaded.
 std::optional<c10::Device> find_device(std::string_view text);
-// As find_device(), with the error of device_from_numbers(), and kInvalidArgument for anything else.
+// Parses as find_device(), with the error of device_from_numbers(), and kInvalidArgument for anything else.
 c10::Device parse_device(std::string_view text);
 
 // The kind of a name without an index, also of an out-of-tree kind whose plugin is not loaded.
 std::optional<DeviceKind> find_device_kind(std::string_view name);
 DeviceKind device_kind(c10::Device device);
-// "cpu", or the name that an out-of-tree device registered; null for a number that is no kind. Valid for ever.
+// "cpu", or the name that an out-of-tree device registered; null for a number that is not a kind. Valid for ever.
 const char* device_kind_name(DeviceKind kind);
 // LibTorch's type; nothing for an out-of-tree kind whose plugin is not loaded.
 std::optional<c10::DeviceType> device_type(DeviceKind kind);

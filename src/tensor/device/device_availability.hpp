@@ -25,7 +25,8 @@ void require_device(c10::Device device);
 // mlu, sdaa, musa, npu, hpu, cuda, xpu, neuron), before which comes an out-of-tree device of another name, because
 // somebody loaded its plugin. Without an index. Nothing if only the CPU is there.
 std::optional<c10::Device> default_accelerator();
-// The same of those that are loaded already: nothing is loaded for the answer, and LibTorch is not asked for hooks.
+// Considers only accelerators that are loaded already: nothing is loaded for the answer, and LibTorch is not asked for
+// hooks.
 std::optional<c10::Device> loaded_accelerator();
 
 }  // namespace accel::tensor

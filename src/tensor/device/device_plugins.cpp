@@ -33,7 +33,7 @@ bool has_out_of_tree_device() {
   return c10::is_privateuse1_backend_registered() || c10::impl::hasDeviceGuardImpl(kOutOfTreeType);
 }
 
-// What is registered for each type of device: the interface through which LibTorch uses its devices.
+// The registration of each type of device: the interface through which LibTorch uses its devices.
 using Registrations = std::array<const void*, static_cast<size_t>(c10::DeviceType::COMPILE_TIME_MAX_DEVICE_TYPES)>;
 Registrations registrations() {
   Registrations found;

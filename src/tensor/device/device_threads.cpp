@@ -15,7 +15,7 @@ namespace {
 
 using torch::autograd::Engine;
 
-// What LibTorch keeps for engines that are derived from its own.
+// The members that LibTorch leaves to engines that are derived from its own.
 struct Threads : Engine {
   static bool are_missing(Engine& engine) { return (engine.*&Threads::device_ready_queues_).empty(); }
   static void start(Engine& engine) { (engine.*&Threads::start_device_threads)(); }

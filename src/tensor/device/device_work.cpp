@@ -44,7 +44,7 @@ c10::DeviceAllocator& allocator_of(c10::Device device) {
   require_device(device);
   auto* const allocator = find_allocator(device.type());
   require(allocator != nullptr, Status::kUnsupported, "device ", device.str(),
-          " counts no memory: its allocator is no c10::DeviceAllocator");
+          " counts no memory: its allocator is not a c10::DeviceAllocator");
   return *allocator;
 }
 

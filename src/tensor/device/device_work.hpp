@@ -1,5 +1,6 @@
-// What is asked of a device beside tensors and operators: which one is current, waiting for its work, its memory and
-// its properties, through LibTorch's interfaces that all accelerators have. kUnsupported for what the device lacks.
+// Functions of a device beside tensors and operators: which one is current, waiting for its work, its memory and its
+// properties, through LibTorch's interfaces that all accelerators have. kUnsupported for functions that the device
+// lacks.
 #pragma once
 
 #include <ATen/detail/AcceleratorHooksInterface.h>

@@ -7,7 +7,7 @@
 
 namespace accel::tensor {
 
-// `name` is "aten::add", or "add": LibTorch's, or else the engine's own. Of the overloads that accept the arguments,
+// `name` is "aten::add", or "add": LibTorch's, or else the engine's own. Among the overloads that accept the arguments,
 // chooses the one with the fewest conversions, then one for tensors before one for numbers, then the plain one.
 // Keyword-only parameters are not passed by position. The choice is cached by the kinds of the arguments. Throws
 // kNotFound for an unknown name and kTypeMismatch, with the overloads, if none accepts the arguments.

@@ -17,7 +17,7 @@
 namespace accel::track {
 namespace {
 
-// Of a request, as MLflow's REST documentation has them.
+// The limits of a request, from the documentation of MLflow's REST API.
 constexpr size_t kMostMetrics = 1000, kMostParameters = 100, kLongestParameter = 6000, kLongestMetricName = 250;
 constexpr int kTries = 3;  // of a start and an end
 constexpr std::chrono::milliseconds kPause(500);
@@ -117,7 +117,7 @@ void Mlflow::write(const Record& record) {
       const int64_t number = record.step == kNoStep ? n_without_step_++ : record.step;
       for (size_t i = 0; i < record.size(); i++) {
         const Record::Value value = record.value(i);
-        // As in the reference, only numbers are metrics.
+        // Only numbers are metrics, as in the reference.
         if (value.kind != Record::ValueKind::kNumber && value.kind != Record::ValueKind::kInteger) continue;
         metrics_.push_back({mlflow_name(value.name), value.number, static_cast<int64_t>(record.time * 1000), number});
         pending_bytes_ += sizeof(MlflowMetric) + value.name.size();

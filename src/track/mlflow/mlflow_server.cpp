@@ -87,7 +87,7 @@ class MlflowServer final : public MlflowStore {
     }
   }
 
-  // What a server refuses is refused again: only what a server may take later is kIo.
+  // A request that a server refuses would be refused again: only failures that may pass are kIo.
   HttpResponse answered(const char* method, const std::string& url, std::string_view body, const char* type,
                         std::chrono::milliseconds timeout) {
     HttpResponse response = client_->request(method, url, body, type, timeout);

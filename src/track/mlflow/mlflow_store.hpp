@@ -35,7 +35,7 @@ class MlflowStore {
  public:
   virtual ~MlflowStore() = default;
   virtual std::string location() const = 0;
-  // As many metrics and texts as are given: the caller knows the limits of a server.
+  // Any number of metrics and texts is logged: the caller knows the limits of a server.
   virtual void log(const std::vector<MlflowMetric>& metrics, const MlflowTexts& parameters) = 0;
   virtual void log_artifact(const std::string& path, const std::string& name) = 0;  // a file
   virtual void log_artifact_bytes(const std::string& bytes, const std::string& name) = 0;

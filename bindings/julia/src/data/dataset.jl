@@ -103,7 +103,7 @@ Base.firstindex(::Dataset) = 1
 Base.lastindex(dataset::Dataset) = length(dataset)
 Base.iterate(dataset::Dataset, index = 1) = index > length(dataset) ? nothing : (dataset[index], index + 1)
 Base.eltype(::Type{Dataset}) = Any
-"""What was left out when files were opened: malformed rows where that was asked for, and files that are no images."""
+"""What was left out when files were opened: malformed rows where that was asked for, and files that are not images."""
 num_skipped(dataset::Dataset) = counted(LibAccel.accel_dataset_num_skipped(dataset), "accel_dataset_num_skipped")
 
 describe(io::IO, dataset::Dataset) = print(io, "Dataset(", how_many(LibAccel.accel_dataset_length(dataset), "items"), ")")

@@ -38,7 +38,7 @@ set_epoch_callback(object) =
 
 function Dataset(object; by_batch::Bool = false)
     by_number = applicable(length, object) && applicable(getindex, object, 1) && !(object isa Union{AbstractDict,AbstractString,Number})
-    by_number || refuse("a ", typeof(object), " is no dataset: expected length(object) and object[i]; StreamDataset takes what can be iterated")
+    by_number || refuse("a ", typeof(object), " is not a dataset: expected length(object) and object[i]; StreamDataset takes what can be iterated")
     dataset = made(Dataset, out -> LibAccel.accel_dataset_create(
         length_callback(), item_callback(), by_batch ? items_callback() : C_NULL, set_epoch_callback(object), keep(object), destroy(), out))
     dataset.calls_julia = true

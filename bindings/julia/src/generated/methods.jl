@@ -59,7 +59,7 @@ process are independent of each other, but for num_threads. Other threads may re
 not change it.
 
 - `cpu`: 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0
-- `mixed_precision`: Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO
+- `mixed_precision`: The precision of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO
 - `gradient_accumulation_steps`: Micro-batches for each step of the optimizer. In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1
 - `adjust_scheduler`: 1: schedulers also advance in steps that only accumulate. Default 0
 - `sync_with_dataloader`: 1: gradients are exchanged at the end of the loader. Default 1
@@ -79,10 +79,10 @@ not change it.
 - `device_placement`: 1: prepare puts models and batches on the device. Default 1
 - `rng_types`: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\" (the CPU's), the type of the state's device (\"npu\"), or both, joined by a comma. Default: none, because orders follow from seed and epoch
 - `num_threads`: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
-- `scheduler_steps`: Of prepared schedulers. Default PER_BATCH
-- `cpu_kernels`: Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
-- `cpu_memory`: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
-- `cpu_memory_kept`: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
+- `scheduler_steps`: Sets when prepared schedulers step. Default PER_BATCH
+- `cpu_kernels`: The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
+- `cpu_memory`: The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO
+- `cpu_memory_kept`: The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
 - `torch_device`: \"cpu\", or an accelerator: \"cuda\" for that of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
 - `cpu_affinity`: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
 - `pipeline_parallel_size`: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
@@ -92,7 +92,7 @@ not change it.
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
 - `device_plugins`: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
 - `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
-- `backend`: What carries the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"
+- `backend`: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"
 """
 State(; options...) =
     made(State, out -> with_options(given -> LibAccel.accel_state_create(given, out), LibAccel.accel_state_options_t; options...))
@@ -105,7 +105,7 @@ again. It prepares, saves and ends on its own; ranks, device, triggers and the p
 those of the job, whose accumulation settings become the new ones for both.
 
 - `cpu`: 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0
-- `mixed_precision`: Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO
+- `mixed_precision`: The precision of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO
 - `gradient_accumulation_steps`: Micro-batches for each step of the optimizer. In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1
 - `adjust_scheduler`: 1: schedulers also advance in steps that only accumulate. Default 0
 - `sync_with_dataloader`: 1: gradients are exchanged at the end of the loader. Default 1
@@ -125,10 +125,10 @@ those of the job, whose accumulation settings become the new ones for both.
 - `device_placement`: 1: prepare puts models and batches on the device. Default 1
 - `rng_types`: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\" (the CPU's), the type of the state's device (\"npu\"), or both, joined by a comma. Default: none, because orders follow from seed and epoch
 - `num_threads`: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
-- `scheduler_steps`: Of prepared schedulers. Default PER_BATCH
-- `cpu_kernels`: Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
-- `cpu_memory`: Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
-- `cpu_memory_kept`: Most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
+- `scheduler_steps`: Sets when prepared schedulers step. Default PER_BATCH
+- `cpu_kernels`: The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
+- `cpu_memory`: The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO
+- `cpu_memory_kept`: The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
 - `torch_device`: \"cpu\", or an accelerator: \"cuda\" for that of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
 - `cpu_affinity`: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
 - `pipeline_parallel_size`: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
@@ -138,7 +138,7 @@ those of the job, whose accumulation settings become the new ones for both.
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
 - `device_plugins`: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
 - `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
-- `backend`: What carries the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"
+- `backend`: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"
 """
 share_state(state::State; options...) =
     made(State, out -> with_options(given -> LibAccel.accel_state_share(state, given, out), LibAccel.accel_state_options_t; options...))
@@ -192,8 +192,8 @@ settings(state::State) =
 """
     active(state)
 
-What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs;
-one a line. accel_state_describe() has the settings and where they came from.
+Describes what is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with
+how it runs; one a line. accel_state_describe() has the settings and where they came from.
 
 Gives: The text.
 """
@@ -677,7 +677,7 @@ reset_peak_memory!(device) =
 """
     device_properties(device)
 
-What a device is and can do.
+Describes a device and its abilities.
 
 - `device`: The device.
 
@@ -802,7 +802,7 @@ Base.copy(tensor::Tensor) =
 """
     detach(tensor)
 
-The same elements outside of autograd.
+Returns the same elements outside of autograd.
 """
 detach(tensor::Tensor) =
     made(Tensor, out -> LibAccel.accel_tensor_detach(tensor, out))
@@ -906,7 +906,7 @@ Conv2d(in_channels, out_channels, kernel; stride = 1, padding = 0, groups = 1, b
 """
     BatchNorm(num_features; eps = nothing, momentum = nothing)
 
-Of [batch, features, ...], with running statistics.
+Batch normalization of [batch, features, ...], with running statistics.
 
 - `num_features`: Size.
 - `eps`: `nothing`: 1e-5, 0.1.
@@ -1570,7 +1570,7 @@ Schedule-free AdamW.
 
 - `lr`: In [0, inf). Default 2.5e-3
 - `beta1`: The average's share in the point at which gradients are taken. In [0, 1). Default 0.9
-- `beta2`: Of the second moment. In [0, 1). Default 0.999
+- `beta2`: The decay of the second moment. In [0, 1). Default 0.999
 - `eps`: In [0, inf). Default 1e-8
 - `weight_decay`: In [0, inf). Default 0
 - `warmup_steps`: Updates in which the learning rate grows from 0. In [0, inf). Default 0
@@ -1757,7 +1757,7 @@ Between two rates, up and down again and again (Smith, \"Cyclical learning rates
 - `max_lr`: The lowest and the highest rate.
 - `step_size_up`: Steps from base_lr to max_lr. In [1, inf). Default 2000
 - `step_size_down`: And back. In [1, inf). Default: as step_size_up
-- `gamma`: Of EXP_RANGE. In (0, inf). Default 1
+- `gamma`: The base of EXP_RANGE. In (0, inf). Default 1
 - `base_momentum`: At max_lr. In [0, 1). Default 0.8
 - `max_momentum`: At base_lr. In [0, 1). Default 0.9
 - `mode`: Default TRIANGULAR
@@ -1912,7 +1912,7 @@ step!(scheduler::Scheduler) =
 
 One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
 
-- `metric`: The same on all ranks. NaN is no improvement.
+- `metric`: The same on all ranks. NaN is not an improvement.
 """
 step!(scheduler::Scheduler, metric::Real) =
     (LibAccel.accel_scheduler_step_metric(scheduler, metric); scheduler)
@@ -1985,7 +1985,7 @@ accel_dataset_num_skipped(). An image that is cut short is CORRUPT when it is re
 - `folder`: The folder.
 - `channels`: 3: red, green, blue; 1: brightness. In [1, 3]. Default 3
 - `height`: Brings all images to one size, with width: bilinear, with antialiasing. In [1, inf). Default: they keep theirs
-- `width`: As height. In [1, inf). Default: they keep theirs
+- `width`: The width; see height. In [1, inf). Default: they keep theirs
 """
 ImageDataset(folder::AbstractString; options...) =
     made(Dataset, out -> with_options(given -> LibAccel.accel_dataset_images(string(folder), given, out), LibAccel.accel_image_options_t; options...))
@@ -2155,7 +2155,7 @@ prepare(state::State, scheduler::Scheduler) =
 A loader that hands each rank its own batches.
 
 - `even_batches`: 1: all ranks get equally many full batches, filled with rows from the start. Default 1
-- `split_batches`: As in the state's options. Default: as the state
+- `split_batches`: See the state's options. Default: as the state
 - `put_on_device`: 1: batches go to the state's device. Default: as device_placement of the state
 - `non_blocking`: 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0
 - `dispatch_batches`: 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its own. Default 0
@@ -2180,7 +2180,7 @@ Loop(state::State) =
 Says what the batch in hand is. Batches that are alike need it once: it holds until the next call.
 
 - `rows`: Of each rank's batch; negative where a rank has none any more.
-- `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
+- `remainder`: How many rows of all ranks' last batches are not repetitions, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
 """
 set_batch!(batches::Loop, rows; remainder = -1, last::Bool = false) =
     (LibAccel.accel_loop_set_batch(batches, collect(Int64, rows), length(rows), remainder, last); batches)
@@ -2282,7 +2282,7 @@ unwrap_model(state::State, model::Model; keep_fp32_wrapper = false) =
     free_memory!(state)
 
 Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's
-allocator keeps. Micro-batches are counted from the start again. What is registered for checkpoints stays.
+allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints stay.
 """
 free_memory!(state::State) =
     (LibAccel.accel_free_memory(state); state)
@@ -2452,7 +2452,7 @@ memory_report(; reset_peak = false) =
     empty_cache!(state)
 
 Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large
-results of a gather or a reduce, and of the device. What is in use stays.
+results of a gather or a reduce, and of the device. Memory in use stays.
 """
 empty_cache!(state::State) =
     (LibAccel.accel_empty_cache(state); state)
@@ -2474,7 +2474,7 @@ Moves a module to the device, broadcasts rank 0's values, and sets the gradient 
 The module takes part in accel_save_state() and accel_load_state().
 
 - `bucket_cap_mb`: Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
-- `fsdp`: Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
+- `fsdp`: The options of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
 """
 Parameters(state::State, model::Model; options...) =
     made(Parameters, out -> with_options(given -> LibAccel.accel_parameters_create(state, model, given, out), LibAccel.accel_parameters_options_t; options...))
@@ -2493,7 +2493,7 @@ Model(parameters::Parameters) =
 
 The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there. Also what
 accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape.
-Of a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
+For a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
 """
 gradient(parameters::Parameters, index::Integer) =
     made(Tensor, out -> LibAccel.accel_parameters_gradient(parameters, index - 1, out))
@@ -2580,7 +2580,7 @@ list_checkpoints(folder::AbstractString) =
 """
     show_checkpoint(folder)
 
-What is in a checkpoint.
+Lists the content of a checkpoint.
 
 - `folder`: What accel_save_state() or the reference wrote.
 
@@ -2703,7 +2703,7 @@ enable_grad(body::Function) =
 """
     inference_mode() do ... end
 
-As no_grad, and results can never take part in autograd later, which is faster.
+No gradients are recorded inside, and results can never take part in autograd later, which is faster.
 """
 inference_mode(body::Function) =
     scoped(body, out -> LibAccel.accel_inference_mode_begin(out))
@@ -2791,7 +2791,7 @@ distributed_type(state::State) =
 """
     backend(state)
 
-What carries the collectives.
+Names the backends that carry the collectives.
 
 Gives: \"ucx\" on the CPU; \"cpu:ucx,xpu:staged\" and the like on an accelerator, a backend for each device; or \"\" for one process; constant.
 """
@@ -2856,7 +2856,7 @@ main_process_first(body::Function, state::State) =
 """
     local_main_process_first(state) do ... end
 
-The same for the first rank of each host.
+The first rank of each host runs the scope's body first, its other ranks after it has ended its scope.
 """
 local_main_process_first(body::Function, state::State) =
     scoped(body, out -> LibAccel.accel_local_main_process_first_begin(state, out))
@@ -2923,7 +2923,7 @@ sync_gradients!(state::State, sync) =
 
 How full the last batch is.
 
-Gives: Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.
+Gives: Rows of the last global batch that are not repetitions, 0 when it is full, -1 when unknown.
 """
 remainder(state::State) =
     LibAccel.accel_remainder(state)
@@ -2962,7 +2962,7 @@ accumulation_step(state::State) =
     accumulation_step!(state, step)
 
 Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when
-accel_gradient_accumulation_steps() divides it. The same on all ranks.
+accel_gradient_accumulation_steps() divides it. All ranks must set the same.
 
 - `step`: At least 0.
 """
@@ -2973,7 +2973,7 @@ accumulation_step!(state::State, step) =
     gradient_accumulation!(state; options...)
 
 Changes how micro-batches are put together, from the next accel_accumulate_begin() on. Settings are of the job: states
-of accel_state_share() see them too. The same on all ranks.
+of accel_state_share() see them too. All ranks must set the same.
 
 - `num_steps`: Micro-batches per accumulation window. In [1, inf). Default: as it is, like all fields
 - `adjust_scheduler`: 1: prepared schedulers count accumulating steps too. Default: as it is
@@ -3031,7 +3031,7 @@ gather_async(state::State, value) =
 """
     gather_uneven(state, value)
 
-As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+Gathers tensors whose dimension 0 differs by rank; nothing is padded.
 
 - `value`: A tensor or a tree of tensors.
 
@@ -3043,7 +3043,7 @@ gather_uneven(state::State, value) =
 """
     gather_uneven_async(state, value)
 
-As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+Gathers tensors whose dimension 0 differs by rank; nothing is padded.
 
 - `value`: A tensor or a tree of tensors.
 
@@ -3055,9 +3055,9 @@ gather_uneven_async(state::State, value) =
 """
     gather_for_metrics(state, value)
 
-As accel_gather(), and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes
-they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front part of
-its rows, as the reference does.
+Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have
+batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the
+batch are truncated to as many first rows as the batch has, as in the reference.
 
 - `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
 
@@ -3069,9 +3069,9 @@ gather_for_metrics(state::State, value) =
 """
     gather_for_metrics_async(state, value)
 
-As accel_gather(), and leaves out what the loader repeated to fill batches. Where ranks have batches of different sizes
-they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front part of
-its rows, as the reference does.
+Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches. Where ranks have
+batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the
+batch are truncated to as many first rows as the batch has, as in the reference.
 
 - `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
 
@@ -3083,9 +3083,9 @@ gather_for_metrics_async(state::State, value) =
 """
     gather_object_for_metrics(state, items)
 
-As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill
-batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as
-many first items stay as the batch has.
+Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated to
+fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other
+lists as many first items stay as the batch has.
 
 - `items`: This rank's list; tensors in it may have any sizes.
 
@@ -3097,9 +3097,9 @@ gather_object_for_metrics(state::State, items) =
 """
     gather_object_for_metrics_async(state, items)
 
-As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill
-batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as
-many first items stay as the batch has.
+Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated to
+fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other
+lists as many first items stay as the batch has.
 
 - `items`: This rank's list; tensors in it may have any sizes.
 
@@ -3146,7 +3146,7 @@ copy_tensor_to_devices(state::State, tensor::Union{Tensor,Nothing}) =
 """
     flight_record(state)
 
-What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with \"rank\", \"size\" and
+Gets the latest 2,000 operations of this rank, the running one included, as a JSON object with \"rank\", \"size\" and
 \"operations\", each with call, operation, sequence, bytes, dtype, state (\"running\", \"done\", \"failed\"), begun_us and
 ended_us since 1970. The exchange of gradients and all other collectives of the library are among them. When an
 operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder that
@@ -3211,7 +3211,7 @@ requires_grad(tensor::Tensor) =
 """
     contiguous(tensor)
 
-The same elements, row-major without gaps.
+Returns the same elements, row-major without gaps.
 """
 contiguous(tensor::Tensor) =
     made(Tensor, out -> LibAccel.accel_tensor_contiguous(tensor, out))
@@ -3346,7 +3346,7 @@ num_parameters(model::Model) =
 """
     step_was_skipped(optimizer)
 
-Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is no update.
+Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an update.
 
 Gives: true when the latest update was skipped.
 """
@@ -3376,7 +3376,7 @@ num_groups(optimizer::Optimizer) =
 """
     state_bytes(optimizer)
 
-What the optimizer keeps of its parameters: momenta, moments, master weights.
+Counts the bytes that the optimizer keeps for its parameters: momenta, moments, master weights.
 
 Gives: Bytes; -1 for an invalid handle.
 """
@@ -3416,7 +3416,8 @@ state_dict(scheduler::Scheduler) =
 """
     load_state_dict!(scheduler, state_dict)
 
-Takes back where a scheduler stood. What it is stays as it was made: a setting that differs is reported as a warning.
+Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported as a
+warning.
 """
 load_state_dict!(scheduler::Scheduler, state_dict) =
     (lend(state_dict -> LibAccel.accel_scheduler_load_state_dict(scheduler, state_dict), state_dict); scheduler)
@@ -3434,7 +3435,7 @@ config(loader::DataLoader) =
 """
     even_batches!(loader, even_batches)
 
-Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+Says whether all ranks get equally many full batches, from the next epoch on. All ranks must pass the same.
 
 - `even_batches`: 1 or 0.
 """
@@ -3520,12 +3521,12 @@ added. Without preparing, temporary memory of operators, compressed exchanges, a
 allocated: parameters may be on the device meta.
 
 - `num_processes`: Ranks that train the model together. In [1, 2147483647]. Default 1
-- `data_parallel_shard_size`: Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes
-- `mixed_precision`: Of the forward passes. Default NO
+- `data_parallel_shard_size`: The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes
+- `mixed_precision`: The precision of the forward passes. Default NO
 - `sync_each_batch`: 1: gradients are exchanged in every micro-batch. Default 0
 - `gradient_accumulation_steps`: Micro-batches for each step of the optimizer. In [1, inf). Default 1
-- `activation_bytes`: What the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0
-- `model_options`: How the model will be prepared. Default: theirs
+- `activation_bytes`: The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0
+- `model_options`: The options with which the model will be prepared. Default: theirs
 
 Gives: A map. Bytes at the peak: \"parameters\", \"parameter_copies\" (in the precision of the forward), \"buffers\", \"optimizer_states\", \"gathered_parameters\", \"gradients\", \"exchanged_gradients\" (buckets, or gradients that are being reduced), \"activations\", and their sum \"peak\"; \"phase\" is when: \"forward\", \"backward\" or \"step\"; and the peak of each phase by its name.
 """
@@ -3583,8 +3584,8 @@ reshard(parameters::Parameters, model) =
 """
     get_state_dict(state, model)
 
-The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one into the
-memory of the host on the main process.
+The whole parameters and persistent buffers of a model. The parameters of a sharded model are collected one by one into
+the memory of the host on the main process.
 
 Gives: A map name -> tensor, which shares memory with the module unless the model is sharded; empty for a sharded model on the other processes.
 """
@@ -3676,7 +3677,7 @@ Loads weights into a model, which may be on the device meta. Tensors keep their 
 
 - `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
 - `device_map`: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
-- `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+- `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 - `strict`: 1: weights that the model does not know are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
@@ -3684,13 +3685,13 @@ Loads weights into a model, which may be on the device meta. Tensors keep their 
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
-- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
-- `offload_folder`: Of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
+- `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
-- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
+- `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 
 Gives: A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be `nothing`.
 """
@@ -3704,7 +3705,7 @@ Loads weights into a model and dispatches it.
 
 - `device_map`: A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched. What is on \"disk\" stays in the files of the checkpoint. What these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
 - `max_memory`: A map device -> bytes for these, or NONE: what is free.
-- `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+- `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 - `strict`: 1: weights that the model does not know are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
@@ -3712,13 +3713,13 @@ Loads weights into a model and dispatches it.
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
-- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
-- `offload_folder`: Of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
+- `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
-- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
+- `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 
 Gives: The map that was used. May be `nothing`.
 """
@@ -3728,12 +3729,12 @@ load_checkpoint_and_dispatch!(state::Union{State,Nothing}, model::Model, checkpo
 """
     dispatch_model(model, device_map, state_dict; options...)
 
-Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Those on \"disk\" that are in
+Dispatches a model whose weights are in memory, or in offload_folder for those on \"disk\". Weights on \"disk\" that are in
 memory only are written there, and leave the memory.
 
 - `device_map`: A map that covers it.
 - `state_dict`: A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
-- `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+- `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 - `strict`: 1: weights that the model does not know are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
@@ -3741,13 +3742,13 @@ memory only are written there, and leave the memory.
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
-- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
-- `offload_folder`: Of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
+- `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
-- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
+- `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 dispatch_model(model::Model, device_map, state_dict; options...) =
     (with_options(given -> lend(state_dict -> lend(device_map -> LibAccel.accel_dispatch_model(model, device_map, something(state_dict, C_NULL), given), device_map), state_dict), LibAccel.accel_dispatch_options_t; options...); nothing)
@@ -3758,7 +3759,7 @@ dispatch_model(model::Model, device_map, state_dict; options...) =
 Keeps all weights in the memory of the host; each block computes on a device.
 
 - `device`: An accelerator.
-- `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+- `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 - `strict`: 1: weights that the model does not know are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
@@ -3766,13 +3767,13 @@ Keeps all weights in the memory of the host; each block computes on a device.
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
-- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
-- `offload_folder`: Of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
+- `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
-- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
+- `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 cpu_offload(model::Model, device; options...) =
     (with_options(given -> LibAccel.accel_cpu_offload(model, as_device(device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
@@ -3782,9 +3783,9 @@ cpu_offload(model::Model, device; options...) =
 
 Keeps all weights in files; each block computes on a device.
 
-- `offload_folder`: Of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
+- `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `device`: The CPU or an accelerator.
-- `dtype`: Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+- `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 - `strict`: 1: weights that the model does not know are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
@@ -3792,12 +3793,12 @@ Keeps all weights in files; each block computes on a device.
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
 - `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
-- `main_device`: Where offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
 - `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
 - `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
-- `state`: Whose ranks get the weights with broadcast_from_rank0. Default: none
+- `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 disk_offload(model::Model, offload_folder, device; options...) =
     (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), as_device(device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
@@ -3816,7 +3817,7 @@ remove_dispatch(model::Model, recurse) =
 """
     dispatch_report(model)
 
-What is known of a dispatched model.
+Describes a dispatched model.
 
 Gives: A map: \"device_map\"; \"main_device\"; \"blocks\", a list of maps {\"module\": path, \"bytes\"}; \"offloaded_bytes\"; \"passes\", forwards of the model since it was dispatched; \"brought_bytes\", in all of them; \"peak_bytes\", of offloaded weights that were on the main device at one time; \"wait_seconds\", that forwards waited for weights. NONE for a model that is not dispatched.
 """
@@ -3923,7 +3924,7 @@ begin_use(stream::WeightStream, group) =
 """
     end_use(stream, group)
 
-Ends a use. What this thread asked the device to compute with the group is done before its memory is used again.
+Ends a use. The work with the group that this thread gave the device is done before its memory is used again.
 
 - `group`: Its place in the list.
 """
@@ -3960,7 +3961,7 @@ save_model(state::State, model::Model, folder; options...) =
 Sets the project of a state. Nothing has happened on the disk.
 
 - `project_dir`: The folder of the project. Default: none
-- `logging_dir`: That of its logs. Default: as project_dir
+- `logging_dir`: The folder of the project's logs. Default: as project_dir
 - `total_limit`: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept
 - `iteration`: The number of the next checkpoint. In [0, inf). Default 0
 - `automatic_checkpoint_naming`: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0
@@ -3992,7 +3993,7 @@ load.
 - `safe_serialization`: 1: models are safetensors; 0: files of torch.save(). Default 1
 - `asynchronous`: 1: returns when the tensors are copied; a thread writes them. Default 0
 - `when_busy`: While an asynchronous save is under way. Default WAIT
-- `compression_level`: Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0
+- `compression_level`: The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0
 - `incremental`: 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0
 - `durable`: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1
 """
@@ -4067,7 +4068,7 @@ load_fsdp_model!(state::State, model::Model, folder; options...) =
 """
     save_fsdp_optimizer(state, optimizer, folder; options...)
 
-As accel_save_fsdp_model() for the state of an optimizer, by the names of its parameters.
+Saves the state of an optimizer, by the names of its parameters, as accel_save_fsdp_model() saves a model.
 
 - `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
 - `index`: Among several models or optimizers, a part of the name. In [0, inf). Default 0
@@ -4080,7 +4081,7 @@ save_fsdp_optimizer(state::State, optimizer::Optimizer, folder; options...) =
 """
     load_fsdp_optimizer!(state, optimizer, folder; options...)
 
-As accel_load_fsdp_model() for the state of an optimizer.
+Loads the state of an optimizer, as accel_load_fsdp_model() loads a model.
 
 - `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
 - `index`: Among several models or optimizers, a part of the name. In [0, inf). Default 0
@@ -4093,7 +4094,7 @@ load_fsdp_optimizer!(state::State, optimizer::Optimizer, folder; options...) =
 """
     init_trackers(state, project_name, config, init_kwargs; options...)
 
-Starts the trackers of a run, on the main process; on other ranks those that ask for it. Those that were running end
+Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end
 first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of
 Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
 
@@ -4104,7 +4105,7 @@ Python, are unknown here. A tracker whose server cannot be reached is left out, 
 - `logging_dir`: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project
 - `run_name`: The name of the run, and of its folder. Default: as the project
 - `resume`: 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1
-- `on_failure`: When a tracker of the program fails. Default WARN
+- `on_failure`: The reaction to a failing tracker of the program. Default WARN
 - `flush_interval_ms`: The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500
 - `queue_bytes`: The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default 67108864
 - `step_report_interval`: Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf). Default 0
@@ -4205,7 +4206,7 @@ name(tracker::Tracker) =
 """
     location(tracker)
 
-What a tracker writes to: a file, a folder, or the address of a run.
+Gets the target that a tracker writes to: a file, a folder, or the address of a run.
 
 Gives: The text; empty for one of the program, or where it does not run.
 """
@@ -4225,7 +4226,7 @@ count_tokens(state::State, n_tokens) =
 """
     model_flops!(state, flops_per_token, peak_flops_per_second)
 
-What a token costs, for the model flops utilization in step reports.
+Sets the cost of a token, for the model flops utilization in step reports.
 
 - `flops_per_token`: Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).
 - `peak_flops_per_second`: Of this rank's device.
@@ -4255,7 +4256,7 @@ serve_metrics(state::State; options...) =
 Adds a sink for the messages of all loggers of this process.
 
 - `path`: The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default: none
-- `kind`: What it is. Default STDERR
+- `kind`: The kind of the sink. Default STDERR
 - `level`: ACCEL_LOG_*: the lowest level that it gets. In [10, 100]. Variable ACCEL_LOG_SINK_LEVEL. Default 10
 - `engine`: 1: it also gets the library's own messages, of accel_set_log_level() and above. Default 1
 
@@ -4271,12 +4272,12 @@ Opens a bar that follows a prepared loader by itself: a batch is a step when the
 the epoch behind it, as the loader counts them; with each epoch the bar begins again. The loader's speed stays as it
 was.
 
-- `unit`: What is counted. Default \"steps\"
+- `unit`: The unit that is counted. Default \"steps\"
 - `local_main_process_only`: 0: each rank shows its own. Default 1
 - `disable`: 1: nothing is shown; 0: also on what is not a terminal, as lines. Default: on what is not a terminal, unless there is a callback
 - `leave`: 1: the last line stays. Default 1
 - `width`: Columns. In [20, 1000]. Default: the terminal's, else 80
-- `initial`: Where it begins, after a resumed run. In [0, inf). Default 0
+- `initial`: The count at which it begins, after a resumed run. In [0, inf). Default 0
 - `interval_ms`: The shortest time between two lines. In [0, 3600000]. Default 100
 """
 progress_of_dataloader(state::State, label, loader::DataLoader; options...) =

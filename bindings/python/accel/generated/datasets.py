@@ -62,8 +62,8 @@ class PackedDataset(EngineDataset):
     """Documents packed into sequences of one length. An item is a list of four int64 tensors [sequence_length]: the
     tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or
     where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of
-    those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in
-    every run.
+    those differ. A document that is longer than a sequence is cut under both kinds of packing. The packing is the
+    same in every run.
 
     tokens: Integers [n] on the CPU; shared.
     end_of_document: The token that ends each document, and belongs to it.
@@ -112,7 +112,7 @@ class CsvDataset(EngineDataset):
     delimiter: A character of ASCII, by its number.
     has_header: 0: the columns are named "0", "1", ....
     skip_malformed: 1: malformed rows are left out and counted.
-    missing: What an empty cell is in a column of numbers; also NaN.
+    missing: The value of an empty cell in a column of numbers; also NaN.
     types: A map from columns to "int64", "float32" and so on, or "text"."""
 
     def __init__(self, path, suffix=None, delimiter: Optional[int] = None, has_header: bool = True, skip_malformed: bool = False,
@@ -130,7 +130,7 @@ class ImageDataset(EngineDataset):
     folder: The folder.
     channels: 3: red, green, blue; 1: brightness.
     height: Brings all images to one size, with width: bilinear, with antialiasing.
-    width: As height."""
+    width: The width; see height."""
 
     def __init__(self, folder, channels: int = 3, height: Optional[int] = None, width: Optional[int] = None):
         super().__init__(capi.accel_dataset_images(str(folder), fill(capi.accel_image_options_t(), dict(channels=channels, height=height,

@@ -60,7 +60,7 @@ class Dropout(Layer):
 
 
 class BatchNorm(Layer):
-    """Of [batch, features, ...], with running statistics.
+    """Batch normalization of [batch, features, ...], with running statistics.
 
     num_features: Size.
     eps: None: 1e-5, 0.1.

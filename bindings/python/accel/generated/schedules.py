@@ -132,7 +132,7 @@ class CyclicLR(LRScheduler):
     max_lr: The lowest and the highest rate.
     step_size_up: Steps from base_lr to max_lr.
     step_size_down: And back.
-    gamma: Of EXP_RANGE.
+    gamma: The base of EXP_RANGE.
     base_momentum: At max_lr.
     max_momentum: At base_lr.
     cycle_momentum: 1: momentum, or beta1, goes against the rate."""

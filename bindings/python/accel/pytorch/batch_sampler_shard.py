@@ -48,7 +48,7 @@ class BatchSamplerShard(BatchSampler):
 
     def share_of(self, batches):
         """This rank's batches of those of the batch sampler, which are lists or ranges. `special_steps` is then a dict that says of each
-        step whose batches are not all whole: the rows of each rank's batch, -1 for none, and how many of all are no repetition."""
+        step whose batches are not all whole: the rows of each rank's batch, -1 for none, and how many of all are not repetitions."""
         self.special_steps = special = {}
         return self._share(batches, special)
 

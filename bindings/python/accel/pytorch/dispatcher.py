@@ -97,7 +97,7 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
         return max(self.skip_batches, self._handed_out)
 
     def _steps(self, batches):
-        """On rank 0, for each step: all ranks' batches, the rows of one, how many of these are no repetition on each rank, whether it is the
+        """On rank 0, for each step: all ranks' batches, the rows of one, how many of these are not repetitions on each rank, whether it is the
         last."""
         size = self._batches_of_step
         group = self._group(batches, size)
@@ -123,7 +123,7 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
         return [] if self._drop_last and len(group) < size else group
 
     def _cut(self, group, first):
-        """The batches of the ranks, the rows of each, and how many of these are no repetition on each rank."""
+        """The batches of the ranks, the rows of each, and how many of these are not repetitions on each rank."""
         count = self._count
         if count == 1 and self._slice_fn is None:
             rows = trees.ignorant_find_batch_size(group[0]) or 0
@@ -196,7 +196,7 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
 
 
 def _in_order(found, each, count):
-    """How many rows of each rank's batch are no repetition where the first `found` of all are none."""
+    """How many rows of each rank's batch are not repetitions where the first `found` of all are none."""
     return [min(max(found - rank * each, 0), each) for rank in range(count)]
 
 
@@ -216,7 +216,7 @@ def _joined(batches):
         return batches[0]
     try:
         return trees.concatenate(batches)
-    except TypeError:  # what is no tensor
+    except TypeError:  # what is not a tensor
         raise
     except (RuntimeError, ValueError) as error:
         raise _UnlikeRows("batches of different shapes cannot be put together for slice_fn_for_dispatch: leave it out, give "

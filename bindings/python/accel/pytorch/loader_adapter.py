@@ -177,7 +177,7 @@ class DataLoaderAdapter:
         batches, samples, size = state_dict["batches"], state_dict["samples"], self._items_of_step()
         if samples is not None and size is not None:
             if samples % size:
-                raise ValueError(f"the state of the loader is {samples} items into an epoch, which is no number of steps of {size} items; "
+                raise ValueError(f"the state of the loader is {samples} items into an epoch, which is not a number of steps of {size} items; "
                                  "resume with ranks and a batch size whose product divides it")
             batches = samples // size
         self._forget_position()

@@ -38,7 +38,7 @@ class DataLoaderStateMixin:
             return -1  # a stream, or batches of any size
 
     def _tell(self, loop, rows, remainder, is_last, own=None):
-        """Of the batch that is handed out: the rows of each rank's, and if it is filled up how many of all are no repetition. `own`: how many
+        """Of the batch that is handed out: the rows of each rank's, and if it is filled up how many of all are not repetitions. `own`: how many
         rows it has where not all of them are told."""
         self.end_of_dataloader = is_last
         self.repeating = None if own is None else (own, rows[PartialState().process_index if PartialState.is_made() else 0])

@@ -65,7 +65,7 @@ def drop(batches, count):
 
 def batch_samplers_of(dataloader):
     """The batch sampler of a loader, which may stand in the place of its sampler, and those that it is made from, the outermost first;
-    [None] where items are no parts of batches."""
+    [None] where items are not parts of batches."""
     found = [dataloader.sampler if isinstance(dataloader.sampler, BatchSampler) else dataloader.batch_sampler]
     while getattr(found[-1], "batch_sampler", None) is not None:
         found.append(found[-1].batch_sampler)

@@ -13,7 +13,7 @@ _READ, _ENDED, _EMPTY, _FAILED = range(4)
 
 
 class Filled:
-    """A batch, its number of rows, and how many of them are no repetition."""
+    """A batch, its number of rows, and how many of them are not repetitions."""
 
     def __init__(self, batch, rows, count):
         self.batch, self.rows, self.count = batch, rows, count
@@ -77,7 +77,7 @@ class EndingTogether:
         return batch.batch if isinstance(batch, Filled) else batch
 
     def _about_all(self, mine, has_failed):
-        """Of each rank whether it has a batch, how many rows this has, and how many of them are no repetition."""
+        """Of each rank whether it has a batch, how many rows this has, and how many of them are not repetitions."""
         state = _FAILED if has_failed else _READ if mine is not _END else _EMPTY if self.first is None else _ENDED
         batch = self.first if mine is _END else mine
         rows, count = _rows_of(batch)
@@ -93,7 +93,7 @@ class EndingTogether:
 
 
 def _rows_of(batch):
-    """The rows of a batch, and how many of them are no repetition. Of what the dataset made to a batch the tensors know it."""
+    """The rows of a batch, and how many of them are not repetitions. Of what the dataset made to a batch the tensors know it."""
     if isinstance(batch, Filled):
         return batch.rows, batch.count
     try:

@@ -1,4 +1,4 @@
-"""How many rows each rank's batch has in the steps of an epoch, and how many of them are no repetition."""
+"""How many rows each rank's batch has in the steps of an epoch, and how many of them are not repetitions."""
 
 from ..state import PartialState, data_parallel_size
 from .batch_sampler_shard import BatchSamplerShard
@@ -33,7 +33,7 @@ class StepRows:
         return self.told is not self.whole or step + self.first in self.special
 
     def at(self, step, is_last):
-        """The rows of each rank's batch, -1 for none, and how many of all are no repetition; None where that is not said. Rows that a rank of a
+        """The rows of each rank's batch, -1 for none, and how many of all are not repetitions; None where that is not said. Rows that a rank of a
         stream in shards repeats are not among them."""
         self.told, remainder, *own = self.special.pop(step + self.first, (self.whole, None))
         self.own = own[0] if own else None

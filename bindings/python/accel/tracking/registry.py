@@ -23,7 +23,7 @@ LOGGER_TYPE_TO_CLASS: dict = {kind.name: kind for kind in (
 def register_tracker_class(tracker_class):
     """`log_with=tracker_class.name` means this class from here on. A decorator too."""
     if not isinstance(tracker_class, type) or not issubclass(tracker_class, GeneralTracker):
-        raise ValueError(f"{tracker_class!r} is no subclass of GeneralTracker")
+        raise ValueError(f"{tracker_class!r} is not a subclass of GeneralTracker")
     lacking = [name for name in ("name", "requires_logging_directory") if getattr(tracker_class, name, None) in (None, "")]
     if lacking:
         raise ValueError(f"{tracker_class.__name__} needs: {', '.join(lacking)}")

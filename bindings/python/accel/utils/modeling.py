@@ -142,5 +142,5 @@ def convert_file_size_to_int(size):
         return size
     unit = next((unit for unit in units if str(size).upper().endswith(unit)), None)
     if unit is None or not str(size)[:-len(unit)].replace(".", "", 1).isdigit():
-        raise ValueError(f"{size!r} is no size: expected a number of bytes, or one with GB, MB, KB, GiB, MiB or KiB")
+        raise ValueError(f"{size!r} is not a size: expected a number of bytes, or one with GB, MB, KB, GiB, MiB or KiB")
     return int(float(str(size)[:-len(unit)]) * units[unit]) // (8 if str(size).endswith("b") else 1)

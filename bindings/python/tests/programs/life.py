@@ -108,7 +108,7 @@ class Life:
         for name in there if tries_all else []:
             try:
                 self.accelerator.load_state(os.path.join(folder, name))
-            except Exception as error:  # whatever the library says of what is no checkpoint
+            except Exception as error:  # whatever the library says of what is not a checkpoint
                 self.report("refused", name, name in visible, str(error))
             else:
                 self.report("found", self.progress.steps, self.weights())

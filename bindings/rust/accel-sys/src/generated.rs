@@ -21,7 +21,7 @@ pub type accel_distributed_type_t = i32;
 /// How far an update of the parameters moves a prepared scheduler on. The numbers are pinned.
 pub type accel_scheduler_steps_t = i32;
 
-/// Which kernels compute matmuls on the CPU inside of calls of the library; the application's own use of LibTorch keeps LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also compute matmuls, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a short measurement finds that faster: on processors without instructions for them. The numbers are pinned.
+/// Which kernels compute matmuls on the CPU inside of calls of the library; the application's own use of LibTorch keeps LibTorch's. Products of float32 are all exact, with other roundings. All but DEFAULT also compute matmuls, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a short measurement finds that faster: on processors without instructions for them. The numbers are pinned.
 pub type accel_cpu_kernels_t = i32;
 
 /// Where the memory of CPU tensors of 64 KiB and more comes from that calls of the library make. The numbers are pinned.
@@ -30,13 +30,13 @@ pub type accel_cpu_memory_t = i32;
 /// The operation that reduces the ranks' elements. The numbers are pinned.
 pub type accel_reduction_t = i32;
 
-/// What backward computes again. The numbers are pinned.
+/// The activations that backward computes again. The numbers are pinned.
 pub type accel_recompute_t = i32;
 
 /// How Muon scales the learning rate of an A x B matrix. The numbers are pinned.
 pub type accel_muon_adjust_t = i32;
 
-/// What an update of float16 and bfloat16 parameters is computed in. The numbers are pinned.
+/// The precision in which float16 and bfloat16 parameters are updated. The numbers are pinned.
 pub type accel_update_precision_t = i32;
 
 /// The shape of a way from one rate to another. The numbers are pinned.
@@ -45,7 +45,7 @@ pub type accel_anneal_strategy_t = i32;
 /// How the peaks of a cyclic schedule follow each other. The numbers are pinned.
 pub type accel_cycle_mode_t = i32;
 
-/// What is better in a metric, and what the threshold is a part of. The numbers are pinned.
+/// The direction in which a metric is better, and the base of the threshold. The numbers are pinned.
 pub type accel_metric_mode_t = i32;
 
 pub type accel_threshold_mode_t = i32;
@@ -74,19 +74,19 @@ pub type accel_backward_prefetch_t = i32;
 /// Which modules form a group whose parameters are gathered together. @accelerate FullyShardedDataParallelPlugin.auto_wrap_policy
 pub type accel_auto_wrap_policy_t = i32;
 
-/// What accel_save_state() writes of a sharded model and its optimizer. @accelerate FullyShardedDataParallelPlugin.state_dict_type
+/// The form in which accel_save_state() writes a sharded model and its optimizer. @accelerate FullyShardedDataParallelPlugin.state_dict_type
 pub type accel_state_dict_type_t = i32;
 
 /// Where ZeRO keeps parameters or the states of optimizers.
 pub type accel_offload_device_t = i32;
 
-/// What accel_save_state() does while an asynchronous save is under way. The numbers are pinned.
+/// The behaviour of accel_save_state() while an asynchronous save is under way. The numbers are pinned.
 pub type accel_when_busy_t = i32;
 
-/// What accel_log() does when a tracker of the program fails. The numbers are pinned.
+/// The behaviour of accel_log() when a tracker of the program fails. The numbers are pinned.
 pub type accel_tracker_failure_t = i32;
 
-/// What a tracker's callback is told. The numbers are pinned.
+/// The events of which a tracker's callback is notified. The numbers are pinned.
 pub type accel_tracker_event_t = i32;
 
 /// Which ranks log a message. The numbers are pinned.
@@ -95,7 +95,7 @@ pub type accel_log_ranks_t = i32;
 /// Where the messages of a sink go. The numbers are pinned.
 pub type accel_log_sink_kind_t = i32;
 
-/// What a step of a schedule does. The numbers are pinned.
+/// The action of a schedule in a step. The numbers are pinned.
 pub type accel_profile_action_t = i32;
 
 /// How accel_launch() starts the processes. The numbers are pinned.
@@ -1071,7 +1071,7 @@ pub type accel_dataset_epoch_fn = unsafe extern "C" fn(epoch: i64, user_data: *m
 
 /// Begins to read the application's own stream.
 ///
-/// The same arguments must produce the same items for exact resuming.
+/// Equal arguments must produce the same items for exact resuming.
 ///
 /// * `epoch`: From 0.
 /// * `shard`: Only the shards `shard`, `shard` + `num_readers`, ... are wanted: 0 and 1 mean all of them.
@@ -1141,7 +1141,7 @@ pub type accel_collate_fn = unsafe extern "C" fn(items: *const accel_value_t, ou
 /// Says which items each batch of an epoch has, before they are shared between the ranks.
 ///
 /// * `epoch`: From 0.
-/// * `out_batches`: An owned list: for each batch a list of integers, or an int64 tensor. The same ones for an epoch on every rank and each time.
+/// * `out_batches`: An owned list: for each batch a list of integers, or an int64 tensor. They are the same for an epoch on every rank and each time.
 /// * `user_data`: Handed to the callback.
 ///
 /// Returns: ACCEL_OK or an error, which accel_dataloader_next() returns.
@@ -1242,7 +1242,7 @@ pub type accel_tracker_fn = unsafe extern "C" fn(event: accel_tracker_event_t, c
 ///
 /// * `level`: ACCEL_LOG_*, or another number that accel_logger_log() got.
 /// * `logger`: The logger's name.
-/// * `message`: The text, with the prefix "\[RANK i\] " unless it is for the main process only. Bytes that are no UTF-8 are replaced.
+/// * `message`: The text, with the prefix "\[RANK i\] " unless it is for the main process only. Bytes that are not UTF-8 are replaced.
 /// * `user_data`: Handed to the callback.
 ///
 /// Threads: caller.
@@ -1267,7 +1267,7 @@ pub type accel_progress_fn = unsafe extern "C" fn(line: *const c_char, is_last: 
 /// Threads: caller.
 pub type accel_trace_ready_fn = unsafe extern "C" fn(profile: *mut accel_profile_t, user_data: *mut c_void) -> accel_status_t;
 
-/// What a rank does: makes a state, trains.
+/// The function of a rank: makes a state, trains.
 ///
 /// * `local_process_index`: The rank's number on this machine.
 /// * `user_data`: Handed to the callback.
@@ -1329,14 +1329,14 @@ pub struct accel_value_t {
     pub r#as: accel_value_as,
 }
 
-/// What a state is made from. Everything may stay unset.
+/// The options of a state. Everything may stay unset.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_state_options_t {
     pub struct_size: usize,
     /// 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0
     pub cpu: accel_flag_t,
-    /// Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO
+    /// The precision of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO
     pub mixed_precision: accel_precision_t,
     /// Micro-batches for each step of the optimizer. In \[1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1
     pub gradient_accumulation_steps: i64,
@@ -1376,13 +1376,13 @@ pub struct accel_state_options_t {
     pub rng_types: *const c_char,
     /// Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In \[1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host
     pub num_threads: i32,
-    /// Of prepared schedulers. Default PER_BATCH
+    /// Sets when prepared schedulers step. Default PER_BATCH
     pub scheduler_steps: accel_scheduler_steps_t,
-    /// Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
+    /// The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
     pub cpu_kernels: accel_cpu_kernels_t,
-    /// Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default AUTO
+    /// The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO
     pub cpu_memory: accel_cpu_memory_t,
-    /// Most bytes that this process keeps for the next tensors. In \[0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
+    /// The most bytes that this process keeps for the next tensors. In \[0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
     pub cpu_memory_kept: i64,
     /// "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
     pub torch_device: *const c_char,
@@ -1404,7 +1404,7 @@ pub struct accel_state_options_t {
     pub embedded: accel_flag_t,
     /// 0
     pub reserved: i32,
-    /// What carries the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
+    /// The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
     pub backend: *const c_char,
 }
 
@@ -2103,7 +2103,7 @@ pub struct accel_schedule_free_adamw_options_t {
     pub lr: f64,
     /// The average's share in the point at which gradients are taken. In \[0, 1). Default 0.9
     pub beta1: f64,
-    /// Of the second moment. In \[0, 1). Default 0.999
+    /// The decay of the second moment. In \[0, 1). Default 0.999
     pub beta2: f64,
     /// In \[0, inf). Default 1e-8
     pub eps: f64,
@@ -2141,7 +2141,7 @@ impl Default for accel_schedule_free_adamw_options_t {
     }
 }
 
-/// What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR.
+/// The options of a one-cycle schedule, with the names and defaults of torch's OneCycleLR.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_one_cycle_options_t {
@@ -2185,7 +2185,7 @@ impl Default for accel_one_cycle_options_t {
     }
 }
 
-/// What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR.
+/// The options of a cyclic schedule, with the names and defaults of torch's CyclicLR.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_cyclic_options_t {
@@ -2194,7 +2194,7 @@ pub struct accel_cyclic_options_t {
     pub step_size_up: i64,
     /// And back. In \[1, inf). Default: as step_size_up
     pub step_size_down: i64,
-    /// Of EXP_RANGE. In (0, inf). Default 1
+    /// The base of EXP_RANGE. In (0, inf). Default 1
     pub gamma: f64,
     /// At max_lr. In \[0, 1). Default 0.8
     pub base_momentum: f64,
@@ -2223,7 +2223,7 @@ impl Default for accel_cyclic_options_t {
     }
 }
 
-/// What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau.
+/// The options of a plateau schedule, with the names and defaults of torch's ReduceLROnPlateau.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_plateau_options_t {
@@ -2312,7 +2312,7 @@ pub struct accel_csv_options_t {
     pub skip_malformed: accel_flag_t,
     /// 0
     pub reserved: i32,
-    /// What an empty cell is in a column of numbers; also NaN. In \[-inf, inf\]. Default: such a cell is malformed
+    /// The value of an empty cell in a column of numbers; also NaN. In \[-inf, inf\]. Default: such a cell is malformed
     pub missing: f64,
     /// A map from columns to "int64", "float32" and so on, or "text". Default: all are inferred
     pub types: *const accel_value_t,
@@ -2343,7 +2343,7 @@ pub struct accel_image_options_t {
     pub channels: i64,
     /// Brings all images to one size, with width: bilinear, with antialiasing. In \[1, inf). Default: they keep theirs
     pub height: i64,
-    /// As height. In \[1, inf). Default: they keep theirs
+    /// The width; see height. In \[1, inf). Default: they keep theirs
     pub width: i64,
 }
 
@@ -2371,7 +2371,7 @@ pub struct accel_dataloader_options_t {
     pub shuffle: accel_flag_t,
     /// 1: a short last batch is left out. Default 0
     pub drop_last: accel_flag_t,
-    /// Of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator (accel_set_seed())
+    /// The seed of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator (accel_set_seed())
     pub seed: i64,
     /// Batches that each background thread keeps ready; 0: no thread. In \[0, inf). Default 2
     pub prefetch: i64,
@@ -2383,13 +2383,13 @@ pub struct accel_dataloader_options_t {
     pub pin_memory: accel_flag_t,
     /// accel_dataloader_set_collate() sets a function instead. Default STACK
     pub collate: accel_collate_t,
-    /// Of PAD; also NaN. In \[-inf, inf\]. Default 0
+    /// The filling of PAD; also NaN. In \[-inf, inf\]. Default 0
     pub padding_value: f64,
-    /// Of PAD: the longest is rounded up to it. In \[1, inf). Default 1
+    /// With PAD, the longest is rounded up to it. In \[1, inf). Default 1
     pub pad_to_multiple_of: i64,
-    /// Of PAD. Default RIGHT
+    /// The side that PAD fills. Default RIGHT
     pub padding_side: accel_padding_side_t,
-    /// Of PAD, 1: a bool tensor, true where no filling is, as "\<key>_mask" in a map, elsewhere behind the tensor. Default 0
+    /// With PAD, 1: a bool tensor, true where no filling is, as "\<key>_mask" in a map, elsewhere behind the tensor. Default 0
     pub padding_masks: accel_flag_t,
 }
 
@@ -2429,7 +2429,7 @@ pub struct accel_power_sgd_options_t {
     pub min_compression_rate: f64,
     /// Added to norms, against columns of zeros. In \[0, inf). Default 0
     pub orthogonalization_epsilon: f64,
-    /// Of the first low-rank factors; the same on all ranks. In \[0, 4294967295\]. Default 0
+    /// The seed of the first low-rank factors; the same on all ranks. In \[0, 4294967295\]. Default 0
     pub random_seed: i64,
     /// 1: what was lost is added to the next gradients. Default 1
     pub use_error_feedback: accel_flag_t,
@@ -2483,7 +2483,7 @@ pub struct accel_ddp_options_t {
     pub comm_wrapper: accel_ddp_comm_hook_t,
     /// 0
     pub reserved: i32,
-    /// Of both PowerSGDs. Default: theirs
+    /// The options of both PowerSGDs. Default: theirs
     pub comm_state_option: *const accel_power_sgd_options_t,
 }
 
@@ -2516,7 +2516,7 @@ pub struct accel_fsdp_options_t {
     pub enabled: accel_flag_t,
     /// Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
     pub sharding_strategy: accel_sharding_strategy_t,
-    /// Whose names and defaults count; sharding is the same. In \[1, 2\]. Variable FSDP_VERSION. Default 1
+    /// The version of FSDP whose names and defaults count; sharding is the same. In \[1, 2\]. Variable FSDP_VERSION. Default 1
     pub fsdp_version: i64,
     /// 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy
     pub reshard_after_forward: accel_flag_t,
@@ -2538,15 +2538,15 @@ pub struct accel_fsdp_options_t {
     pub ignored_modules: *const c_char,
     /// "float32", "bfloat16" or "float16": parameters are gathered in it. Default: that of mixed_precision
     pub param_dtype: *const c_char,
-    /// The same for gradients that are summed. Default: param_dtype
+    /// The dtype of gradients that are summed, named as param_dtype. Default: param_dtype
     pub reduce_dtype: *const c_char,
-    /// The same for the output of the model. Default: as computed
+    /// The dtype of the output of the model, named as param_dtype. Default: as computed
     pub output_dtype: *const c_char,
     /// 1: floating inputs of each group are cast to param_dtype. Default 1
     pub cast_forward_inputs: accel_flag_t,
     /// 1: shards, their gradients and the states of the optimizer are in the memory of the host, which also computes updates. Variable FSDP_OFFLOAD_PARAMS. Default 0
     pub cpu_offload: accel_flag_t,
-    /// Of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1
+    /// A setting of version 1: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS. Default 1
     pub use_orig_params: accel_flag_t,
     /// 1: all ranks begin with rank 0's parameters and buffers. Variable FSDP_SYNC_MODULE_STATES. Default 1
     pub sync_module_states: accel_flag_t,
@@ -2627,7 +2627,7 @@ pub struct accel_deepspeed_options_t {
     pub offload_optimizer_nvme_path: *const c_char,
     /// The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none
     pub offload_param_nvme_path: *const c_char,
-    /// Of stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
+    /// For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
     pub zero3_init_flag: accel_flag_t,
     /// 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0
     pub zero3_save_16bit_model: accel_flag_t,
@@ -2725,11 +2725,11 @@ pub struct accel_prepare_model_options_t {
     pub device_placement: accel_flag_t,
     /// 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0
     pub evaluation_mode: accel_flag_t,
-    /// Of data parallelism. Default: theirs
+    /// The options of data parallelism. Default: theirs
     pub ddp: *const accel_ddp_options_t,
-    /// Of sharding. Default: theirs
+    /// The options of sharding. Default: theirs
     pub fsdp: *const accel_fsdp_options_t,
-    /// The same as DeepSpeed describes it. Default: theirs
+    /// Options of sharding as DeepSpeed describes them. Default: theirs
     pub deepspeed: *const accel_deepspeed_options_t,
     /// 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0
     pub bypass_device_map: accel_flag_t,
@@ -2761,17 +2761,17 @@ pub struct accel_estimate_memory_options_t {
     pub struct_size: usize,
     /// Ranks that train the model together. In \[1, 2147483647\]. Default 1
     pub num_processes: i64,
-    /// Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In \[1, 2147483647\]. Default: num_processes
+    /// The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In \[1, 2147483647\]. Default: num_processes
     pub data_parallel_shard_size: i64,
-    /// Of the forward passes. Default NO
+    /// The precision of the forward passes. Default NO
     pub mixed_precision: accel_precision_t,
     /// 1: gradients are exchanged in every micro-batch. Default 0
     pub sync_each_batch: accel_flag_t,
     /// Micro-batches for each step of the optimizer. In \[1, inf). Default 1
     pub gradient_accumulation_steps: i64,
-    /// What the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In \[0, inf). Default 0
+    /// The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In \[0, inf). Default 0
     pub activation_bytes: i64,
-    /// How the model will be prepared. Default: theirs
+    /// The options with which the model will be prepared. Default: theirs
     pub model_options: *const accel_prepare_model_options_t,
 }
 
@@ -2799,7 +2799,7 @@ pub struct accel_dataloader_config_t {
     pub struct_size: usize,
     /// 1: all ranks get equally many full batches, filled with rows from the start. Default 1
     pub even_batches: accel_flag_t,
-    /// As in the state's options. Default: as the state
+    /// See the state's options. Default: as the state
     pub split_batches: accel_flag_t,
     /// 1: batches go to the state's device. Default: as device_placement of the state
     pub put_on_device: accel_flag_t,
@@ -2849,11 +2849,11 @@ pub struct accel_prepare_item_t {
     pub loader: *mut accel_dataloader_t,
     /// Default: none
     pub scheduler: *mut accel_scheduler_t,
-    /// Of a loader, or of a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it
+    /// Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it
     pub device_placement: accel_flag_t,
     /// 0
     pub reserved: i32,
-    /// Of a model. Default: theirs
+    /// The options of a model. Default: theirs
     pub model_options: *const accel_prepare_model_options_t,
 }
 
@@ -2881,7 +2881,7 @@ pub struct accel_local_sgd_options_t {
     pub struct_size: usize,
     /// Steps with exchanged gradients before the first local one. In \[0, inf). Default 0
     pub start_step: i64,
-    /// Of an SGD step on (weights of the last exchange - mean of the weights). In \[0, inf). Default: the mean itself is taken
+    /// The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In \[0, inf). Default: the mean itself is taken
     pub outer_lr: f64,
     /// In \[0, inf). Default: 0.9 with outer_lr
     pub outer_momentum: f64,
@@ -2916,7 +2916,7 @@ pub struct accel_parameters_options_t {
     pub struct_size: usize,
     /// Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25
     pub bucket_cap_mb: f64,
-    /// Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
+    /// The options of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs
     pub fsdp: *const accel_fsdp_options_t,
 }
 
@@ -2932,14 +2932,14 @@ impl Default for accel_parameters_options_t {
     }
 }
 
-/// What accel_parameters_step() does on the way.
+/// The options of a call of accel_parameters_step().
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_parameters_step_options_t {
     pub struct_size: usize,
     /// Gradients are scaled down to at most this joint norm. In (0, inf). Default: no clipping
     pub max_grad_norm: f64,
-    /// Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf\]. Default 2
+    /// The type of that norm: 2 is Euclidean, infinity the largest element. In (0, inf\]. Default 2
     pub grad_norm_type: f64,
     /// 1: parameters that the gradients lack have zeros; 0: they are an error. Default 0
     pub allow_missing: accel_flag_t,
@@ -3016,7 +3016,7 @@ impl Default for accel_device_map_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_dispatch_options_t {
     pub struct_size: usize,
-    /// Of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+    /// The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
     pub dtype: accel_dtype_t,
     /// 1: weights that the model does not know are an error. Default 0
     pub strict: accel_flag_t,
@@ -3032,9 +3032,9 @@ pub struct accel_dispatch_options_t {
     pub block_bytes: i64,
     /// Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In \[0, inf). Default: block_bytes
     pub prefetch_bytes: i64,
-    /// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
+    /// The device on which offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
     pub main_device: *const c_char,
-    /// Of an index.json of weights on "disk": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
+    /// The folder of an index.json of weights on "disk": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
     pub offload_folder: *const c_char,
     /// Names of classes with commas between them: their modules are on one device. Default: none
     pub no_split_module_classes: *const c_char,
@@ -3044,7 +3044,7 @@ pub struct accel_dispatch_options_t {
     pub skip_keys: *const c_char,
     /// Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: "wo" is for "layers.0.wo.weight" and not for "word_embeddings.weight". Default: none
     pub keep_in_fp32_modules: *const c_char,
-    /// Whose ranks get the weights with broadcast_from_rank0. Default: none
+    /// The state whose ranks get the weights with broadcast_from_rank0. Default: none
     pub state: *mut accel_state_t,
 }
 
@@ -3129,7 +3129,7 @@ pub struct accel_project_options_t {
     pub struct_size: usize,
     /// The folder of the project. Default: none
     pub project_dir: *const c_char,
-    /// That of its logs. Default: as project_dir
+    /// The folder of the project's logs. Default: as project_dir
     pub logging_dir: *const c_char,
     /// Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In \[1, inf). Default: all are kept
     pub total_limit: i64,
@@ -3168,7 +3168,7 @@ pub struct accel_save_state_options_t {
     pub asynchronous: accel_flag_t,
     /// While an asynchronous save is under way. Default WAIT
     pub when_busy: accel_when_busy_t,
-    /// Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In \[0, 22\]. Default 0
+    /// The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In \[0, 22\]. Default 0
     pub compression_level: i32,
     /// 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0
     pub incremental: accel_flag_t,
@@ -3277,7 +3277,7 @@ pub struct accel_tracking_options_t {
     pub run_name: *const c_char,
     /// 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1
     pub resume: accel_flag_t,
-    /// When a tracker of the program fails. Default WARN
+    /// The reaction to a failing tracker of the program. Default WARN
     pub on_failure: accel_tracker_failure_t,
     /// The longest that a value waits in memory: what a kill can lose. In \[1, 3600000\]. Default 500
     pub flush_interval_ms: i64,
@@ -3305,7 +3305,7 @@ impl Default for accel_tracking_options_t {
     }
 }
 
-/// What a tracker of the program needs.
+/// The options of a tracker of the program.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_tracker_options_t {
@@ -3361,7 +3361,7 @@ pub struct accel_log_sink_options_t {
     pub struct_size: usize,
     /// The file, with {rank} where the rank belongs; it is appended to. For STDERR none. Default: none
     pub path: *const c_char,
-    /// What it is. Default STDERR
+    /// The kind of the sink. Default STDERR
     pub kind: accel_log_sink_kind_t,
     /// ACCEL_LOG_*: the lowest level that it gets. In \[10, 100\]. Variable ACCEL_LOG_SINK_LEVEL. Default 10
     pub level: i32,
@@ -3391,7 +3391,7 @@ impl Default for accel_log_sink_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_progress_options_t {
     pub struct_size: usize,
-    /// What is counted. Default "steps"
+    /// The unit that is counted. Default "steps"
     pub unit: *const c_char,
     /// 0: each rank shows its own. Default 1
     pub local_main_process_only: accel_flag_t,
@@ -3401,7 +3401,7 @@ pub struct accel_progress_options_t {
     pub leave: accel_flag_t,
     /// Columns. In \[20, 1000\]. Default: the terminal's, else 80
     pub width: i32,
-    /// Where it begins, after a resumed run. In \[0, inf). Default 0
+    /// The count at which it begins, after a resumed run. In \[0, inf). Default 0
     pub initial: i64,
     /// The shortest time between two lines. In \[0, 3600000\]. Default 100
     pub interval_ms: i64,
@@ -3424,7 +3424,7 @@ impl Default for accel_progress_options_t {
     }
 }
 
-/// What is recorded, and in which steps. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded.
+/// The options of a profile: the content of the record, and the steps that are recorded. A step is what lies between two calls of accel_profile_step(). After `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from begin to end is recorded.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_profile_options_t {
@@ -3480,7 +3480,7 @@ impl Default for accel_profile_options_t {
     }
 }
 
-/// What accel_launch() starts.
+/// The options of accel_launch().
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_launch_options_t {
@@ -3495,13 +3495,13 @@ pub struct accel_launch_options_t {
     pub main_process_port: i32,
     /// The host of rank 0, where the ranks meet. Default "127.0.0.1"
     pub main_process_ip: *const c_char,
-    /// Of the states of the ranks. Default: as this process's environment says
+    /// The precision of the states of the ranks. Default: as this process's environment says
     pub mixed_precision: accel_precision_t,
     /// 1: the ranks use no accelerator. Default: as this process's environment says
     pub cpu: accel_flag_t,
-    /// How the processes start. Default FORK
+    /// The way in which the processes start. Default FORK
     pub start_method: accel_start_method_t,
-    /// How often all ranks are started again after one has failed. In \[0, inf). Default 0
+    /// The number of times that all ranks are started again after one has failed. In \[0, inf). Default 0
     pub max_restarts: i32,
     /// Milliseconds between looks at the processes; ranks that report or end mostly wake the call before. In \[1, 60000\]. Default 100
     pub monitor_interval_ms: i64,
@@ -3509,7 +3509,7 @@ pub struct accel_launch_options_t {
     pub timeout_ms: i64,
     /// A folder, which is made, for the output of each rank: rank_0.log and so on. Default: rank 0 shares the output of this process, and of the others the last lines are kept for the message of a failure
     pub log_dir: *const c_char,
-    /// What is put before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is "default", are replaced. Without log_dir. Default: nothing
+    /// The text before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and ${role_name}, which is "default", are replaced. Without log_dir. Default: nothing
     pub log_line_prefix_template: *const c_char,
     /// Milliseconds until the ranks have met, and each of their collectives has ended: ACCEL_TIMEOUT_MS of the ranks. In \[1, inf). Default: as this process's environment says
     pub rendezvous_timeout_ms: i64,
@@ -3720,7 +3720,7 @@ functions! {
 
     /// Releases a scope that its thread cannot end any more, from any thread: the handle becomes invalid.
     ///
-    /// What the scope changed on a thread that still runs is undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
+    /// The settings that the scope changed on a thread that still runs are undone in the next call of that thread in which no later scope is open. The work that ends a scope, such as a barrier, is not done.
     ///
     /// * `scope`: NULL is allowed. A scope, or NULL.
     ///
@@ -3731,7 +3731,7 @@ functions! {
     ///
     /// * `dtype`: ACCEL_DTYPE_*.
     ///
-    /// Returns: "float32" and so on; NULL for a number that is no dtype.
+    /// Returns: "float32" and so on; NULL for a number that is not a dtype.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_dtype_name(dtype: accel_dtype_t) -> *const c_char;
@@ -3740,7 +3740,7 @@ functions! {
     ///
     /// * `dtype`: ACCEL_DTYPE_*.
     ///
-    /// Returns: Bytes of one element; 0 for a number that is no dtype.
+    /// Returns: Bytes of one element; 0 for a number that is not a dtype.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_dtype_size(dtype: accel_dtype_t) -> usize;
@@ -3772,7 +3772,7 @@ functions! {
     /// * `text`: UTF-8; copied.
     /// * `out`: Becomes a copy of the string.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is no UTF-8.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is not UTF-8.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_string(text: *const c_char, out: *mut accel_value_t) -> accel_status_t;
@@ -3793,7 +3793,7 @@ functions! {
     /// * `n_items`: Their number.
     /// * `out`: The list.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an item that is no value.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an item that is not a value.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_list(items: *const accel_value_t, n_items: usize, out: *mut accel_value_t) -> accel_status_t;
@@ -3852,7 +3852,7 @@ functions! {
     /// * `value`: Any.
     /// * `out`: The copy.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is not a value.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_value_copy(value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -3866,7 +3866,7 @@ functions! {
 
     /// The kind of a value, for languages that do not read its field.
     ///
-    /// What it holds is read by the functions below, each for its kind.
+    /// Its content is read by the functions below, each for its kind.
     ///
     /// * `value`: A value.
     ///
@@ -4052,7 +4052,7 @@ functions! {
     /// * `b`: Any.
     /// * `out`: 1 or 0.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is no value.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for what is not a value.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_value_equal(a: *const accel_value_t, b: *const accel_value_t, out: *mut i32) -> accel_status_t;
@@ -4087,10 +4087,10 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_recent_errors(after: i64, out: *mut accel_value_t) -> accel_status_t;
 
-    /// The same tree with a function applied to each tensor; other leaves stay.
+    /// Applies a function to each tensor of a tree; other leaves stay.
     ///
     /// * `value`: Any.
-    /// * `error_on_other_type`: 1: a leaf that is no tensor is a TYPE_MISMATCH.
+    /// * `error_on_other_type`: 1: a leaf that is not a tensor is a TYPE_MISMATCH.
     /// * `function`: What is applied.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
@@ -4177,7 +4177,7 @@ functions! {
     /// * `value`: Any.
     /// * `out`: The number.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is no tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT when the way to it is empty; TYPE_MISMATCH when it is not a tensor; SHAPE_MISMATCH when it has no dimensions. Where any value is welcome, the first two mean that it has no rows.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_find_batch_size(value: *const accel_value_t, out: *mut i64) -> accel_status_t;
@@ -4197,19 +4197,19 @@ functions! {
     /// * `value`: A tensor or a tree of tensors.
     /// * `out`: The new tree.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_get_shape(value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
-    /// What accel_initialize_tensors() makes a like tree from: each tensor's shape and dtype, as a tensor of the device "meta", which has no memory.
+    /// Describes a tree: each tensor becomes one of the same shape and dtype on the device "meta", which has no memory.
     ///
-    /// So rank 0 can tell others what they are to receive.
+    /// accel_initialize_tensors() makes a like tree from it, so that rank 0 can tell others what they are to receive.
     ///
     /// * `value`: A tensor or a tree of tensors.
     /// * `out`: The new tree.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor.
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_get_data_structure(value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -4219,7 +4219,7 @@ functions! {
     /// * `structure`: What accel_get_data_structure() returned, or any tree of tensors.
     /// * `out`: The new tree.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; OUT_OF_MEMORY.
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; OUT_OF_MEMORY.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_initialize_tensors(structure: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -4238,7 +4238,7 @@ functions! {
     ///
     /// * `type`: ACCEL_DEVICE_*.
     ///
-    /// Returns: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is no type, and for OUT_OF_TREE when there is none. Valid for ever.
+    /// Returns: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; NULL for a number that is not a type, and for OUT_OF_TREE when there is none. Valid for ever.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_device_type_name(r#type: i32) -> *const c_char;
@@ -4266,7 +4266,7 @@ functions! {
     /// * `type`: ACCEL_DEVICE_*.
     /// * `out`: The device with its index; 0 for the CPU and meta.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is no type; UNSUPPORTED when there is none.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is not a type; UNSUPPORTED when there is none.
     ///
     /// Threads: thread. Since 0.1.
     pub fn accel_device_current(r#type: i32, out: *mut accel_device_t) -> accel_status_t;
@@ -4319,7 +4319,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_device_reset_peak_memory(device: accel_device_t) -> accel_status_t;
 
-    /// What a device is and can do.
+    /// Describes a device and its abilities.
     ///
     /// * `device`: The device.
     /// * `out`: A map: "name" ("cuda:0"), "type" ("cuda"), "index", "count" (of devices of the type), "total_memory" (bytes, NONE when it does not tell), "dtypes" (a list of the names of those that it computes with; all when it does not tell).
@@ -4333,7 +4333,7 @@ functions! {
     ///
     /// * `type`: ACCEL_DISTRIBUTED_*.
     ///
-    /// Returns: "MULTI_CPU" and so on; NULL for a number that is no type.
+    /// Returns: "MULTI_CPU" and so on; NULL for a number that is not a type.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_distributed_type_name(r#type: accel_distributed_type_t) -> *const c_char;
@@ -4355,7 +4355,7 @@ functions! {
     /// It prepares, saves and ends on its own; ranks, device, triggers and the place within an accumulation group are those of the job, whose accumulation settings become the new ones for both.
     ///
     /// * `state`: A state, or a group.
-    /// * `options`: NULL is allowed. NULL: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the mesh.
+    /// * `options`: NULL is allowed. NULL: the defaults. Settings of the job can only be repeated: cpu, debug, timeout_ms, num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in the job, and the sizes of the mesh.
     /// * `out`: The second state. The ranks part when the last of them is released, or one of them ends the training.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for contradictory settings, or one of the job that differs; UNSUPPORTED for what this machine lacks.
@@ -4478,7 +4478,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_on_process(state: *const accel_state_t, process_index: i32) -> i32;
 
-    /// The same by the rank within the host.
+    /// Whether code for one rank of the host runs here.
     ///
     /// * `state`: A state.
     /// * `local_process_index`: The rank.
@@ -4506,7 +4506,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_distributed_type(state: *const accel_state_t) -> accel_distributed_type_t;
 
-    /// What carries the collectives.
+    /// Names the backends that carry the collectives.
     ///
     /// * `state`: A state.
     ///
@@ -4581,7 +4581,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_main_process_first_begin(state: *mut accel_state_t, out: *mut *mut accel_scope_t) -> accel_status_t;
 
-    /// The same for the first rank of each host.
+    /// The first rank of each host runs the scope's body first, its other ranks after it has ended its scope.
     ///
     /// * `state`: A state.
     /// * `out`: The scope.
@@ -4707,7 +4707,7 @@ functions! {
     ///
     /// * `state`: A state.
     ///
-    /// Returns: Rows of the last global batch that are no repetition, 0 when it is full, -1 when unknown.
+    /// Returns: Rows of the last global batch that are not repetitions, 0 when it is full, -1 when unknown.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_remainder(state: *const accel_state_t) -> i64;
@@ -4742,7 +4742,7 @@ functions! {
 
     /// Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it.
     ///
-    /// The same on all ranks.
+    /// All ranks must set the same.
     ///
     /// * `state`: A state.
     /// * `step`: At least 0.
@@ -4754,7 +4754,7 @@ functions! {
 
     /// Changes how micro-batches are put together, from the next accel_accumulate_begin() on.
     ///
-    /// Settings are of the job: states of accel_state_share() see them too. The same on all ranks.
+    /// Settings are of the job: states of accel_state_share() see them too. All ranks must set the same.
     ///
     /// * `state`: A state.
     /// * `options`: Fields that are unset stay as they are.
@@ -4800,12 +4800,12 @@ functions! {
     /// * `value`: A tensor or a tree of tensors.
     /// * `out`: The joined tree, without gradient history. With one rank its tensors share the memory of `value`.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is no tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for a leaf that is not a tensor; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather(state: *mut accel_state_t, value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
-    /// As accel_gather(), for tensors whose dimension 0 differs by rank: nothing is padded.
+    /// Gathers tensors whose dimension 0 differs by rank; nothing is padded.
     ///
     /// * `state`: A state.
     /// * `value`: A tensor or a tree of tensors.
@@ -4816,9 +4816,9 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather_uneven(state: *mut accel_state_t, value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
-    /// As accel_gather(), and leaves out what the loader repeated to fill batches.
+    /// Gathers results as accel_gather() does, and leaves out what the loader repeated to fill batches.
     ///
-    /// Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). What has not one row for each row of the batch is cut at the front part of its rows, as the reference does.
+    /// Where ranks have batches of different sizes they are joined as by accel_gather_uneven(). Tensors without one row for each row of the batch are truncated to as many first rows as the batch has, as in the reference.
     ///
     /// * `state`: A state.
     /// * `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
@@ -4829,7 +4829,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather_for_metrics(state: *mut accel_state_t, value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
-    /// As accel_gather_object() for a list of results, and leaves out those of samples that the loader repeated to fill batches.
+    /// Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated to fill batches.
     ///
     /// A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
     ///
@@ -4837,7 +4837,7 @@ functions! {
     /// * `items`: This rank's list; tensors in it may have any sizes.
     /// * `out`: The list of all ranks' items.
     ///
-    /// Returns: As accel_gather_object(); TYPE_MISMATCH for what is no list; INVALID_STATE as accel_gather_for_metrics().
+    /// Returns: As accel_gather_object(); TYPE_MISMATCH for what is not a list; INVALID_STATE as accel_gather_for_metrics().
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather_object_for_metrics(state: *mut accel_state_t, items: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
@@ -5222,7 +5222,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_work_test(work: *const accel_work_t) -> i32;
 
-    /// What a work gave.
+    /// Gets the result of a work.
     ///
     /// * `work`: A work that has ended.
     /// * `out`: Its result; tensors are shared with it.
@@ -5317,7 +5317,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_group_shrink(state: *mut accel_state_t, wait_ms: i64, out: *mut *mut accel_state_t) -> accel_status_t;
 
-    /// What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with "rank", "size" and "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"), begun_us and ended_us since 1970.
+    /// Gets the latest 2,000 operations of this rank, the running one included, as a JSON object with "rank", "size" and "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done", "failed"), begun_us and ended_us since 1970.
     ///
     /// The exchange of gradients and all other collectives of the library are among them. When an operation fails so that the group is of no use any more, a summary goes to the log, and the record into the folder that the environment variable ACCEL_FLIGHT_RECORD names.
     ///
@@ -5508,7 +5508,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_from_dlpack(tensor: *mut DLManagedTensorVersioned, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
-    /// The same for DLPack before version 1.
+    /// Imports a tensor from DLPack before version 1.
     ///
     /// * `tensor`: As above.
     /// * `out`: The tensor.
@@ -5528,7 +5528,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_to_dlpack(tensor: *const accel_tensor_t, out: *mut *mut DLManagedTensorVersioned) -> accel_status_t;
 
-    /// The same for DLPack before version 1.
+    /// Exports a tensor to DLPack before version 1.
     ///
     /// * `tensor`: As above.
     /// * `out`: As above.
@@ -5560,7 +5560,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_to_torch(tensor: *const accel_tensor_t, torch_version: *const c_char, out_tensor_impl: *mut *mut c_void) -> accel_status_t;
 
-    /// As accel_tensor_from_torch(), for a tensor that stays the caller's: the handle is another owner of it.
+    /// Shares a tensor that stays the caller's: the handle is another owner of it.
     ///
     /// * `tensor_impl`: A c10::TensorImpl, borrowed for the call.
     /// * `torch_version`: As above.
@@ -5704,7 +5704,7 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_tensor_item(tensor: *const accel_tensor_t, out: *mut f64) -> accel_status_t;
 
-    /// The same for integers, exact.
+    /// Gets the integer in a tensor of one element, exactly.
     ///
     /// * `tensor`: A tensor of one element of an integer or bool dtype.
     /// * `out`: It.
@@ -5739,7 +5739,7 @@ functions! {
     /// * `tensor`: A leaf of a floating dtype.
     /// * `requires_grad`: 1 or 0.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is no leaf.
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for integers; INVALID_STATE for a tensor that is not a leaf.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_tensor_set_requires_grad(tensor: *mut accel_tensor_t, requires_grad: i32) -> accel_status_t;
@@ -5761,7 +5761,7 @@ functions! {
     /// * `tensor`: A leaf of a floating dtype.
     /// * `gradient`: NULL is allowed. Of the same shape, dtype and device; NULL takes the gradient away.
     ///
-    /// Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is no leaf.
+    /// Returns: ACCEL_OK, SHAPE_MISMATCH, TYPE_MISMATCH; INVALID_STATE for a tensor that is not a leaf.
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_tensor_set_grad(tensor: *mut accel_tensor_t, gradient: *mut accel_tensor_t) -> accel_status_t;
@@ -5773,7 +5773,7 @@ functions! {
     /// * `tensor`: Requires a gradient, and has one element unless the options have a gradient for it.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are no tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
+    /// Returns: ACCEL_OK; SHAPE_MISMATCH; TYPE_MISMATCH for inputs that are not tensors; INVALID_ARGUMENT for a tensor or an input that requires no gradient; TORCH, also for a graph that an earlier backward has freed.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_tensor_backward(tensor: *mut accel_tensor_t, options: *const accel_backward_options_t) -> accel_status_t;
@@ -5811,7 +5811,7 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_tensor_clone(tensor: *const accel_tensor_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
-    /// The same elements outside of autograd.
+    /// Returns the same elements outside of autograd.
     ///
     /// * `tensor`: A tensor.
     /// * `out`: The same memory outside of autograd.
@@ -5821,7 +5821,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_tensor_detach(tensor: *const accel_tensor_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
-    /// The same elements, row-major without gaps.
+    /// Returns the same elements, row-major without gaps.
     ///
     /// * `tensor`: A tensor.
     /// * `out`: Row-major without gaps; the same memory if it was already.
@@ -5877,7 +5877,7 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_op_call(op: *const accel_op_t, args: *const accel_value_t, n_args: usize, results: *mut accel_value_t, max_results: usize, out_n_results: *mut usize) -> accel_status_t;
 
-    /// The same with arguments by name.
+    /// Calls an operator with arguments by name.
     ///
     /// * `op`: As accel_op_call().
     /// * `args`: NULL is allowed. length `n_args`. The arguments.
@@ -5940,7 +5940,7 @@ functions! {
     /// Threads: thread. Since 0.1.
     pub fn accel_enable_grad_begin(out: *mut *mut accel_scope_t) -> accel_status_t;
 
-    /// As no_grad, and results can never take part in autograd later, which is faster.
+    /// No gradients are recorded inside, and results can never take part in autograd later, which is faster.
     ///
     /// * `out`: The scope.
     ///
@@ -6068,7 +6068,7 @@ functions! {
     /// Layers and models of this library draw no numbers for them, so the default generator stays as it is; a tensor that a program adds is replaced by one without memory, and TorchScript files are read and then let go of. A tensor that is added to two modules becomes two: tie them with accel_module_tie(). Weights come later, as accel_load_checkpoint_and_dispatch() loads them.
     ///
     /// * `include_buffers`: 1: buffers too; 0: they are as outside; ACCEL_UNSET: what the variable ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0. Buffers that are not in state dicts, such as a Llama's `inv_freq`, are not in checkpoints either.
-    /// * `out`: The scope. Of several inside each other the innermost counts.
+    /// * `out`: The scope. If several are open inside each other, the innermost counts.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
     ///
@@ -6183,7 +6183,7 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_module_conv2d(in_channels: i64, out_channels: i64, kernel: i64, stride: i64, padding: i64, groups: i64, bias: i32, out: *mut *mut accel_module_t) -> accel_status_t;
 
-    /// Of \[batch, features, ...\], with running statistics.
+    /// Batch normalization of \[batch, features, ...\], with running statistics.
     ///
     /// * `num_features`: Size.
     /// * `eps`: ACCEL_UNSET_DOUBLE: 1e-5, 0.1.
@@ -6390,7 +6390,7 @@ functions! {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_module_call(module: *mut accel_module_t, inputs: *const accel_value_t, n_inputs: usize, out: *mut accel_value_t) -> accel_status_t;
 
-    /// As accel_module_call(), with inputs by name behind those by place.
+    /// Calls a module with inputs by name behind those by place.
     ///
     /// Layers call theirs "input", models as in their configuration's architecture ("input_ids"), TorchScript as the script does; others as accel_module_set_input_names() says.
     ///
@@ -6868,7 +6868,7 @@ functions! {
 
     /// Whether the latest update was skipped: gradients overflowed.
     ///
-    /// A step while gradients accumulate is no update.
+    /// A step while gradients accumulate is not an update.
     ///
     /// * `optimizer`: An optimizer.
     ///
@@ -6895,7 +6895,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_num_groups(optimizer: *const accel_optimizer_t) -> i64;
 
-    /// What the optimizer keeps of its parameters: momenta, moments, master weights.
+    /// Counts the bytes that the optimizer keeps for its parameters: momenta, moments, master weights.
     ///
     /// * `optimizer`: An optimizer.
     ///
@@ -6996,7 +6996,7 @@ functions! {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_scheduler_lambda(optimizer: *mut accel_optimizer_t, lambda: Option<accel_lr_lambda_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_scheduler_t) -> accel_status_t;
 
-    /// As accel_scheduler_lambda(), with a factor for each group.
+    /// Drives learning rates by a function that gives a factor for each group.
     ///
     /// * `optimizer`: Its learning rates are driven.
     /// * `lambda`: The factor of each group at each step.
@@ -7283,7 +7283,7 @@ functions! {
     /// A prepared scheduler steps once, however many ranks there are.
     ///
     /// * `scheduler`: One made by accel_scheduler_plateau(), or the prepared one of it.
-    /// * `metric`: The same on all ranks. NaN is no improvement.
+    /// * `metric`: The same on all ranks. NaN is not an improvement.
     ///
     /// Returns: ACCEL_OK; INVALID_STATE for a scheduler that takes no metric.
     ///
@@ -7324,7 +7324,7 @@ functions! {
 
     /// Takes back where a scheduler stood.
     ///
-    /// What it is stays as it was made: a setting that differs is reported as a warning.
+    /// Its settings stay as they were made: a setting that differs is reported as a warning.
     ///
     /// * `scheduler`: A scheduler of the same kind.
     /// * `state_dict`: As above, or as torch made it.
@@ -7420,7 +7420,7 @@ functions! {
 
     /// Documents packed into sequences of one length.
     ///
-    /// An item is a list of four int64 tensors \[sequence_length\]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The same packing in every run.
+    /// An item is a list of four int64 tensors \[sequence_length\]: the tokens; the next token of the same document, -100 where there is none; the position, from 0 in each document or where a sequence begins inside one; the number of the document, -1 for padding. Attention is masked where two of those differ. A document that is longer than a sequence is cut under both kinds of packing. The packing is the same in every run.
     ///
     /// * `tokens`: Integers \[n\] on the CPU; shared.
     /// * `options`: The lengths and boundaries.
@@ -7618,7 +7618,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_dataset_length(dataset: *const accel_dataset_t) -> i64;
 
-    /// What was left out when files were opened: malformed rows where that was asked for, and files that are no images.
+    /// Counts what was left out when files were opened: malformed rows where that was asked for, and files that are not images.
     ///
     /// * `dataset`: A dataset.
     ///
@@ -7898,7 +7898,7 @@ functions! {
 
     /// Says whether all ranks get equally many full batches, from the next epoch on.
     ///
-    /// The same on all ranks.
+    /// All ranks must pass the same.
     ///
     /// * `loader`: A prepared loader.
     /// * `even_batches`: 1 or 0.
@@ -7992,7 +7992,7 @@ functions! {
     /// * `batches`: A loop.
     /// * `rows`: length `n_rows`. Of each rank's batch; negative where a rank has none any more.
     /// * `n_rows`: As many as there are ranks that share out the data: all, but for those along the pipeline, context and tensor axes of a mesh, which have the same rows.
-    /// * `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
+    /// * `remainder`: How many rows of all ranks' last batches are not repetitions, the first ones in the order of the ranks; zero: all of them; negative: not known yet.
     /// * `end_of_dataloader`: 1: the batch is the last one of the loop, and `remainder` speaks of it.
     ///
     /// Returns: ACCEL_OK or INVALID_ARGUMENT.
@@ -8166,7 +8166,7 @@ functions! {
     /// * `loss`: One element, unless the options have a gradient for it.
     /// * `options`: NULL is allowed. NULL: defaults. Gradients with a history (create_graph) are this rank's own: where several ranks exchange them, what enters the history is the local gradient, and the mean over the ranks is outside of it.
     ///
-    /// Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are no leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
+    /// Returns: ACCEL_OK; SHAPE_MISMATCH; INVALID_STATE for a loss without gradient history; TYPE_MISMATCH or INVALID_ARGUMENT for inputs that are not leaves with gradients; TORCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST, CANCELLED.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_backward(state: *mut accel_state_t, loss: *mut accel_tensor_t, options: *const accel_backward_options_t) -> accel_status_t;
@@ -8248,7 +8248,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_local_sgd_step(scope: *mut accel_scope_t, out_averaged: *mut i32) -> accel_status_t;
 
-    /// What a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
+    /// Gets the state that a resumed run needs besides the weights: the steps, and the weights and momentum of the outer optimizer.
     ///
     /// * `scope`: Of accel_local_sgd_begin().
     /// * `out`: A map; its tensors are shared.
@@ -8377,7 +8377,7 @@ functions! {
     ///
     /// * `parameters`: What accel_parameters_register() or accel_parameters_create() returned.
     /// * `optimizer`: A prepared optimizer of their module.
-    /// * `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Those in the memory of accel_parameters_gradient() are not copied.
+    /// * `gradients`: A map of the names of trainable parameters to tensors of their shapes, on any device, in any floating dtype and with any strides. Only read, and not after the call. Gradients in the memory of accel_parameters_gradient() are not copied.
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out_norm`: NULL is allowed. The joint norm of the gradients before clipping; NaN in micro-batches that only add. NULL: not wanted.
     ///
@@ -8402,7 +8402,7 @@ functions! {
 
     /// The memory of a gradient: written in place it is not copied, and where ranks share a host it is reduced there.
     ///
-    /// Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape. Of a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
+    /// Also what accel_tensor_grad() of the parameter returns. It stays at its address, contiguous, in the parameter's dtype and shape. For a sharded parameter it is the memory for the whole gradient, and of this micro-batch only.
     ///
     /// * `parameters`: The parameters.
     /// * `index`: Of the parameter.
@@ -8504,7 +8504,7 @@ functions! {
 
     /// The whole parameters and persistent buffers of a model.
     ///
-    /// Those of a sharded model are collected one by one into the memory of the host on the main process.
+    /// The parameters of a sharded model are collected one by one into the memory of the host on the main process.
     ///
     /// * `state`: A state.
     /// * `module`: A model, prepared or not.
@@ -8525,7 +8525,7 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_sharded_modules(module: *const accel_module_t, out: *mut accel_value_t) -> accel_status_t;
 
-    /// What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs; one a line.
+    /// Describes what is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with how it runs; one a line.
     ///
     /// accel_state_describe() has the settings and where they came from.
     ///
@@ -8663,7 +8663,7 @@ functions! {
 
     /// Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the device's allocator keeps.
     ///
-    /// Micro-batches are counted from the start again. What is registered for checkpoints stays.
+    /// Micro-batches are counted from the start again. Objects registered for checkpoints stay.
     ///
     /// * `state`: A state.
     ///
@@ -8674,7 +8674,7 @@ functions! {
 
     /// Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device.
     ///
-    /// What is in use stays.
+    /// Memory in use stays.
     ///
     /// * `state`: A state.
     ///
@@ -8900,7 +8900,7 @@ functions! {
 
     /// Dispatches a model whose weights are in memory, or in offload_folder for those on "disk".
     ///
-    /// Those on "disk" that are in memory only are written there, and leave the memory.
+    /// Weights on "disk" that are in memory only are written there, and leave the memory.
     ///
     /// * `module`: A model.
     /// * `device_map`: A map that covers it.
@@ -8947,7 +8947,7 @@ functions! {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_remove_dispatch(module: *mut accel_module_t, recurse: i32) -> accel_status_t;
 
-    /// What is known of a dispatched model.
+    /// Describes a dispatched model.
     ///
     /// * `module`: A model.
     /// * `out`: A map: "device_map"; "main_device"; "blocks", a list of maps {"module": path, "bytes"}; "offloaded_bytes"; "passes", forwards of the model since it was dispatched; "brought_bytes", in all of them; "peak_bytes", of offloaded weights that were on the main device at one time; "wait_seconds", that forwards waited for weights. NONE for a model that is not dispatched.
@@ -9144,7 +9144,7 @@ functions! {
 
     /// Ends a use.
     ///
-    /// What this thread asked the device to compute with the group is done before its memory is used again.
+    /// The work with the group that this thread gave the device is done before its memory is used again.
     ///
     /// * `stream`: A stream.
     /// * `group`: Its place in the list.
@@ -9413,7 +9413,7 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_checkpoint_list(folder: *const c_char, out: *mut accel_value_t) -> accel_status_t;
 
-    /// What is in a checkpoint.
+    /// Lists the content of a checkpoint.
     ///
     /// * `folder`: What accel_save_state() or the reference wrote.
     /// * `out`: A map: "manifest", a map of what `accel_manifest.json` says of the whole, or NONE; "files", a list of maps with "name" and "bytes", and of safetensors and compressed tensors "tensors": a list of maps with "name", "dtype" and "shape".
@@ -9462,7 +9462,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_load_fsdp_model(state: *mut accel_state_t, module: *mut accel_module_t, folder: *const c_char, options: *const accel_fsdp_file_options_t) -> accel_status_t;
 
-    /// As accel_save_fsdp_model() for the state of an optimizer, by the names of its parameters.
+    /// Saves the state of an optimizer, by the names of its parameters, as accel_save_fsdp_model() saves a model.
     ///
     /// * `state`: A state.
     /// * `optimizer`: A prepared optimizer, of parameters of prepared models.
@@ -9474,7 +9474,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_save_fsdp_optimizer(state: *mut accel_state_t, optimizer: *const accel_optimizer_t, folder: *const c_char, options: *const accel_fsdp_file_options_t) -> accel_status_t;
 
-    /// As accel_load_fsdp_model() for the state of an optimizer.
+    /// Loads the state of an optimizer, as accel_load_fsdp_model() loads a model.
     ///
     /// * `state`: A state.
     /// * `optimizer`: A prepared optimizer, of parameters of prepared models.
@@ -9501,7 +9501,7 @@ functions! {
 
     /// Starts the trackers of a run, on the main process; on other ranks those that ask for it.
     ///
-    /// Those that were running end first. log_with knows the engine's trackers and those that were added; "wandb" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
+    /// Trackers that were running end first. log_with knows the engine's trackers and those that were added; "wandb" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
     ///
     /// * `state`: A state.
     /// * `project_name`: The project. Characters that no file name may have become "_" in the folder's.
@@ -9689,7 +9689,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_tracker_name(tracker: *const accel_tracker_t) -> *const c_char;
 
-    /// What a tracker writes to: a file, a folder, or the address of a run.
+    /// Gets the target that a tracker writes to: a file, a folder, or the address of a run.
     ///
     /// * `tracker`: A tracker.
     /// * `out`: The text; empty for one of the program, or where it does not run.
@@ -9756,7 +9756,7 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_count_tokens(state: *mut accel_state_t, n_tokens: i64) -> accel_status_t;
 
-    /// What a token costs, for the model flops utilization in step reports.
+    /// Sets the cost of a token, for the model flops utilization in step reports.
     ///
     /// * `state`: A state.
     /// * `flops_per_token`: Floating point operations of forward and backward, as the model needs them: 6 for each parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate (Chowdhery et al., PaLM, 2022, appendix B).
@@ -10038,7 +10038,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_profile_step_number(profile: *const accel_profile_t) -> i64;
 
-    /// What a schedule does in a step, as torch.profiler.schedule() has it.
+    /// Computes the action of a schedule in a step, as torch.profiler.schedule() does.
     ///
     /// * `options`: The schedule.
     /// * `step`: From 0.
@@ -10148,7 +10148,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_option_count(r#type: *const c_char) -> i64;
 
-    /// What a field is: a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object"; "doc", its comment in this header; "variable", that of the environment; "default" as a text, or NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices "choices", a map from their names to their numbers; "offset" and "size" in bytes.
+    /// Describes a field by a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object"; "doc", its comment in this header; "variable", that of the environment; "default" as a text, or NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices "choices", a map from their names to their numbers; "offset" and "size" in bytes.
     ///
     /// * `type`: The name of the struct.
     /// * `index`: From 0, in the order of the struct.
@@ -10177,10 +10177,10 @@ functions! {
     ///
     /// * `type`: The name of the struct.
     /// * `json`: {"num_workers": 2, "collate": "pad"}
-    /// * `options`: Memory for the struct. What it points to afterwards belongs to the library and stays.
+    /// * `options`: Memory for the struct. The memory that it points to afterwards belongs to the library and stays.
     /// * `size`: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is no JSON.
+    /// Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is not JSON.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_options_from_json(r#type: *const c_char, json: *const c_char, options: *mut c_void, size: usize) -> accel_status_t;
@@ -10260,7 +10260,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_accept_fork() -> accel_status_t;
 
-    /// What a bug report should know of this machine, as `accel env --json` has it.
+    /// Describes this machine for a bug report, as `accel env --json` does.
     ///
     /// * `out`: A JSON object.
     ///

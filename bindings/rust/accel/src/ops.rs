@@ -1,5 +1,5 @@
 //! Operators of LibTorch with types, generated from their schemas. Most of them are methods of [`Tensor`]; here are those
-//! whose first argument is no tensor.
+//! whose first argument is not a tensor.
 use crate::call::made;
 use crate::error::Result;
 use crate::op::RawOp;

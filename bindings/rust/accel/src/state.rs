@@ -53,7 +53,7 @@ impl StateReader {
         Device::from_raw(unsafe { sys::accel_device(self.as_raw()) })
     }
 
-    /// Rows of the last global batch that are no repetition: 0 when it is full, nothing when it is not known.
+    /// Rows of the last global batch that are not repetitions: 0 when it is full, nothing when it is not known.
     pub fn remainder(&self) -> Option<i64> {
         Some(unsafe { sys::accel_remainder(self.as_raw()) }).filter(|rows| *rows >= 0)
     }

@@ -284,7 +284,7 @@ impl Value {
     /// The tensor at a place of a list or map, for batches.
     ///
     /// # Errors
-    /// NotFound when there is nothing, TypeMismatch when it is no tensor.
+    /// NotFound when there is nothing, TypeMismatch when it is not a tensor.
     pub fn tensor_at(&self, index: usize) -> Result<&Tensor> {
         let item = self.at(index).ok_or_else(|| {
             let message = format!("item {index} of a value with {} items: expected one that is there", self.len());

@@ -75,7 +75,7 @@ class MetadataReader {
     return pieces;
   }
 
-  // {full name: shape, or none of what is no tensor}, in their order.
+  // {full name: shape, or none of what is not a tensor}, in their order.
   using Shapes = std::vector<std::pair<std::string, std::optional<std::vector<int64_t>>>>;
   Shapes shapes() {
     Shapes shapes;
@@ -86,14 +86,14 @@ class MetadataReader {
     return shapes;
   }
 
-  // The same without what is no tensor.
+  // The shapes of tensors alone.
   std::vector<std::pair<std::string, std::vector<int64_t>>> tensors() {
     std::vector<std::pair<std::string, std::vector<int64_t>>> tensors;
     for (const auto& [name, shape] : shapes()) {
       if (shape)
         tensors.emplace_back(name, *shape);
       else
-        log(LogLevel::kWarning, "'", file_.path(), "' has '", name, "', which is no tensor and is left out");
+        log(LogLevel::kWarning, "'", file_.path(), "' has '", name, "', which is not a tensor and is left out");
     }
     return tensors;
   }

@@ -14,11 +14,11 @@ inline constexpr const char* kDistributedListFile = ".metadata";
 
 bool is_distributed_checkpoint(const std::string& folder);
 
-// The tensors of a state dict, whole. Names are without the first key that all have, as "model". What is no tensor is
-// left out with a warning. kCorrupt if pieces are missing or do not fit.
+// The tensors of a state dict, whole. Names are without the first key that all have, as "model". Values that are not
+// tensors are left out with a warning. kCorrupt if pieces are missing or do not fit.
 NamedTensors read_distributed_checkpoint(const std::string& folder);
 
-// The nested state dict below `key`, as "optimizer", or below the only key that there is, with what is no tensor.
+// The nested state dict below `key`, as "optimizer", or below the only key that there is, with what is not a tensor.
 // Tensors in pieces are tensor::SavedTensor, whose pieces stay in their files until they are read.
 c10::IValue read_distributed_state(const std::string& folder, const char* key);
 

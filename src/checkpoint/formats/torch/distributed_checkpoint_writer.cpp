@@ -89,7 +89,7 @@ class PiecesWriter {
   PiecesWriter(std::string folder, int rank, bool all, FileSystem& files)
       : folder_(std::move(folder)), name_(text("__", rank, "_0", kPieceExtension)), all_(all), files_(files) {}
 
-  // As torch: maps are entered, and lists that have a tensor or a map; all else is a value.
+  // Flattens as torch does: maps are entered, and lists that have a tensor or a map; all else is a value.
   void add(const c10::IValue& value, Json::Items& keys) {
     require(keys.size() <= static_cast<size_t>(tree::kDeepest), Status::kInvalidArgument,
             "a value is nested more than ", tree::kDeepest, " levels deep");

@@ -11,7 +11,7 @@
 
 namespace accel::checkpoint {
 
-// Bytes of the file, which the pointer keeps mapped; a copy if their address is no multiple of `alignment`.
+// Bytes of the file, which the pointer keeps mapped; a copy if their address is not a multiple of `alignment`.
 at::DataPtr mapped_data(const std::shared_ptr<const MappedFile>& file, std::string_view bytes, size_t alignment);
 
 // A storage on the CPU that is not resized.

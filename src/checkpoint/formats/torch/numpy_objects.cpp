@@ -85,7 +85,7 @@ at::Tensor make_array(const std::vector<int64_t>& shape, at::ScalarType dtype, b
 PickleNode make_scalar(const std::string& name, const PickleItems& arguments) {
   const at::ScalarType dtype = dtype_of_node(pickled_argument(name, arguments, 0));
   const at::Tensor element = make_array({}, dtype, false, bytes_of_node(pickled_argument(name, arguments, 1)));
-  require(!at::isComplexType(dtype), Status::kUnsupported, "it has a complex number, which is no kind of value");
+  require(!at::isComplexType(dtype), Status::kUnsupported, "it has a complex number, which is not a kind of value");
   if (dtype == at::kBool) return {c10::IValue(element.item<bool>())};
   if (at::isFloatingType(dtype)) return {c10::IValue(element.item<double>())};
   if (dtype != at::kUInt64) return {c10::IValue(element.item<int64_t>())};
@@ -115,7 +115,7 @@ PickleNode call_numpy_name(const std::string& name, const PickleItems& arguments
   if (function == "_frombuffer") return make_from_buffer(name, arguments);
   const std::string* const type = function == "_reconstruct" ? pickled_argument(name, arguments, 0).name() : nullptr;
   require(type != nullptr && numpy_function(*type) == "ndarray", Status::kUnsupported, "it makes an object of ", name,
-          " that is no plain array");
+          " that is not a plain array");
   return {NumpyArray{}};
 }
 

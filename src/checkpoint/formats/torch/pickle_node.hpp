@@ -1,4 +1,5 @@
-// What a pickle describes, before it becomes a value: a graph of nodes, which may share parts. A reader owns its nodes.
+// Nodes hold the content of a pickle before it becomes a value: a graph, which may share parts. A reader owns its
+// nodes.
 #pragma once
 
 #include <ATen/core/ivalue.h>

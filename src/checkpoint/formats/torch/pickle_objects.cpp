@@ -27,7 +27,7 @@ PickleNode call_ordered_dict(const std::string& name, const PickleItems& argumen
           "; expected a list of pairs");
   for (const PickleNode* pair : *pairs) {
     require(pair->items() != nullptr && pair->items()->size() == 2, Status::kCorrupt, "a member of ", name,
-            " is no pair");
+            " is not a pair");
     map.members.emplace_back((*pair->items())[0], (*pair->items())[1]);
   }
   return {map};
@@ -82,7 +82,7 @@ PickleNode call_device(const std::string& name, const PickleItems& arguments) {
   try {
     return {c10::IValue(at::Device(full))};
   } catch (const c10::Error&) {
-    fail(Status::kUnsupported, "'", printable(full), "' is no device that is known here");
+    fail(Status::kUnsupported, "'", printable(full), "' is not a device that is known here");
   }
 }
 
@@ -128,7 +128,7 @@ PickleNode call_rebuild_from_type(const std::string& name, const PickleItems& ar
 }
 
 PickleNode call_complex(const std::string&, const PickleItems&) {
-  fail(Status::kUnsupported, "it has a complex number, which is no kind of value; expected a complex tensor");
+  fail(Status::kUnsupported, "it has a complex number, which is not a kind of value; expected a complex tensor");
 }
 
 constexpr std::pair<std::string_view, Call> kCalls[] = {

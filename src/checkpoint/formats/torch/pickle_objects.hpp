@@ -10,7 +10,7 @@ namespace accel::checkpoint {
 
 // Errors of these functions lack the file's name: kCorrupt for wrong arguments, kUnsupported for what values lack.
 
-// What a name stands for by itself: a dtype, or the name, which is to be called. False if it is not known.
+// Finds the meaning of a name by itself: a dtype, or the name, which is to be called. False if it is not known.
 bool find_pickled_name(const std::string& name, PickleNode& found);
 
 // Whether calling it makes an object here.
@@ -19,7 +19,7 @@ bool is_pickled_call(const std::string& name);
 // The object that Python would make by calling what the name stands for.
 PickleNode call_pickled_name(const std::string& name, const PickleItems& arguments);
 
-// As Python's __setstate__().
+// Sets a state as Python's __setstate__() does.
 void set_pickled_state(PickleNode& object, const PickleNode& state);
 
 // Arrays and scalars of NumPy (numpy_objects.cpp); the same three functions.

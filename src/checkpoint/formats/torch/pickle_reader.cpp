@@ -26,7 +26,7 @@ bool parse_whole(std::string_view text, Number& number) {
 std::string bytes_of_digits(std::string_view digits) {
   std::string bytes;
   for (const char digit : digits) {
-    require(digit >= '0' && digit <= '9', Status::kCorrupt, "'", printable(digits), "' is no integer");
+    require(digit >= '0' && digit <= '9', Status::kCorrupt, "'", printable(digits), "' is not an integer");
     auto carry = static_cast<unsigned>(digit - '0');
     for (char& byte : bytes) {
       carry += 10U * static_cast<unsigned char>(byte);
@@ -144,7 +144,7 @@ bool PickleReader::execute_number(unsigned char opcode) {
     case 'F': {     // FLOAT
       const std::string_view line = take_line();
       double number = 0;
-      if (!parse_whole(line, number)) corrupt("'", line, "' is no number");
+      if (!parse_whole(line, number)) corrupt("'", line, "' is not a number");
       push_value(number);
       return true;
     }
@@ -294,7 +294,7 @@ bool PickleReader::execute_object(unsigned char opcode) {
     case 0x93: {  // STACK_GLOBAL
       const PickleNode* const name = pop();
       const PickleNode* const module = pop();
-      if (name->text() == nullptr || module->text() == nullptr) corrupt("a name is no text");
+      if (name->text() == nullptr || module->text() == nullptr) corrupt("a name is not text");
       push_name(*module->text(), *name->text());
       return true;
     }
@@ -454,7 +454,7 @@ void PickleReader::get(uint64_t index) {
 uint64_t PickleReader::line_index() {
   const std::string_view line = take_line();
   uint64_t index = 0;
-  if (!parse_whole(line, index)) corrupt("'", line, "' is no number of an object");
+  if (!parse_whole(line, index)) corrupt("'", line, "' is not a number of an object");
   return index;
 }
 
@@ -506,7 +506,7 @@ void PickleReader::make_object(const PickleNode& callable, PickleNode* arguments
     push(add(call_pickled_name(*callable.name(), *arguments->tuple())));
 }
 
-// Objects copy their arguments, which a file can name often. What is copied is in proportion to the file.
+// Objects copy their arguments, which a file can name often. The copies are in proportion to the file.
 void PickleReader::charge(const PickleNode& arguments, int depth) {
   constexpr int kDeepestCopied = 3;
   constexpr uint64_t kFreely = uint64_t{1} << 20, kCopiesOfAll = 8;

@@ -34,8 +34,8 @@ struct PickleOptions {
 
 class PickleReader {
  public:
-  // `source` names the file in errors: kCorrupt if the bytes are no pickle, kUnsupported if it has what values cannot
-  // hold.
+  // `source` names the file in errors: kCorrupt if the bytes are not a pickle, kUnsupported if it has what values
+  // cannot hold.
   PickleReader(std::string_view bytes, std::string source, PickleOptions options = {});
 
   // The next pickle of the bytes, which may have several. The nodes live as long as the reader.

@@ -56,7 +56,7 @@ class Converter {
     fail(Status::kUnsupported, "the value of '", source_, "' ", parts...);
   }
 
-  // What values cannot hold, where that is left out.
+  // Whether the node is left out, because values cannot hold it.
   bool is_skipped(const PickleNode& node) const {
     if (!skips_unknown_) return false;
     if (const auto* const record = std::get_if<PickledRecord>(&node.content))

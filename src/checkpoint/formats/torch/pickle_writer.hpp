@@ -19,7 +19,7 @@ class PickleWriter {
 
   // The pickle of a value. kTypeMismatch for what torch's files cannot hold.
   std::string pickle(const c10::IValue& value);
-  // That of the one value that `add` adds.
+  // Pickles the one value that `add` adds.
   std::string pickle_added(const std::function<void()>& add);
 
   void add_value(const c10::IValue& value, const std::string& path, int depth);

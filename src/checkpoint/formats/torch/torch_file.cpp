@@ -112,7 +112,7 @@ c10::IValue read_archive(const MappedPointer& file, std::string_view bytes, Pick
 // storages and their data.
 c10::IValue read_stream(const MappedPointer& file, std::string_view bytes, PickleOptions options) {
   const auto corrupt = [&](const auto&... parts) {
-    fail(Status::kCorrupt, "'", file->path(), "' is no valid file of torch.save(): ", parts...);
+    fail(Status::kCorrupt, "'", file->path(), "' is not a valid file of torch.save(): ", parts...);
   };
   StorageTable storages;
   options.load_persistent = [&](const PickleItems& id) {  // storages get their data below
@@ -127,7 +127,7 @@ c10::IValue read_stream(const MappedPointer& file, std::string_view bytes, Pickl
   if (version.value() == nullptr || !version.value()->isInt() || version.value()->toInt() != kProtocolVersion)
     corrupt("its version is not ", kProtocolVersion);
   const auto* const system = std::get_if<PickledMap>(&reader.read().content);
-  if (system == nullptr) corrupt("its description of the system is no map");
+  if (system == nullptr) corrupt("its description of the system is not a map");
   for (const auto& [key, value] : system->members) {
     const bool is_order = key->text() != nullptr && *key->text() == "little_endian";
     require(!is_order || value->is_true(), Status::kUnsupported, "'", file->path(),
@@ -175,7 +175,7 @@ c10::IValue read_file(const MappedPointer& file, std::string_view bytes, const P
           "' is a tar archive, as torch wrote before 0.1.10; load and save it with a torch before 2.6");
   const bool is_stream = has_magic_number(bytes);
   require(is_stream || bytes.substr(0, kZip.size()) == kZip, Status::kCorrupt, "'", file->path(),
-          "' is no file of torch.save(): it begins neither as a zip archive nor with torch's magic number");
+          "' is not a file of torch.save(): it begins neither as a zip archive nor with torch's magic number");
   c10::IValue value = is_stream ? read_stream(file, bytes, options) : read_archive(file, bytes, options);
   guard.check();
   return value;

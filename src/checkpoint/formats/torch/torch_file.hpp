@@ -24,7 +24,7 @@ bool is_torch_file(std::string_view first_bytes);
 // tensors are on the CPU. Nothing of Python is executed: what values cannot hold is kUnsupported and named, damage is
 // kCorrupt.
 c10::IValue read_torch_file(const std::shared_ptr<const MappedFile>& file);
-// Of a file that also holds objects of its program's classes: those that are no `records` are None.
+// Reads a file that also holds objects of its program's classes: those that are not `records` become None.
 c10::IValue read_torch_file_of_objects(const std::shared_ptr<const MappedFile>& file,
                                        const RecordClasses* records = nullptr);
 // One of several in a file, which `bytes` is a part of.

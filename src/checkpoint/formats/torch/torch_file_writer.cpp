@@ -44,7 +44,7 @@ std::pair<uint64_t, uint64_t> used_bytes(const at::Tensor& tensor) {
   return {begin - begin % kPartAlignment, static_cast<uint64_t>((last + 1) * element)};
 }
 
-// What a file of a value has.
+// The contents of the file of a value.
 class TorchFileContents {
  public:
   explicit TorchFileContents(const c10::IValue& value) {
@@ -101,8 +101,8 @@ class TorchFileContents {
     tensors_.push_back(tensor);
   }
 
-  // As torch: a function that makes the tensor, and its arguments. Storages of one dtype have its name, which torch
-  // knows longest.
+  // Describes a tensor as torch does: a function that makes the tensor, and its arguments. Storages of one dtype have
+  // its name, which torch knows longest.
   void describe(const at::Tensor& tensor, PickleWriter& pickle) const {
     const StoredStorage& stored = storages_[places_.at(tensor.storage().unsafeGetStorageImpl())];
     const uint64_t element = tensor.element_size(), bytes = stored.end - stored.begin;

@@ -88,7 +88,7 @@ class ZipParser {
  private:
   template <typename... Parts>
   [[noreturn]] void corrupt(const Parts&... parts) const {
-    fail(Status::kCorrupt, "'", source_, "' is no valid zip archive: ", parts...);
+    fail(Status::kCorrupt, "'", source_, "' is not a valid zip archive: ", parts...);
   }
   template <typename... Parts>
   [[noreturn]] void refuse(const Parts&... parts) const {

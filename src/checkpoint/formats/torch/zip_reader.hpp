@@ -18,7 +18,7 @@ struct ZipEntry {
 // headers agree. `source` names the archive in errors: kCorrupt, or kUnsupported for compressed or encrypted entries.
 std::vector<ZipEntry> read_zip(std::string_view archive, const std::string& source);
 
-// What the directory at the end of the archive says of an entry.
+// The description of an entry in the directory at the end of the archive.
 struct ListedZipEntry {
   std::string name;
   uint64_t size;

@@ -9,7 +9,7 @@ namespace accel::comm::ucx {
 
 // all_reduce and reduce, where there is a `combine`.
 void reduce_whole_between_hosts(const Collective& collective, Session& session);
-// The same; for hosts that hold equally many ranks, as the one below.
+// reduce_scatter and, below, all_gather are for hosts that hold equally many ranks.
 void reduce_scatter_between_hosts(const Collective& collective, Session& session);
 void all_gather_between_hosts(const Collective& collective, Session& session);
 void broadcast_between_hosts(const Collective& collective, Session& session);

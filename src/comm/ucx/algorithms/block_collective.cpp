@@ -74,7 +74,7 @@ void reduce_in_place(const Collective& collective, const PreambleExchange& pream
 }
 
 Slices slices_on_host(const Collective& collective, const Session& session) {
-  // What two ranks exchange is as much if each reduces all of it.
+  // Two ranks exchange just as much if each reduces all of it.
   const bool shares_work = combines_whole(collective.header.operation) && session.size() > 2;
   return shares_work ? slices_of_whole(collective, session) : slices_of_blocks(collective, session);
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kChunk = 512 << 10;
 
-// Of a rank, counted from the root.
+// The links of a rank, counted from the root.
 struct Links {
   int parent = 0;
   std::vector<int> children;

@@ -42,7 +42,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 40 + 8 * Header::kShownDimensions, "padding would be compared");
 
-// As in the names of the functions of accel.h.
+// The name that the functions of accel.h have for it.
 const char* operation_name(Operation operation);
 std::string dtype_name(c10::ScalarType dtype);
 
@@ -52,7 +52,7 @@ bool are_equal(const Header& first, const Header& second);
 // "reduce #12": the function of the C API that led to it, "accel_reduce", where that is known.
 std::string title(const Header& header, const char* call = nullptr);
 
-// Empty when all ranks agree; else one line that names two ranks and what each called. The same line on every rank.
+// Empty when all ranks agree; else one line that names two ranks and what each called. Every rank gets the same line.
 std::string find_mismatch(const std::vector<const Header*>& headers);
 
 }  // namespace accel::comm::ucx

@@ -59,7 +59,7 @@ void reduce_part(const Collective& collective, std::vector<const void*>& inputs,
 // The steps of one collective, as this rank numbers them. A slot is filled when all have taken what was in it before.
 class Steps {
  public:
-  // Of blocks up to `bytes`; `one_block` is there for all ranks, else each gets another one.
+  // Blocks have up to `bytes`. `one_block`: one block is there for all ranks; otherwise each rank gets another one.
   Steps(Session& session, size_t bytes, bool one_block)
       : session_(session),
         segment_(*session.segment()),
@@ -117,7 +117,7 @@ void move_on_host(const Collective& collective, size_t largest, Session& session
   for (size_t step = 0; step < steps.count() + 1; step++) {
     if (step < steps.count()) {
       steps.fill(step, collective.outgoing);
-      // What stays here goes while it is in the cache.
+      // This rank's own block is copied while it is in the cache.
       const auto& own = collective.incoming[rank];
       const char* const source = collective.outgoing[rank].data;
       const auto part = steps.part(own.bytes, step);

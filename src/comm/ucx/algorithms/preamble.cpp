@@ -64,7 +64,7 @@ PreambleExchange::PreambleExchange(const Collective& collective, Session& sessio
     in_shared_memory_ += remote_address(peer).segment != 0 ? 1 : 0;
 }
 
-// The same for every operation, so that ranks with mismatched calls can read each other's headers.
+// The length does not depend on the operation, so that ranks with mismatched calls can read each other's headers.
 size_t PreambleExchange::longest_head(int ranks) {
   return round_up(kFixedBytes + 2 * sizeof(int64_t) * static_cast<size_t>(ranks), kLine);
 }

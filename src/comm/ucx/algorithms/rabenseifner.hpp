@@ -1,6 +1,6 @@
 // Rabenseifner's all-reduce for 2^k ranks: a reduce-scatter by recursive halving and an all-gather by recursive
-// doubling, k rounds each. As few bytes as a ring, in fewer rounds. Thakur, Rabenseifner, Gropp: Optimization of
-// collective communication operations in MPICH, 2005.
+// doubling, k rounds each. It sends as few bytes as a ring, in fewer rounds. Thakur, Rabenseifner, Gropp: Optimization
+// of collective communication operations in MPICH, 2005.
 #pragma once
 
 #include "comm/ucx/algorithms/block_collective.hpp"

@@ -18,11 +18,11 @@ struct Reducer {
   }
 };
 
-// Of the tensors of some or all of `ranks` ranks; `factor` belongs to a scaled sum. Null where the reduction makes no
-// sense for the dtype (the smallest complex number, the bits of a float).
+// Reduces the tensors of some or all of `ranks` ranks; `factor` belongs to a scaled sum. Null where the reduction makes
+// no sense for the dtype (the smallest complex number, the bits of a float).
 Reducer find_reducer(c10::ScalarType dtype, ReduceOp reduction, int ranks, double factor);
-// Of what the former made of parts of the ranks. Null where they must be reduced at once: whole numbers are divided
-// once.
+// Combines the results of find_reducer() for parts of the ranks. Null where all ranks must be reduced at once: whole
+// numbers are divided once.
 Reducer find_combiner(c10::ScalarType dtype, ReduceOp reduction);
 
 const char* reduction_name(ReduceOp reduction);

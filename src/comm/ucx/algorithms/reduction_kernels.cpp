@@ -25,7 +25,7 @@ constexpr int kVectorBytes = 16;
 typedef float Floats __attribute__((vector_size(kVectorBytes)));
 typedef uint32_t Words __attribute__((vector_size(kVectorBytes)));
 
-// Of a number, or of each element of a vector.
+// Works on a number, or on each element of a vector.
 template <typename Value>
 inline auto is_nan(Value value) {
   return value != value;  // NOLINT(misc-redundant-expression)
@@ -160,7 +160,7 @@ void reduce_elements(void* output, const void* const* inputs, int ranks, int64_t
   }
 }
 
-// The same for the types whose elements are loaded as vectors.
+// Reduces the types whose elements are loaded as vectors.
 template <typename Type, typename Operator, Finish finish>
 void reduce_vectors(void* output, const void* const* inputs, int ranks, int64_t count, double number) {
   using Stored = typename Type::Stored;

@@ -44,7 +44,7 @@ std::optional<ReduceOp> reduction_of(const c10d::ReduceOp& reduction) {
   }
 }
 
-// All ranks must pass the same. As with NCCL it is a number or a tensor.
+// All ranks must pass the same. It is a number or a tensor, as with NCCL.
 double factor_of(const c10d::ReduceOp& reduction) {
   if (reduction.op_ != c10d::ReduceOp::PREMUL_SUM) return 0;
   accel::require(reduction.supplement_.defined(), Status::kInvalidArgument, "a premul_sum has no factor; expected one");

@@ -33,7 +33,7 @@ class Call {
   // The next collective of the call. `described` is the tensor that all ranks must agree on.
   void begin(const at::Tensor& described, int64_t root = -1);
   void begin_barrier();
-  // Of the current one: `described` is combined with those of the other ranks.
+  // Adds a reduction to the current collective: `described` is combined with the tensors of the other ranks.
   void combine(const at::Tensor& described, const c10d::ReduceOp& reduction);
 
   // Memory of a tensor that is read, or written: the tensor's own where it is contiguous, else that of a copy. An

@@ -35,7 +35,7 @@ struct Task {
   std::vector<at::Tensor> held;                           // keeps the memory of the parts alive
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // (to, from): results for tensors that are not contiguous
   std::chrono::milliseconds timeout{0};
-  // Of the caller, for the future's callbacks. A pointer, so that a move cannot fail.
+  // The thread state of the caller, for the future's callbacks. A pointer, so that a move cannot fail.
   std::unique_ptr<at::ThreadLocalState> thread_state;
 };
 
@@ -93,7 +93,7 @@ class GroupProgress : public std::enable_shared_from_this<GroupProgress> {
   bool is_busy() const { return running_ != nullptr || !posted_.empty(); }
   bool has_messages() const { return !posted_.empty(); }
   bool must_resume() const { return running_ != nullptr && running_->interruption != nullptr; }
-  // Of the running collective; null if it does not wait.
+  // The session of the running collective; null if it does not wait.
   const Session* waiting_session() const { return running_ ? running_->session : nullptr; }
   // Fails calls whose peers are lost or whose deadlines have passed.
   void check_open_calls() noexcept;

@@ -43,7 +43,7 @@ class UcxWork final : public NotifyingWork {
     call_ = call;
     set_sequence(sequence);
   }
-  // Of the collective that it is in.
+  // The number of the collective that it is in.
   void set_sequence(uint64_t sequence) { sequence_.store(sequence, std::memory_order_relaxed); }
   void set_source(int rank) { source_ = rank; }
   // Once. Runs the callbacks on the calling thread, which must hold no lock; they see the thread state of the caller,

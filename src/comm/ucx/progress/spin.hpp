@@ -13,7 +13,7 @@ class Spin {
   explicit Spin(std::chrono::microseconds longest) : longest_(longest) {}
 
   void turn_off() { longest_ = {}; }
-  // Of the wait that begins; 0: it sleeps at once.
+  // How long the wait that begins may spin; 0: it sleeps at once.
   std::chrono::microseconds length() const { return left_out_ > 0 ? std::chrono::microseconds(0) : longest_; }
 
   // How the wait went: it ended while it spun, or it has to sleep.

@@ -25,7 +25,7 @@ class Hosts {
 
   // The ranks of this rank's host.
   const Team& neighbours() const { return neighbours_; }
-  // As many columns as the smallest host has ranks.
+  // There are as many columns as the smallest host has ranks.
   int columns() const { return static_cast<int>(columns_); }
   // This rank's column; empty if its index on the host is above that number.
   const Team& column() const { return column_; }

@@ -55,7 +55,7 @@ class Peers {
   // Whether the ranks of this host can open each other's files through /proc, which was tried.
   bool reaches_neighbours() const { return reaches_neighbours_; }
   FileDescriptor open_file(int peer, int descriptor) const;
-  // Of this rank and those of its host; null where it cannot be mapped.
+  // The page of this rank or of one on its host; null where it cannot be mapped.
   StatusPage* status_page(int peer) const { return peers_[peer].status_page.get(); }
   // The file of the peer's host segment, if it reaches_neighbours(): zeros after the nonce, see host_segment.hpp.
   // Open until all are connected. Opened once: later the number may be that of another file.

@@ -33,7 +33,7 @@ class Message {
   // Throws CollectiveError when it failed.
   bool done() { return !handle_ || finish_if_done(); }
   int peer() const { return peer_; }
-  // Of a point-to-point message received: who sent it, and how long it was.
+  // The sender and the length of a point-to-point message that was received.
   int source() const { return source_; }
   size_t received() const { return received_; }
 

@@ -31,7 +31,7 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   static std::string version();
-  // What peers need in order to connect; it stays the same.
+  // The address that peers need in order to connect; it stays the same.
   const std::string& address() const { return address_; }
   // The one to the process with this address. It is made by the first message. Between hosts UCX watches it; inside one
   // that would cost shared memory, and the peers' process handles tell more (see peers.hpp).

@@ -156,7 +156,7 @@ class ColumnReader {
       if (!arrow_is_valid(array, begin + index)) return std::string();
       std::string text(bytes + ends[index], static_cast<size_t>(ends[index + 1] - ends[index]));
       if (first_bad_byte(text) != text.size())
-        fail(Status::kCorrupt, "column '", name, "' of the Arrow array is no text in row ", index,
+        fail(Status::kCorrupt, "column '", name, "' of the Arrow array is not text in row ", index,
              "; expected UTF-8 without NUL");
       return text;
     });
@@ -208,7 +208,7 @@ class ColumnReader {
     int64_t width = 0;
     const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), width);
     if (parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size() || width < 0)
-      refuse("has a list size that is no number");
+      refuse("has a list size that is not a number");
     require(arrow_null_count(array_, begin, length) == 0, Status::kUnsupported, "column '", name_,
             "' of the Arrow array has nulls among lists of fixed size; expected none");
     const ColumnReader child = entries();

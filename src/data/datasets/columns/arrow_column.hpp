@@ -10,7 +10,7 @@
 
 namespace accel::data {
 
-// What replaces nulls: this number, the text "", and a row of no entries. Without one a null is an error.
+// The value that replaces nulls: this number, the text "", or a row without entries. Without one a null is an error.
 using NullValue = std::optional<double>;
 
 // Rows [begin, begin + length) of a column, whose memory `owner` keeps. Numbers stay where they are: a column is copied

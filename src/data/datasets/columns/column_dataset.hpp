@@ -15,7 +15,7 @@ namespace accel::data {
 // An item is a list with one row of each column; where the columns have names, a map.
 class ColumnDataset : public Dataset {
  public:
-  // As many names as columns, or none.
+  // There are as many names as columns, or none.
   explicit ColumnDataset(std::vector<std::unique_ptr<const Column>> columns,
                          const std::vector<std::string>& names = {});
   int64_t length() const override { return columns_[0]->length(); }

@@ -71,7 +71,7 @@ std::unique_ptr<const Column> ragged_column(const at::Tensor& values, const at::
   require(offsets.defined() && offsets.dim() == 1 && offsets.numel() > 0 && offsets.scalar_type() == at::kLong &&
               offsets.device().is_cpu(),
           Status::kTypeMismatch, "the offsets of ", name,
-          " are no int64 tensor [rows + 1] on the CPU; expected where each row begins, and the end of the last");
+          " are not an int64 tensor [rows + 1] on the CPU; expected where each row begins, and the end of the last");
   const at::Tensor begins = offsets.contiguous();
   check_offsets(begins, values.size(0), name);
   return std::make_unique<const RaggedColumn>(values.detach().resolve_conj().resolve_neg().contiguous(), begins);

@@ -23,11 +23,12 @@ DocumentOffsets documents_ended_by(const TokenSource& tokens, int64_t end_of_doc
 }
 
 DocumentOffsets documents_of_offsets(const TokenSource& tokens, const at::Tensor& offsets) {
-  require(offsets.defined() && offsets.dim() == 1 && offsets.numel() > 0 && offsets.scalar_type() == at::kLong &&
-              offsets.device().is_cpu(),
-          Status::kTypeMismatch,
-          "the document offsets are no int64 tensor [documents + 1] on the CPU; expected where each document begins, "
-          "and the end of the last");
+  require(
+      offsets.defined() && offsets.dim() == 1 && offsets.numel() > 0 && offsets.scalar_type() == at::kLong &&
+          offsets.device().is_cpu(),
+      Status::kTypeMismatch,
+      "the document offsets are not an int64 tensor [documents + 1] on the CPU; expected where each document begins, "
+      "and the end of the last");
   const at::Tensor begins = offsets.contiguous();
   DocumentOffsets numbers(begins.const_data_ptr<int64_t>(), begins.const_data_ptr<int64_t>() + begins.numel());
   require(numbers.front() == 0 && numbers.back() == tokens.size(), Status::kInvalidArgument,

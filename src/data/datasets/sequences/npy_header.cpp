@@ -32,7 +32,7 @@ class HeaderReader {
     NpyHeader header{c10::ScalarType::Undefined, {}, false, 0};
     bool has_order = false, has_shape = false;
     at_ = first_bad_byte(text_);
-    if (at_ != text_.size()) refuse("something that is no text");
+    if (at_ != text_.size()) refuse("something that is not text");
     at_ = 0;
     expect('{');
     while (!accept('}')) {
@@ -75,12 +75,12 @@ class HeaderReader {
     return true;
   }
   void expect(char byte) {
-    if (!accept(byte)) refuse("a dictionary that is no valid one");
+    if (!accept(byte)) refuse("a dictionary that is not a valid one");
   }
   std::string_view string() {
     skip_space();
     const char quote = at_ < text_.size() ? text_[at_] : '\0';
-    if (quote != '\'' && quote != '"') refuse("something that is no string");
+    if (quote != '\'' && quote != '"') refuse("something that is not a string");
     const size_t end = text_.find(quote, at_ + 1);
     if (end == std::string_view::npos) refuse("a string without an end");
     const std::string_view found = text_.substr(at_ + 1, end - at_ - 1);
@@ -126,7 +126,7 @@ class HeaderReader {
       if (number > (std::numeric_limits<int64_t>::max() - 9) / 10) refuse("a size beyond 64 bits");
       number = number * 10 + (text_[at_] - '0');
     }
-    if (at_ == begin) refuse("a size that is no number");
+    if (at_ == begin) refuse("a size that is not a number");
     return number;
   }
 

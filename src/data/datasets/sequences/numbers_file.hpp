@@ -12,7 +12,7 @@
 
 namespace accel::data {
 
-// What the header of a .npy file says.
+// The fields of the header of a .npy file.
 struct NpyHeader {
   c10::ScalarType dtype;
   std::vector<int64_t> shape;

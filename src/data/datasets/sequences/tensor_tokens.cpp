@@ -26,7 +26,7 @@ class TensorTokens final : public TokenSource {
 
 std::unique_ptr<const TokenSource> tensor_tokens(const at::Tensor& tokens) {
   require(tokens.defined() && tokens.dim() == 1, Status::kShapeMismatch,
-          "the tokens are no tensor with one dimension; expected one token behind the other");
+          "the tokens are not a tensor with one dimension; expected one token behind the other");
   require(tokens.device().is_cpu() && tokens.layout() == at::kStrided, Status::kUnsupported, "the tokens are on ",
           tokens.device(), "; expected a dense tensor on the CPU");
   const at::Tensor flat = tokens.detach().contiguous();

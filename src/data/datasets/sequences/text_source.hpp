@@ -13,7 +13,7 @@ namespace accel::data {
 
 class TextSource final : public TokenSource {
  public:
-  // As find_files().
+  // Reads the files that find_files() finds.
   TextSource(const std::string& path, const std::optional<std::string>& suffix);
   int64_t size() const override { return ends_.back(); }
   void read(int64_t begin, int64_t count, int64_t* out) const override;

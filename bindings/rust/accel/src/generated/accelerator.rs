@@ -256,8 +256,8 @@ impl State {
         })
     }
 
-    /// The whole parameters and persistent buffers of a model. Those of a sharded model are collected one by one
-    /// into the memory of the host on the main process.
+    /// The whole parameters and persistent buffers of a model. The parameters of a sharded model are collected one
+    /// by one into the memory of the host on the main process.
     ///
     /// * `module`: A model, prepared or not.
     ///
@@ -268,8 +268,8 @@ impl State {
         made(|out| unsafe { sys::accel_get_state_dict(self.as_raw(), module.as_raw(), out) })
     }
 
-    /// What is really active: device and ranks, precision, loss scale, accumulation, and each prepared object with
-    /// how it runs; one a line. [`StateReader::settings`](crate::StateReader::settings) has the settings and where they came from.
+    /// Describes what is really active: device and ranks, precision, loss scale, accumulation, and each prepared
+    /// object with how it runs; one a line. [`StateReader::settings`](crate::StateReader::settings) has the settings and where they came from.
     ///
     /// Gives: The text.
     #[inline]
@@ -343,8 +343,8 @@ impl State {
     }
 
     /// Lets go of all prepared objects, of the memory that is kept for the next large CPU tensors, and of what the
-    /// device's allocator keeps. Micro-batches are counted from the start again. What is registered for checkpoints
-    /// stays.
+    /// device's allocator keeps. Micro-batches are counted from the start again. Objects registered for checkpoints
+    /// stay.
     #[inline]
     pub fn free_memory(&self) -> Result<()> {
         check(unsafe { sys::accel_free_memory(self.as_raw()) }).map(drop)
@@ -362,7 +362,7 @@ impl StateReader {
     }
 
     /// Returns memory that is kept for later tensors to the system and to other programs: that of large CPU
-    /// tensors, of large results of a gather or a reduce, and of the device. What is in use stays.
+    /// tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
     #[inline]
     pub fn empty_cache(&self) -> Result<()> {
         check(unsafe { sys::accel_empty_cache(self.as_raw()) }).map(drop)

@@ -42,7 +42,7 @@ impl PowerSgdOptions {
         self
     }
 
-    /// Of the first low-rank factors; the same on all ranks. In \[0, 4294967295\]. Default 0.
+    /// The seed of the first low-rank factors; the same on all ranks. In \[0, 4294967295\]. Default 0.
     pub fn random_seed(mut self, random_seed: i64) -> Self {
         self.0.random_seed = random_seed;
         self
@@ -131,7 +131,7 @@ impl DdpOptions {
         self
     }
 
-    /// Of both PowerSGDs. Default: theirs.
+    /// The options of both PowerSGDs. Default: theirs.
     pub fn comm_state_option(mut self, comm_state_option: PowerSgdOptions) -> Self {
         self.0.comm_state_option = self.1.keep(comm_state_option, |options| &options.0 as *const _);
         self
@@ -186,7 +186,8 @@ impl FsdpOptions {
         self
     }
 
-    /// Whose names and defaults count; sharding is the same. In \[1, 2\]. Variable FSDP_VERSION. Default 1.
+    /// The version of FSDP whose names and defaults count; sharding is the same. In \[1, 2\]. Variable FSDP_VERSION.
+    /// Default 1.
     pub fn fsdp_version(mut self, fsdp_version: i64) -> Self {
         self.0.fsdp_version = fsdp_version;
         self
@@ -256,13 +257,13 @@ impl FsdpOptions {
         self
     }
 
-    /// The same for gradients that are summed. Default: param_dtype.
+    /// The dtype of gradients that are summed, named as param_dtype. Default: param_dtype.
     pub fn reduce_dtype(mut self, reduce_dtype: impl AsRef<str>) -> Self {
         self.0.reduce_dtype = self.1.text(reduce_dtype.as_ref());
         self
     }
 
-    /// The same for the output of the model. Default: as computed.
+    /// The dtype of the output of the model, named as param_dtype. Default: as computed.
     pub fn output_dtype(mut self, output_dtype: impl AsRef<str>) -> Self {
         self.0.output_dtype = self.1.text(output_dtype.as_ref());
         self
@@ -281,8 +282,8 @@ impl FsdpOptions {
         self
     }
 
-    /// Of version true: parameters keep their identity, which they always do here. Variable FSDP_USE_ORIG_PARAMS.
-    /// Default true.
+    /// A setting of version true: parameters keep their identity, which they always do here. Variable
+    /// FSDP_USE_ORIG_PARAMS. Default true.
     pub fn use_orig_params(mut self, use_orig_params: bool) -> Self {
         self.0.use_orig_params = use_orig_params.into();
         self
@@ -432,7 +433,7 @@ impl DeepspeedOptions {
         self
     }
 
-    /// Of stage 3, true: only rank 0 needs weights; models of the others may be without memory
+    /// For stage 3, true: only rank 0 needs weights; models of the others may be without memory
     /// ([`accel_init_empty_weights_begin`](accel_sys::accel_init_empty_weights_begin)), and get their shards when they are prepared, one group of parameters
     /// after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3.
     pub fn zero3_init_flag(mut self, zero3_init_flag: bool) -> Self {
@@ -547,19 +548,19 @@ impl PrepareModelOptions {
         self
     }
 
-    /// Of data parallelism. Default: theirs.
+    /// The options of data parallelism. Default: theirs.
     pub fn ddp(mut self, ddp: DdpOptions) -> Self {
         self.0.ddp = self.1.keep(ddp, |options| &options.0 as *const _);
         self
     }
 
-    /// Of sharding. Default: theirs.
+    /// The options of sharding. Default: theirs.
     pub fn fsdp(mut self, fsdp: FsdpOptions) -> Self {
         self.0.fsdp = self.1.keep(fsdp, |options| &options.0 as *const _);
         self
     }
 
-    /// The same as DeepSpeed describes it. Default: theirs.
+    /// Options of sharding as DeepSpeed describes them. Default: theirs.
     pub fn deepspeed(mut self, deepspeed: DeepspeedOptions) -> Self {
         self.0.deepspeed = self.1.keep(deepspeed, |options| &options.0 as *const _);
         self
@@ -600,14 +601,14 @@ impl EstimateMemoryOptions {
         self
     }
 
-    /// Of these, the ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In \[1,
+    /// The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In \[1,
     /// 2147483647\]. Default: num_processes.
     pub fn data_parallel_shard_size(mut self, data_parallel_shard_size: i64) -> Self {
         self.0.data_parallel_shard_size = data_parallel_shard_size;
         self
     }
 
-    /// Of the forward passes. Default `Precision::No`.
+    /// The precision of the forward passes. Default `Precision::No`.
     pub fn mixed_precision(mut self, mixed_precision: Precision) -> Self {
         self.0.mixed_precision = mixed_precision.into();
         self
@@ -625,14 +626,14 @@ impl EstimateMemoryOptions {
         self
     }
 
-    /// What the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not
-    /// tell. In \[0, inf). Default 0.
+    /// The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters
+    /// do not tell. In \[0, inf). Default 0.
     pub fn activation_bytes(mut self, activation_bytes: i64) -> Self {
         self.0.activation_bytes = activation_bytes;
         self
     }
 
-    /// How the model will be prepared. Default: theirs.
+    /// The options with which the model will be prepared. Default: theirs.
     pub fn model_options(mut self, model_options: PrepareModelOptions) -> Self {
         self.0.model_options = self.1.keep(model_options, |options| &options.0 as *const _);
         self
@@ -660,7 +661,7 @@ impl DataLoaderConfig {
         self
     }
 
-    /// As in the state's options. Default: as the state.
+    /// See the state's options. Default: as the state.
     pub fn split_batches(mut self, split_batches: bool) -> Self {
         self.0.split_batches = split_batches.into();
         self
@@ -723,8 +724,8 @@ impl LocalSgdOptions {
         self
     }
 
-    /// Of an SGD step on (weights of the last exchange - mean of the weights). In \[0, inf). Default: the mean
-    /// itself is taken.
+    /// The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In \[0, inf).
+    /// Default: the mean itself is taken.
     pub fn outer_lr(mut self, outer_lr: f64) -> Self {
         self.0.outer_lr = outer_lr;
         self
@@ -775,7 +776,7 @@ impl ParametersOptions {
         self
     }
 
-    /// Of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs.
+    /// The options of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs.
     pub fn fsdp(mut self, fsdp: FsdpOptions) -> Self {
         self.0.fsdp = self.1.keep(fsdp, |options| &options.0 as *const _);
         self
@@ -783,7 +784,7 @@ impl ParametersOptions {
 }
 
 crate::configuration::builder! {
-    /// What [`accel_parameters_step`](accel_sys::accel_parameters_step) does on the way.
+    /// The options of a call of [`accel_parameters_step`](accel_sys::accel_parameters_step).
     #[derive(Clone, Copy)]
     ParametersStepOptions(accel_parameters_step_options_t = ACCEL_PARAMETERS_STEP_OPTIONS_INIT), (),
     max_grad_norm: f64 = max_grad_norm,
@@ -798,7 +799,7 @@ impl ParametersStepOptions {
         self
     }
 
-    /// Of that norm: 2 is Euclidean, infinity the largest element. In (0, inf\]. Default 2.
+    /// The type of that norm: 2 is Euclidean, infinity the largest element. In (0, inf\]. Default 2.
     pub fn grad_norm_type(mut self, grad_norm_type: f64) -> Self {
         self.0.grad_norm_type = grad_norm_type;
         self

@@ -258,7 +258,7 @@ pub fn load_checkpoint_in_model(module: &Model, checkpoint: &str, device_map: Op
     })
 }
 
-/// Dispatches a model whose weights are in memory, or in offload_folder for those on "disk". Those on "disk"
+/// Dispatches a model whose weights are in memory, or in offload_folder for those on "disk". Weights on "disk"
 /// that are in memory only are written there, and leave the memory.
 ///
 /// * `module`: A model.
@@ -323,7 +323,7 @@ pub fn remove_dispatch(module: &Model, recurse: Recurse) -> Result<()> {
     check(unsafe { sys::accel_remove_dispatch(module.as_raw(), recurse.into()) }).map(drop)
 }
 
-/// What is known of a dispatched model.
+/// Describes a dispatched model.
 ///
 /// * `module`: A model.
 ///
@@ -569,7 +569,7 @@ impl WeightStream {
         made(|out| unsafe { sys::accel_weight_stream_begin_use(self.as_raw(), group, out) })
     }
 
-    /// Ends a use. What this thread asked the device to compute with the group is done before its memory is used
+    /// Ends a use. The work with the group that this thread gave the device is done before its memory is used
     /// again.
     ///
     /// * `group`: Its place in the list.

@@ -105,7 +105,7 @@ crate::configuration::builder! {
 }
 
 impl DispatchOptions {
-    /// Of floating parameters and buffers that are loaded. Default: that of each tensor in the model.
+    /// The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model.
     pub fn dtype(mut self, dtype: DType) -> Self {
         self.0.dtype = dtype.to_raw();
         self
@@ -156,14 +156,15 @@ impl DispatchOptions {
         self
     }
 
-    /// Where offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU.
+    /// The device on which offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map,
+    /// or the CPU.
     pub fn main_device(mut self, main_device: impl AsRef<str>) -> Self {
         self.0.main_device = self.1.text(main_device.as_ref());
         self
     }
 
-    /// Of an index.json of weights on "disk": [`accel_load_checkpoint_in_model`](accel_sys::accel_load_checkpoint_in_model) writes it, [`accel_dispatch_model`](accel_sys::accel_dispatch_model)
-    /// reads it, and adds those that it has not. Default: none.
+    /// The folder of an index.json of weights on "disk": [`accel_load_checkpoint_in_model`](accel_sys::accel_load_checkpoint_in_model) writes it,
+    /// [`accel_dispatch_model`](accel_sys::accel_dispatch_model) reads it, and adds those that it has not. Default: none.
     pub fn offload_folder(mut self, offload_folder: impl AsRef<str>) -> Self {
         self.0.offload_folder = self.1.text(offload_folder.as_ref());
         self

@@ -97,7 +97,7 @@ pub fn checkpoint_list(folder: impl AsRef<Path>) -> Result<Value> {
     made(|out| unsafe { sys::accel_checkpoint_list(folder.as_ptr(), out) })
 }
 
-/// What is in a checkpoint.
+/// Lists the content of a checkpoint.
 ///
 /// * `folder`: What [`State::save_state`](crate::State::save_state) or the reference wrote.
 ///
@@ -342,7 +342,7 @@ impl State {
         check(unsafe { sys::accel_load_fsdp_model(self.as_raw(), module.as_raw(), folder.as_ptr(), options) }).map(drop)
     }
 
-    /// As [`State::save_fsdp_model`](crate::State::save_fsdp_model) for the state of an optimizer, by the names of its parameters.
+    /// Saves the state of an optimizer, by the names of its parameters, as [`State::save_fsdp_model`](crate::State::save_fsdp_model) saves a model.
     ///
     /// * `optimizer`: A prepared optimizer, of parameters of prepared models.
     /// * `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
@@ -360,7 +360,7 @@ impl State {
         }).map(drop)
     }
 
-    /// As [`State::load_fsdp_model`](crate::State::load_fsdp_model) for the state of an optimizer.
+    /// Loads the state of an optimizer, as [`State::load_fsdp_model`](crate::State::load_fsdp_model) loads a model.
     ///
     /// * `optimizer`: A prepared optimizer, of parameters of prepared models.
     /// * `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder

@@ -73,7 +73,7 @@ impl ProjectOptions {
         self
     }
 
-    /// That of its logs. Default: as project_dir.
+    /// The folder of the project's logs. Default: as project_dir.
     pub fn logging_dir(mut self, logging_dir: impl AsRef<str>) -> Self {
         self.0.logging_dir = self.1.text(logging_dir.as_ref());
         self
@@ -136,7 +136,7 @@ impl SaveStateOptions {
         self
     }
 
-    /// Of Zstd for each tensor; 0: none, so that Accelerate can read the files. In \[0, 22\]. Default 0.
+    /// The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In \[0, 22\]. Default 0.
     pub fn compression_level(mut self, compression_level: i32) -> Self {
         self.0.compression_level = compression_level;
         self

@@ -61,7 +61,7 @@ constants! {
 
 constants! {
     /// Which kernels compute matmuls on the CPU inside of calls of the library; the application's own use of
-    /// LibTorch keeps LibTorch's. Those of float32 are all exact, with other roundings. All but DEFAULT also
+    /// LibTorch keeps LibTorch's. Products of float32 are all exact, with other roundings. All but DEFAULT also
     /// compute matmuls, attention and convolutions of bf16 and fp16 in float32, and round the result once, where a
     /// short measurement finds that faster: on processors without instructions for them. The numbers are pinned.
     CpuKernels {
@@ -111,7 +111,7 @@ constants! {
 }
 
 constants! {
-    /// What backward computes again. The numbers are pinned.
+    /// The activations that backward computes again. The numbers are pinned.
     Recompute {
         /// All activations are kept.
         Nothing = ACCEL_RECOMPUTE_NOTHING,
@@ -133,7 +133,7 @@ constants! {
 }
 
 constants! {
-    /// What an update of float16 and bfloat16 parameters is computed in. The numbers are pinned.
+    /// The precision in which float16 and bfloat16 parameters are updated. The numbers are pinned.
     UpdatePrecision {
         /// States and result have the parameter's dtype, as in torch.optim.
         AsStored = ACCEL_UPDATE_PRECISION_AS_STORED,
@@ -167,7 +167,7 @@ constants! {
 }
 
 constants! {
-    /// What is better in a metric, and what the threshold is a part of. The numbers are pinned.
+    /// The direction in which a metric is better, and the base of the threshold. The numbers are pinned.
     MetricMode {
         /// Smaller is better.
         Min = ACCEL_METRIC_MIN,
@@ -287,7 +287,7 @@ constants! {
 }
 
 constants! {
-    /// What [`accel_save_state`](accel_sys::accel_save_state) writes of a sharded model and its optimizer. @accelerate
+    /// The form in which [`accel_save_state`](accel_sys::accel_save_state) writes a sharded model and its optimizer. @accelerate
     /// FullyShardedDataParallelPlugin.state_dict_type.
     StateDictType {
         /// Whole tensors, collected one by one on rank 0.
@@ -312,7 +312,7 @@ constants! {
 }
 
 constants! {
-    /// What [`accel_save_state`](accel_sys::accel_save_state) does while an asynchronous save is under way. The numbers are pinned.
+    /// The behaviour of [`accel_save_state`](accel_sys::accel_save_state) while an asynchronous save is under way. The numbers are pinned.
     WhenBusy {
         /// Waits for it.
         Wait = ACCEL_WHEN_BUSY_WAIT,
@@ -322,7 +322,7 @@ constants! {
 }
 
 constants! {
-    /// What [`accel_log`](accel_sys::accel_log) does when a tracker of the program fails. The numbers are pinned.
+    /// The behaviour of [`accel_log`](accel_sys::accel_log) when a tracker of the program fails. The numbers are pinned.
     TrackerFailure {
         /// The log gets a warning that names the tracker, once, and the tracker is left out from then on.
         Warn = ACCEL_TRACKER_FAILURE_WARN,
@@ -332,7 +332,7 @@ constants! {
 }
 
 constants! {
-    /// What a tracker's callback is told. The numbers are pinned.
+    /// The events of which a tracker's callback is notified. The numbers are pinned.
     TrackerEvent {
         /// {"project", "run", "logging_dir": NONE if there is none, "rank", "world_size", "options"}.
         Start = ACCEL_TRACKER_START,
@@ -380,7 +380,7 @@ constants! {
 }
 
 constants! {
-    /// What a step of a schedule does. The numbers are pinned.
+    /// The action of a schedule in a step. The numbers are pinned.
     ProfileAction {
         /// `ACCEL_PROFILE_NONE`.
         None = ACCEL_PROFILE_NONE,

@@ -18,7 +18,7 @@ impl State {
         T::from_value(made(|out| unsafe { sys::accel_gather(self.as_raw(), value.as_raw(), out) })?)
     }
 
-    /// As [`State::gather`](crate::State::gather), for tensors whose dimension 0 differs by rank: nothing is padded.
+    /// Gathers tensors whose dimension 0 differs by rank; nothing is padded.
     ///
     /// * `value`: A tensor or a tree of tensors.
     ///
@@ -33,9 +33,9 @@ impl State {
         T::from_value(made(|out| unsafe { sys::accel_gather_uneven(self.as_raw(), value.as_raw(), out) })?)
     }
 
-    /// As [`State::gather`](crate::State::gather), and leaves out what the loader repeated to fill batches. Where ranks have batches of
-    /// different sizes they are joined as by [`State::gather_uneven`](crate::State::gather_uneven). What has not one row for each row of the batch
-    /// is cut at the front part of its rows, as the reference does.
+    /// Gathers results as [`State::gather`](crate::State::gather) does, and leaves out what the loader repeated to fill batches. Where ranks
+    /// have batches of different sizes they are joined as by [`State::gather_uneven`](crate::State::gather_uneven). Tensors without one row for
+    /// each row of the batch are truncated to as many first rows as the batch has, as in the reference.
     ///
     /// * `value`: A tensor or a tree of tensors; other leaves are gathered as objects.
     ///
@@ -50,9 +50,9 @@ impl State {
         T::from_value(made(|out| unsafe { sys::accel_gather_for_metrics(self.as_raw(), value.as_raw(), out) })?)
     }
 
-    /// As [`State::gather_object`](crate::State::gather_object) for a list of results, and leaves out those of samples that the loader repeated to
-    /// fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated;
-    /// of other lists as many first items stay as the batch has.
+    /// Gathers a list of results as [`State::gather_object`](crate::State::gather_object) does, and leaves out those of samples that the loader
+    /// repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are
+    /// not repeated; of other lists as many first items stay as the batch has.
     ///
     /// * `items`: This rank's list; tensors in it may have any sizes.
     ///
@@ -413,11 +413,11 @@ impl State {
 }
 
 impl StateReader {
-    /// What this rank did last: the latest 2,000 operations, the running one included, as a JSON object with
-    /// "rank", "size" and "operations", each with call, operation, sequence, bytes, dtype, state ("running",
-    /// "done", "failed"), begun_us and ended_us since 1970. The exchange of gradients and all other collectives of
-    /// the library are among them. When an operation fails so that the group is of no use any more, a summary goes
-    /// to the log, and the record into the folder that the environment variable ACCEL_FLIGHT_RECORD names.
+    /// Gets the latest 2,000 operations of this rank, the running one included, as a JSON object with "rank",
+    /// "size" and "operations", each with call, operation, sequence, bytes, dtype, state ("running", "done",
+    /// "failed"), begun_us and ended_us since 1970. The exchange of gradients and all other collectives of the
+    /// library are among them. When an operation fails so that the group is of no use any more, a summary goes to
+    /// the log, and the record into the folder that the environment variable ACCEL_FLIGHT_RECORD names.
     ///
     /// Gives: The text.
     #[inline]

@@ -22,7 +22,7 @@ pub fn option_count(r#type: &str) -> Result<i64> {
     check_number(unsafe { sys::accel_option_count(r#type.as_ptr()) })
 }
 
-/// What a field is: a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or
+/// Describes a field by a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or
 /// "object"; "doc", its comment in this header; "variable", that of the environment; "default" as a text, or
 /// NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and
 /// "open_high"; of choices "choices", a map from their names to their numbers; "offset" and "size" in bytes.
@@ -128,7 +128,7 @@ pub fn accept_fork() -> Result<()> {
     check(unsafe { sys::accel_accept_fork() }).map(drop)
 }
 
-/// What a bug report should know of this machine, as `accel env --json` has it.
+/// Describes this machine for a bug report, as `accel env --json` does.
 ///
 /// Gives: A JSON object.
 #[inline]

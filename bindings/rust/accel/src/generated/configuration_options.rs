@@ -3,7 +3,7 @@ use super::*;
 use crate::options::*;
 
 crate::configuration::builder! {
-    /// What [`accel_launch`](accel_sys::accel_launch) starts.
+    /// The options of [`accel_launch`](accel_sys::accel_launch).
     #[derive(Clone)]
     LaunchOptions(accel_launch_options_t = ACCEL_LAUNCH_OPTIONS_INIT), Kept,
     num_processes: i32 = num_processes,
@@ -55,7 +55,7 @@ impl LaunchOptions {
         self
     }
 
-    /// Of the states of the ranks. Default: as this process's environment says.
+    /// The precision of the states of the ranks. Default: as this process's environment says.
     pub fn mixed_precision(mut self, mixed_precision: Precision) -> Self {
         self.0.mixed_precision = mixed_precision.into();
         self
@@ -67,13 +67,13 @@ impl LaunchOptions {
         self
     }
 
-    /// How the processes start. Default `StartMethod::Fork`.
+    /// The way in which the processes start. Default `StartMethod::Fork`.
     pub fn start_method(mut self, start_method: StartMethod) -> Self {
         self.0.start_method = start_method.into();
         self
     }
 
-    /// How often all ranks are started again after one has failed. In \[0, inf). Default 0.
+    /// The number of times that all ranks are started again after one has failed. In \[0, inf). Default 0.
     pub fn max_restarts(mut self, max_restarts: i32) -> Self {
         self.0.max_restarts = max_restarts;
         self
@@ -99,7 +99,7 @@ impl LaunchOptions {
         self
     }
 
-    /// What is put before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and
+    /// The text before each line of the ranks' output, all of which is shown then. ${rank}, ${local_rank} and
     /// ${role_name}, which is "default", are replaced. Without log_dir. Default: nothing.
     pub fn log_line_prefix_template(mut self, log_line_prefix_template: impl AsRef<str>) -> Self {
         self.0.log_line_prefix_template = self.1.text(log_line_prefix_template.as_ref());

@@ -194,8 +194,8 @@ impl Dataset {
         check_number(unsafe { sys::accel_dataset_length(self.as_raw()) })
     }
 
-    /// What was left out when files were opened: malformed rows where that was asked for, and files that are no
-    /// images.
+    /// Counts what was left out when files were opened: malformed rows where that was asked for, and files that are
+    /// not images.
     ///
     /// Gives: Their number, 0 for other datasets; -1 for an invalid handle.
     #[inline]
@@ -440,7 +440,7 @@ impl DataLoader {
     /// * `batch_size`: The size of all batches but the last, or `None`: any.
     /// * `batches(epoch)`: The function. Says which items each batch of an epoch has, before they are shared
     ///   between the ranks. `epoch`: From 0. Gives: An owned list: for each batch a list of integers, or an int64
-    ///   tensor. The same ones for an epoch on every rank and each time.
+    ///   tensor. They are the same for an epoch on every rank and each time.
     ///
     /// # Errors
     /// InvalidArgument, InvalidState.
@@ -500,7 +500,7 @@ impl DataLoader {
         made(|out| unsafe { sys::accel_dataloader_config(self.as_raw(), out) })
     }
 
-    /// Says whether all ranks get equally many full batches, from the next epoch on. The same on all ranks.
+    /// Says whether all ranks get equally many full batches, from the next epoch on. All ranks must pass the same.
     ///
     /// * `even_batches`: 1 or 0.
     ///
@@ -590,7 +590,7 @@ impl Loop {
     /// Says what the batch in hand is. Batches that are alike need it once: it holds until the next call.
     ///
     /// * `rows`: Of each rank's batch; negative where a rank has none any more.
-    /// * `remainder`: How many rows of all ranks' last batches are no repetition, the first ones in the order of
+    /// * `remainder`: How many rows of all ranks' last batches are not repetitions, the first ones in the order of
     ///   the ranks; zero: all of them; negative: not known yet.
     /// * `end_of_dataloader`: The batch is the last one of the loop, and `remainder` speaks of it.
     ///

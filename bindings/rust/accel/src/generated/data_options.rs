@@ -67,7 +67,8 @@ impl CsvOptions {
         self
     }
 
-    /// What an empty cell is in a column of numbers; also NaN. In \[-inf, inf\]. Default: such a cell is malformed.
+    /// The value of an empty cell in a column of numbers; also NaN. In \[-inf, inf\]. Default: such a cell is
+    /// malformed.
     pub fn missing(mut self, missing: f64) -> Self {
         self.0.missing = missing;
         self
@@ -97,7 +98,7 @@ impl ImageOptions {
         self
     }
 
-    /// As height. In \[1, inf). Default: they keep theirs.
+    /// The width; see height. In \[1, inf). Default: they keep theirs.
     pub fn width(mut self, width: i64) -> Self {
         self.0.width = width;
         self
@@ -141,7 +142,7 @@ impl DataLoaderOptions {
         self
     }
 
-    /// Of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator
+    /// The seed of the order, rank 0's for all. In (-inf, inf). Default: the seed of the CPU's default generator
     /// ([`accel_set_seed`](accel_sys::accel_set_seed)).
     pub fn seed(mut self, seed: i64) -> Self {
         self.0.seed = seed;
@@ -174,25 +175,25 @@ impl DataLoaderOptions {
         self
     }
 
-    /// Of PAD; also NaN. In \[-inf, inf\]. Default 0.
+    /// The filling of PAD; also NaN. In \[-inf, inf\]. Default 0.
     pub fn padding_value(mut self, padding_value: f64) -> Self {
         self.0.padding_value = padding_value;
         self
     }
 
-    /// Of PAD: the longest is rounded up to it. In \[1, inf). Default 1.
+    /// With PAD, the longest is rounded up to it. In \[1, inf). Default 1.
     pub fn pad_to_multiple_of(mut self, pad_to_multiple_of: i64) -> Self {
         self.0.pad_to_multiple_of = pad_to_multiple_of;
         self
     }
 
-    /// Of PAD. Default `PaddingSide::Right`.
+    /// The side that PAD fills. Default `PaddingSide::Right`.
     pub fn padding_side(mut self, padding_side: PaddingSide) -> Self {
         self.0.padding_side = padding_side.into();
         self
     }
 
-    /// Of PAD, true: a bool tensor, true where no filling is, as "\<key>_mask" in a map, elsewhere behind the
+    /// With PAD, true: a bool tensor, true where no filling is, as "\<key>_mask" in a map, elsewhere behind the
     /// tensor. Default false.
     pub fn padding_masks(mut self, padding_masks: bool) -> Self {
         self.0.padding_masks = padding_masks.into();

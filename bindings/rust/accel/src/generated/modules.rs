@@ -220,8 +220,8 @@ impl Model {
         made(|out| unsafe { sys::accel_module_call(self.as_raw(), first(inputs).cast(), inputs.len(), out) })
     }
 
-    /// As [`Model::call`](crate::Model::call), with inputs by name behind those by place. Layers call theirs "input", models as in
-    /// their configuration's architecture ("input_ids"), TorchScript as the script does; others as
+    /// Calls a module with inputs by name behind those by place. Layers call theirs "input", models as in their
+    /// configuration's architecture ("input_ids"), TorchScript as the script does; others as
     /// [`Model::set_input_names`](crate::Model::set_input_names) says.
     ///
     /// * `inputs`: May be `None` when there are none.
@@ -359,7 +359,7 @@ pub fn calculate_maximum_sizes(module: &Model) -> Result<Value> {
 ///   ACCELERATE_INIT_INCLUDE_BUFFERS says, or 0. Buffers that are not in state dicts, such as a Llama's
 ///   `inv_freq`, are not in checkpoints either.
 ///
-/// Gives: The scope. Of several inside each other the innermost counts.
+/// Gives: The scope. If several are open inside each other, the innermost counts.
 ///
 /// # Errors
 /// InvalidArgument.

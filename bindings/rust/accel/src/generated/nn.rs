@@ -105,7 +105,7 @@ pub fn attention(embed_dim: i64, num_heads: i64, causal: Causal, bias: Bias, dro
     })
 }
 
-/// Of \[batch, features, ...\], with running statistics.
+/// Batch normalization of \[batch, features, ...\], with running statistics.
 ///
 /// * `num_features`: Size.
 /// * `eps`: `None`: 1e-5, 0.1.

@@ -31,7 +31,7 @@ pub fn enable_grad() -> Result<Scope<'static>> {
     Scope::begin(|out| unsafe { sys::accel_enable_grad_begin(out) })
 }
 
-/// As no_grad, and results can never take part in autograd later, which is faster.
+/// No gradients are recorded inside, and results can never take part in autograd later, which is faster.
 ///
 /// Gives: The scope.
 #[inline]

@@ -265,7 +265,8 @@ impl Optimizer {
         check(unsafe { sys::accel_optimizer_train(self.as_raw(), training.into()) }).map(drop)
     }
 
-    /// Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is no update.
+    /// Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an
+    /// update.
     ///
     /// Gives: 1 when the latest update was skipped.
     #[inline]
@@ -389,7 +390,7 @@ impl Scheduler {
         made_by_numbers(|out| unsafe { sys::accel_scheduler_lambda(optimizer.as_raw(), call, data, destroy, out) })
     }
 
-    /// As [`Scheduler::lambda`](crate::Scheduler::lambda), with a factor for each group.
+    /// Drives learning rates by a function that gives a factor for each group.
     ///
     /// * `optimizer`: Its learning rates are driven.
     /// * `lambda(step, group)`: The factor of each group at each step. The factor of a group's initial learning
@@ -677,7 +678,7 @@ impl Scheduler {
 
     /// One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
     ///
-    /// * `metric`: The same on all ranks. NaN is no improvement.
+    /// * `metric`: The same on all ranks. NaN is not an improvement.
     ///
     /// # Errors
     /// InvalidState.
@@ -707,8 +708,8 @@ impl Scheduler {
         made(|out| unsafe { sys::accel_scheduler_state_dict(self.as_raw(), out) })
     }
 
-    /// Takes back where a scheduler stood. What it is stays as it was made: a setting that differs is reported as a
-    /// warning.
+    /// Takes back where a scheduler stood. Its settings stay as they were made: a setting that differs is reported
+    /// as a warning.
     ///
     /// * `state_dict`: As above, or as torch made it.
     ///

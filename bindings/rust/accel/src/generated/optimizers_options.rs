@@ -797,7 +797,7 @@ impl ScheduleFreeAdamwOptions {
         self
     }
 
-    /// Of the second moment. In \[0, 1). Default 0.999.
+    /// The decay of the second moment. In \[0, 1). Default 0.999.
     pub fn beta2(mut self, beta2: f64) -> Self {
         self.0.beta2 = beta2;
         self
@@ -841,7 +841,7 @@ impl ScheduleFreeAdamwOptions {
 }
 
 crate::configuration::builder! {
-    /// What may stay unset of a one-cycle schedule; names and defaults of torch's OneCycleLR.
+    /// The options of a one-cycle schedule, with the names and defaults of torch's OneCycleLR.
     #[derive(Clone, Copy)]
     OneCycleOptions(accel_one_cycle_options_t = ACCEL_ONE_CYCLE_OPTIONS_INIT), (),
     pct_start: f64 = pct_start,
@@ -905,7 +905,7 @@ impl OneCycleOptions {
 }
 
 crate::configuration::builder! {
-    /// What may stay unset of a cyclic schedule; names and defaults of torch's CyclicLR.
+    /// The options of a cyclic schedule, with the names and defaults of torch's CyclicLR.
     #[derive(Clone, Copy)]
     CyclicOptions(accel_cyclic_options_t = ACCEL_CYCLIC_OPTIONS_INIT), (),
     step_size_up: i64 = step_size_up,
@@ -930,7 +930,7 @@ impl CyclicOptions {
         self
     }
 
-    /// Of EXP_RANGE. In (0, inf). Default 1.
+    /// The base of EXP_RANGE. In (0, inf). Default 1.
     pub fn gamma(mut self, gamma: f64) -> Self {
         self.0.gamma = gamma;
         self
@@ -962,7 +962,7 @@ impl CyclicOptions {
 }
 
 crate::configuration::builder! {
-    /// What may stay unset of a plateau schedule; names and defaults of torch's ReduceLROnPlateau.
+    /// The options of a plateau schedule, with the names and defaults of torch's ReduceLROnPlateau.
     #[derive(Clone, Copy)]
     PlateauOptions(accel_plateau_options_t = ACCEL_PLATEAU_OPTIONS_INIT), (),
     factor: f64 = factor,

@@ -5,7 +5,7 @@ use super::*;
 ///
 /// * `type`: ACCEL_DISTRIBUTED_*.
 ///
-/// Gives: "MULTI_CPU" and so on; `None` for a number that is no type.
+/// Gives: "MULTI_CPU" and so on; `None` for a number that is not a type.
 #[inline]
 pub fn distributed_type_name(r#type: DistributedType) -> String {
     unsafe { text(sys::accel_distributed_type_name(r#type.into())) }
@@ -24,7 +24,7 @@ impl State {
     /// not meet again. It prepares, saves and ends on its own; ranks, device, triggers and the place within an
     /// accumulation group are those of the job, whose accumulation settings become the new ones for both.
     ///
-    /// * `options`: `None`: the defaults. What belongs to the job can only be repeated: cpu, debug, timeout_ms,
+    /// * `options`: `None`: the defaults. Settings of the job can only be repeated: cpu, debug, timeout_ms,
     ///   num_threads, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, device_plugins, backend, the place in
     ///   the job, and the sizes of the mesh.
     ///
@@ -60,7 +60,7 @@ impl State {
         Scope::begin(|out| unsafe { sys::accel_main_process_first_begin(self.as_raw(), out) })
     }
 
-    /// The same for the first rank of each host.
+    /// The first rank of each host runs the scope's body first, its other ranks after it has ended its scope.
     ///
     /// Gives: The scope.
     ///
@@ -118,7 +118,7 @@ impl State {
     }
 
     /// Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is
-    /// complete when [`StateReader::gradient_accumulation_steps`](crate::StateReader::gradient_accumulation_steps) divides it. The same on all ranks.
+    /// complete when [`StateReader::gradient_accumulation_steps`](crate::StateReader::gradient_accumulation_steps) divides it. All ranks must set the same.
     ///
     /// * `step`: At least 0.
     ///
@@ -130,7 +130,7 @@ impl State {
     }
 
     /// Changes how micro-batches are put together, from the next [`State::accumulate`](crate::State::accumulate) on. Settings are of the
-    /// job: states of [`State::share`](crate::State::share) see them too. The same on all ranks.
+    /// job: states of [`State::share`](crate::State::share) see them too. All ranks must set the same.
     ///
     /// * `options`: Fields that are unset stay as they are.
     ///
@@ -218,7 +218,7 @@ impl StateReader {
         unsafe { sys::accel_on_process(self.as_raw(), process_index) == 1 }
     }
 
-    /// The same by the rank within the host.
+    /// Whether code for one rank of the host runs here.
     ///
     /// * `local_process_index`: The rank.
     ///
@@ -236,7 +236,7 @@ impl StateReader {
         unsafe { sys::accel_use_distributed(self.as_raw()) == 1 }
     }
 
-    /// What carries the collectives.
+    /// Names the backends that carry the collectives.
     ///
     /// Gives: "ucx" on the CPU; "cpu:ucx,xpu:staged" and the like on an accelerator, a backend for each device; or
     /// "" for one process; constant.

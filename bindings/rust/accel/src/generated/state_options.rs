@@ -3,7 +3,7 @@ use super::*;
 use crate::options::*;
 
 crate::configuration::builder! {
-    /// What a state is made from. Everything may stay unset.
+    /// The options of a state. Everything may stay unset.
     #[derive(Clone)]
     StateOptions(accel_state_options_t = ACCEL_STATE_OPTIONS_INIT), Kept,
     cpu: bool = cpu,
@@ -50,7 +50,8 @@ impl StateOptions {
         self
     }
 
-    /// Of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default `Precision::No`.
+    /// The precision of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default
+    /// `Precision::No`.
     pub fn mixed_precision(mut self, mixed_precision: Precision) -> Self {
         self.0.mixed_precision = mixed_precision.into();
         self
@@ -179,26 +180,26 @@ impl StateOptions {
         self
     }
 
-    /// Of prepared schedulers. Default `SchedulerSteps::PerBatch`.
+    /// Sets when prepared schedulers step. Default `SchedulerSteps::PerBatch`.
     pub fn scheduler_steps(mut self, scheduler_steps: SchedulerSteps) -> Self {
         self.0.scheduler_steps = scheduler_steps.into();
         self
     }
 
-    /// Which kernels compute matmuls on the CPU. Calls without a state have the settings of the first state of the
-    /// process. Variable ACCEL_CPU_KERNELS. Default `CpuKernels::Auto`.
+    /// The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of
+    /// the process. Variable ACCEL_CPU_KERNELS. Default `CpuKernels::Auto`.
     pub fn cpu_kernels(mut self, cpu_kernels: CpuKernels) -> Self {
         self.0.cpu_kernels = cpu_kernels.into();
         self
     }
 
-    /// Where the memory of large CPU tensors comes from. Variable ACCEL_CPU_MEMORY. Default `CpuMemory::Auto`.
+    /// The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default `CpuMemory::Auto`.
     pub fn cpu_memory(mut self, cpu_memory: CpuMemory) -> Self {
         self.0.cpu_memory = cpu_memory.into();
         self
     }
 
-    /// Most bytes that this process keeps for the next tensors. In \[0, inf). Variable ACCEL_CPU_MEMORY_KEPT.
+    /// The most bytes that this process keeps for the next tensors. In \[0, inf). Variable ACCEL_CPU_MEMORY_KEPT.
     /// Default: a fourth of the memory of the host or container by its processes.
     pub fn cpu_memory_kept(mut self, cpu_memory_kept: i64) -> Self {
         self.0.cpu_memory_kept = cpu_memory_kept;
@@ -269,7 +270,7 @@ impl StateOptions {
         self
     }
 
-    /// What carries the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes
+    /// The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes
     /// through host memory, with which several ranks may share a GPU. A name without a device is for that of the
     /// state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or
     /// else "staged".

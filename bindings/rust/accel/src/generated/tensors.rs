@@ -83,7 +83,7 @@ impl Tensor {
         made(|out| unsafe { sys::accel_tensor_item(self.as_raw(), out) })
     }
 
-    /// The same for integers, exact.
+    /// Gets the integer in a tensor of one element, exactly.
     ///
     /// Gives: It.
     ///
@@ -196,7 +196,7 @@ impl Tensor {
         made(|out| unsafe { sys::accel_tensor_clone(self.as_raw(), out) })
     }
 
-    /// The same elements outside of autograd.
+    /// Returns the same elements outside of autograd.
     ///
     /// Gives: The same memory outside of autograd.
     ///
@@ -207,7 +207,7 @@ impl Tensor {
         made(|out| unsafe { sys::accel_tensor_detach(self.as_raw(), out) })
     }
 
-    /// The same elements, row-major without gaps.
+    /// Returns the same elements, row-major without gaps.
     ///
     /// Gives: Row-major without gaps; the same memory if it was already.
     ///

@@ -2,7 +2,7 @@
 use super::*;
 
 impl State {
-    /// Starts the trackers of a run, on the main process; on other ranks those that ask for it. Those that were
+    /// Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were
     /// running end first. log_with knows the engine's trackers and those that were added; "wandb" and the like,
     /// which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a
     /// warning in the log.
@@ -205,7 +205,7 @@ impl State {
         check(unsafe { sys::accel_count_tokens(self.as_raw(), n_tokens) }).map(drop)
     }
 
-    /// What a token costs, for the model flops utilization in step reports.
+    /// Sets the cost of a token, for the model flops utilization in step reports.
     ///
     /// * `flops_per_token`: Floating point operations of forward and backward, as the model needs them: 6 for each
     ///   parameter of a transformer, and 12 x layers x width x length for attention, is the usual estimate
@@ -346,7 +346,7 @@ impl Tracker {
         unsafe { text(sys::accel_tracker_name(self.as_raw())) }
     }
 
-    /// What a tracker writes to: a file, a folder, or the address of a run.
+    /// Gets the target that a tracker writes to: a file, a folder, or the address of a run.
     ///
     /// Gives: The text; empty for one of the program, or where it does not run.
     #[inline]
@@ -498,7 +498,7 @@ impl Profile {
         unsafe { sys::accel_profile_step_number(self.as_raw()) }
     }
 
-    /// What a schedule does in a step, as torch.profiler.schedule() has it.
+    /// Computes the action of a schedule in a step, as torch.profiler.schedule() does.
     ///
     /// * `options`: The schedule.
     /// * `step`: From 0.

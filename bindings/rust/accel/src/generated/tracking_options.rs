@@ -43,7 +43,7 @@ impl TrackingOptions {
         self
     }
 
-    /// When a tracker of the program fails. Default `TrackerFailure::Warn`.
+    /// The reaction to a failing tracker of the program. Default `TrackerFailure::Warn`.
     pub fn on_failure(mut self, on_failure: TrackerFailure) -> Self {
         self.0.on_failure = on_failure.into();
         self
@@ -71,7 +71,7 @@ impl TrackingOptions {
 }
 
 crate::configuration::builder! {
-    /// What a tracker of the program needs.
+    /// The options of a tracker of the program.
     #[derive(Clone, Copy)]
     TrackerOptions(accel_tracker_options_t = ACCEL_TRACKER_OPTIONS_INIT), (),
     main_process_only: bool = main_process_only,
@@ -131,7 +131,7 @@ impl LogSinkOptions {
         self
     }
 
-    /// What it is. Default `LogSinkKind::Stderr`.
+    /// The kind of the sink. Default `LogSinkKind::Stderr`.
     pub fn kind(mut self, kind: LogSinkKind) -> Self {
         self.0.kind = kind.into();
         self
@@ -165,7 +165,7 @@ crate::configuration::builder! {
 }
 
 impl ProgressOptions {
-    /// What is counted. Default "steps".
+    /// The unit that is counted. Default "steps".
     pub fn unit(mut self, unit: impl AsRef<str>) -> Self {
         self.0.unit = self.1.text(unit.as_ref());
         self
@@ -196,7 +196,7 @@ impl ProgressOptions {
         self
     }
 
-    /// Where it begins, after a resumed run. In \[0, inf). Default 0.
+    /// The count at which it begins, after a resumed run. In \[0, inf). Default 0.
     pub fn initial(mut self, initial: i64) -> Self {
         self.0.initial = initial;
         self
@@ -210,10 +210,10 @@ impl ProgressOptions {
 }
 
 crate::configuration::builder! {
-    /// What is recorded, and in which steps. A step is what lies between two calls of [`accel_profile_step`](accel_sys::accel_profile_step). After
-    /// `skip_first` steps comes a cycle: `wait` steps without recording, `warmup` steps whose record is dropped,
-    /// `active` ones that are recorded; then on_trace_ready runs. Without a schedule (active unset) everything from
-    /// begin to end is recorded.
+    /// The options of a profile: the content of the record, and the steps that are recorded. A step is what lies
+    /// between two calls of [`accel_profile_step`](accel_sys::accel_profile_step). After `skip_first` steps comes a cycle: `wait` steps without
+    /// recording, `warmup` steps whose record is dropped, `active` ones that are recorded; then on_trace_ready
+    /// runs. Without a schedule (active unset) everything from begin to end is recorded.
     #[derive(Clone)]
     ProfileOptions(accel_profile_options_t = ACCEL_PROFILE_OPTIONS_INIT), Kept,
     activities: String = activities,

@@ -54,8 +54,9 @@ pub fn get_shape(value: &Value) -> Result<Value> {
     made(|out| unsafe { sys::accel_get_shape(value.as_raw(), out) })
 }
 
-/// What [`initialize_tensors`](crate::initialize_tensors) makes a like tree from: each tensor's shape and dtype, as a tensor of the
-/// device "meta", which has no memory. So rank 0 can tell others what they are to receive.
+/// Describes a tree: each tensor becomes one of the same shape and dtype on the device "meta", which has no
+/// memory. [`initialize_tensors`](crate::initialize_tensors) makes a like tree from it, so that rank 0 can tell others what they are
+/// to receive.
 ///
 /// * `value`: A tensor or a tree of tensors.
 ///
@@ -87,8 +88,8 @@ pub fn initialize_tensors(structure: &Value) -> Result<Value> {
 ///
 /// * `type`: ACCEL_DEVICE_*.
 ///
-/// Gives: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; `None` for a number that is no
-/// type, and for OUT_OF_TREE when there is none. Valid for ever.
+/// Gives: "cpu", "cuda" and so on, for OUT_OF_TREE what its plugin registered; `None` for a number that is not
+/// a type, and for OUT_OF_TREE when there is none. Valid for ever.
 #[inline]
 pub fn device_type_name(r#type: i32) -> String {
     unsafe { text(sys::accel_device_type_name(r#type)) }
@@ -176,7 +177,7 @@ pub fn device_reset_peak_memory(device: Device) -> Result<()> {
     check(unsafe { sys::accel_device_reset_peak_memory(device.to_raw()) }).map(drop)
 }
 
-/// What a device is and can do.
+/// Describes a device and its abilities.
 ///
 /// * `device`: The device.
 ///
@@ -192,9 +193,9 @@ pub fn device_properties(device: Device) -> Result<Value> {
 }
 
 impl Value {
-    /// The same tree with a function applied to each tensor; other leaves stay.
+    /// Applies a function to each tensor of a tree; other leaves stay.
     ///
-    /// * `error_on_other_type`: A leaf that is no tensor is a TYPE_MISMATCH.
+    /// * `error_on_other_type`: A leaf that is not a tensor is a TYPE_MISMATCH.
     /// * `function(tensor)`: What is applied. Called for each tensor. `tensor`: Borrowed for the call. Gives: An
     ///   owned handle that takes its place.
     ///

@@ -52,7 +52,7 @@ impl Serialize for Value {
             Kind::Int => serializer.serialize_i64(self.as_int().unwrap_or_default()),
             Kind::Double => serializer.serialize_f64(self.as_f64().unwrap_or_default()),
             Kind::String => {
-                serializer.serialize_str(self.as_str().ok_or_else(|| S::Error::custom("a text that is no UTF-8"))?)
+                serializer.serialize_str(self.as_str().ok_or_else(|| S::Error::custom("a text that is not UTF-8"))?)
             }
             Kind::Bytes => serializer.serialize_bytes(self.as_bytes().unwrap_or_default()),
             Kind::DType => self.as_dtype().serialize(serializer),
