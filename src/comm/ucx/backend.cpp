@@ -56,7 +56,7 @@ UcxBackend::UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
   std::unique_ptr<HostSegment> segment;
   const int neighbours = peers.hosts().neighbours().size();
   if (neighbours > 1 && neighbours <= HostSegment::kMaxRanks && peers.reaches_neighbours())
-    segment = std::make_unique<HostSegment>(peers);
+    segment = std::make_unique<HostSegment>(peers.regions(), peers.hosts().neighbours().position, rank);
   if (!peers.wait_until_all_connected(segment != nullptr || neighbours == 1, deadline)) segment.reset();
   group_ = std::make_shared<GroupProgress>(std::move(engine), number, std::move(transport), std::move(peers),
                                            std::move(segment), current_call);

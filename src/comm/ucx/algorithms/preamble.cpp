@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
-#include "comm/ucx/algorithms/slices.hpp"
+#include "comm/ucx/host/page_size.hpp"
 
 namespace accel::comm::ucx {
 namespace {

@@ -5,7 +5,7 @@
 #include <exception>
 #include <new>
 
-#include "comm/ucx/algorithms/slices.hpp"
+#include "comm/ucx/host/page_size.hpp"
 #include "comm/ucx/progress/group_progress.hpp"
 #include "comm/ucx/progress/progress.hpp"
 
@@ -20,7 +20,7 @@ void Scratch::Free::operator()(char* memory) const { std::free(memory); }
 
 char* Scratch::reserve(size_t bytes) {
   if (bytes > size_) {
-    const size_t rounded = (bytes + kPage - 1) / kPage * kPage;
+    const size_t rounded = round_up(bytes, kPage);
     memory_.reset();
     size_ = 0;
     memory_.reset(static_cast<char*>(std::aligned_alloc(kPage, rounded)));
@@ -101,7 +101,9 @@ void Session::throw_if_failed() const { group_.throw_if_failed(); }
 RemoteAddress Session::remote_address(const void* data, size_t bytes) {
   return group_.memory_.remote_address(data, bytes);
 }
-char* Session::map(int peer, const RemoteAddress& address) { return group_.memory_.map(group_.peers_, peer, address); }
+char* Session::map(int peer, const RemoteAddress& address) {
+  return group_.memory_.map(peer, group_.peers_.process(peer), address);
+}
 
 std::vector<int> Session::unanswered() {
   std::vector<int> ranks;
