@@ -7,8 +7,8 @@
 #include "comm/ucx/algorithms/host_collective.hpp"
 #include "comm/ucx/algorithms/message_collective.hpp"
 #include "comm/ucx/algorithms/preamble.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/algorithms/slices.hpp"
-#include "comm/ucx/progress/session.hpp"
 
 namespace accel::comm::ucx {
 

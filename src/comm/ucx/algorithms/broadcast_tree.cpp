@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "comm/ucx/progress/session.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 
 namespace accel::comm::ucx {
 namespace {

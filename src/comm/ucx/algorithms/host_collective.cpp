@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "comm/ucx/algorithms/preamble.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/algorithms/slices.hpp"
 #include "comm/ucx/host/page_size.hpp"
-#include "comm/ucx/progress/session.hpp"
 #include "machine/streaming_copy.hpp"
 
 namespace accel::comm::ucx {

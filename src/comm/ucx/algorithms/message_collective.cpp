@@ -5,8 +5,8 @@
 
 #include "comm/ucx/algorithms/rabenseifner.hpp"
 #include "comm/ucx/algorithms/ring.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/host/page_size.hpp"
-#include "comm/ucx/progress/session.hpp"
 
 namespace accel::comm::ucx {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/ucx/progress/session.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 
 namespace accel::comm::ucx {
 

@@ -6,9 +6,9 @@
 #include <cstddef>
 
 #include "comm/ucx/algorithms/block_collective.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/host/host_segment.hpp"
 #include "comm/ucx/host/shared_memory.hpp"
-#include "comm/ucx/progress/session.hpp"
 
 namespace accel::comm::ucx {
 

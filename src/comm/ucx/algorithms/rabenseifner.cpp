@@ -1,8 +1,8 @@
 #include "comm/ucx/algorithms/rabenseifner.hpp"
 
 #include "comm/ucx/algorithms/pairwise_reduction.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/algorithms/slices.hpp"
-#include "comm/ucx/progress/session.hpp"
 
 namespace accel::comm::ucx {
 namespace {

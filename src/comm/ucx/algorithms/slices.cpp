@@ -1,6 +1,6 @@
 #include "comm/ucx/algorithms/slices.hpp"
 
-#include "comm/ucx/progress/session.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 
 namespace accel::comm::ucx {
 

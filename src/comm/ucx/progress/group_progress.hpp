@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "comm/ucx/algorithms/block_collective.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/host/host_segment.hpp"
 #include "comm/ucx/progress/fiber.hpp"
 #include "comm/ucx/progress/posted_work.hpp"
 #include "comm/ucx/progress/progress_engine.hpp"
-#include "comm/ucx/progress/session.hpp"
 #include "comm/ucx/transport/peers.hpp"
 #include "comm/ucx/transport/transport.hpp"
 

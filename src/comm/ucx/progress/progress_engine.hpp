@@ -17,9 +17,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/host/futex.hpp"
-#include "comm/ucx/progress/session.hpp"
-#include "comm/ucx/progress/spin.hpp"
+#include "comm/ucx/host/spin.hpp"
 #include "comm/ucx/transport/worker.hpp"
 #include "os/file_descriptor.hpp"
 

@@ -1,4 +1,4 @@
-#include "comm/ucx/progress/session.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 
 #include <algorithm>
 #include <cstdlib>
