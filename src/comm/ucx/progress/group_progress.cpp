@@ -239,9 +239,15 @@ GroupProgress::Running::Running(GroupProgress& group)
         }
       }) {}
 
-void GroupProgress::suspend(std::function<bool()> is_ready, Session& session) {
+void GroupProgress::wait(Session& session) {
+  if (running_ != nullptr)
+    suspend(session);
+  else
+    engine_->progress_until([&session] { return session.has_arrived(); }, &session);
+}
+
+void GroupProgress::suspend(Session& session) {
   Running& running = *running_;
-  running.is_ready = std::move(is_ready);
   running.session = &session;
   running.fiber.suspend();
   running.session = nullptr;
@@ -254,7 +260,7 @@ bool GroupProgress::resume_running() {
   if (running.session != nullptr && !running.interruption) {
     try {
       throw_if_failed();
-      if (!running.is_ready()) return false;
+      if (!running.session->has_arrived()) return false;
     } catch (const std::exception&) {
       running.interruption = std::current_exception();
     }
@@ -276,11 +282,12 @@ bool GroupProgress::resume_running() {
 }
 
 void GroupProgress::run_parts(Task& task) {
+  const SessionLinks links{*transport_, segment_.get(), memory_, peers_, engine_->spin(), *this};
   StatusPage* const page = peers_.status_page(rank());
   for (const auto& part : task.parts) {
     if (page != nullptr) page->begin(task.call, operation_name(part.header.operation), part.header.sequence);
     task.work->set_sequence(part.header.sequence);
-    Session session(*this, memory_of_calls_.front().buffers, part.header, task.call, task.timeout);
+    Session session(links, memory_of_calls_.front().buffers, part.header, task.call, task.timeout);
     run(part, session);
   }
 }
@@ -365,7 +372,9 @@ void GroupProgress::take_received(PointToPoint& call) {
   if (call.target.defined()) copy_result(call.target, call.memory);
 }
 
-void GroupProgress::check(Session* session) {
+void GroupProgress::check(Session& session) { check_calls(&session); }
+
+void GroupProgress::check_calls(Session* session) {
   check_peers(session);
   check_deadlines(session);
 }
@@ -375,13 +384,13 @@ void GroupProgress::check_open_calls() noexcept {
   if (running_ != nullptr) {
     if (running_->session == nullptr || running_->interruption) return;
     try {
-      check(running_->session);
+      check_calls(running_->session);
     } catch (const std::exception&) {
       running_->interruption = std::current_exception();
     }
   } else if (!posted_.empty()) {
     try {
-      check(nullptr);
+      check_calls(nullptr);
     } catch (const std::exception&) {
       fail_group_for_exception();
       fail_open_calls();

@@ -7,7 +7,6 @@
 
 #include <atomic>
 #include <exception>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -52,7 +51,7 @@ struct PointToPoint {
   Message message;
 };
 
-class GroupProgress : public std::enable_shared_from_this<GroupProgress> {
+class GroupProgress final : private Waiter {
  public:
   // `current_call` returns the function of the C API that the thread is in, and may be null. `number` identifies the
   // group in the engine.
@@ -104,31 +103,28 @@ class GroupProgress : public std::enable_shared_from_this<GroupProgress> {
   bool cores_suffice() const { return peers_.cores_suffice(); }
 
  private:
-  friend class Session;
-
   // A task that runs on a fiber.
   struct Running {
     explicit Running(GroupProgress& group);
     Task task;
     Session* session = nullptr;       // while the task waits
-    std::function<bool()> is_ready;   // the condition that it waits for
     std::exception_ptr interruption;  // thrown from its wait()
     std::exception_ptr error;         // of the task
     Fiber fiber;
   };
 
-  // Waits inside a collective until `done`.
-  template <typename Done>
-  void wait_until(const Done& done, Session& session);
-  void suspend(std::function<bool()> is_ready, Session& session);
+  // As the waiter of its collectives.
+  void wait(Session& session) override;
+  void check(Session& session) override;
+  void throw_if_failed() const override;
+  void suspend(Session& session);
   bool resume_running();
   void start_next_task();
   void end_failed_calls();
-  // Throws if a rank is lost or a deadline has passed.
-  void check(Session* session);
+  // Throws if a rank is lost or a deadline has passed, that of the session or those of messages.
+  void check_calls(Session* session);
   void check_peers(Session* session);
   void check_deadlines(Session* session);
-  void throw_if_failed() const;
 
   void run_parts(Task& task);
   void end_task(Task& task, std::exception_ptr error) noexcept;
@@ -195,13 +191,5 @@ class GroupProgress : public std::enable_shared_from_this<GroupProgress> {
   std::optional<Failure> failure_;
   bool stop_ = false;
 };
-
-template <typename Done>
-void GroupProgress::wait_until(const Done& done, Session& session) {
-  if (running_ != nullptr)
-    suspend([&done] { return done(); }, session);
-  else
-    engine_->progress_until(done, &session);
-}
 
 }  // namespace accel::comm::ucx

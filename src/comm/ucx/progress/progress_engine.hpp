@@ -69,8 +69,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
 
   // By the thread that has claimed the engine.
   Worker& worker() { return *worker_; }
-  bool spins() const { return spin_.length().count() > 0; }
-  void spun_in_time() { spin_.ended_early(); }
+  Spin& spin() { return spin_; }
   // Makes progress until `done`. `session` is the blocking collective that waits, or null.
   template <typename Done>
   void progress_until(const Done& done, Session* session);
