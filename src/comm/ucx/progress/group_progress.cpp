@@ -11,7 +11,6 @@
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/ucx/host/status_page.hpp"
-#include "comm/ucx/progress/progress.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -53,12 +52,6 @@ GroupProgress::GroupProgress(ProgressEngine::Membership membership, uint32_t num
 }
 
 GroupProgress::~GroupProgress() { shutdown(); }
-
-bool GroupProgress::has_other_hosts() const {
-  for (int peer = 0; peer < size(); peer++)
-    if (!peers_.same_host(peer)) return true;
-  return false;
-}
 
 void GroupProgress::submit(Task task, bool at_once) {
   if (current_call_ != nullptr) task.call = current_call_();
@@ -164,6 +157,14 @@ bool GroupProgress::leave() {
   memory_of_calls_.clear();
   segment_.reset();
   return true;
+}
+
+GroupWait GroupProgress::current_wait() const {
+  GroupWait wait;
+  if (running_ != nullptr) wait.session = running_->session;
+  wait.for_messages = !posted_.empty();
+  wait.is_over = running_ != nullptr && running_->interruption != nullptr;
+  return wait;
 }
 
 bool GroupProgress::has_work() const { return !tasks_.empty() || !submissions_.empty() || is_busy(); }

@@ -51,15 +51,13 @@ struct PointToPoint {
   Message message;
 };
 
-class GroupProgress final : private Waiter {
+class GroupProgress final : public ProgressedGroup, public WorkProgress, private Waiter {
  public:
   // `current_call` returns the function of the C API that the thread is in, and may be null. `number` identifies the
   // group in the engine.
   GroupProgress(ProgressEngine::Membership membership, uint32_t number, std::unique_ptr<Transport> transport,
                 Peers peers, std::unique_ptr<HostSegment> segment, const char* (*current_call)());
-  GroupProgress(const GroupProgress&) = delete;
-  GroupProgress& operator=(const GroupProgress&) = delete;
-  ~GroupProgress();
+  ~GroupProgress() override;
 
   int rank() const { return peers_.rank(); }
   int size() const { return peers_.size(); }
@@ -71,36 +69,28 @@ class GroupProgress final : private Waiter {
   void submit(Task task, bool at_once);
   void submit(PointToPoint call);
 
-  // Makes progress until `work` is complete, unless another thread does.
-  void progress_until_complete(UcxWork& work);
+  void progress_until_complete(UcxWork& work) override;
 
   // Memory for in-place all-reduces, if the ranks can map each other's memory.
   bool shares_memory() const { return segment_ != nullptr && peers_.hosts().count() == 1; }
   at::Tensor allocate(int64_t numel, const at::TensorOptions& options) { return memory_.allocate(numel, options); }
 
-  // Fails all open calls, here and (through the store) on the peers.
+  // Both fail all open calls, here and (through the store) on the peers.
   void fail(CollectiveFailure failure, const std::string& reason);
-  void abort(const std::string& reason) { fail(CollectiveFailure::kAborted, reason); }
+  void abort(const std::string& reason) override { fail(CollectiveFailure::kAborted, reason); }
   // Leaves the group and its engine. Aborts open calls.
   void shutdown();
 
-  // For the engine; except the first two, by the thread that has claimed it.
-  uint32_t number() const { return number_; }
-  bool has_work() const;  // under the engine's mutex, while it is not claimed
-  // Makes progress without waiting. True if something happened.
-  bool progress() noexcept;
-  bool is_busy() const { return running_ != nullptr || !posted_.empty(); }
-  bool has_messages() const { return !posted_.empty(); }
-  bool must_resume() const { return running_ != nullptr && running_->interruption != nullptr; }
-  // Of the running collective; null if it does not wait.
-  const Session* waiting_session() const { return running_ ? running_->session : nullptr; }
-  // Fails calls whose peers are lost or whose deadlines have passed.
-  void check_open_calls() noexcept;
-  // Becomes readable when the process of a peer ends.
-  int event_descriptor() const { return events_.number(); }
-  void check_ended_processes(int timeout_ms);
-  bool has_other_hosts() const;
-  bool cores_suffice() const { return peers_.cores_suffice(); }
+  // For the engine.
+  uint32_t number() const override { return number_; }
+  const Peers& peers() const override { return peers_; }
+  bool has_work() const override;
+  bool progress() noexcept override;
+  bool is_busy() const override { return running_ != nullptr || !posted_.empty(); }
+  GroupWait current_wait() const override;
+  void check_open_calls() noexcept override;
+  int event_descriptor() const override { return events_.number(); }
+  void check_ended_processes(int timeout_ms) override;
 
  private:
   // A task that runs on a fiber.

@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -201,6 +202,10 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
 
 Peers::Peers(Peers&&) noexcept = default;
 Peers::~Peers() = default;
+
+bool Peers::has_other_hosts() const {
+  return std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return !peer.same_host; });
+}
 
 std::vector<int> Peers::regions() const {
   std::vector<int> files;

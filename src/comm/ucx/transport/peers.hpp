@@ -35,6 +35,7 @@ class Peers {
   // By which the peer's process knows the group.
   uint32_t number(int peer) const { return peers_[peer].group_number; }
   bool same_host(int peer) const { return peers_[peer].same_host; }
+  bool has_other_hosts() const;
   // Whether each rank of this host has a core of its own, so that spinning takes no time from others.
   bool cores_suffice() const { return cores_suffice_; }
 
