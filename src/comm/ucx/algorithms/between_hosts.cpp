@@ -5,7 +5,6 @@
 #include "comm/ucx/algorithms/broadcast_tree.hpp"
 #include "comm/ucx/algorithms/host_collective.hpp"
 #include "comm/ucx/algorithms/message_collective.hpp"
-#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/algorithms/slices.hpp"
 
 namespace accel::comm::ucx {

@@ -1,5 +1,4 @@
 // Collectives, described by the blocks that are sent to and received from each rank, and by how they are combined.
-// run() chooses the algorithm.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +10,6 @@
 #include "comm/ucx/algorithms/reduction.hpp"
 
 namespace accel::comm::ucx {
-
-class Session;
 
 struct Outgoing {
   const char* data = nullptr;
@@ -49,9 +46,5 @@ inline void copy_block(const Incoming& to, const char* from) {
 
 // Writes this rank's contribution to a result, to which those of other ranks are added with `combine`.
 void begin_partial(const Collective& collective, const Incoming& result, const char* tensor);
-
-// Returns when this rank's part is done. Throws CollectiveError; after kMismatch all ranks have thrown it and the next
-// collective may follow.
-void run(const Collective& collective, Session& session);
 
 }  // namespace accel::comm::ucx

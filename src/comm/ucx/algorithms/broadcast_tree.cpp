@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "comm/ucx/algorithms/session.hpp"
-
 namespace accel::comm::ucx {
 namespace {
 

@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "comm/ucx/algorithms/preamble.hpp"
-#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/algorithms/slices.hpp"
 #include "comm/ucx/host/page_size.hpp"
 #include "machine/streaming_copy.hpp"

@@ -5,7 +5,6 @@
 
 #include "comm/ucx/algorithms/rabenseifner.hpp"
 #include "comm/ucx/algorithms/ring.hpp"
-#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/host/page_size.hpp"
 
 namespace accel::comm::ucx {

@@ -1,7 +1,6 @@
 #include "comm/ucx/algorithms/ring.hpp"
 
 #include "comm/ucx/algorithms/pairwise_reduction.hpp"
-#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/algorithms/slices.hpp"
 
 namespace accel::comm::ucx {

@@ -1,7 +1,5 @@
 #include "comm/ucx/algorithms/slices.hpp"
 
-#include "comm/ucx/algorithms/session.hpp"
-
 namespace accel::comm::ucx {
 
 Slices slices_of_whole(const Collective& collective, const Session& session) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/ucx/algorithms/block_collective.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/host/page_size.hpp"
 
 namespace accel::comm::ucx {

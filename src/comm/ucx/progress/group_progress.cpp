@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/ucx/algorithms/run_collective.hpp"
 #include "comm/ucx/host/status_page.hpp"
 
 namespace accel::comm::ucx {
