@@ -84,7 +84,7 @@ class UcxBackend final : public c10d::Backend, public ChunkedCalls, public Coale
   c10::intrusive_ptr<Work> recvAnysource(Tensors& tensors, int tag) override;
 
  private:
-  Call begin_call(Operation operation) const;
+  Call begin_call(CollectiveKind kind) const;
   CoalescedCalls* coalesced() const;  // null where calls are posted by themselves
   c10::intrusive_ptr<Work> reduce_all(Call& call, Tensors& tensors, const c10d::AllreduceOptions& options,
                                       c10d::OpType type);

@@ -2,13 +2,9 @@
 
 namespace accel::comm::ucx {
 
-bool combines_whole(Operation operation) {
-  return operation == Operation::kAllReduce || operation == Operation::kReduce;
-}
-
 Outgoing block_for(const Collective& collective, int peer) {
   const auto& header = collective.header;
-  if (!combines_whole(header.operation)) return collective.outgoing[static_cast<size_t>(peer)];
+  if (!traits_of(header.kind).combines_whole()) return collective.outgoing[static_cast<size_t>(peer)];
   return header.root < 0 || header.root == peer ? collective.outgoing[0] : Outgoing{};
 }
 

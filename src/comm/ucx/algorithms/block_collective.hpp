@@ -34,8 +34,6 @@ struct Collective {
   std::vector<int64_t> splits;
 };
 
-// all_reduce and reduce: there is one block, the whole tensor.
-bool combines_whole(Operation operation);
 // The block for rank `peer`; empty if it needs none.
 Outgoing block_for(const Collective& collective, int peer);
 

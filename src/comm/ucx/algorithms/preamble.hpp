@@ -15,9 +15,6 @@ namespace accel::comm::ucx {
 // Blocks up to this size are sent with the preamble; for the host segment see HostSegment::inline_limit().
 constexpr size_t kInlineLimit = HostSegment::kLeastInlineBytes;
 
-// Whether this rank sends the same block to every rank.
-bool sends_one_block(Operation operation);
-
 class PreambleExchange {
  public:
   // Returns when all ranks have made the same call; otherwise throws kMismatch on all of them.

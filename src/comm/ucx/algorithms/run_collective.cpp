@@ -59,16 +59,16 @@ void reduce_in_place(const Collective& collective, const PreambleExchange& pream
 
 Slices slices_on_host(const Collective& collective, const Session& session) {
   // What two ranks exchange is as much if each reduces all of it.
-  const bool shares_work = combines_whole(collective.header.operation) && session.size() > 2;
+  const bool shares_work = traits_of(collective.header.kind).combines_whole() && session.size() > 2;
   return shares_work ? slices_of_whole(collective, session) : slices_of_blocks(collective, session);
 }
 
 void move(const Collective& collective, const PreambleExchange& preambles, Session& session) {
   const Hosts& hosts = session.hosts();
-  const auto operation = collective.header.operation;
+  const auto kind = collective.header.kind;
   if (session.segment() != nullptr) return move_on_host(collective, preambles.largest_block(), session);
-  if (operation == Operation::kBroadcast) return broadcast_between_hosts(collective, session);
-  if (operation == Operation::kAllGather && hosts.hold_equally_many() && !hosts.hold_single_ranks())
+  if (kind == CollectiveKind::kBroadcast) return broadcast_between_hosts(collective, session);
+  if (kind == CollectiveKind::kAllGather && hosts.hold_equally_many() && !hosts.hold_single_ranks())
     return all_gather_between_hosts(collective, session);
   take_inline_blocks(collective, preambles, session);  // those of an all_to_all have all sizes
   exchange_blocks(collective, preambles.block_limit(), session);
@@ -76,7 +76,7 @@ void move(const Collective& collective, const PreambleExchange& preambles, Sessi
 
 void reduce(const Collective& collective, Session& session) {
   const Hosts& hosts = session.hosts();
-  const bool whole = combines_whole(collective.header.operation);
+  const bool whole = traits_of(collective.header.kind).combines_whole();
   const bool by_hosts = !hosts.hold_single_ranks() && collective.combine;
   if (session.segment() != nullptr)
     reduce_on_host(collective, slices_on_host(collective, session), session);
@@ -94,7 +94,7 @@ void reduce(const Collective& collective, Session& session) {
 
 void run(const Collective& collective, Session& session) {
   const PreambleExchange preambles(collective, session);
-  if (collective.header.operation == Operation::kBarrier) return;
+  if (collective.header.kind == CollectiveKind::kBarrier) return;
   if (preambles.all_in_shared_memory()) return reduce_in_place(collective, preambles, session);
   const bool is_small = preambles.largest_block() <= preambles.block_limit();
   if (collective.reduce)

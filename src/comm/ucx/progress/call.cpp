@@ -67,12 +67,12 @@ void require_dense_cpu(const at::Tensor& tensor, int rank, const char* name) {
   if (!reason.empty()) throw CollectiveError(CollectiveFailure::kInvalid, rank, text(name, ": ", reason));
 }
 
-Call::Call(std::shared_ptr<GroupProgress> group, CoalescedCalls* coalesced, Operation operation, const WholeCall* whole)
-    : group_(std::move(group)), coalesced_(coalesced), operation_(operation), whole_(whole) {}
+Call::Call(std::shared_ptr<GroupProgress> group, CoalescedCalls* coalesced, CollectiveKind kind, const WholeCall* whole)
+    : group_(std::move(group)), coalesced_(coalesced), kind_(kind), whole_(whole) {}
 
 void Call::refuse(const std::string& reason) const {
   throw CollectiveError(CollectiveFailure::kInvalid, rank(),
-                        text(operation_name(operation_), " on rank ", rank(), ": ", reason));
+                        text(traits_of(kind_).name, " on rank ", rank(), ": ", reason));
 }
 
 void Call::require_rank(int64_t rank, const char* what) const {
@@ -93,11 +93,11 @@ void Call::require_times(const at::Tensor& tensor, const at::Tensor& part, const
           dtype_name(part.scalar_type()));
 }
 
-void Call::check(const at::Tensor& tensor) const { require_dense_cpu(tensor, rank(), operation_name(operation_)); }
+void Call::check(const at::Tensor& tensor) const { require_dense_cpu(tensor, rank(), traits_of(kind_).name); }
 
 void Call::begin_barrier() {
   Collective collective;
-  collective.header.operation = operation_;
+  collective.header.kind = kind_;
   if (whole_ != nullptr) {
     collective.header.part = whole_->part;
     collective.header.parts = whole_->parts;
@@ -113,7 +113,7 @@ void Call::begin(const at::Tensor& described, int64_t root) {
   header.root = static_cast<int32_t>(root);
   header.dtype = static_cast<int8_t>(described.scalar_type());
   current().element_size = described.element_size();
-  const bool may_differ = operation_ == Operation::kAllToAll;  // the shapes, which have splits then
+  const bool may_differ = kind_ == CollectiveKind::kAllToAll;  // the shapes, which have splits then
   if (!may_differ) header.numel = described.numel();
   if (!may_differ || whole_ != nullptr) {
     const c10::IntArrayRef shape = whole_ != nullptr ? whole_->shape : described.sizes();
@@ -219,7 +219,7 @@ c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<GroupProgress>
     task.parts[part].header.parts = parts;
   }
   // Without parts there is nothing to wait for, or to be named.
-  const char* const name = parts == 0 ? "nothing" : operation_name(task.parts[0].header.operation);
+  const char* const name = parts == 0 ? "nothing" : traits_of(task.parts[0].header.kind).name;
   auto work = c10::make_intrusive<UcxWork>(group, group->rank(), calls.type, name, std::move(calls.outputs));
   task.work = work;
   if (calls.async) task.thread_state = std::make_unique<at::ThreadLocalState>();

@@ -28,7 +28,7 @@ class Call {
  public:
   // Adds to `coalesced` where that is not null, instead of being submitted. `whole` is what the call is a chunk of, or
   // null.
-  Call(std::shared_ptr<GroupProgress> group, CoalescedCalls* coalesced, Operation operation, const WholeCall* whole);
+  Call(std::shared_ptr<GroupProgress> group, CoalescedCalls* coalesced, CollectiveKind kind, const WholeCall* whole);
 
   // The next collective of the call. `described` is the tensor that all ranks must agree on.
   void begin(const at::Tensor& described, int64_t root = -1);
@@ -76,7 +76,7 @@ class Call {
 
   std::shared_ptr<GroupProgress> group_;
   CoalescedCalls* const coalesced_;
-  Operation operation_;
+  CollectiveKind kind_;
   const WholeCall* const whole_;
   CoalescedCalls own_;
 };

@@ -287,7 +287,7 @@ void GroupProgress::run_parts(Task& task) {
   const SessionLinks links{*transport_, segment_.get(), memory_, peers_, engine_->spin(), *this};
   StatusPage* const page = peers_.status_page(rank());
   for (const auto& part : task.parts) {
-    if (page != nullptr) page->begin(task.call, operation_name(part.header.operation), part.header.sequence);
+    if (page != nullptr) page->begin(task.call, traits_of(part.header.kind).name, part.header.sequence);
     task.work->set_sequence(part.header.sequence);
     Session session(links, memory_of_calls_.front().buffers, part.header, task.call, task.timeout);
     run(part, session);
