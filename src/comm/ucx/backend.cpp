@@ -73,21 +73,21 @@ c10::intrusive_ptr<c10d::Backend::Options> UcxBackend::getBackendOptions() {
 }
 
 void UcxBackend::startCoalescing() {
-  coalesced_ = std::make_unique<CoalescedCalls>();
+  coalesced_ = std::make_unique<Task>();
   coalescing_thread_ = std::this_thread::get_id();
 }
 
 Call UcxBackend::begin_call(CollectiveKind kind) const { return Call(group_, coalesced(), kind, whole_call_); }
 
-CoalescedCalls* UcxBackend::coalesced() const {
+Task* UcxBackend::coalesced() const {
   return coalescing_thread_.load() == std::this_thread::get_id() ? coalesced_.get() : nullptr;
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::endCoalescing() {
-  const auto calls = std::move(coalesced_);
+  const auto task = std::move(coalesced_);
   coalescing_thread_ = std::thread::id();
-  if (calls == nullptr || calls->task.parts.empty()) return {};
-  return submit_calls(group_, std::move(*calls));
+  if (task == nullptr || task->parts.empty()) return {};
+  return submit_task(group_, std::move(*task));
 }
 
 void UcxBackend::cancel_coalescing() noexcept {

@@ -54,13 +54,13 @@ GroupProgress::GroupProgress(ProgressEngine::Membership membership, uint32_t num
 
 GroupProgress::~GroupProgress() { shutdown(); }
 
-void GroupProgress::submit(Task task, bool at_once) {
+void GroupProgress::submit(Task task) {
   if (current_call_ != nullptr) task.call = current_call_();
   std::unique_lock<std::mutex> lock(engine_->mutex());
   if (failure_) throw_failure(*failure_);
   task.work->name_call(task.call, sequence_);
   for (auto& part : task.parts) part.header.sequence = sequence_++;
-  if (!at_once || engine_->is_claimed() || !tasks_.empty() || running_ != nullptr) {
+  if (task.async || engine_->is_claimed() || !tasks_.empty() || running_ != nullptr) {
     tasks_.push_back(std::move(task));
     tasks_waiting_.store(true);
     lock.unlock();

@@ -2,7 +2,6 @@
 // them on the progress engine, and fails them when the group fails.
 #pragma once
 
-#include <ATen/ThreadLocalState.h>
 #include <ATen/core/Tensor.h>
 
 #include <atomic>
@@ -12,44 +11,17 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "comm/ucx/algorithms/block_collective.hpp"
 #include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/host/host_segment.hpp"
 #include "comm/ucx/progress/fiber.hpp"
-#include "comm/ucx/progress/posted_work.hpp"
 #include "comm/ucx/progress/progress_engine.hpp"
+#include "comm/ucx/progress/task.hpp"
 #include "comm/ucx/transport/peers.hpp"
 #include "comm/ucx/transport/transport.hpp"
 
 namespace accel::comm::ucx {
-
-// Collectives that belong to one call and one Work, run one after the other.
-struct Task {
-  c10::intrusive_ptr<UcxWork> work;
-  std::vector<Collective> parts;
-  const char* call = nullptr;                             // the function of the C API that started it; null if unknown
-  std::vector<at::Tensor> held;                           // keeps the memory of the parts alive
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // (to, from): results for tensors that are not contiguous
-  std::chrono::milliseconds timeout{0};
-  // Of the caller, for the future's callbacks. A pointer, so that a move cannot fail.
-  std::unique_ptr<at::ThreadLocalState> thread_state;
-};
-
-// A send or a receive. They complete in any order.
-struct PointToPoint {
-  c10::intrusive_ptr<UcxWork> work;
-  int peer = 0;  // kAnyRank receives from the first sender
-  uint64_t tag = 0;
-  bool receives = false;
-  at::Tensor memory;  // contiguous
-  at::Tensor target;  // receives a copy of the result; undefined if it is `memory`
-  Deadline deadline{Deadline::Milliseconds(0)};
-  std::unique_ptr<at::ThreadLocalState> thread_state;
-  Message message;
-};
 
 class GroupProgress final : public ProgressedGroup, public WorkProgress, private Waiter {
  public:
@@ -64,9 +36,9 @@ class GroupProgress final : public ProgressedGroup, public WorkProgress, private
   uint64_t sequence() const { return sequence_; }
   const std::shared_ptr<ProgressEngine>& engine() const { return engine_; }
 
-  // Runs the task before it returns if the engine is free and `at_once` is set; otherwise queues it. Both throw
+  // Runs the task before it returns if the engine is free and the task is not async; otherwise queues it. Both throw
   // kAborted once the group has failed.
-  void submit(Task task, bool at_once);
+  void submit(Task task);
   void submit(PointToPoint call);
 
   void progress_until_complete(UcxWork& work) override;
