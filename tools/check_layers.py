@@ -28,6 +28,10 @@ LAYER = {
     "accelerator": 10, "report": 10,
     "capi": 11, "cli": 11,
 }
+# Folders inside of a module that are stacked in layers too.
+INNER_LAYER = {
+    "comm/ucx/host": 0, "comm/ucx/transport": 1, "comm/ucx/algorithms": 2, "comm/ucx/progress": 3, "comm/ucx": 4,
+}
 PUBLIC_HEADER = "accel.h"
 # Headers of LibTorch that cost every source that reaches them seconds more than ATen/core/Tensor.h and ATen/ops/<name>.h.
 HEAVY = re.compile(
@@ -86,6 +90,9 @@ def include_problems(source, file):
             yield f'includes "{included}"; expected a path from src/'
         elif quote == '"':
             yield f'includes "{included}"; expected the path from src/, "{file.parent.relative_to(source)}/{included}"'
+        folder, target_folder = name.rpartition("/")[0], included.rpartition("/")[0]
+        if folder != target_folder and INNER_LAYER.get(target_folder, -1) >= INNER_LAYER.get(folder, len(INNER_LAYER)):
+            yield f"includes {included}; {folder}/ may include folders below it only, which are not {target_folder}/"
         kind = KIND_OF_PARALLELISM.match(included)
         if kind and not name.startswith(kind.group()) and name != CHOOSES_PARALLELISM:
             yield f"includes {included}, which is one kind of parallelism; expected {PARALLEL_INTERFACE}"

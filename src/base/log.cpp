@@ -4,7 +4,6 @@
 #include <memory>
 #include <mutex>
 
-#include "base/log_tap.hpp"
 #include "base/log_variable.hpp"
 
 namespace accel {

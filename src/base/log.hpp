@@ -6,10 +6,9 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/log_level.hpp"
 
 namespace accel {
-
-enum class LogLevel : int32_t { kDebug = 10, kInfo = 20, kWarning = 30, kError = 40, kOff = 100 };
 
 using LogCallback = void (*)(int32_t level, const char* message, void* user_data);
 using Destroy = void (*)(void* user_data);
@@ -17,6 +16,13 @@ using Destroy = void (*)(void* user_data);
 // Replaces the callback; the former one's `destroy` runs once no thread is inside it. Null turns logging off.
 void set_log_callback(LogCallback callback, void* user_data, Destroy destroy);
 void set_log_level(LogLevel level);
+
+// Gets the library's own messages besides the application's callback, for the sinks of loggers. It is called on the
+// thread that logs, and must not log.
+using LogTap = void (*)(LogLevel level, const std::string& message) noexcept;
+// Null: none.
+void set_log_tap(LogTap tap);
+
 bool log_enabled(LogLevel level);
 void log_message(LogLevel level, const std::string& message);
 

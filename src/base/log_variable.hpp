@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "base/log.hpp"
+#include "base/log_level.hpp"
 
 namespace accel {
 

@@ -1,6 +1,5 @@
 #include "cli/command_description.hpp"
 
-#include "cli/command_arguments.hpp"
 #include "json/json.hpp"
 
 namespace accel::program {

@@ -16,7 +16,7 @@
 #include "json/json.hpp"
 #include "launch/environment_report.hpp"
 #include "launch/hosts/remote_launcher.hpp"
-#include "launch/plan/launch_option.hpp"
+#include "launch/plan/launch_option_list.hpp"
 
 namespace accel::program {
 namespace {

@@ -27,8 +27,12 @@ constexpr ProgramCommand kCommands[] = {
     {"report", "writes or serves a page of charts of runs", run_report},
     {"to-fsdp2", "turns a configuration of FSDP 1 into one of FSDP 2", run_to_fsdp2},
     {"tpu-config", "would prepare TPUs, of which this version has none", run_tpu_config},
-    {"completions", "prints the completions of these commands for a shell", run_completions, false, "bash zsh fish"},
-    {"manual", "writes the manual pages", run_manual, false, "", true},
+    {"completions", "prints the completions of these commands for a shell",
+     [](const std::vector<std::string>& arguments) { return run_completions(arguments, program_commands()); }, false,
+     "bash zsh fish"},
+    {"manual", "writes the manual pages",
+     [](const std::vector<std::string>& arguments) { return run_manual(arguments, program_commands()); }, false, "",
+     true},
 };
 
 }  // namespace

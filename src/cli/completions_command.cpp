@@ -156,7 +156,7 @@ std::string fish_script(const std::vector<DescribedCommand>& commands) {
 
 }  // namespace
 
-int run_completions(const std::vector<std::string>& arguments) {
+int run_completions(const std::vector<std::string>& arguments, const ProgramCommands& all) {
   CLI::App app(kCompletionsHelp, "accel completions");
   add_help(app, " (bash | zsh | fish)");
   const ParsedArguments parsed = parse(app, arguments);
@@ -166,7 +166,7 @@ int run_completions(const std::vector<std::string>& arguments) {
   const std::string& shell = parsed.rest.front();
   require(shell == "bash" || shell == "zsh" || shell == "fish", Status::kInvalidArgument, "'", shell,
           "' is not a shell that is known; expected bash, zsh or fish");
-  const std::vector<DescribedCommand> commands = describe_commands();
+  const std::vector<DescribedCommand> commands = describe_commands(all);
   const std::string script = shell == "bash"  ? bash_script(commands)
                              : shell == "zsh" ? zsh_script(commands)
                                               : fish_script(commands);

@@ -5,7 +5,6 @@
 #include "base/deadline.hpp"
 #include "base/split_text.hpp"
 #include "cli/command_description.hpp"
-#include "cli/command_list.hpp"
 #include "json/json.hpp"
 #include "launch/command_output.hpp"
 
@@ -54,9 +53,9 @@ DescribedCommand described(std::vector<std::string> words, const std::string& su
 
 }  // namespace
 
-std::vector<DescribedCommand> describe_commands() {
+std::vector<DescribedCommand> describe_commands(const ProgramCommands& all) {
   std::vector<DescribedCommand> commands = {described({}, "starts and watches the processes of a training", "")};
-  for (const ProgramCommand& one : program_commands()) {
+  for (const ProgramCommand& one : all) {
     if (one.is_hidden) continue;
     commands.front().next_words.emplace_back(one.name);
     commands.push_back(described({one.name}, one.summary, one.words));

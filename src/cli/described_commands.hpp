@@ -1,8 +1,10 @@
-// All commands of the program with their options, as they describe themselves.
+// Commands of the program with their options, as they describe themselves.
 #pragma once
 
 #include <string>
 #include <vector>
+
+#include "cli/program_command.hpp"
 
 namespace accel::program {
 
@@ -21,7 +23,7 @@ struct DescribedCommand {
   std::vector<DescribedOption> options;
 };
 
-// The program first.
-std::vector<DescribedCommand> describe_commands();
+// The program itself first.
+std::vector<DescribedCommand> describe_commands(const ProgramCommands& all);
 
 }  // namespace accel::program

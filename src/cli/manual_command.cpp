@@ -76,14 +76,14 @@ std::string page_of(const DescribedCommand& command, const std::vector<Described
 
 }  // namespace
 
-int run_manual(const std::vector<std::string>& arguments) {
+int run_manual(const std::vector<std::string>& arguments, const ProgramCommands& all) {
   CLI::App app(kManualHelp, "accel manual");
   add_help(app, " FOLDER");
   const ParsedArguments parsed = parse(app, arguments);
   if (is_shown(parsed)) return 0;
   require(parsed.rest.size() == 1, Status::kInvalidArgument, "accel manual was given ", parsed.rest.size(),
           " folders; expected one");
-  const std::vector<DescribedCommand> commands = describe_commands();
+  const std::vector<DescribedCommand> commands = describe_commands(all);
   for (const DescribedCommand& command : commands)
     if (command.words.size() < 2)
       replace_file(parsed.rest.front() + "/" + dashed(command.words) + ".1", page_of(command, commands));

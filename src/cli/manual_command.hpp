@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/program_command.hpp"
+
 namespace accel::program {
 
-int run_manual(const std::vector<std::string>& arguments);
+int run_manual(const std::vector<std::string>& arguments, const ProgramCommands& all);
 
 }  // namespace accel::program

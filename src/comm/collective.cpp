@@ -111,13 +111,7 @@ Collective Collective::receive(at::Tensor tensor, int from, int tag) {
   return {Kind::kReceive, {}, std::move(tensor), ReduceOp::kSum, 1.0, from, tag};
 }
 
-const char* Collective::name() const {
-  if (replaces_exchange) return "a collective";
-  constexpr const char* kNames[] = {"all_reduce",        "broadcast",  "all_gather",
-                                    "reduce_scatter",    "all_to_all", "scatter",
-                                    "wait_for_everyone", "send",       "recv"};
-  return kNames[static_cast<size_t>(kind)];
-}
+const char* Collective::name() const { return replaces_exchange ? "a collective" : traits_of(kind).name; }
 
 void Collective::check(int own_rank, int size) const {
   switch (kind) {
@@ -152,7 +146,11 @@ void Collective::check(int own_rank, int size) const {
       return check_message(input, rank, "to_process", tag, own_rank, size);
     case Kind::kReceive:
       return check_message(output, rank, "from_process", tag, own_rank, size);
+    case Kind::kReduce:
+    case Kind::kGather:
+      break;
   }
+  fail(Status::kUnsupported, name(), " is not posted as a call of its own; expected all_reduce or all_gather");
 }
 
 }  // namespace accel::comm

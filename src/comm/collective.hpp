@@ -7,9 +7,10 @@
 #include <cstdint>
 #include <optional>
 
-namespace accel::comm {
+#include "comm/collective_kind.hpp"
+#include "comm/reduction_kind.hpp"
 
-enum class ReduceOp : int32_t { kSum, kMean, kMin, kMax, kProduct, kAnd, kOr, kXor };
+namespace accel::comm {
 
 // Throws if it is not defined for the tensor's dtype.
 void check_reduction(const at::Tensor& tensor, ReduceOp reduction);
@@ -19,17 +20,7 @@ void check_dense(const at::Tensor& tensor, const char* name);
 void check_rank(int rank, int size, const char* name);
 
 struct Collective {
-  enum class Kind : uint8_t {
-    kAllReduce,
-    kBroadcast,
-    kAllGather,
-    kReduceScatter,
-    kAllToAll,
-    kScatter,
-    kBarrier,
-    kSend,
-    kReceive
-  };
+  using Kind = CollectiveKind;
 
   // The result is multiplied by `scale` in the same pass; it must be 1 except for a sum or mean of floating-point
   // numbers.
@@ -48,7 +39,7 @@ struct Collective {
 
   const char* name() const;
   // Between two ranks, unordered with all other calls.
-  bool is_message() const { return kind == Kind::kSend || kind == Kind::kReceive; }
+  bool is_message() const { return traits_of(kind).is_message; }
   // The tensor whose device determines the backend; undefined for a barrier.
   const at::Tensor& tensor() const { return input.defined() && kind != Kind::kScatter ? input : output; }
   // Throws if the arguments are invalid: tensors must be contiguous, and those of one collective on one device.

@@ -24,18 +24,6 @@ void Communicator::all_gather(const at::Tensor& input, at::Tensor output) {
   run(Collective::all_gather(input, std::move(output)));
 }
 
-void Communicator::reduce_scatter(const at::Tensor& input, ReduceOp reduction, at::Tensor output) {
-  run(Collective::reduce_scatter(input, reduction, std::move(output)));
-}
-
-void Communicator::all_to_all(const at::Tensor& input, at::Tensor output) {
-  run(Collective::all_to_all(input, std::move(output)));
-}
-
-void Communicator::scatter(const at::Tensor& input, int from, at::Tensor output) {
-  run(Collective::scatter(input, from, std::move(output)));
-}
-
 bool Communicator::any_rank(bool flag) {
   const at::Tensor votes = at::full({1}, flag ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(device()));
   all_reduce(votes, ReduceOp::kMax);

@@ -68,12 +68,10 @@ class Communicator {
   // Posts the collectives and waits until they are complete.
   virtual void run(Collectives collectives) = 0;
 
+  // run() of the collectives that the engine uses most.
   void all_reduce(at::Tensor tensor, ReduceOp reduction, double scale = 1.0);
   void broadcast(at::Tensor tensor, int from);
   void all_gather(const at::Tensor& input, at::Tensor output);
-  void reduce_scatter(const at::Tensor& input, ReduceOp reduction, at::Tensor output);
-  void all_to_all(const at::Tensor& input, at::Tensor output);
-  void scatter(const at::Tensor& input, int from, at::Tensor output);
   void barrier();
   bool any_rank(bool flag);  // whether it is set on one of them
   void send(const at::Tensor& tensor, int to, int tag);

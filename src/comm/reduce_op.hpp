@@ -3,7 +3,7 @@
 
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
-#include "comm/collective.hpp"
+#include "comm/reduction_kind.hpp"
 
 namespace accel::comm {
 

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "launch/ranks/job_token.hpp"
 #include "launch/ranks/process_end.hpp"
-#include "launch/ranks/rank_environment.hpp"
 
 namespace accel::launch {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/log_tap.hpp"
+#include "base/log.hpp"
 #include "base/name_list.hpp"
 #include "base/text_check.hpp"
 #include "base/utc_time.hpp"

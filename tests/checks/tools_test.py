@@ -305,6 +305,8 @@ class CheckLayers(ToolTest):
 
     def test_downwards_is_allowed(self):
         self.assertEqual(self.check(base__a_hpp="", nn__b_hpp='#include "base/a.hpp"\n')[0], 0)
+        self.assertEqual(self.check(comm__ucx__host__c_hpp="", comm__ucx__progress__d_hpp='#include "comm/ucx/host/c.hpp"\n',
+                                    comm__ucx__e_cpp='#include "comm/ucx/progress/d.hpp"\n')[0], 0)
 
     def test_a_kind_of_parallelism_is_known_to_itself_and_to_the_place_that_chooses(self):
         include = '#include "parallel/ddp/kind.hpp"\n'
@@ -412,6 +414,8 @@ class CheckLayers(ToolTest):
         for content, file, expected in (
             ('#include "nn/a.hpp"', "base__b_cpp", "may include layers below it only"),
             ('#include "data/a.hpp"', "optim__b_cpp", "may include layers below it only"),
+            ('#include "comm/ucx/progress/a.hpp"', "comm__ucx__algorithms__b_cpp", "may include folders below it only"),
+            ('#include "comm/ucx/a.hpp"', "comm__ucx__host__b_cpp", "may include folders below it only"),
             ('#include "nn/gone.hpp"', "data__b_cpp", "does not exist"),
             ('#include "accel.h"', "nn__b_cpp", "only capi/ may"),
             ("#include <ATen/ATen.h>", "nn__b_cpp", "ATen/core/Tensor.h"),
@@ -430,7 +434,8 @@ class CheckLayers(ToolTest):
         ):
             with self.subTest(expected=expected, file=file), tempfile.TemporaryDirectory() as folder:
                 self.folder = pathlib.Path(folder)
-                status, output = self.check(nn__a_hpp="", data__a_hpp="", nn__heavy_hpp=heavy, **{file: content + "\n"})
+                status, output = self.check(nn__a_hpp="", data__a_hpp="", comm__ucx__a_hpp="", nn__heavy_hpp=heavy,
+                                            **{"comm__ucx__progress__a_hpp": "", file: content + "\n"})
                 self.assertEqual(status, 1)
                 self.assertIn(expected, output)
 

@@ -86,15 +86,15 @@ Tensors all_collectives(Communicator& communicator, c10::Device device, int64_t 
     at::Tensor reduced = input(numel);
     communicator.all_reduce(reduced, reduction);
     at::Tensor part = at::empty({numel}, options);
-    communicator.reduce_scatter(input(numel * size), reduction, part);
+    communicator.run(comm::Collective::reduce_scatter(input(numel * size), reduction, part));
     results.insert(results.end(), {reduced.cpu(), part.cpu()});
   }
   at::Tensor sent = input(numel), gathered = at::empty({size * numel}, options);
   communicator.broadcast(sent, size - 1);
   communicator.all_gather(input(numel), gathered);
   at::Tensor exchanged = at::empty({size * numel}, options), scattered = at::empty({numel}, options);
-  communicator.all_to_all(input(numel * size), exchanged);
-  communicator.scatter(rank == 0 ? input(numel * size) : at::Tensor(), 0, scattered);
+  communicator.run(comm::Collective::all_to_all(input(numel * size), exchanged));
+  communicator.run(comm::Collective::scatter(rank == 0 ? input(numel * size) : at::Tensor(), 0, scattered));
   at::Tensor received = at::zeros({numel}, options);
   const auto sending = communicator.start(Collective::send(input(numel), (rank + 1) % size, 3));
   communicator.receive(received, (rank + size - 1) % size, 3);

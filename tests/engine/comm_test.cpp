@@ -53,15 +53,15 @@ TEST(CommCommunicator, BareCollectivesAgreeWithAPlainComputation) {
       for (int other = 0; other < size; other++) EXPECT_TRUE(gathered[other].eq(other).all().item<bool>());
 
       at::Tensor part = at::empty({2}, at::kFloat);
-      communicator->reduce_scatter(at::arange(2 * size, at::kFloat), ReduceOp::kMean, part);
+      communicator->run(Collective::reduce_scatter(at::arange(2 * size, at::kFloat), ReduceOp::kMean, part));
       EXPECT_TRUE(at::equal(part, at::arange(2 * rank, 2 * rank + 2, at::kFloat)));
 
       at::Tensor exchanged = at::empty({size}, at::kInt);
-      communicator->all_to_all(at::full({size}, rank, at::kInt), exchanged);
+      communicator->run(Collective::all_to_all(at::full({size}, rank, at::kInt), exchanged));
       EXPECT_TRUE(at::equal(exchanged, at::arange(size, at::kInt)));
 
       at::Tensor own = at::empty({1}, at::kDouble);
-      communicator->scatter(rank == 0 ? at::arange(size, at::kDouble) : at::Tensor(), 0, own);
+      communicator->run(Collective::scatter(rank == 0 ? at::arange(size, at::kDouble) : at::Tensor(), 0, own));
       EXPECT_EQ(own.item<double>(), rank);
 
       at::Tensor word = at::full({4}, rank, at::kShort);

@@ -47,7 +47,7 @@ TEST(Sizes, PartsOfLargeTensorsAreCounted) {
         EXPECT_EQ(latest(*communicator).bytes, 8 * kLarge);
         // Twice as many, modulo 2^32.
         EXPECT_THROW(communicator->all_gather(large(kLarge), large(12)), Error);
-        EXPECT_THROW(communicator->reduce_scatter(large(12), ReduceOp::kSum, large(kLarge)), Error);
+        EXPECT_THROW(communicator->run(Collective::reduce_scatter(large(12), ReduceOp::kSum, large(kLarge))), Error);
         EXPECT_EQ(gather(*communicator, large(kLarge)).toTensor().size(0), 2 * kLarge);
       },
       std::chrono::seconds(60), "cpu:ucx,meta:stub");

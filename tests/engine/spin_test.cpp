@@ -1,5 +1,5 @@
 // Waits of the communication spin only as long as that brings something.
-#include "comm/ucx/progress/spin.hpp"
+#include "comm/ucx/host/spin.hpp"
 
 #include <gtest/gtest.h>
 

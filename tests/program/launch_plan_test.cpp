@@ -15,7 +15,7 @@
 #include "config/launch_configuration.hpp"
 #include "expect_error.hpp"
 #include "json/json.hpp"
-#include "launch/plan/launch_option.hpp"
+#include "launch/plan/launch_option_list.hpp"
 #include "os/regular_file.hpp"
 #include "written_file.hpp"
 

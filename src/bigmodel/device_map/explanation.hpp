@@ -1,12 +1,19 @@
 // Decisions of a placement as values and as text.
 #pragma once
 
+#include <ATen/core/ivalue.h>
+
 #include <string>
 
 #include "bigmodel/device_map/block_placement.hpp"
-#include "bigmodel/device_map/infer_device_map.hpp"
 
 namespace accel::bigmodel {
+
+// Why each part is where it is.
+struct Explanation {
+  c10::IValue decisions;  // a list of maps
+  std::string text;       // the same, one line each
+};
 
 Explanation explain(const ModuleTree& tree, const Placement& placement);
 

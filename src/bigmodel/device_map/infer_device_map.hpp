@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bigmodel/device_map/device_map.hpp"
+#include "bigmodel/device_map/explanation.hpp"
 #include "bigmodel/device_map/max_memory.hpp"
 #include "nn/module.hpp"
 
@@ -25,12 +26,6 @@ struct DeviceMapSettings {
   bool optimal_packing = false;  // chain_packing.hpp
   bool without_disk = false;
   bool low_zero = false;  // of balanced memory: the first accelerator gets what the others have no room for
-};
-
-// Why each part is where it is.
-struct Explanation {
-  c10::IValue decisions;  // a list of maps
-  std::string text;       // the same, one line each
 };
 
 struct InferredDeviceMap {

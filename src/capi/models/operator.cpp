@@ -16,6 +16,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/scope.hpp"
+#include "capi/values/owned_value.hpp"
 #include "capi/values/value.hpp"
 #include "capi/values/value_node.hpp"
 #include "nn/operators.hpp"

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/text_check.hpp"
@@ -121,6 +122,8 @@ OwnedValue bytes_value(std::string_view data, const char* type) {
       accel_bytes_t{data.empty() ? nullptr : own_data, data.size(), type == nullptr ? nullptr : own_data + data.size()};
   return OwnedValue(value);
 }
+
+OwnedValue container_value(c10::IValue container) { return OwnedValue(new_container(std::move(container))); }
 
 MapKey map_key(const accel_value_t& key) {
   check_value(key, "key");

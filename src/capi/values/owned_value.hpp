@@ -4,9 +4,13 @@
 #include <cstdint>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 #include "accel.h"
+#include "capi/values/map_key.hpp"
+
+namespace c10 {
+struct IValue;
+}
 
 namespace accel::capi {
 
@@ -45,8 +49,9 @@ OwnedValue copy_value(const accel_value_t& value, const char* name);
 OwnedValue string_value(std::string_view text);
 OwnedValue bytes_value(std::string_view data, const char* type);
 
-// A key of a map. A text belongs to the value that it was taken from.
-using MapKey = std::variant<int64_t, std::string_view>;
+// `container`: a list, tuple or map.
+OwnedValue container_value(c10::IValue container);
+
 MapKey map_key(const accel_value_t& key);  // throws for a value that cannot be one
 
 }  // namespace accel::capi

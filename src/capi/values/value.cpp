@@ -15,6 +15,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/object.hpp"
 #include "capi/values/buffer.hpp"
+#include "capi/values/owned_value.hpp"
 #include "capi/values/value_node.hpp"
 #include "tensor/tree.hpp"
 

@@ -19,10 +19,6 @@ std::vector<c10::IValue> to_ivalues(const accel_value_t* values, size_t count, c
 // cannot read.
 accel_value_t from_ivalue(const c10::IValue& value);
 
-// An item of a container of from_ivalue() or to_ivalue(), whose text belongs to the container.
-accel_value_t borrowed_value(const c10::IValue& item);
-void end_borrowed(const accel_value_t& item);
-
 // Disposes a value that a callback or from_ivalue() made.
 class DisposeValue {
  public:

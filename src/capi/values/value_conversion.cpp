@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "base/text_check.hpp"
 #include "capi/calls/handles.hpp"
+#include "capi/values/owned_value.hpp"
 #include "capi/values/value.hpp"
 #include "capi/values/value_node.hpp"
 #include "tensor/bytes.hpp"
@@ -94,38 +95,6 @@ std::vector<c10::IValue> to_ivalues(const accel_value_t* values, size_t count, c
   converted.reserve(count);
   for (size_t i = 0; i < count; i++) converted.push_back(to_ivalue(values[i], name));
   return converted;
-}
-
-accel_value_t borrowed_value(const c10::IValue& item) {
-  accel_value_t value = ACCEL_VALUE_INIT;
-  if (item.isTensor()) {
-    if (!item.toTensor().defined()) return value;
-    value.as.tensor = new_tensor(item.toTensor());
-    value.kind = ACCEL_VALUE_TENSOR;
-    return value;
-  }
-  if (item.isInt()) return accel_arg_int(item.toInt());
-  if (item.isDouble()) return accel_arg_double(item.toDouble());
-  if (item.isString()) return accel_arg_string(item.toStringRef().c_str());
-  if (item.isBool()) return accel_arg_bool(item.toBool() ? 1 : 0);
-  if (tree::is_sequence(item) || item.isGenericDict()) return container_value(item).release();
-  if (item.isDevice()) {
-    const tensor::DeviceNumbers numbers = tensor::device_numbers(item.toDevice());
-    return accel_arg_device({numbers.kind, numbers.index});
-  }
-  if (const tree::Bytes* const bytes = tree::bytes_of(item))
-    return accel_arg_bytes(std::make_unique<accel_bytes_t>(
-                               accel_bytes_t{bytes->data.empty() ? nullptr : bytes->data.data(), bytes->data.size(),
-                                             bytes->type.empty() ? nullptr : bytes->type.c_str()})
-                               .release());
-  if (const auto dtype = tree::dtype_of(item)) return accel_arg_dtype(tensor::dtype_number(*dtype));
-  return value;
-}
-
-void end_borrowed(const accel_value_t& item) {
-  if (item.kind == ACCEL_VALUE_STRING) return;
-  if (item.kind == ACCEL_VALUE_BYTES) return std::unique_ptr<const accel_bytes_t>(item.as.bytes).reset();
-  const OwnedValue ended(item);
 }
 
 accel_value_t from_ivalue(const c10::IValue& value) {

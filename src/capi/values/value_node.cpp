@@ -13,7 +13,11 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "capi/values/value.hpp"
+#include "capi/calls/handles.hpp"
+#include "tensor/bytes.hpp"
+#include "tensor/device/device.hpp"
+#include "tensor/dtype.hpp"
+#include "tensor/dtype_value.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {
@@ -56,11 +60,44 @@ void check_nesting(const c10::IValue& item) {
           " levels deep; expected at most ", tree::kDeepest);
 }
 
-OwnedValue container_value(c10::IValue container) {
+accel_value_t new_container(c10::IValue container) {
   accel_value_t value = ACCEL_VALUE_INIT;
   value.as.node = std::make_unique<accel_value_node>(std::move(container)).release();
   value.kind = value.as.node->kind();
-  return OwnedValue(value);
+  return value;
+}
+
+accel_value_t borrowed_value(const c10::IValue& item) {
+  accel_value_t value = ACCEL_VALUE_INIT;
+  if (item.isTensor()) {
+    if (!item.toTensor().defined()) return value;
+    value.as.tensor = std::make_unique<accel_tensor>(item.toTensor()).release();
+    value.kind = ACCEL_VALUE_TENSOR;
+    return value;
+  }
+  if (item.isInt()) return accel_arg_int(item.toInt());
+  if (item.isDouble()) return accel_arg_double(item.toDouble());
+  if (item.isString()) return accel_arg_string(item.toStringRef().c_str());
+  if (item.isBool()) return accel_arg_bool(item.toBool() ? 1 : 0);
+  if (tree::is_sequence(item) || item.isGenericDict()) return new_container(item);
+  if (item.isDevice()) {
+    const tensor::DeviceNumbers numbers = tensor::device_numbers(item.toDevice());
+    return accel_arg_device({numbers.kind, numbers.index});
+  }
+  if (const tree::Bytes* const bytes = tree::bytes_of(item))
+    return accel_arg_bytes(std::make_unique<accel_bytes_t>(
+                               accel_bytes_t{bytes->data.empty() ? nullptr : bytes->data.data(), bytes->data.size(),
+                                             bytes->type.empty() ? nullptr : bytes->type.c_str()})
+                               .release());
+  if (const auto dtype = tree::dtype_of(item)) return accel_arg_dtype(tensor::dtype_number(*dtype));
+  return value;
+}
+
+void end_borrowed(const accel_value_t& item) {
+  if (item.kind == ACCEL_VALUE_STRING) return;
+  if (item.kind == ACCEL_VALUE_BYTES) return std::unique_ptr<const accel_bytes_t>(item.as.bytes).reset();
+  accel_value_t ended = item;
+  accel_value_dispose(&ended);
 }
 
 }  // namespace accel::capi

@@ -8,12 +8,16 @@
 #include <cstdint>
 
 #include "accel.h"
-#include "capi/values/owned_value.hpp"
+#include "capi/values/map_key.hpp"
 
 namespace accel::capi {
 
-// `container`: a list, tuple or map.
-OwnedValue container_value(c10::IValue container);
+// A value with a node of its own. `container`: a list, tuple or map.
+accel_value_t new_container(c10::IValue container);
+
+// An item of a container, whose text belongs to the container.
+accel_value_t borrowed_value(const c10::IValue& item);
+void end_borrowed(const accel_value_t& item);
 
 // Refuses an item that would nest a container deeper than every function on values can follow.
 void check_nesting(const c10::IValue& item);

@@ -6,6 +6,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/torch_compat.hpp"
 #include "comm/backend/queued_work.hpp"
 #include "comm/coalescing.hpp"
@@ -93,9 +94,12 @@ c10::intrusive_ptr<c10d::Work> post(c10d::Backend& backend, const Collective& co
       return backend.recv(tensors, collective.rank, collective.tag);
     }
     case Kind::kBarrier:
+      return backend.barrier(options_of<c10d::BarrierOptions>(given));
+    case Kind::kReduce:  // which Collective::check() turns away
+    case Kind::kGather:
       break;
   }
-  return backend.barrier(options_of<c10d::BarrierOptions>(given));
+  fail(Status::kInternal, collective.name(), " came to a backend");
 }
 
 // Behind an exception between startCoalescing() and endCoalescing().

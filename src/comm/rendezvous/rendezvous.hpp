@@ -3,11 +3,10 @@
 
 #include <c10/util/intrusive_ptr.h>
 
-#include <cstdint>
 #include <memory>
-#include <string>
 
 #include "base/deadline.hpp"
+#include "comm/rendezvous/rendezvous_options.hpp"
 
 namespace c10d {
 class Store;
@@ -17,16 +16,6 @@ namespace accel::comm {
 
 class JobStart;
 class RendezvousEndpoints;
-
-struct RendezvousOptions {
-  std::string host;
-  int port = 0;
-  int rank = 0;
-  int size = 1;
-  bool serve = true;    // rank 0 serves the store; false if a launcher's agent already does
-  int64_t attempt = 0;  // number of restarts of the job with the same address
-  std::string token;    // identifies the job; may be empty
-};
 
 // The job is starting until start->end().
 struct RendezvousResult {

@@ -11,10 +11,14 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "comm/rendezvous/rendezvous.hpp"
+#include "comm/rendezvous/rendezvous_options.hpp"
 #include "comm/rendezvous/socket.hpp"
 #include "comm/rendezvous/store_server.hpp"
 #include "os/file_descriptor.hpp"
+
+namespace c10d {
+class Store;
+}
 
 namespace accel::comm {
 

@@ -56,7 +56,7 @@ UcxBackend::UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
   std::unique_ptr<HostSegment> segment;
   const int neighbours = peers.hosts().neighbours().size();
   if (neighbours > 1 && neighbours <= HostSegment::kMaxRanks && peers.reaches_neighbours())
-    segment = std::make_unique<HostSegment>(peers);
+    segment = std::make_unique<HostSegment>(peers.regions(), peers.hosts().neighbours().position, rank);
   if (!peers.wait_until_all_connected(segment != nullptr || neighbours == 1, deadline)) segment.reset();
   group_ = std::make_shared<GroupProgress>(std::move(engine), number, std::move(transport), std::move(peers),
                                            std::move(segment), current_call);
@@ -73,21 +73,21 @@ c10::intrusive_ptr<c10d::Backend::Options> UcxBackend::getBackendOptions() {
 }
 
 void UcxBackend::startCoalescing() {
-  coalesced_ = std::make_unique<CoalescedCalls>();
+  coalesced_ = std::make_unique<Task>();
   coalescing_thread_ = std::this_thread::get_id();
 }
 
-Call UcxBackend::begin_call(Operation operation) const { return Call(group_, coalesced(), operation, whole_call_); }
+Call UcxBackend::begin_call(CollectiveKind kind) const { return Call(group_, coalesced(), kind, whole_call_); }
 
-CoalescedCalls* UcxBackend::coalesced() const {
+Task* UcxBackend::coalesced() const {
   return coalescing_thread_.load() == std::this_thread::get_id() ? coalesced_.get() : nullptr;
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::endCoalescing() {
-  const auto calls = std::move(coalesced_);
+  const auto task = std::move(coalesced_);
   coalescing_thread_ = std::thread::id();
-  if (calls == nullptr || calls->task.parts.empty()) return {};
-  return submit_calls(group_, std::move(*calls));
+  if (task == nullptr || task->parts.empty()) return {};
+  return submit_task(group_, std::move(*task));
 }
 
 void UcxBackend::cancel_coalescing() noexcept {
@@ -99,7 +99,7 @@ void UcxBackend::abort() { group_->abort(text("rank ", getRank(), " aborted the 
 void UcxBackend::shutdown() { group_->shutdown(); }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  Call call = begin_call(Operation::kBroadcast);
+  Call call = begin_call(CollectiveKind::kBroadcast);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   const int root = static_cast<int>(options.rootRank);
   call.begin(tensors[0], options.rootRank);
@@ -111,14 +111,14 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::broadcast(Tensors& tensors, const c10
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  Call call = begin_call(Operation::kAllReduce);
+  Call call = begin_call(CollectiveKind::kAllReduce);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   return reduce_all(call, tensors, options, OpType::ALLREDUCE);
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allreduce_coalesced(Tensors& tensors,
                                                                const c10d::AllreduceCoalescedOptions& options) {
-  Call call = begin_call(Operation::kAllReduce);
+  Call call = begin_call(CollectiveKind::kAllReduce);
   return reduce_all(call, tensors, options, OpType::ALLREDUCE_COALESCED);
 }
 
@@ -133,7 +133,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_all(Call& call, Tensors& tenso
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  Call call = begin_call(Operation::kReduce);
+  Call call = begin_call(CollectiveKind::kReduce);
   call.require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   call.begin(tensors[0], options.rootRank);
   call.combine(tensors[0], options.reduceOp);
@@ -146,7 +146,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce(Tensors& tensors, const c10d::
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                      const c10d::AllgatherOptions& options) {
-  Call call = begin_call(Operation::kAllGather);
+  Call call = begin_call(CollectiveKind::kAllGather);
   call.require(inputs.size() == 1 && outputs.size() == 1, "got ", inputs.size(), " inputs and ", outputs.size(),
                " lists of outputs, expected one of each");
   call.begin(inputs[0]);
@@ -168,7 +168,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::allgather_into_tensor_coalesced(Tenso
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::gather_into(Tensors& outputs, Tensors& inputs,
                                                        const c10d::AllgatherOptions& options, c10d::OpType type) {
-  Call call = begin_call(Operation::kAllGather);
+  Call call = begin_call(CollectiveKind::kAllGather);
   call.require(inputs.size() == outputs.size(), "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected as many");
   for (size_t i = 0; i < inputs.size(); i++) {
@@ -182,7 +182,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::gather_into(Tensors& outputs, Tensors
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
                                                   const c10d::GatherOptions& options) {
-  Call call = begin_call(Operation::kGather);
+  Call call = begin_call(CollectiveKind::kGather);
   call.require(inputs.size() == 1, "got ", inputs.size(), " inputs, expected one");
   call.begin(inputs[0], options.rootRank);
   call.send_to(static_cast<int>(options.rootRank), call.read(inputs[0]));
@@ -199,7 +199,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::gather(std::vector<Tensors>& outputs,
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                    const c10d::ScatterOptions& options) {
-  Call call = begin_call(Operation::kScatter);
+  Call call = begin_call(CollectiveKind::kScatter);
   call.require(outputs.size() == 1, "got ", outputs.size(), " outputs, expected one");
   call.begin(outputs[0], options.rootRank);
   if (getRank() == options.rootRank) {
@@ -214,7 +214,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::scatter(Tensors& outputs, std::vector
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                                                           const c10d::ReduceScatterOptions& options) {
-  Call call = begin_call(Operation::kReduceScatter);
+  Call call = begin_call(CollectiveKind::kReduceScatter);
   call.require(outputs.size() == 1 && inputs.size() == 1, "got ", outputs.size(), " outputs and ", inputs.size(),
                " lists of inputs, expected one of each");
   call.begin(outputs[0]);
@@ -237,7 +237,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_scatter_tensor_coalesced(Tenso
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_into(Tensors& outputs, Tensors& inputs,
                                                        const c10d::ReduceScatterOptions& options, c10d::OpType type) {
-  Call call = begin_call(Operation::kReduceScatter);
+  Call call = begin_call(CollectiveKind::kReduceScatter);
   call.require(inputs.size() == outputs.size(), "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected as many");
   for (size_t i = 0; i < outputs.size(); i++) {
@@ -252,7 +252,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::reduce_into(Tensors& outputs, Tensors
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                                     const c10d::AllToAllOptions& options) {
-  Call call = begin_call(Operation::kAllToAll);
+  Call call = begin_call(CollectiveKind::kAllToAll);
   const auto size = static_cast<size_t>(getSize());
   call.require(inputs.size() == size && outputs.size() == size, "got ", inputs.size(), " inputs and ", outputs.size(),
                " outputs, expected one of each for each of ", size, " ranks");
@@ -276,7 +276,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall_base(at::Tensor& output, at:
                                                          std::vector<int64_t>& output_splits,
                                                          std::vector<int64_t>& input_splits,
                                                          const c10d::AllToAllOptions& options) {
-  Call call = begin_call(Operation::kAllToAll);
+  Call call = begin_call(CollectiveKind::kAllToAll);
   call.begin(input);
   auto incoming = call.write(output);
   auto outgoing = call.read(input);
@@ -300,7 +300,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::alltoall_base(at::Tensor& output, at:
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::barrier(const c10d::BarrierOptions& options) {
-  Call call = begin_call(Operation::kBarrier);
+  Call call = begin_call(CollectiveKind::kBarrier);
   call.begin_barrier();
   return call.submit(OpType::BARRIER, {}, options.asyncOp, deadline(options.timeout));
 }

@@ -19,7 +19,6 @@
 namespace accel::comm::ucx {
 
 class Call;
-struct CoalescedCalls;
 
 class UcxBackend final : public c10d::Backend, public ChunkedCalls, public Coalescing {
  public:
@@ -84,8 +83,8 @@ class UcxBackend final : public c10d::Backend, public ChunkedCalls, public Coale
   c10::intrusive_ptr<Work> recvAnysource(Tensors& tensors, int tag) override;
 
  private:
-  Call begin_call(Operation operation) const;
-  CoalescedCalls* coalesced() const;  // null where calls are posted by themselves
+  Call begin_call(CollectiveKind kind) const;
+  Task* coalesced() const;  // null where calls are posted by themselves
   c10::intrusive_ptr<Work> reduce_all(Call& call, Tensors& tensors, const c10d::AllreduceOptions& options,
                                       c10d::OpType type);
   c10::intrusive_ptr<Work> gather_into(Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options,
@@ -99,7 +98,7 @@ class UcxBackend final : public c10d::Backend, public ChunkedCalls, public Coale
 
   std::chrono::milliseconds timeout_;
   std::shared_ptr<GroupProgress> group_;
-  std::unique_ptr<CoalescedCalls> coalesced_;  // while they are collected, by one thread
+  std::unique_ptr<Task> coalesced_;  // while they are collected, by one thread
   std::atomic<std::thread::id> coalescing_thread_{};
   const WholeCall* whole_call_ = nullptr;  // see ChunkedCalls
 };

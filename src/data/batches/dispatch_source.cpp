@@ -216,7 +216,7 @@ std::optional<Batch> DispatchSource::deliver(const Take& take) {
     sent = sent.to(communicator_->device());
   }
   at::Tensor received = at::empty({longest}, bytes.device(communicator_->device()));
-  communicator_->scatter(sent, 0, received);
+  communicator_->run(comm::Collective::scatter(sent, 0, received));
   const int64_t own = process_indices_[static_cast<size_t>(communicator_->rank())];
   if (reads()) {
     batch->value = c10::IValue(batch->value.toListRef()[0]);

@@ -1,7 +1,9 @@
 // The kernels of factored.hpp; their source is compiled once for each instruction set, see kernels.hpp.
 #pragma once
 
-#include "kernels/update/factored.hpp"
+#include <cstdint>
+
+#include "kernels/update/factored_matrix.hpp"
 
 namespace accel::kernels {
 

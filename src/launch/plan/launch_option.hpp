@@ -1,9 +1,7 @@
-// The options of `accel launch`: those of Accelerate's launcher, which all have a meaning here or the reason why not,
-// those of this launcher, and one for each field of accel_state_options_t that a rank reads from a variable.
+// One option of `accel launch`, and the groups of options in its help.
 #pragma once
 
 #include <string_view>
-#include <vector>
 
 #include "config/option_table.hpp"
 
@@ -35,13 +33,5 @@ struct LaunchOption {
 
   bool is_flag() const { return field.kind == OptionKind::kFlag; }
 };
-
-// In the order of the help.
-const std::vector<LaunchOption>& launch_options();
-// Null if there is none. Aliases are names, too.
-const LaunchOption* find_launch_option(std::string_view name);
-
-// The missing feature that a value asks for, or null.
-const char* refused_meaning(const LaunchOption& option, std::string_view value);
 
 }  // namespace accel::launch

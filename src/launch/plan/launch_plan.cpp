@@ -10,7 +10,7 @@
 #include "base/error.hpp"
 #include "config/option_text.hpp"
 #include "launch/hosts/host_plan.hpp"
-#include "launch/plan/launch_option.hpp"
+#include "launch/plan/launch_option_list.hpp"
 #include "launch/plan/launch_settings.hpp"
 #include "launch/ranks/claimed_port.hpp"
 #include "machine/visible_gpus.hpp"

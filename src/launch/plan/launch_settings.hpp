@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "config/launch_configuration.hpp"
-#include "launch/plan/launch_option.hpp"
+#include "launch/plan/launch_option_list.hpp"
 
 namespace accel::launch {
 

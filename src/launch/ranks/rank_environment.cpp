@@ -4,9 +4,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <iomanip>
-#include <random>
-#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -75,13 +72,6 @@ Variables rank_variables(const LaunchOptions& options, const JobPlace& place, in
     for (const char* const name : {"NCCL_P2P_DISABLE", "NCCL_IB_DISABLE"})
       if (!is_set(variables, name) && getenv(name) == nullptr) variables.emplace_back(name, "1");
   return variables;
-}
-
-std::string job_token() {
-  std::random_device random;
-  std::ostringstream token;
-  for (int word = 0; word < 4; ++word) token << std::hex << std::setw(8) << std::setfill('0') << random();
-  return token.str();
 }
 
 std::vector<std::string> rank_environment(const LaunchOptions& options, const JobPlace& place, int local_rank) {

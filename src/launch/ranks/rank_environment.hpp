@@ -9,9 +9,6 @@
 
 namespace accel::launch {
 
-// A new random token for a job, which identifies ranks that connect to a wrong port.
-std::string job_token();
-
 // The variables that the launcher sets for the rank that starts as `local_rank` at `place`.
 Variables rank_variables(const LaunchOptions& options, const JobPlace& place, int local_rank);
 

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "launch/ranks/rank_environment.hpp"
+#include "launch/ranks/job_token.hpp"
 #include "os/file_descriptor.hpp"
 
 namespace accel::launch {

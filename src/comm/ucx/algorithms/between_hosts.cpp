@@ -6,17 +6,16 @@
 #include "comm/ucx/algorithms/host_collective.hpp"
 #include "comm/ucx/algorithms/message_collective.hpp"
 #include "comm/ucx/algorithms/slices.hpp"
-#include "comm/ucx/progress/session.hpp"
 
 namespace accel::comm::ucx {
 namespace {
 
 // A part of the collective that another team works on: its own blocks, the same kind of elements, which are tensors no
 // more where they are reduced.
-Collective part_of(const Collective& collective, Operation operation, int members) {
+Collective part_of(const Collective& collective, CollectiveKind kind, int members) {
   Collective part;
   part.header = collective.header;
-  part.header.operation = operation;
+  part.header.kind = kind;
   part.header.root = -1;
   part.outgoing.resize(static_cast<size_t>(members));
   part.incoming.resize(static_cast<size_t>(members));
@@ -28,7 +27,7 @@ Collective part_of(const Collective& collective, Operation operation, int member
 // Each rank of the host has one block, which all of them want.
 void share_on_host(const Collective& collective, const std::vector<Incoming>& blocks, Session& session) {
   const Team& host = session.hosts().neighbours();
-  Collective part = part_of(collective, Operation::kAllGather, host.size());
+  Collective part = part_of(collective, CollectiveKind::kAllGather, host.size());
   const Incoming& own = blocks[static_cast<size_t>(host.position)];
   part.outgoing.assign(blocks.size(), {own.data, own.bytes});
   part.incoming = blocks;
@@ -65,7 +64,7 @@ void reduce_whole_between_hosts(const Collective& collective, Session& session) 
   }
 
   if (partial.bytes > 0) {
-    Collective part = part_of(collective, root < 0 ? Operation::kAllReduce : Operation::kReduce, 1);
+    Collective part = part_of(collective, root < 0 ? CollectiveKind::kAllReduce : CollectiveKind::kReduce, 1);
     part.header.root = root_host;
     part.outgoing[0] = {partial.data, partial.bytes};
     if (root < 0 || root_host == hosts.own()) part.incoming[0] = partial;
@@ -82,7 +81,7 @@ void reduce_whole_between_hosts(const Collective& collective, Session& session) 
     copy_block(results[static_cast<size_t>(host.position)], partial.data);
     if (host.size() > 1) share_on_host(collective, results, session);
   } else if (root_host == hosts.own()) {
-    Collective part = part_of(collective, Operation::kGather, host.size());
+    Collective part = part_of(collective, CollectiveKind::kGather, host.size());
     for (int position = 0; position < host.size(); position++) {
       const auto [first, last] = slice(position);
       if (host.ranks[position] == root) part.outgoing[position] = {partial.data, partial.bytes};
@@ -111,13 +110,13 @@ void reduce_scatter_between_hosts(const Collective& collective, Session& session
   between.result = collective.incoming[0].data;
   between.results.resize(between.inputs.size());
   const Session::Phase phase(session, hosts.column());
-  reduce_by_messages(part_of(collective, Operation::kReduceScatter, hosts.count()), between, session);
+  reduce_by_messages(part_of(collective, CollectiveKind::kReduceScatter, hosts.count()), between, session);
 }
 
 void all_gather_between_hosts(const Collective& collective, Session& session) {
   const Hosts& hosts = session.hosts();
   const Team& column = hosts.column();
-  Collective part = part_of(collective, Operation::kAllGather, column.size());
+  Collective part = part_of(collective, CollectiveKind::kAllGather, column.size());
   for (int other = 0; other < column.size(); other++) {
     const auto rank = static_cast<size_t>(column.ranks[other]);
     part.outgoing[other] = collective.outgoing[rank];
@@ -152,7 +151,7 @@ void broadcast_between_hosts(const Collective& collective, Session& session) {
     broadcast_along_tree(block, target, hosts.host_of(root), session);
   }
   if (host.size() == 1) return;
-  Collective part = part_of(collective, Operation::kBroadcast, host.size());
+  Collective part = part_of(collective, CollectiveKind::kBroadcast, host.size());
   for (int position = 0; position < host.size(); position++)
     if (rank == head)
       part.outgoing[position] = block;

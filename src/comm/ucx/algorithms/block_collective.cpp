@@ -1,24 +1,10 @@
 #include "comm/ucx/algorithms/block_collective.hpp"
 
-#include <algorithm>
-#include <cstring>
-
-#include "comm/ucx/algorithms/between_hosts.hpp"
-#include "comm/ucx/algorithms/host_collective.hpp"
-#include "comm/ucx/algorithms/message_collective.hpp"
-#include "comm/ucx/algorithms/preamble.hpp"
-#include "comm/ucx/algorithms/slices.hpp"
-#include "comm/ucx/progress/session.hpp"
-
 namespace accel::comm::ucx {
-
-bool combines_whole(Operation operation) {
-  return operation == Operation::kAllReduce || operation == Operation::kReduce;
-}
 
 Outgoing block_for(const Collective& collective, int peer) {
   const auto& header = collective.header;
-  if (!combines_whole(header.operation)) return collective.outgoing[static_cast<size_t>(peer)];
+  if (!traits_of(header.kind).combines_whole()) return collective.outgoing[static_cast<size_t>(peer)];
   return header.root < 0 || header.root == peer ? collective.outgoing[0] : Outgoing{};
 }
 
@@ -26,96 +12,6 @@ void begin_partial(const Collective& collective, const Incoming& result, const c
   if (collective.reduce.function == collective.combine.function) return copy_block(result, tensor);
   const void* const inputs[] = {tensor};
   collective.reduce(result.data, inputs, 1, static_cast<int64_t>(result.bytes / collective.element_size));
-}
-
-namespace {
-
-// The small blocks came with the preambles.
-void take_inline_blocks(const Collective& collective, const PreambleExchange& preambles, const Session& session) {
-  for (int peer = 0; peer < session.size(); peer++) {
-    const auto& block = collective.incoming[peer];
-    if (peer == session.rank())
-      copy_block(block, collective.outgoing[peer].data);
-    else if (block.bytes <= preambles.block_limit())
-      copy_block(block, preambles.payload(peer));
-  }
-}
-
-// Every rank has all it needs: the small blocks came with the preambles.
-void reduce_inline_blocks(const Collective& collective, const PreambleExchange& preambles, const Session& session) {
-  const int rank = session.rank(), root = collective.header.root;
-  if (root >= 0 && root != rank) return;
-  std::vector<const void*> inputs(session.size());
-  for (int peer = 0; peer < session.size(); peer++) inputs[peer] = preambles.payload(peer);
-  inputs[rank] = block_for(collective, rank).data;
-  const auto& result = collective.incoming[0];
-  collective.reduce(result.data, inputs.data(), session.size(),
-                    static_cast<int64_t>(result.bytes / collective.element_size));
-}
-
-// The tensors of all ranks are mapped here: this rank reduces its slice of all of them and writes the result into each.
-void reduce_in_place(const Collective& collective, const PreambleExchange& preambles, Session& session) {
-  constexpr size_t kBlock = 32 << 10;  // of every rank, so that what is written was just read into the cache
-  const int rank = session.rank(), size = session.size();
-  const auto& own = collective.incoming[0];
-  std::vector<char*> tensors(size);
-  for (int peer = 0; peer < size; peer++)
-    tensors[peer] = peer == rank ? own.data : session.map(peer, preambles.remote_address(peer));
-  const auto [start, end] = slice_of(own.bytes, rank, size);
-  std::vector<const void*> inputs(size);
-  for (size_t at = start; at < end; at += kBlock) {
-    const size_t bytes = std::min(kBlock, end - at);
-    for (int peer = 0; peer < size; peer++) inputs[peer] = tensors[peer] + at;
-    collective.reduce(own.data + at, inputs.data(), size, static_cast<int64_t>(bytes / collective.element_size));
-    for (int peer = 0; peer < size; peer++)
-      if (peer != rank) std::memcpy(tensors[peer] + at, own.data + at, bytes);
-  }
-  host_barrier(session);  // no rank may continue before all slices are written
-}
-
-Slices slices_on_host(const Collective& collective, const Session& session) {
-  // Two ranks exchange just as much if each reduces all of it.
-  const bool shares_work = combines_whole(collective.header.operation) && session.size() > 2;
-  return shares_work ? slices_of_whole(collective, session) : slices_of_blocks(collective, session);
-}
-
-void move(const Collective& collective, const PreambleExchange& preambles, Session& session) {
-  const Hosts& hosts = session.hosts();
-  const auto operation = collective.header.operation;
-  if (session.segment() != nullptr) return move_on_host(collective, preambles.largest_block(), session);
-  if (operation == Operation::kBroadcast) return broadcast_between_hosts(collective, session);
-  if (operation == Operation::kAllGather && hosts.hold_equally_many() && !hosts.hold_single_ranks())
-    return all_gather_between_hosts(collective, session);
-  take_inline_blocks(collective, preambles, session);  // those of an all_to_all have all sizes
-  exchange_blocks(collective, preambles.block_limit(), session);
-}
-
-void reduce(const Collective& collective, Session& session) {
-  const Hosts& hosts = session.hosts();
-  const bool whole = combines_whole(collective.header.operation);
-  const bool by_hosts = !hosts.hold_single_ranks() && collective.combine;
-  if (session.segment() != nullptr)
-    reduce_on_host(collective, slices_on_host(collective, session), session);
-  else if (whole && by_hosts)
-    reduce_whole_between_hosts(collective, session);
-  else if (whole)
-    reduce_whole_by_messages(collective, session);
-  else if (by_hosts && hosts.hold_equally_many())
-    reduce_scatter_between_hosts(collective, session);
-  else
-    reduce_by_messages(collective, slices_of_blocks(collective, session), session);
-}
-
-}  // namespace
-
-void run(const Collective& collective, Session& session) {
-  const PreambleExchange preambles(collective, session);
-  if (collective.header.operation == Operation::kBarrier) return;
-  if (preambles.all_in_shared_memory()) return reduce_in_place(collective, preambles, session);
-  const bool is_small = preambles.largest_block() <= preambles.block_limit();
-  if (collective.reduce)
-    return is_small ? reduce_inline_blocks(collective, preambles, session) : reduce(collective, session);
-  return is_small ? take_inline_blocks(collective, preambles, session) : move(collective, preambles, session);
 }
 
 }  // namespace accel::comm::ucx

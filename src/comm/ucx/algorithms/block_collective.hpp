@@ -1,5 +1,4 @@
 // Collectives, described by the blocks that are sent to and received from each rank, and by how they are combined.
-// run() chooses the algorithm.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +10,6 @@
 #include "comm/ucx/algorithms/reduction.hpp"
 
 namespace accel::comm::ucx {
-
-class Session;
 
 struct Outgoing {
   const char* data = nullptr;
@@ -37,8 +34,6 @@ struct Collective {
   std::vector<int64_t> splits;
 };
 
-// all_reduce and reduce: there is one block, the whole tensor.
-bool combines_whole(Operation operation);
 // The block for rank `peer`; empty if it needs none.
 Outgoing block_for(const Collective& collective, int peer);
 
@@ -49,9 +44,5 @@ inline void copy_block(const Incoming& to, const char* from) {
 
 // Writes this rank's contribution to a result, to which those of other ranks are added with `combine`.
 void begin_partial(const Collective& collective, const Incoming& result, const char* tensor);
-
-// Returns when this rank's part is done. Throws CollectiveError; after kMismatch all ranks have thrown it and the next
-// collective may follow.
-void run(const Collective& collective, Session& session);
 
 }  // namespace accel::comm::ucx

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "comm/ucx/progress/session.hpp"
-
 namespace accel::comm::ucx {
 namespace {
 

@@ -12,7 +12,7 @@ namespace {
 std::string contents(const Header& header) {
   if (header.dtype < 0) return "no tensor";
   const auto dtype = dtype_name(static_cast<c10::ScalarType>(header.dtype));
-  if (header.operation == Operation::kAllToAll && header.dimensions == 0) return dtype;  // its shapes may differ
+  if (header.kind == CollectiveKind::kAllToAll && header.dimensions == 0) return dtype;  // its shapes may differ
   std::string shape;
   const int shown = std::min<int>(header.dimensions, Header::kShownDimensions);
   for (int i = 0; i < shown; i++) shape += text(i ? ", " : "", header.sizes[i]);
@@ -23,8 +23,8 @@ std::string contents(const Header& header) {
 
 // A barrier is also what a rank without tensors sends where others send tensors.
 std::string part_of(const Header& header) {
-  const char* const called = operation_name(header.operation);
-  if (header.operation == Operation::kBarrier) return text("called ", called, " or passed no tensor");
+  const char* const called = traits_of(header.kind).name;
+  if (header.kind == CollectiveKind::kBarrier) return text("called ", called, " or passed no tensor");
   return text("called ", called, " of ", contents(header));
 }
 
@@ -40,12 +40,6 @@ std::string details(const Header& header, const Header& other) {
 }
 
 }  // namespace
-
-const char* operation_name(Operation operation) {
-  static const char* const names[] = {"broadcast", "all_reduce",     "reduce",     "all_gather",       "gather",
-                                      "scatter",   "reduce_scatter", "all_to_all", "wait_for_everyone"};
-  return names[static_cast<int>(operation)];
-}
 
 std::string dtype_name(c10::ScalarType dtype) {
   switch (dtype) {
@@ -94,7 +88,7 @@ bool are_equal(const Header& first, const Header& second) {
 }
 
 std::string title(const Header& header, const char* call) {
-  return text(call_name(call, operation_name(header.operation)), " #", header.sequence);
+  return text(call_name(call, traits_of(header.kind).name), " #", header.sequence);
 }
 
 std::string find_mismatch(const std::vector<const Header*>& headers) {
@@ -102,7 +96,7 @@ std::string find_mismatch(const std::vector<const Header*>& headers) {
   for (size_t rank = 1; rank < headers.size(); rank++) {
     const Header& other = *headers[rank];
     if (are_equal(first, other)) continue;
-    if (first.operation != other.operation)
+    if (first.kind != other.kind)
       return text("collective #", first.sequence, ": rank 0 ", part_of(first), ", rank ", rank, " ", part_of(other),
                   "; all ranks must make the same calls in the same order");
     return text(title(first), ": rank 0 has ", details(first, other), ", rank ", rank, " has ", details(other, first),

@@ -1,4 +1,4 @@
-// Header of a collective: operation, dtype, shape and sequence number of a rank's call. The preamble of every
+// Header of a collective: kind, dtype, shape and sequence number of a rank's call. The preamble of every
 // collective sends it to all peers, which compare them, so that mismatched calls are errors.
 #pragma once
 
@@ -8,28 +8,17 @@
 #include <string>
 #include <vector>
 
+#include "comm/collective_kind.hpp"
 #include "comm/ucx/algorithms/reduction.hpp"
 
 namespace accel::comm::ucx {
-
-enum class Operation : uint8_t {
-  kBroadcast,
-  kAllReduce,
-  kReduce,
-  kAllGather,
-  kGather,
-  kScatter,
-  kReduceScatter,
-  kAllToAll,
-  kBarrier,
-};
 
 // Compared byte by byte: no padding, every unused byte is zero.
 struct Header {
   static constexpr int kShownDimensions = 5;  // further ones are compared through `numel` and `dimensions` alone
 
   uint64_t sequence = 0;
-  Operation operation = Operation::kBarrier;
+  CollectiveKind kind = CollectiveKind::kBarrier;
   ReduceOp reduction = ReduceOp::kNone;
   int8_t dtype = -1;
   uint8_t dimensions = 0;
@@ -42,8 +31,6 @@ struct Header {
 };
 static_assert(sizeof(Header) == 40 + 8 * Header::kShownDimensions, "padding would be compared");
 
-// The name that the functions of accel.h have for it.
-const char* operation_name(Operation operation);
 std::string dtype_name(c10::ScalarType dtype);
 
 // Whether all bytes are the same: there is no padding.

@@ -5,7 +5,7 @@
 
 #include "comm/ucx/algorithms/preamble.hpp"
 #include "comm/ucx/algorithms/slices.hpp"
-#include "comm/ucx/progress/session.hpp"
+#include "comm/ucx/host/page_size.hpp"
 #include "machine/streaming_copy.hpp"
 
 namespace accel::comm::ucx {
@@ -110,7 +110,7 @@ class Steps {
 
 void move_on_host(const Collective& collective, size_t largest, Session& session) {
   const int rank = session.rank(), size = session.size();
-  const bool one_block = sends_one_block(collective.header.operation);
+  const bool one_block = traits_of(collective.header.kind).sends_one_block();
   const bool streamed = largest * static_cast<size_t>(one_block ? size : 1) >= kStreamed;
   Steps steps(session, largest, one_block);
 

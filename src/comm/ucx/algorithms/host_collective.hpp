@@ -3,6 +3,7 @@
 #pragma once
 
 #include "comm/ucx/algorithms/block_collective.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/algorithms/slices.hpp"
 
 namespace accel::comm::ucx {

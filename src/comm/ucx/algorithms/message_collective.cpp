@@ -5,7 +5,7 @@
 
 #include "comm/ucx/algorithms/rabenseifner.hpp"
 #include "comm/ucx/algorithms/ring.hpp"
-#include "comm/ucx/progress/session.hpp"
+#include "comm/ucx/host/page_size.hpp"
 
 namespace accel::comm::ucx {
 namespace {

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "comm/ucx/algorithms/block_collective.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/algorithms/slices.hpp"
 
 namespace accel::comm::ucx {

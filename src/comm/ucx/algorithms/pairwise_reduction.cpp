@@ -4,8 +4,6 @@
 #include <utility>
 #include <vector>
 
-#include "comm/ucx/progress/session.hpp"
-
 namespace accel::comm::ucx {
 
 void reduce_with(int from, const Range& kept, First first, int to, const Range& given, const Collective& collective,

@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
-#include "comm/ucx/algorithms/slices.hpp"
+#include "comm/ucx/host/page_size.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -18,11 +18,11 @@ constexpr size_t kForwardedLimit = 512;  // largest block in a preamble that is 
 size_t limit_of_blocks(const Collective& collective, const Session& session) {
   if (session.segment() != nullptr) return session.segment()->inline_limit();
   if (session.size() <= kMaxDirectRanks) return kInlineLimit;
-  return sends_one_block(collective.header.operation) ? kForwardedLimit : 0;
+  return traits_of(collective.header.kind).sends_one_block() ? kForwardedLimit : 0;
 }
 
 bool may_use_shared_memory(const Collective& collective, const Session& session) {
-  return collective.header.operation == Operation::kAllReduce && session.segment() != nullptr;
+  return collective.header.kind == CollectiveKind::kAllReduce && session.segment() != nullptr;
 }
 
 RemoteAddress remote_address_of(const Collective& collective, Session& session) {
@@ -32,17 +32,6 @@ RemoteAddress remote_address_of(const Collective& collective, Session& session) 
 }
 
 }  // namespace
-
-bool sends_one_block(Operation operation) {
-  switch (operation) {
-    case Operation::kScatter:
-    case Operation::kReduceScatter:
-    case Operation::kAllToAll:
-      return false;
-    default:
-      return true;
-  }
-}
 
 PreambleExchange::PreambleExchange(const Collective& collective, Session& session)
     : collective_(collective),
@@ -87,7 +76,7 @@ void PreambleExchange::publish() {
   number_ = segment_->begin_preamble();
   char* const message = segment_->preamble(rank, number_);
   write(message);
-  const size_t stride = sends_one_block(collective_.header.operation) ? 0 : block_limit_;
+  const size_t stride = traits_of(collective_.header.kind).sends_one_block() ? 0 : block_limit_;
   for (int peer = 0; peer < size; peer++) {
     if (peer == rank) continue;
     const size_t written = write_block(peer, message + payload_offset_ + stride * static_cast<size_t>(peer));

@@ -6,15 +6,14 @@
 #include <cstddef>
 
 #include "comm/ucx/algorithms/block_collective.hpp"
-#include "comm/ucx/progress/session.hpp"
+#include "comm/ucx/algorithms/session.hpp"
+#include "comm/ucx/host/host_segment.hpp"
+#include "comm/ucx/host/shared_memory.hpp"
 
 namespace accel::comm::ucx {
 
 // Blocks up to this size are sent with the preamble; for the host segment see HostSegment::inline_limit().
-constexpr size_t kInlineLimit = 8192;
-
-// Whether this rank sends the same block to every rank.
-bool sends_one_block(Operation operation);
+constexpr size_t kInlineLimit = HostSegment::kLeastInlineBytes;
 
 class PreambleExchange {
  public:

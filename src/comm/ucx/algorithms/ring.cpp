@@ -2,7 +2,6 @@
 
 #include "comm/ucx/algorithms/pairwise_reduction.hpp"
 #include "comm/ucx/algorithms/slices.hpp"
-#include "comm/ucx/progress/session.hpp"
 
 namespace accel::comm::ucx {
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "comm/ucx/algorithms/block_collective.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 
 namespace accel::comm::ucx {
 

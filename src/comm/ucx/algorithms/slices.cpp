@@ -1,7 +1,5 @@
 #include "comm/ucx/algorithms/slices.hpp"
 
-#include "comm/ucx/progress/session.hpp"
-
 namespace accel::comm::ucx {
 
 Slices slices_of_whole(const Collective& collective, const Session& session) {
@@ -24,7 +22,7 @@ Slices slices_of_whole(const Collective& collective, const Session& session) {
 
 Slices slices_of_blocks(const Collective& collective, const Session& session) {
   Slices slices;
-  slices.are_whole = combines_whole(collective.header.operation);
+  slices.are_whole = traits_of(collective.header.kind).combines_whole();
   for (int peer = 0; peer < session.size(); peer++) slices.inputs.push_back(block_for(collective, peer));
   slices.results.resize(slices.inputs.size());
   slices.result = collective.incoming[0].data;

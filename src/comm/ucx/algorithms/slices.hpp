@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "comm/ucx/algorithms/block_collective.hpp"
+#include "comm/ucx/algorithms/session.hpp"
+#include "comm/ucx/host/page_size.hpp"
 
 namespace accel::comm::ucx {
-
-inline constexpr size_t kPage = 4096;  // of memory
 
 struct Slices {
   std::vector<Outgoing> inputs;   // slice p is reduced by rank p
@@ -26,8 +26,6 @@ struct Slices {
     return largest;
   }
 };
-
-inline size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 // Where slice `number` of `count` begins and ends: equal parts, but for the last ones; cut at cache lines, of which
 // every element size is a part.

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "comm/ucx/algorithms/preamble.hpp"
-#include "comm/ucx/algorithms/slices.hpp"
+#include "comm/ucx/host/page_size.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -17,20 +16,17 @@ constexpr size_t kGreetingBytes = 1 << 20;
 
 size_t HostSegment::inline_limit() const {
   const auto ranks = static_cast<size_t>(ranks_);
-  static_assert(kInlineLimit * kMaxRanks <= kGreetingBytes, "all have room");
-  return std::max(kInlineLimit, kGreetingBytes / (ranks * ranks) / kPage * kPage);
+  static_assert(kLeastInlineBytes * kMaxRanks <= kGreetingBytes, "all have room");
+  return std::max(kLeastInlineBytes, kGreetingBytes / (ranks * ranks) / kPage * kPage);
 }
 
 size_t HostSegment::file_size() { return kControlBytes + kDepth * kSlotBytes + 2 * (kControlBytes + kGreetingBytes); }
 
-HostSegment::HostSegment(const Peers& peers)
-    : rank_(peers.hosts().neighbours().position),
-      ranks_(peers.hosts().neighbours().size()),
-      next_step_(kFirstStep),
-      next_preamble_(kFirstStep) {
+HostSegment::HostSegment(const std::vector<int>& files, int position, int rank)
+    : rank_(position), ranks_(static_cast<int>(files.size())), next_step_(kFirstStep), next_preamble_(kFirstStep) {
   static_assert(sizeof(Control) <= kControlBytes, "the slots follow it");
-  for (const int peer : peers.hosts().neighbours().ranks) {
-    regions_.emplace_back(peers.region(peer).number(), file_size(), peers.rank());
+  for (const int file : files) {
+    regions_.emplace_back(file, file_size(), rank);
     starts_.push_back(regions_.back().data());
   }
 }

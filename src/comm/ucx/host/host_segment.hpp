@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "comm/ucx/host/futex.hpp"
-#include "comm/ucx/host/shared_memory.hpp"
-#include "comm/ucx/transport/peers.hpp"
+#include "comm/ucx/host/shared_mapping.hpp"
 
 namespace accel::comm::ucx {
 
@@ -25,16 +24,18 @@ class HostSegment {
   static constexpr size_t kBlockBytes = 512 << 10;   // of a slot: all blocks for other ranks
   static constexpr size_t kResultBytes = 256 << 10;  // of a slot: the result that this rank reduced
 
+  static constexpr size_t kLeastInlineBytes = 8192;  // of inline_limit()
+
   // Blocks up to this size are sent with the preamble: one round, in which every rank reads the data of all others.
   // With more ranks, sharing the reduction pays at smaller sizes.
   size_t inline_limit() const;
 
-  // Size of a region's file, which Peers creates: its first bytes are the nonce.
+  // The size of a region's file, whose first bytes are a nonce of its creator.
   static size_t file_size();
 
-  // Maps the regions of all ranks of this host; they must be reachable (see Peers::reaches_neighbours). Ranks are
-  // numbered within the host.
-  explicit HostSegment(const Peers& peers);
+  // Maps the regions of all ranks of this host from their `files`. Ranks are numbered within the host, where this one
+  // is at `position`; `rank` stands in errors.
+  HostSegment(const std::vector<int>& files, int position, int rank);
 
   // Takes the next `count` steps; returns the first one.
   uint32_t begin_steps(uint32_t count) {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "comm/ucx/algorithms/slices.hpp"
+#include "comm/ucx/host/page_size.hpp"
 
 namespace accel::comm::ucx {
 

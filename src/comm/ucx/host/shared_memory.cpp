@@ -6,43 +6,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 
-#include "base/error.hpp"
-#include "comm/collective_error.hpp"
-#include "comm/ucx/algorithms/slices.hpp"
-#include "comm/ucx/host/huge_pages.hpp"
+#include "comm/ucx/host/page_size.hpp"
 
 namespace accel::comm::ucx {
-namespace {
-
-[[noreturn]] void refuse(int rank, const char* what, size_t bytes) {
-  const bool no_memory = errno == ENOMEM || errno == ENOSPC;
-  throw CollectiveError(
-      no_memory ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend, rank,
-      text(bytes, " bytes of shared memory could not be ", what, " on rank ", rank, ": ", std::strerror(errno)));
-}
-
-}  // namespace
-
-Mapping::Mapping(int descriptor, size_t size, int rank) : size_(size) {
-  void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  if (memory == MAP_FAILED) refuse(rank, "mapped", size);
-  ask_for_huge_pages(memory, size);
-  data_ = static_cast<char*>(memory);
-}
-
-Mapping::~Mapping() { munmap(data_, size_); }
 
 SharedMemory::Segment::Segment(uint64_t number, FileDescriptor file, size_t size, int rank)
     : number(number), file(std::move(file)), memory(this->file.number(), size, rank) {}
 
 at::Tensor SharedMemory::allocate(int64_t numel, const at::TensorOptions& options) {
   const size_t bytes = static_cast<size_t>(std::max<int64_t>(numel, 1)) * options.dtype().itemsize();
-  const size_t size = (bytes + kPage - 1) / kPage * kPage;
+  const size_t size = round_up(bytes, kPage);
   FileDescriptor file(memfd_create("accel", MFD_CLOEXEC));
-  if (!file.is_open() || ftruncate(file.number(), static_cast<off_t>(size)) != 0) refuse(rank_, "reserved", size);
+  if (!file.is_open() || ftruncate(file.number(), static_cast<off_t>(size)) != 0)
+    refuse_memory(rank_, "reserved", size);
   std::shared_ptr<Segment> segment;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -76,13 +53,13 @@ RemoteAddress SharedMemory::remote_address(const void* data, size_t bytes) {
   return address;
 }
 
-char* SharedMemory::map(const Peers& peers, int peer, const RemoteAddress& address) {
+char* SharedMemory::map(int peer, int process, const RemoteAddress& address) {
   const auto first = mapped_.lower_bound({peer, 0});
   mapped_.erase(first, mapped_.lower_bound({peer, address.oldest}));
   auto found = mapped_.find({peer, address.segment});
   if (found == mapped_.end()) {
-    const FileDescriptor file = peers.open_file(peer, static_cast<int>(address.descriptor));
-    if (!file.is_open()) refuse(rank_, "opened", address.size);
+    const FileDescriptor file = open_file_of(process, static_cast<int>(address.descriptor));
+    if (!file.is_open()) refuse_memory(rank_, "opened", address.size);
     found = mapped_.try_emplace({peer, address.segment}, file.number(), address.size, rank_).first;
   }
   return found->second.data() + address.offset;

@@ -12,7 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "comm/ucx/transport/peers.hpp"
+#include "comm/ucx/host/shared_mapping.hpp"
+#include "os/file_descriptor.hpp"
 
 namespace accel::comm::ucx {
 
@@ -25,21 +26,6 @@ struct RemoteAddress {
   int64_t descriptor = -1;
 };
 
-// A mapping of shared memory. The destructor unmaps it.
-class Mapping {
- public:
-  Mapping(int descriptor, size_t size, int rank);
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping();
-  char* data() const { return data_; }
-  size_t size() const { return size_; }
-
- private:
-  char* data_;
-  size_t size_;
-};
-
 class SharedMemory {
  public:
   explicit SharedMemory(int rank) : rank_(rank) {}
@@ -48,8 +34,9 @@ class SharedMemory {
   at::Tensor allocate(int64_t numel, const at::TensorOptions& options);
   // The address of memory from allocate(), or one with segment 0. Thread-safe, as is allocate().
   RemoteAddress remote_address(const void* data, size_t bytes);
-  // Maps a peer's memory into this process. Only by the thread that has claimed the engine.
-  char* map(const Peers& peers, int peer, const RemoteAddress& address);
+  // Maps the memory of a peer, whose process id is `process`, into this process. Only by the thread that has claimed
+  // the engine.
+  char* map(int peer, int process, const RemoteAddress& address);
 
  private:
   struct Segment {

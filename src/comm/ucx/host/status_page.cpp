@@ -6,7 +6,6 @@
 
 #include "base/current_call.hpp"
 #include "base/error.hpp"
-#include "comm/ucx/transport/peers.hpp"
 
 namespace accel::comm::ucx {
 

@@ -9,11 +9,18 @@
 #include <string>
 
 #include "comm/collective_error.hpp"
-#include "comm/ucx/host/shared_memory.hpp"
+#include "comm/ucx/host/shared_mapping.hpp"
 
 namespace accel::comm::ucx {
 
-struct Failure;
+// Why a group failed.
+struct Failure {
+  CollectiveFailure kind;
+  int rank;  // that reports it
+  std::string message;
+
+  CollectiveError error() const { return CollectiveError(kind, rank, message); }
+};
 
 class StatusPage {
  public:

@@ -67,12 +67,12 @@ void require_dense_cpu(const at::Tensor& tensor, int rank, const char* name) {
   if (!reason.empty()) throw CollectiveError(CollectiveFailure::kInvalid, rank, text(name, ": ", reason));
 }
 
-Call::Call(std::shared_ptr<GroupProgress> group, CoalescedCalls* coalesced, Operation operation, const WholeCall* whole)
-    : group_(std::move(group)), coalesced_(coalesced), operation_(operation), whole_(whole) {}
+Call::Call(std::shared_ptr<GroupProgress> group, Task* coalesced, CollectiveKind kind, const WholeCall* whole)
+    : group_(std::move(group)), coalesced_(coalesced), kind_(kind), whole_(whole) {}
 
 void Call::refuse(const std::string& reason) const {
   throw CollectiveError(CollectiveFailure::kInvalid, rank(),
-                        text(operation_name(operation_), " on rank ", rank(), ": ", reason));
+                        text(traits_of(kind_).name, " on rank ", rank(), ": ", reason));
 }
 
 void Call::require_rank(int64_t rank, const char* what) const {
@@ -93,16 +93,16 @@ void Call::require_times(const at::Tensor& tensor, const at::Tensor& part, const
           dtype_name(part.scalar_type()));
 }
 
-void Call::check(const at::Tensor& tensor) const { require_dense_cpu(tensor, rank(), operation_name(operation_)); }
+void Call::check(const at::Tensor& tensor) const { require_dense_cpu(tensor, rank(), traits_of(kind_).name); }
 
 void Call::begin_barrier() {
   Collective collective;
-  collective.header.operation = operation_;
+  collective.header.kind = kind_;
   if (whole_ != nullptr) {
     collective.header.part = whole_->part;
     collective.header.parts = whole_->parts;
   }
-  own_.task.parts.push_back(std::move(collective));
+  own_.parts.push_back(std::move(collective));
 }
 
 void Call::begin(const at::Tensor& described, int64_t root) {
@@ -113,7 +113,7 @@ void Call::begin(const at::Tensor& described, int64_t root) {
   header.root = static_cast<int32_t>(root);
   header.dtype = static_cast<int8_t>(described.scalar_type());
   current().element_size = described.element_size();
-  const bool may_differ = operation_ == Operation::kAllToAll;  // the shapes, which have splits then
+  const bool may_differ = kind_ == CollectiveKind::kAllToAll;  // the shapes, which have splits then
   if (!may_differ) header.numel = described.numel();
   if (!may_differ || whole_ != nullptr) {
     const c10::IntArrayRef shape = whole_ != nullptr ? whole_->shape : described.sizes();
@@ -141,7 +141,7 @@ void Call::combine(const at::Tensor& described, const c10d::ReduceOp& reduction)
 Outgoing Call::read(const at::Tensor& tensor) {
   check(tensor);
   const at::Tensor memory = tensor.contiguous();
-  own_.task.held.push_back(memory);
+  own_.held.push_back(memory);
   return {static_cast<const char*>(memory.const_data_ptr()), memory.nbytes()};
 }
 
@@ -150,9 +150,9 @@ Incoming Call::write(const at::Tensor& tensor) {
   at::Tensor memory = tensor;
   if (!tensor.is_contiguous()) {
     memory = at::empty_like(tensor, at::MemoryFormat::Contiguous);
-    own_.task.copies.emplace_back(tensor, memory);
+    own_.copies.emplace_back(tensor, memory);
   }
-  own_.task.held.push_back(memory);
+  own_.held.push_back(memory);
   const size_t bytes = memory.nbytes();
   if (bytes >= kHugeOutput) ask_for_huge_pages(memory.data_ptr(), bytes);
   return {static_cast<char*>(memory.data_ptr()), bytes};
@@ -162,7 +162,7 @@ Incoming Call::update(const at::Tensor& tensor) {
   const Incoming block = write(tensor);
   if (!tensor.is_contiguous()) {
     const at::NoGradGuard no_grad;
-    own_.task.held.back().copy_(tensor);
+    own_.held.back().copy_(tensor);
   }
   return block;
 }
@@ -191,39 +191,37 @@ void Call::set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& rec
 
 c10::intrusive_ptr<c10d::Work> Call::submit(c10d::OpType type, std::vector<at::Tensor> outputs, bool async,
                                             std::chrono::milliseconds timeout) {
-  Task& task = own_.task;
-  task.timeout = timeout;
+  own_.timeout = timeout;
   if (coalesced_ == nullptr) {
     own_.type = type;
     own_.outputs = std::move(outputs);
     own_.async = async;
-    return submit_calls(group_, std::move(own_));
+    return submit_task(group_, std::move(own_));
   }
   const auto append = [](auto& to, auto& from) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
   };
-  append(coalesced_->task.parts, task.parts);
-  append(coalesced_->task.held, task.held);
-  append(coalesced_->task.copies, task.copies);
+  append(coalesced_->parts, own_.parts);
+  append(coalesced_->held, own_.held);
+  append(coalesced_->copies, own_.copies);
   append(coalesced_->outputs, outputs);
-  coalesced_->task.timeout = timeout;
+  coalesced_->timeout = timeout;
   coalesced_->async = coalesced_->async || async;
   return {};
 }
 
-c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<GroupProgress>& group, CoalescedCalls&& calls) {
-  Task& task = calls.task;
+c10::intrusive_ptr<c10d::Work> submit_task(const std::shared_ptr<GroupProgress>& group, Task&& task) {
   const auto parts = static_cast<uint32_t>(task.parts.size());
   for (uint32_t part = 0; parts > 1 && part < parts; part++) {
     task.parts[part].header.part = part;
     task.parts[part].header.parts = parts;
   }
   // Without parts there is nothing to wait for, or to be named.
-  const char* const name = parts == 0 ? "nothing" : operation_name(task.parts[0].header.operation);
-  auto work = c10::make_intrusive<UcxWork>(group, group->rank(), calls.type, name, std::move(calls.outputs));
+  const char* const name = parts == 0 ? "nothing" : traits_of(task.parts[0].header.kind).name;
+  auto work = c10::make_intrusive<UcxWork>(group, group->rank(), task.type, name, std::move(task.outputs));
   task.work = work;
-  if (calls.async) task.thread_state = std::make_unique<at::ThreadLocalState>();
-  group->submit(std::move(task), !calls.async);
+  if (task.async) task.thread_state = std::make_unique<at::ThreadLocalState>();
+  group->submit(std::move(task));
   return work;
 }
 

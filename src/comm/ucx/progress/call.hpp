@@ -1,4 +1,4 @@
-// Builds the collectives of one call: checks its tensors, makes them contiguous, splits them into blocks.
+// Builds the task of one call: checks its tensors, makes them contiguous, splits them into blocks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,21 +14,14 @@
 
 namespace accel::comm::ucx {
 
-// Collectives that are coalesced into one call, and their outputs.
-struct CoalescedCalls {
-  Task task;
-  c10d::OpType type = c10d::OpType::COALESCED;
-  std::vector<at::Tensor> outputs;
-  bool async = false;
-};
-
-c10::intrusive_ptr<c10d::Work> submit_calls(const std::shared_ptr<GroupProgress>& group, CoalescedCalls&& calls);
+// Gives the task its work and runs or queues it.
+c10::intrusive_ptr<c10d::Work> submit_task(const std::shared_ptr<GroupProgress>& group, Task&& task);
 
 class Call {
  public:
   // Adds to `coalesced` where that is not null, instead of being submitted. `whole` is what the call is a chunk of, or
   // null.
-  Call(std::shared_ptr<GroupProgress> group, CoalescedCalls* coalesced, Operation operation, const WholeCall* whole);
+  Call(std::shared_ptr<GroupProgress> group, Task* coalesced, CollectiveKind kind, const WholeCall* whole);
 
   // The next collective of the call. `described` is the tensor that all ranks must agree on.
   void begin(const at::Tensor& described, int64_t root = -1);
@@ -52,7 +45,7 @@ class Call {
   void send_parts(Outgoing whole);
   void receive_parts(Incoming whole);
   void set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& received);
-  Collective& current() { return own_.task.parts.back(); }
+  Collective& current() { return own_.parts.back(); }
 
   // Null if it was coalesced.
   c10::intrusive_ptr<c10d::Work> submit(c10d::OpType type, std::vector<at::Tensor> outputs, bool async,
@@ -75,10 +68,10 @@ class Call {
   void check(const at::Tensor& tensor) const;
 
   std::shared_ptr<GroupProgress> group_;
-  CoalescedCalls* const coalesced_;
-  Operation operation_;
+  Task* const coalesced_;
+  CollectiveKind kind_;
   const WholeCall* const whole_;
-  CoalescedCalls own_;
+  Task own_;
 };
 
 // A dense CPU tensor, or a kInvalid error that begins with `name`.

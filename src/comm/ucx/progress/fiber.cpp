@@ -7,7 +7,7 @@
 #include <new>
 #include <utility>
 
-#include "comm/ucx/algorithms/slices.hpp"
+#include "comm/ucx/host/page_size.hpp"
 
 // The sanitizers follow stacks, and must hear of each change.
 #if defined(__SANITIZE_ADDRESS__)

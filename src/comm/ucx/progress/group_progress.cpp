@@ -10,8 +10,8 @@
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/ucx/algorithms/run_collective.hpp"
 #include "comm/ucx/host/status_page.hpp"
-#include "comm/ucx/progress/progress.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -54,19 +54,13 @@ GroupProgress::GroupProgress(ProgressEngine::Membership membership, uint32_t num
 
 GroupProgress::~GroupProgress() { shutdown(); }
 
-bool GroupProgress::has_other_hosts() const {
-  for (int peer = 0; peer < size(); peer++)
-    if (!peers_.same_host(peer)) return true;
-  return false;
-}
-
-void GroupProgress::submit(Task task, bool at_once) {
+void GroupProgress::submit(Task task) {
   if (current_call_ != nullptr) task.call = current_call_();
   std::unique_lock<std::mutex> lock(engine_->mutex());
   if (failure_) throw_failure(*failure_);
   task.work->name_call(task.call, sequence_);
   for (auto& part : task.parts) part.header.sequence = sequence_++;
-  if (!at_once || engine_->is_claimed() || !tasks_.empty() || running_ != nullptr) {
+  if (task.async || engine_->is_claimed() || !tasks_.empty() || running_ != nullptr) {
     tasks_.push_back(std::move(task));
     tasks_waiting_.store(true);
     lock.unlock();
@@ -166,6 +160,14 @@ bool GroupProgress::leave() {
   return true;
 }
 
+GroupWait GroupProgress::current_wait() const {
+  GroupWait wait;
+  if (running_ != nullptr) wait.session = running_->session;
+  wait.for_messages = !posted_.empty();
+  wait.is_over = running_ != nullptr && running_->interruption != nullptr;
+  return wait;
+}
+
 bool GroupProgress::has_work() const { return !tasks_.empty() || !submissions_.empty() || is_busy(); }
 
 std::optional<Task> GroupProgress::next_task() {
@@ -239,9 +241,15 @@ GroupProgress::Running::Running(GroupProgress& group)
         }
       }) {}
 
-void GroupProgress::suspend(std::function<bool()> is_ready, Session& session) {
+void GroupProgress::wait(Session& session) {
+  if (running_ != nullptr)
+    suspend(session);
+  else
+    engine_->progress_until([&session] { return session.has_arrived(); }, &session);
+}
+
+void GroupProgress::suspend(Session& session) {
   Running& running = *running_;
-  running.is_ready = std::move(is_ready);
   running.session = &session;
   running.fiber.suspend();
   running.session = nullptr;
@@ -254,7 +262,7 @@ bool GroupProgress::resume_running() {
   if (running.session != nullptr && !running.interruption) {
     try {
       throw_if_failed();
-      if (!running.is_ready()) return false;
+      if (!running.session->has_arrived()) return false;
     } catch (const std::exception&) {
       running.interruption = std::current_exception();
     }
@@ -276,11 +284,12 @@ bool GroupProgress::resume_running() {
 }
 
 void GroupProgress::run_parts(Task& task) {
+  const SessionLinks links{*transport_, segment_.get(), memory_, peers_, engine_->spin(), *this};
   StatusPage* const page = peers_.status_page(rank());
   for (const auto& part : task.parts) {
-    if (page != nullptr) page->begin(task.call, operation_name(part.header.operation), part.header.sequence);
+    if (page != nullptr) page->begin(task.call, traits_of(part.header.kind).name, part.header.sequence);
     task.work->set_sequence(part.header.sequence);
-    Session session(*this, memory_of_calls_.front().buffers, part.header, task.call, task.timeout);
+    Session session(links, memory_of_calls_.front().buffers, part.header, task.call, task.timeout);
     run(part, session);
   }
 }
@@ -365,7 +374,9 @@ void GroupProgress::take_received(PointToPoint& call) {
   if (call.target.defined()) copy_result(call.target, call.memory);
 }
 
-void GroupProgress::check(Session* session) {
+void GroupProgress::check(Session& session) { check_calls(&session); }
+
+void GroupProgress::check_calls(Session* session) {
   check_peers(session);
   check_deadlines(session);
 }
@@ -375,13 +386,13 @@ void GroupProgress::check_open_calls() noexcept {
   if (running_ != nullptr) {
     if (running_->session == nullptr || running_->interruption) return;
     try {
-      check(running_->session);
+      check_calls(running_->session);
     } catch (const std::exception&) {
       running_->interruption = std::current_exception();
     }
   } else if (!posted_.empty()) {
     try {
-      check(nullptr);
+      check_calls(nullptr);
     } catch (const std::exception&) {
       fail_group_for_exception();
       fail_open_calls();

@@ -2,133 +2,91 @@
 // them on the progress engine, and fails them when the group fails.
 #pragma once
 
-#include <ATen/ThreadLocalState.h>
 #include <ATen/core/Tensor.h>
 
 #include <atomic>
 #include <exception>
-#include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "comm/ucx/algorithms/block_collective.hpp"
+#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/host/host_segment.hpp"
 #include "comm/ucx/progress/fiber.hpp"
-#include "comm/ucx/progress/posted_work.hpp"
 #include "comm/ucx/progress/progress_engine.hpp"
-#include "comm/ucx/progress/session.hpp"
+#include "comm/ucx/progress/task.hpp"
 #include "comm/ucx/transport/peers.hpp"
 #include "comm/ucx/transport/transport.hpp"
 
 namespace accel::comm::ucx {
 
-// Collectives that belong to one call and one Work, run one after the other.
-struct Task {
-  c10::intrusive_ptr<UcxWork> work;
-  std::vector<Collective> parts;
-  const char* call = nullptr;                             // the function of the C API that started it; null if unknown
-  std::vector<at::Tensor> held;                           // keeps the memory of the parts alive
-  std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // (to, from): results for tensors that are not contiguous
-  std::chrono::milliseconds timeout{0};
-  // The thread state of the caller, for the future's callbacks. A pointer, so that a move cannot fail.
-  std::unique_ptr<at::ThreadLocalState> thread_state;
-};
-
-// A send or a receive. They complete in any order.
-struct PointToPoint {
-  c10::intrusive_ptr<UcxWork> work;
-  int peer = 0;  // kAnyRank receives from the first sender
-  uint64_t tag = 0;
-  bool receives = false;
-  at::Tensor memory;  // contiguous
-  at::Tensor target;  // receives a copy of the result; undefined if it is `memory`
-  Deadline deadline{Deadline::Milliseconds(0)};
-  std::unique_ptr<at::ThreadLocalState> thread_state;
-  Message message;
-};
-
-class GroupProgress : public std::enable_shared_from_this<GroupProgress> {
+class GroupProgress final : public ProgressedGroup, public WorkProgress, private Waiter {
  public:
   // `current_call` returns the function of the C API that the thread is in, and may be null. `number` identifies the
   // group in the engine.
   GroupProgress(ProgressEngine::Membership membership, uint32_t number, std::unique_ptr<Transport> transport,
                 Peers peers, std::unique_ptr<HostSegment> segment, const char* (*current_call)());
-  GroupProgress(const GroupProgress&) = delete;
-  GroupProgress& operator=(const GroupProgress&) = delete;
-  ~GroupProgress();
+  ~GroupProgress() override;
 
   int rank() const { return peers_.rank(); }
   int size() const { return peers_.size(); }
   uint64_t sequence() const { return sequence_; }
   const std::shared_ptr<ProgressEngine>& engine() const { return engine_; }
 
-  // Runs the task before it returns if the engine is free and `at_once` is set; otherwise queues it. Both throw
+  // Runs the task before it returns if the engine is free and the task is not async; otherwise queues it. Both throw
   // kAborted once the group has failed.
-  void submit(Task task, bool at_once);
+  void submit(Task task);
   void submit(PointToPoint call);
 
-  // Makes progress until `work` is complete, unless another thread does.
-  void progress_until_complete(UcxWork& work);
+  void progress_until_complete(UcxWork& work) override;
 
   // Memory for in-place all-reduces, if the ranks can map each other's memory.
   bool shares_memory() const { return segment_ != nullptr && peers_.hosts().count() == 1; }
   at::Tensor allocate(int64_t numel, const at::TensorOptions& options) { return memory_.allocate(numel, options); }
 
-  // Fails all open calls, here and (through the store) on the peers.
+  // Both fail all open calls, here and (through the store) on the peers.
   void fail(CollectiveFailure failure, const std::string& reason);
-  void abort(const std::string& reason) { fail(CollectiveFailure::kAborted, reason); }
+  void abort(const std::string& reason) override { fail(CollectiveFailure::kAborted, reason); }
   // Leaves the group and its engine. Aborts open calls.
   void shutdown();
 
-  // For the engine; except the first two, by the thread that has claimed it.
-  uint32_t number() const { return number_; }
-  bool has_work() const;  // under the engine's mutex, while it is not claimed
-  // Makes progress without waiting. True if something happened.
-  bool progress() noexcept;
-  bool is_busy() const { return running_ != nullptr || !posted_.empty(); }
-  bool has_messages() const { return !posted_.empty(); }
-  bool must_resume() const { return running_ != nullptr && running_->interruption != nullptr; }
-  // The session of the running collective; null if it does not wait.
-  const Session* waiting_session() const { return running_ ? running_->session : nullptr; }
-  // Fails calls whose peers are lost or whose deadlines have passed.
-  void check_open_calls() noexcept;
-  // Becomes readable when the process of a peer ends.
-  int event_descriptor() const { return events_.number(); }
-  void check_ended_processes(int timeout_ms);
-  bool has_other_hosts() const;
-  bool cores_suffice() const { return peers_.cores_suffice(); }
+  // For the engine.
+  uint32_t number() const override { return number_; }
+  const Peers& peers() const override { return peers_; }
+  bool has_work() const override;
+  bool progress() noexcept override;
+  bool is_busy() const override { return running_ != nullptr || !posted_.empty(); }
+  GroupWait current_wait() const override;
+  void check_open_calls() noexcept override;
+  int event_descriptor() const override { return events_.number(); }
+  void check_ended_processes(int timeout_ms) override;
 
  private:
-  friend class Session;
-
   // A task that runs on a fiber.
   struct Running {
     explicit Running(GroupProgress& group);
     Task task;
     Session* session = nullptr;       // while the task waits
-    std::function<bool()> is_ready;   // the condition that it waits for
     std::exception_ptr interruption;  // thrown from its wait()
     std::exception_ptr error;         // of the task
     Fiber fiber;
   };
 
-  // Waits inside a collective until `done`.
-  template <typename Done>
-  void wait_until(const Done& done, Session& session);
-  void suspend(std::function<bool()> is_ready, Session& session);
+  // As the waiter of its collectives.
+  void wait(Session& session) override;
+  void check(Session& session) override;
+  void throw_if_failed() const override;
+  void suspend(Session& session);
   bool resume_running();
   void start_next_task();
   void end_failed_calls();
-  // Throws if a rank is lost or a deadline has passed.
-  void check(Session* session);
+  // Throws if a rank is lost or a deadline has passed, that of the session or those of messages.
+  void check_calls(Session* session);
   void check_peers(Session* session);
   void check_deadlines(Session* session);
-  void throw_if_failed() const;
 
   void run_parts(Task& task);
   void end_task(Task& task, std::exception_ptr error) noexcept;
@@ -195,13 +153,5 @@ class GroupProgress : public std::enable_shared_from_this<GroupProgress> {
   std::optional<Failure> failure_;
   bool stop_ = false;
 };
-
-template <typename Done>
-void GroupProgress::wait_until(const Done& done, Session& session) {
-  if (running_ != nullptr)
-    suspend([&done] { return done(); }, session);
-  else
-    engine_->progress_until(done, &session);
-}
 
 }  // namespace accel::comm::ucx

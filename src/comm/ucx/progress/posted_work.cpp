@@ -6,7 +6,6 @@
 #include "base/current_call.hpp"
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
-#include "comm/ucx/progress/group_progress.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -21,7 +20,7 @@ void fail_future(c10::ivalue::Future& future) noexcept {
 
 }  // namespace
 
-UcxWork::UcxWork(std::shared_ptr<GroupProgress> group, int rank, c10d::OpType operation, std::string name,
+UcxWork::UcxWork(std::shared_ptr<WorkProgress> group, int rank, c10d::OpType operation, std::string name,
                  std::vector<at::Tensor> outputs)
     : NotifyingWork(rank, operation), group_(std::move(group)), name_(std::move(name)), outputs_(std::move(outputs)) {}
 

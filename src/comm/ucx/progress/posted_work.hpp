@@ -18,13 +18,25 @@
 
 namespace accel::comm::ucx {
 
-class GroupProgress;
+class UcxWork;
+
+// Progresses and fails the call behind a work: its group.
+class WorkProgress {
+ public:
+  // Makes progress until `work` is complete, unless another thread does.
+  virtual void progress_until_complete(UcxWork& work) = 0;
+  // Fails all open calls of the group.
+  virtual void abort(const std::string& reason) = 0;
+
+ protected:
+  ~WorkProgress() = default;
+};
 
 class UcxWork final : public NotifyingWork {
  public:
   static constexpr uint64_t kNoSequence = ~uint64_t{0};
 
-  UcxWork(std::shared_ptr<GroupProgress> group, int rank, c10d::OpType operation, std::string name,
+  UcxWork(std::shared_ptr<WorkProgress> group, int rank, c10d::OpType operation, std::string name,
           std::vector<at::Tensor> outputs);
 
   // Throws the error of the call. The calling thread makes progress itself unless another thread does.
@@ -53,7 +65,7 @@ class UcxWork final : public NotifyingWork {
  private:
   void mark(c10::ivalue::Future& future, const std::exception_ptr& error) const;
 
-  const std::shared_ptr<GroupProgress> group_;
+  const std::shared_ptr<WorkProgress> group_;
   const std::string name_;
   std::vector<at::Tensor> outputs_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when asked for; under mutex_

@@ -13,8 +13,6 @@
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
-#include "comm/ucx/progress/group_progress.hpp"
-#include "comm/ucx/progress/progress.hpp"
 #include "os/background_thread.hpp"
 
 namespace accel::comm::ucx {
@@ -112,13 +110,13 @@ void ProgressEngine::run(const std::function<void()>& function) {
   if (request.error) std::rethrow_exception(request.error);
 }
 
-void ProgressEngine::add(const std::shared_ptr<GroupProgress>& group) {
+void ProgressEngine::add(const std::shared_ptr<ProgressedGroup>& group) {
   run([&] {
     if (!watch(events_, group->event_descriptor()))
       throw CollectiveError(CollectiveFailure::kBackend, rank_,
                             text("rank ", rank_, " cannot wait for events: ", std::strerror(errno)));
-    ticks_ = ticks_ || group->has_other_hosts();
-    if (!group->cores_suffice()) spin_.turn_off();
+    ticks_ = ticks_ || group->peers().has_other_hosts();
+    if (!group->peers().cores_suffice()) spin_.turn_off();
     const std::lock_guard<std::mutex> lock(mutex_);
     const size_t most = groups_.size() + 1;
     waits_.reserve(most + 1);  // now, because a failure here is harmless
@@ -127,11 +125,11 @@ void ProgressEngine::add(const std::shared_ptr<GroupProgress>& group) {
   });
 }
 
-void ProgressEngine::remove(const GroupProgress& group) {
+void ProgressEngine::remove(const ProgressedGroup& group) {
   run([&] {
     epoll_ctl(events_.number(), EPOLL_CTL_DEL, group.event_descriptor(), nullptr);
     const std::lock_guard<std::mutex> lock(mutex_);
-    const auto is_it = [&](const std::shared_ptr<GroupProgress>& one) { return one.get() == &group; };
+    const auto is_it = [&](const std::shared_ptr<ProgressedGroup>& one) { return one.get() == &group; };
     groups_.erase(std::remove_if(groups_.begin(), groups_.end(), is_it), groups_.end());
     active_groups_.clear();
     attention_.store(true);
@@ -142,7 +140,7 @@ uint32_t ProgressEngine::new_group_number() {
   const std::lock_guard<std::mutex> lock(mutex_);
   while (true) {
     latest_number_ = (latest_number_ + 1) % (1 << kGroupNumberBits);
-    const auto has_it = [this](const std::shared_ptr<GroupProgress>& group) {
+    const auto has_it = [this](const std::shared_ptr<ProgressedGroup>& group) {
       return group->number() == latest_number_;
     };
     if (std::none_of(groups_.begin(), groups_.end(), has_it)) return latest_number_;
@@ -176,7 +174,7 @@ void ProgressEngine::wake_up() {
 bool ProgressEngine::has_work() const {
   return first_request_ != nullptr ||
          std::any_of(groups_.begin(), groups_.end(),
-                     [](const std::shared_ptr<GroupProgress>& group) { return group->has_work(); });
+                     [](const std::shared_ptr<ProgressedGroup>& group) { return group->has_work(); });
 }
 
 void ProgressEngine::run_thread() {
@@ -226,7 +224,7 @@ bool ProgressEngine::progress_groups() {
   bool moved = false;
   busy_ = false;
   for (size_t i = 0; i < active_groups_.size(); i++) {
-    const std::shared_ptr<GroupProgress> group = active_groups_[i];
+    const std::shared_ptr<ProgressedGroup> group = active_groups_[i];
     moved = group->progress() || moved;
     busy_ = busy_ || group->is_busy();
   }
@@ -237,7 +235,7 @@ void ProgressEngine::check(Session* session) {
   stop_if_process_ends();
   if (session != nullptr) session->check();
   for (size_t i = 0; i < active_groups_.size(); i++) {
-    const std::shared_ptr<GroupProgress> group = active_groups_[i];
+    const std::shared_ptr<ProgressedGroup> group = active_groups_[i];
     group->check_open_calls();
   }
 }
@@ -258,9 +256,10 @@ void ProgressEngine::sleep(Session* session) {
   };
   if (session != nullptr) add_waits_of(*session);
   for (const auto& group : active_groups_) {
-    if (const Session* const waiting = group->waiting_session()) add_waits_of(*waiting);
-    waits_for_messages = waits_for_messages || group->has_messages();
-    something_to_do = something_to_do || group->must_resume();
+    const GroupWait wait = group->current_wait();
+    if (wait.session != nullptr) add_waits_of(*wait.session);
+    waits_for_messages = waits_for_messages || wait.for_messages;
+    something_to_do = something_to_do || wait.is_over;
   }
   sleeping_.store(true);
   if (!waits_.empty()) {
@@ -275,7 +274,7 @@ void ProgressEngine::sleep(Session* session) {
     single_wait_.store(nullptr);
     if (session != nullptr && session->waits_for_segment()) session->end_sleep();
     for (const auto& group : active_groups_)
-      if (const Session* const waiting = group->waiting_session(); waiting && waiting->waits_for_segment())
+      if (const Session* const waiting = group->current_wait().session; waiting && waiting->waits_for_segment())
         waiting->end_sleep();
   } else {
     // The worker refuses to report events while it has something to progress: for ever if a peer ended or was stopped

@@ -13,19 +13,48 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
+#include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/host/futex.hpp"
-#include "comm/ucx/progress/session.hpp"
-#include "comm/ucx/progress/spin.hpp"
+#include "comm/ucx/host/spin.hpp"
+#include "comm/ucx/transport/peers.hpp"
 #include "comm/ucx/transport/worker.hpp"
 #include "os/file_descriptor.hpp"
 
 namespace accel::comm::ucx {
 
-class GroupProgress;
+// What a group waits for.
+struct GroupWait {
+  const Session* session = nullptr;  // of its running collective
+  bool for_messages = false;
+  bool is_over = false;  // its collective must be resumed
+};
+
+// A group, as the engine progresses it: by the thread that has claimed the engine.
+class ProgressedGroup {
+ public:
+  ProgressedGroup() = default;
+  ProgressedGroup(const ProgressedGroup&) = delete;
+  ProgressedGroup& operator=(const ProgressedGroup&) = delete;
+  virtual ~ProgressedGroup() = default;
+
+  virtual uint32_t number() const = 0;  // identifies the group in the engine
+  virtual const Peers& peers() const = 0;
+  virtual bool has_work() const = 0;  // under the engine's mutex, while it is not claimed
+  // Makes progress without waiting. True if something happened.
+  virtual bool progress() noexcept = 0;
+  virtual bool is_busy() const = 0;
+  virtual GroupWait current_wait() const = 0;
+  // Fails calls whose peers are lost or whose deadlines have passed.
+  virtual void check_open_calls() noexcept = 0;
+  // Becomes readable when the process of a peer ends.
+  virtual int event_descriptor() const = 0;
+  virtual void check_ended_processes(int timeout_ms) = 0;
+};
 
 // The buffers of a group's messages.
 struct CallMemory {
@@ -50,8 +79,8 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   // Runs `function` on the thread that has claimed the engine, and waits; throws what it throws.
   void run(const std::function<void()>& function);
   // The groups whose messages it progresses.
-  void add(const std::shared_ptr<GroupProgress>& group);
-  void remove(const GroupProgress& group);
+  void add(const std::shared_ptr<ProgressedGroup>& group);
+  void remove(const ProgressedGroup& group);
   // Identifies a group in this process; not reused soon.
   uint32_t new_group_number();
 
@@ -69,8 +98,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
 
   // By the thread that has claimed the engine.
   Worker& worker() { return *worker_; }
-  bool spins() const { return spin_.length().count() > 0; }
-  void spun_in_time() { spin_.ended_early(); }
+  Spin& spin() { return spin_; }
   // Makes progress until `done`. `session` is the blocking collective that waits, or null.
   template <typename Done>
   void progress_until(const Done& done, Session* session);
@@ -103,8 +131,8 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   const int rank_;
   std::unique_ptr<Worker> worker_;
   FileDescriptor events_, wake_up_;
-  std::vector<std::shared_ptr<GroupProgress>> active_groups_;  // a copy of groups_
-  bool busy_ = false;                                          // one of them has a running call besides a blocking one
+  std::vector<std::shared_ptr<ProgressedGroup>> active_groups_;  // a copy of groups_
+  bool busy_ = false;   // one of them has a running call besides a blocking one
   bool ticks_ = false;  // there are peers on other hosts: bytes may still have to be handed to the network
   int refusals_ = 0;    // consecutive ones, of the worker to report events
   Spin spin_{std::chrono::microseconds(20)};
@@ -119,7 +147,7 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::shared_ptr<GroupProgress>> groups_;
+  std::vector<std::shared_ptr<ProgressedGroup>> groups_;
   Request* first_request_ = nullptr;
   uint32_t latest_number_ = 0;
   bool claimed_ = false;
@@ -128,5 +156,49 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   std::thread::id owner_;
   std::thread thread_;
 };
+
+// The loops are templates, so that the check for the end of a short collective is inlined.
+
+// Spins for a moment if every rank has a core and that has brought something, then sleeps until something arrives.
+template <typename Done>
+void ProgressEngine::progress_until(const Done& done, Session* session) {
+  using Clock = std::chrono::steady_clock;
+  constexpr unsigned kRoundsBetweenChecks = 4096;
+  Clock::time_point spin_end{};
+  bool spinning = false;
+  for (unsigned rounds = 1;; rounds++) {
+    const bool progressed = progress();
+    if (session != nullptr) session->throw_if_failed();
+    if (done()) {
+      if (spinning) spin_.ended_early();
+      return;
+    }
+    if (progressed) {
+      // Messages that keep arriving must not delay the detection of a lost rank.
+      if (rounds % kRoundsBetweenChecks == 0) {
+        wait_for_events(0);
+        check(session);
+      }
+      refusals_ = 0;
+      if (std::exchange(spinning, false)) spin_.ended_early();
+      continue;
+    }
+    if (const auto spin = spin_.length(); spin.count() > 0) {
+      const auto now = Clock::now();
+      if (!spinning) spin_end = now + spin;
+      spinning = true;
+      if (now < spin_end) continue;
+    }
+    spin_.slept();
+    sleep(session);
+    spinning = false;
+  }
+}
+
+template <typename Enough>
+void ProgressEngine::progress_until_idle(const Enough& enough) {
+  attention_.store(true);
+  progress_until([&] { return enough() || (!busy_ && !attention_.load()); }, nullptr);
+}
 
 }  // namespace accel::comm::ucx

@@ -1,12 +1,12 @@
 #include "comm/ucx/transport/peers.hpp"
 
-#include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -18,8 +18,10 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "comm/collective_error.hpp"
 #include "comm/record/collected_values.hpp"
 #include "comm/ucx/host/host_segment.hpp"
+#include "comm/ucx/host/shared_mapping.hpp"
 #include "comm/ucx/host/status_page.hpp"
 #include "comm/ucx/transport/transport.hpp"
 #include "os/read_line.hpp"
@@ -178,19 +180,20 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
     peers_[peer].address.assign(bytes + sizeof(PeerInfo), bytes + size_of_record);
     peers_[peer].same_host = std::strcmp(info.host, own.host) == 0;
     peers_[peer].group_number = info.group_number;
-    peers_[peer].number = info.process;
+    peers_[peer].process = info.process;
     const bool visible = peers_[peer].same_host && info.process_namespace == own.process_namespace;
     const size_t host = names.try_emplace(info.host, hosts.size()).first->second;
     if (host == hosts.size()) hosts.emplace_back();
     hosts[host].push_back(peer);
     if (!peers_[peer].same_host) continue;
-    if (reaches_neighbours_ && visible && info.region >= 0) peers_[peer].region = open_file(peer, info.region);
+    if (reaches_neighbours_ && visible && info.region >= 0)
+      peers_[peer].region = open_file_of(info.process, info.region);
     reaches_neighbours_ = reaches_neighbours_ && begins_with(peers_[peer].region, info.nonce);
-    const FileDescriptor page = visible ? open_file(peer, info.status_page) : FileDescriptor();
+    const FileDescriptor page = visible ? open_file_of(info.process, info.status_page) : FileDescriptor();
     if (begins_with(page, info.nonce)) peers_[peer].status_page = std::make_unique<StatusPage>(page.number(), rank);
     local++;
     CPU_OR(&cores, &cores, &info.cores);
-    if (visible && info.process != own.process) peers_[peer].process = watch_process(info.process);
+    if (visible && info.process != own.process) peers_[peer].process_end = watch_process(info.process);
   }
   cores_suffice_ = local <= CPU_COUNT(&cores);
   hosts_ = Hosts(std::move(hosts), rank);
@@ -200,8 +203,14 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
 Peers::Peers(Peers&&) noexcept = default;
 Peers::~Peers() = default;
 
-FileDescriptor Peers::open_file(int peer, int descriptor) const {
-  return FileDescriptor(open(text("/proc/", peers_[peer].number, "/fd/", descriptor).c_str(), O_RDWR | O_CLOEXEC));
+bool Peers::has_other_hosts() const {
+  return std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) { return !peer.same_host; });
+}
+
+std::vector<int> Peers::regions() const {
+  std::vector<int> files;
+  for (const int peer : hosts_.neighbours().ranks) files.push_back(peers_[peer].region.number());
+  return files;
 }
 
 bool Peers::wait_until_all_connected(bool has_segment, const Deadline& deadline) {

@@ -13,21 +13,11 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "comm/collective_error.hpp"
+#include "comm/ucx/host/status_page.hpp"
 #include "comm/ucx/transport/hosts.hpp"
 #include "os/file_descriptor.hpp"
 
 namespace accel::comm::ucx {
-
-struct Failure {
-  CollectiveFailure kind;
-  int rank;  // that reports it
-  std::string message;
-
-  CollectiveError error() const { return CollectiveError(kind, rank, message); }
-};
-
-class StatusPage;
 
 class Peers {
  public:
@@ -45,21 +35,22 @@ class Peers {
   // By which the peer's process knows the group.
   uint32_t number(int peer) const { return peers_[peer].group_number; }
   bool same_host(int peer) const { return peers_[peer].same_host; }
+  bool has_other_hosts() const;
   // Whether each rank of this host has a core of its own, so that spinning takes no time from others.
   bool cores_suffice() const { return cores_suffice_; }
 
   // Becomes readable when the peer's process ends; below 0 if unavailable (on other hosts, and for this process).
-  int process_descriptor(int peer) const { return peers_[peer].process.number(); }
+  int process_descriptor(int peer) const { return peers_[peer].process_end.number(); }
 
   const Hosts& hosts() const { return hosts_; }
   // Whether the ranks of this host can open each other's files through /proc, which was tried.
   bool reaches_neighbours() const { return reaches_neighbours_; }
-  FileDescriptor open_file(int peer, int descriptor) const;
+  int process(int peer) const { return peers_[peer].process; }  // its id
   // The page of this rank or of one on its host; null where it cannot be mapped.
   StatusPage* status_page(int peer) const { return peers_[peer].status_page.get(); }
-  // The file of the peer's host segment, if it reaches_neighbours(): zeros after the nonce, see host_segment.hpp.
-  // Open until all are connected. Opened once: later the number may be that of another file.
-  const FileDescriptor& region(int peer) const { return peers_[peer].region; }
+  // The files of the host segments of all neighbours, if it reaches_neighbours(): zeros after the nonce, see
+  // host_segment.hpp. Open until all are connected. Opened once: later the number may be that of another file.
+  std::vector<int> regions() const;
 
   // Waits until all ranks are connected, because a rank that leaves frees its memory. Returns whether all ranks have a
   // host segment; otherwise none uses one, and each rank counts as a host of its own.
@@ -76,9 +67,9 @@ class Peers {
     std::string address;
     uint32_t group_number = 0;
     bool same_host = false;
-    int number = 0;  // its process id
+    int process = 0;  // its id
     FileDescriptor region;
-    FileDescriptor process;
+    FileDescriptor process_end;
     std::unique_ptr<StatusPage> status_page;
   };
   int rank_;

@@ -1,5 +1,6 @@
 // Session: the communication of one running collective. Its algorithm posts messages and waits for them, with the
-// deadline and the failure checks of the group; ranks of one host can use their host segment instead.
+// deadline and the failure checks of the group; ranks of one host can use their host segment instead. What it uses of
+// the group it gets as links: a session knows nothing of queues, tasks and threads.
 #pragma once
 
 #include <chrono>
@@ -15,12 +16,37 @@
 #include "comm/ucx/host/futex.hpp"
 #include "comm/ucx/host/host_segment.hpp"
 #include "comm/ucx/host/shared_memory.hpp"
+#include "comm/ucx/host/spin.hpp"
 #include "comm/ucx/transport/hosts.hpp"
+#include "comm/ucx/transport/peers.hpp"
 #include "comm/ucx/transport/transport.hpp"
 
 namespace accel::comm::ucx {
 
-class GroupProgress;
+class Session;
+
+// Waits for a session, and knows when the wait is in vain.
+class Waiter {
+ public:
+  // Returns when the session has_arrived(); throws as the two below.
+  virtual void wait(Session& session) = 0;
+  // Throws if a rank is lost, the deadline has passed, or the group has failed.
+  virtual void check(Session& session) = 0;
+  virtual void throw_if_failed() const = 0;
+
+ protected:
+  ~Waiter() = default;
+};
+
+// What a session uses of its group.
+struct SessionLinks {
+  Transport& transport;
+  HostSegment* segment;  // null if the ranks share no memory
+  SharedMemory& memory;
+  const Peers& peers;
+  Spin& spin;
+  Waiter& waiter;
+};
 
 // A buffer that is reused by later collectives and only grows.
 class Scratch {
@@ -43,7 +69,7 @@ class Session {
   };
 
   // `call` is the function of the C API that led to it; it may be null.
-  Session(GroupProgress& group, Buffers& buffers, const Header& header, const char* call,
+  Session(const SessionLinks& links, Buffers& buffers, const Header& header, const char* call,
           std::chrono::milliseconds timeout);
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -63,9 +89,9 @@ class Session {
     const Team* const before_;
   };
 
-  int rank() const;
-  int size() const;
-  const Hosts& hosts() const;
+  int rank() const { return team_ ? team_->position : links_.peers.rank(); }
+  int size() const { return team_ ? team_->size() : links_.peers.size(); }
+  const Hosts& hosts() const { return links_.peers.hosts(); }
   Buffers& buffers() { return buffers_; }
 
   // Each returns the index of the message, for wait().
@@ -78,14 +104,17 @@ class Session {
   void wait_for(int peer, HostSegment::Stage stage, uint32_t step);
   // Null if the ranks share no memory.
   HostSegment* segment() const;
+  // For the waiter. Whether the session has what it waits for; throws the error of a message.
+  bool has_arrived() const {
+    if (step_) return links_.segment->reached(step_->peer, step_->stage, step_->number);
+    return message_ == nullptr || message_->done();
+  }
   // Whether this session is inside wait_for(), and the futex to sleep on then.
-  bool waits_for_segment() const { return awaited_.has_value(); }
-  FutexWait begin_sleep() const;
-  bool has_arrived() const;
-  void end_sleep() const;
-  // Throws if a rank is lost, the deadline has passed, or the group has failed.
-  void check();
-  void throw_if_failed() const;
+  bool waits_for_segment() const { return step_.has_value(); }
+  FutexWait begin_sleep() const { return links_.segment->begin_sleep(step_->peer, step_->stage); }
+  void end_sleep() const { links_.segment->end_sleep(step_->peer, step_->stage); }
+  void check() { links_.waiter.check(*this); }
+  void throw_if_failed() const { links_.waiter.throw_if_failed(); }
 
   // Memory that the peers can map, where there is a segment; see shared_memory.hpp.
   RemoteAddress remote_address(const void* data, size_t bytes);
@@ -103,20 +132,22 @@ class Session {
   std::string title() const { return ucx::title(header_, call_); }
 
  private:
-  int rank_of(int member) const;
+  int rank_of(int member) const { return team_ ? team_->ranks[static_cast<size_t>(member)] : member; }
 
-  GroupProgress& group_;
+  const SessionLinks links_;
   Buffers& buffers_;
   const Header& header_;
   const char* const call_;
   const std::chrono::milliseconds timeout_;
   mutable std::optional<Deadline> deadline_;
-  struct Awaited {
-    HostSegment::Stage stage;
-    uint32_t step;
+  struct Step {
     int peer;
+    HostSegment::Stage stage;
+    uint32_t number;
   };
-  std::optional<Awaited> awaited_;
+  // One of them while it waits.
+  std::optional<Step> step_;
+  Message* message_ = nullptr;
   const Team* team_ = nullptr;  // null: all ranks
 };
 
