@@ -3,7 +3,6 @@
 #include <string>
 #include <utility>
 
-#include "accelerator/accelerator.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/deepspeed_config.hpp"
@@ -47,36 +46,6 @@ std::string describe(const DeepspeedConfig& config) {
 }
 
 }  // namespace
-
-// A mesh with a shard axis says who shares a copy. Without one all ranks do.
-parallel::ModelRanks Accelerator::model_ranks(const FsdpSettings& settings) const {
-  comm::Mesh& mesh = *state_.mesh();
-  if (mesh.size("shard") > 1) {
-    const std::string axes = "shard,context";
-    return {state_.gradient_group(), mesh.group(axes), mesh.group("replicate"), axes};
-  }
-  const bool is_hybrid = settings.sharding_strategy == ShardingStrategy::kHybridShard ||
-                         settings.sharding_strategy == ShardingStrategy::kHybridShardZero2;
-  const int64_t on_host = state_.local_num_processes();
-  require(
-      !is_hybrid || on_host == state_.num_processes(), Status::kInvalidArgument,
-      "sharding_strategy is HYBRID_SHARD and data_parallel_shard_size is 1; expected the number of ranks that share a "
-      "copy, such as the ",
-      on_host, " of this host");
-  return {state_.gradient_group(), state_.gradient_group(), nullptr, "replicate,shard,context"};
-}
-
-ShardingChoice Accelerator::choose_sharding(const PrepareModelSettings& preparation) const {
-  ShardingJob job;
-  job.mixed_precision = state_.mixed_precision();
-  job.accumulation = state_.gradient_state()->settings();
-  job.data_parallel_size = state_.data_parallel()->size();
-  job.has_shards = state_.mesh()->size("shard") > 1;
-  job.reports_keys = models_.empty();
-  for (const auto& loader : loaders_)
-    if (const auto rows = loader->total_batch_size()) job.batch_sizes.push_back(*rows / job.data_parallel_size);
-  return accelerator::choose_sharding(preparation, job);
-}
 
 ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const ShardingJob& job) {
   const DeepspeedSettings deepspeed = resolve_deepspeed_settings(preparation.deepspeed);

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "checkpoint/folder_layout.hpp"
 #include "checkpoint/piece_file.hpp"
-#include "checkpoint/save_training_state.hpp"
+#include "checkpoint/save_options.hpp"
 #include "json/json.hpp"
 #include "tensor/tree.hpp"
 

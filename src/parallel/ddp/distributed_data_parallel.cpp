@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "parallel/ddp/make_comm_hook.hpp"
 #include "parallel/ddp/reducer.hpp"
 #include "parallel/ddp/reducer_sink.hpp"
 #include "parallel/sync_module_states.hpp"

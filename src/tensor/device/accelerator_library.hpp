@@ -10,7 +10,7 @@
 
 #include <string>
 
-#include "tensor/device/device.hpp"
+#include "tensor/device/device_kind.hpp"
 
 namespace accel::tensor {
 

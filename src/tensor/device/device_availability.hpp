@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "tensor/device/device.hpp"
+#include "tensor/device/device_kind.hpp"
 
 namespace accel::tensor {
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "checkpoint/formats/torch/pickle_arguments.hpp"
 #include "checkpoint/formats/torch/pickle_objects.hpp"
 #include "checkpoint/formats/torch/pickle_text.hpp"
 

@@ -27,9 +27,4 @@ bool is_numpy_name(const std::string& name);
 PickleNode call_numpy_name(const std::string& name, const PickleItems& arguments);
 void set_numpy_state(PickleNode& object, const PickleNode& state);
 
-// Arguments, or kCorrupt.
-const PickleNode& pickled_argument(const std::string& name, const PickleItems& arguments, size_t index);
-int64_t pickled_integer(const PickleNode& node, const char* what);
-std::vector<int64_t> pickled_integers(const PickleNode& node, const char* what);
-
 }  // namespace accel::checkpoint

@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "checkpoint/formats/torch/mapped_storage.hpp"
-#include "checkpoint/formats/torch/pickle_objects.hpp"
+#include "checkpoint/formats/torch/pickle_arguments.hpp"
 #include "checkpoint/formats/torch/pickle_text.hpp"
 #include "checkpoint/formats/torch/torch_tensors.hpp"
 #include "checkpoint/formats/torch/zip_reader.hpp"

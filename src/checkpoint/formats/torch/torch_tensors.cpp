@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "base/error.hpp"
-#include "checkpoint/formats/torch/pickle_objects.hpp"
+#include "checkpoint/formats/torch/pickle_arguments.hpp"
 #include "tensor/dtype_value.hpp"
 
 namespace accel::checkpoint {

@@ -1,4 +1,4 @@
-#include "parallel/ddp/comm_hook.hpp"
+#include "parallel/ddp/make_comm_hook.hpp"
 
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <utility>

@@ -1,0 +1,17 @@
+// Makes the communication hooks of DDP.
+#pragma once
+
+#include "config/generated/settings.hpp"
+#include "parallel/ddp/comm_hook.hpp"
+#include "parallel/gradient_exchange.hpp"
+#include "tensor/stateful.hpp"
+
+namespace accel::parallel {
+
+CommHookPtr make_comm_hook(const DdpSettings& settings, const comm::Communicator& communicator);
+CommHookPtr make_comm_hook(BucketCallback callback);
+
+// The state of a hook across steps; null if it has none.
+tensor::Stateful* memory_of(const CommHookPtr& hook);
+
+}  // namespace accel::parallel
