@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "accelerator/background_save.hpp"
+#include "accelerator/checkpoints/background_save.hpp"
 #include "accelerator/parameters/prepared_parameters.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"

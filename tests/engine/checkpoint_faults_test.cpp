@@ -12,7 +12,7 @@
 #include <thread>
 #include <tuple>
 
-#include "accelerator/background_save.hpp"
+#include "accelerator/checkpoints/background_save.hpp"
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/files/atomic_folder.hpp"
 #include "checkpoint/files/file_hash.hpp"

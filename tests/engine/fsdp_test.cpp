@@ -18,7 +18,7 @@
 #include <mutex>
 #include <tuple>
 
-#include "accelerator/placed_state.hpp"
+#include "accelerator/checkpoints/placed_state.hpp"
 #include "accelerator_ranks.hpp"
 #include "big_model_fixture.hpp"
 #include "checkpoint_fixture.hpp"

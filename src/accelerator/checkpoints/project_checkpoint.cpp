@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "accelerator/accelerator.hpp"
-#include "accelerator/background_save.hpp"
+#include "accelerator/checkpoints/background_save.hpp"
 #include "accelerator/ranks.hpp"
 #include "base/error.hpp"
 #include "checkpoint/files/make_folders.hpp"

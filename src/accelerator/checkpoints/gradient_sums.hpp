@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "accelerator/rank_state.hpp"
+#include "accelerator/checkpoints/rank_state.hpp"
 #include "parallel/parallel_model.hpp"
 #include "tensor/placement.hpp"
 

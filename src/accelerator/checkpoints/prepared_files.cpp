@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "accelerator/accelerator.hpp"
-#include "accelerator/placed_state.hpp"
+#include "accelerator/checkpoints/placed_state.hpp"
 #include "accelerator/ranks.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"

@@ -1,4 +1,4 @@
-#include "accelerator/placed_state.hpp"
+#include "accelerator/checkpoints/placed_state.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

@@ -8,9 +8,9 @@
 #include <unordered_set>
 
 #include "accelerator/accelerator.hpp"
-#include "accelerator/gradient_sums.hpp"
-#include "accelerator/placed_state.hpp"
-#include "accelerator/rank_state.hpp"
+#include "accelerator/checkpoints/gradient_sums.hpp"
+#include "accelerator/checkpoints/placed_state.hpp"
+#include "accelerator/checkpoints/rank_state.hpp"
 #include "accelerator/ranks.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"

@@ -1,4 +1,4 @@
-#include "accelerator/rank_state.hpp"
+#include "accelerator/checkpoints/rank_state.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Generator.h>

@@ -1,4 +1,4 @@
-#include "accelerator/background_save.hpp"
+#include "accelerator/checkpoints/background_save.hpp"
 
 #include <utility>
 #include <vector>

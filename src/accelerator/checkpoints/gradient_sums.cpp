@@ -1,4 +1,4 @@
-#include "accelerator/gradient_sums.hpp"
+#include "accelerator/checkpoints/gradient_sums.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
