@@ -232,7 +232,7 @@ static void merged_and_joined(void **state) {
   assert_int_equal(accel_dataset_length(merged), -1);
   assert_message("length is not known");
   assert_fails(accel_dataset_merge(sources, 2, NULL, 0, 2, &refused), ACCEL_ERROR_INVALID_ARGUMENT, "end is 2");
-  assert_fails(accel_dataset_merge(sources, 2, &number, 0, 0, &refused), ACCEL_ERROR_TYPE_MISMATCH, "no list");
+  assert_fails(accel_dataset_merge(sources, 2, &number, 0, 0, &refused), ACCEL_ERROR_TYPE_MISMATCH, "not a list");
   assert_fails(accel_dataset_merge(sources, 0, NULL, 0, 0, &refused), ACCEL_ERROR_INVALID_ARGUMENT, "0 sources");
   accel_dataset_release(merged);
 

@@ -46,7 +46,7 @@ static void rows_with_names(void **state) {
   set_member(&columns, "y", accel_arg_int(1));
   assert_fails(accel_dataset_named_tensors(&columns, &refused), ACCEL_ERROR_TYPE_MISMATCH, "tensors['y']");
   short_column = accel_arg_tensor(two);
-  assert_fails(accel_dataset_named_tensors(&short_column, &refused), ACCEL_ERROR_TYPE_MISMATCH, "no map");
+  assert_fails(accel_dataset_named_tensors(&short_column, &refused), ACCEL_ERROR_TYPE_MISMATCH, "not a map");
   assert_fails(accel_dataset_safetensors("/nowhere", &refused), ACCEL_ERROR_NOT_FOUND, "/nowhere");
   write_text(file_path("b.safetensors"), "not one");
   assert_fails(accel_dataset_safetensors(path, &refused), ACCEL_ERROR_CORRUPT, "b.safetensors");

@@ -232,7 +232,7 @@ static void test_hooks(void **state) {
   assert_int_equal(refused.destroyed, 2);
 
   assert_ok(accel_module_add_hook(module, ACCEL_HOOK_FORWARD, give_number, NULL, NULL, NULL));
-  assert_fails(accel_module_call(module, &input, 1, &out), ACCEL_ERROR_TYPE_MISMATCH, "no list");
+  assert_fails(accel_module_call(module, &input, 1, &out), ACCEL_ERROR_TYPE_MISMATCH, "not a list");
   accel_module_release(module);
   assert_int_equal(before.destroyed + kept.destroyed + after.destroyed, 3);
 }
@@ -638,7 +638,8 @@ static void test_activation_checkpointing(void **state) {
                "'Linear', and no module is of this kind; the kinds are Exponential");
   options.class_names = "Exponential";
   options.modules = "(";
-  assert_fails(accel_checkpoint_activations(module, &options), ACCEL_ERROR_INVALID_ARGUMENT, "no regular expression");
+  assert_fails(accel_checkpoint_activations(module, &options), ACCEL_ERROR_INVALID_ARGUMENT,
+               "not a regular expression");
   assert_true(gradient_of_input(module) == expected);
   assert_int_equal(calls, 7); /* errors changed nothing */
   accel_tensor_release(gain);

@@ -172,7 +172,7 @@ static void test_call_refuses(void **state) {
   assert_fails(accel_op_call(sort, NULL, 1, results, 2, &n), ACCEL_ERROR_INVALID_ARGUMENT, "args is NULL");
   assert_fails(accel_op_call(NULL, args, 1, results, 2, &n), ACCEL_ERROR_INVALID_ARGUMENT, "op is NULL");
   assert_fails(accel_op_call((const accel_op_t *)(const void *)tensor, args, 1, results, 2, &n),
-               ACCEL_ERROR_INVALID_HANDLE, "no operator");
+               ACCEL_ERROR_INVALID_HANDLE, "not an operator");
 
   /* The operator's own error is LibTorch's. */
   const int64_t two = 2;

@@ -412,7 +412,7 @@ static void test_copy_refuses(void **state) {
   assert_fails(accel_value_list(&unknown, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT, "items.kind is 77");
   assert_fails(accel_value_equal(&unknown, &unknown, &equal), ACCEL_ERROR_INVALID_ARGUMENT, "a.kind is 77");
   assert_fails(accel_value_copy(&no_text, &out), ACCEL_ERROR_INVALID_ARGUMENT, "text is NULL");
-  assert_fails(accel_value_copy(&hollow, &out), ACCEL_ERROR_INVALID_HANDLE, "no container");
+  assert_fails(accel_value_copy(&hollow, &out), ACCEL_ERROR_INVALID_HANDLE, "not a container");
   assert_fails(accel_value_copy(&no_tensor, &out), ACCEL_ERROR_INVALID_ARGUMENT, "value is NULL");
   assert_fails(accel_value_copy(&no_dtype, &out), ACCEL_ERROR_INVALID_ARGUMENT, "99");
   assert_fails(accel_value_copy(&no_device, &out), ACCEL_ERROR_INVALID_ARGUMENT, "9");
@@ -420,7 +420,7 @@ static void test_copy_refuses(void **state) {
   assert_ok(accel_value_list(NULL, 0, &list));
   accel_value_t disguised = list;
   disguised.kind = ACCEL_VALUE_MAP;
-  assert_fails(accel_value_copy(&disguised, &out), ACCEL_ERROR_INVALID_HANDLE, "no container");
+  assert_fails(accel_value_copy(&disguised, &out), ACCEL_ERROR_INVALID_HANDLE, "not a container");
   accel_value_dispose(&list);
   assert_int_equal(out.kind, ACCEL_VALUE_NONE);
 }
@@ -451,12 +451,12 @@ static void test_text_is_utf8(void **state) {
     assert_fails(accel_value_string(wrong[i], &out), ACCEL_ERROR_INVALID_ARGUMENT, "text is not UTF-8: byte");
     assert_fails(accel_value_copy(&by_hand, &out), ACCEL_ERROR_INVALID_ARGUMENT, "value is not UTF-8");
     assert_fails(accel_value_list(&by_hand, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT, "items is not UTF-8");
-    assert_fails(accel_value_to_json(&by_hand, &json), ACCEL_ERROR_INVALID_ARGUMENT, "no UTF-8");
+    assert_fails(accel_value_to_json(&by_hand, &json), ACCEL_ERROR_INVALID_ARGUMENT, "not UTF-8");
     assert_fails(accel_value_set(&map, wrong[i], &number), ACCEL_ERROR_INVALID_ARGUMENT, "key is not UTF-8");
     assert_fails(accel_value_set(&map, "key", &by_hand), ACCEL_ERROR_INVALID_ARGUMENT, "item is not UTF-8");
     accel_dataset_t *dataset = NULL;
     assert_ok(accel_dataset_create(one_item, give_bytes, NULL, NULL, wrong[i], NULL, &dataset));
-    assert_fails(accel_dataset_item(dataset, 0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "no UTF-8");
+    assert_fails(accel_dataset_item(dataset, 0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "not UTF-8");
     accel_dataset_release(dataset);
   }
   assert_fails(accel_value_from_json("[\"caf\xe9\"]", &out), ACCEL_ERROR_INVALID_ARGUMENT, "json is not UTF-8: byte 5");

@@ -175,7 +175,7 @@ TEST(CheckpointTrainingState, FoldersOfOthersAreNotReplaced) {
   const auto save = [&] { save_training_state(folder / "s", example(0, 1), Ranks()); };
   expect_error(Status::kIo, "does not exist", [&] { save_training_state(folder / "no/s", example(0, 1), Ranks()); });
   write_text(folder / "s", "x");
-  expect_error(Status::kAlreadyExists, "no folder", save);
+  expect_error(Status::kAlreadyExists, "not a folder", save);
   fs::remove(folder / "s");
   fs::create_directory(folder / "s");
   save();  // an empty one is

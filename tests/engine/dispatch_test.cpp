@@ -707,7 +707,7 @@ TEST(Dispatch, LayersKeepASmallDtype) {
       parameter.detach().copy_(parameter.detach().to(at::kFloat8_e4m3fn).to(at::kFloat));
   for (int pass = 0; pass < 2; pass++) EXPECT_TRUE(at::equal(forward(*model, rows()), forward(*expected, rows())));
   EXPECT_EQ(model->find_tensor("layers.0.in.weight").scalar_type(), at::kFloat8_e4m3fn);
-  expect_error(Status::kInvalidArgument, "no regular expression", [&] {
+  expect_error(Status::kInvalidArgument, "not a regular expression", [&] {
     attach_layerwise_casting(*model, {at::kHalf, at::kFloat, {"("}, {}});
   });
   expect_error(Status::kInvalidArgument, "storage_dtype is int32", [&] {
@@ -812,7 +812,7 @@ TEST(Dispatch, AnIndexThatDoesNotFitIsAnError) {
   refused(R"({"a":{"dtype":"float32"}})", Status::kCorrupt, "no shape");
   refused(R"({"../a":{"dtype":"float32","shape":[2,3]}})", Status::kInvalidArgument, "../a");
   refused(R"({"c":{"dtype":"float32","shape":[2,3]}})", Status::kNotFound, "c.dat");
-  refused("[1]", Status::kCorrupt, "no JSON object");
+  refused("[1]", Status::kCorrupt, "not a JSON object");
   refused("{", Status::kInvalidArgument, "index.json");
 }
 

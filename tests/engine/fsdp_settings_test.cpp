@@ -164,7 +164,7 @@ TEST(FsdpSettings, WhatDoesNotGoTogetherIsRefusedByName) {
   refused(
       2, [](FsdpSettings& settings) { settings.output_dtype = "float64"; }, "output_dtype is 'float64'");
   refused(
-      1, [](FsdpSettings& settings) { settings.ignored_modules = "layers.(0"; }, "no regular expression");
+      1, [](FsdpSettings& settings) { settings.ignored_modules = "layers.(0"; }, "not a regular expression");
   refused(
       1, [](FsdpSettings& settings) { settings.transformer_cls_names_to_wrap = "Block,,Head"; },
       "transformer_cls_names_to_wrap is 'Block,,Head', where a name is empty");

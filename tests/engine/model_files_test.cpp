@@ -103,15 +103,15 @@ TEST(ModelFiles, TheIndexIsTheReferencesDocument) {
 TEST(ModelFiles, WrongIndexesAreRefused) {
   const std::vector<std::pair<std::string, std::string>> attempts = {
       {"", "its JSON"},
-      {"[]", "no JSON object"},
+      {"[]", "not a JSON object"},
       {"{}", "no 'weight_map'"},
       {R"({"weight_map": []})", "no 'weight_map'"},
-      {R"({"weight_map": {"a": 3}})", "no name of a file beside it"},
-      {R"({"weight_map": {"a": "../../etc/passwd"}})", "no name of a file beside it"},
-      {R"({"weight_map": {"a": "/etc/passwd"}})", "no name of a file beside it"},
-      {R"({"weight_map": {"a": ".."}})", "no name of a file beside it"},
-      {R"({"weight_map": {"a": ""}})", "no name of a file beside it"},
-      {R"({"weight_map": {"a": "b\u0000c"}})", "no name of a file beside it"},
+      {R"({"weight_map": {"a": 3}})", "not a name of a file beside it"},
+      {R"({"weight_map": {"a": "../../etc/passwd"}})", "not a name of a file beside it"},
+      {R"({"weight_map": {"a": "/etc/passwd"}})", "not a name of a file beside it"},
+      {R"({"weight_map": {"a": ".."}})", "not a name of a file beside it"},
+      {R"({"weight_map": {"a": ""}})", "not a name of a file beside it"},
+      {R"({"weight_map": {"a": "b\u0000c"}})", "not a name of a file beside it"},
       {R"({"weight_map": {"a": "x", "a": "y"}})", "'a' twice"},
       {std::string(2000, '[') + std::string(2000, ']'), "its JSON"},
   };

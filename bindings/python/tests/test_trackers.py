@@ -60,7 +60,7 @@ def test_the_registry():
     assert tracking.register_tracker_class(Memory) is Memory and tracking.LOGGER_TYPE_TO_CLASS["memory"] is Memory
     with pytest.warns(UserWarning, match="Other replaces Memory as the tracker 'memory'"):
         tracking.register_tracker_class(type("Other", (Memory,), {}))
-    for wrong, text in ((dict, "no subclass"), (Memory(), "no subclass"), (type("Nameless", (accel.GeneralTracker,), {"requires_logging_directory": False}), "needs: name"),
+    for wrong, text in ((dict, "not a subclass"), (Memory(), "not a subclass"), (type("Nameless", (accel.GeneralTracker,), {"requires_logging_directory": False}), "needs: name"),
                         (type("Empty", (Memory,), {"name": ""}), "needs: name"), (type("Flagless", (accel.GeneralTracker,), {"name": "x"}), "requires_logging_directory")):
         with pytest.raises(ValueError, match=text):
             tracking.register_tracker_class(wrong)
