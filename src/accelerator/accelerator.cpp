@@ -6,15 +6,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "accelerator/checkpoints/rank_state.hpp"
 #include "accelerator/prepared_scheduler.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "checkpoint/training_state.hpp"
+#include "comm/collectives.hpp"
 #include "config/precedence.hpp"
 #include "kernels/memory/cpu_allocator.hpp"
 #include "nn/weight_store.hpp"
 #include "state/random.hpp"
 #include "tensor/device/device_work.hpp"
+#include "tensor/tree.hpp"
 #include "track/throughput.hpp"
 #include "track/trackers.hpp"
 
@@ -55,16 +57,17 @@ Accelerator::Accelerator(const Accelerator& parent, const StateSettings& given)
 }
 
 void Accelerator::require_nothing_prepared(const char* what) const {
-  require(models_.empty() && optimizers_.empty(), Status::kInvalidState, what, " cannot change after ",
-          models_.empty() ? "an optimizer" : "a model", " was prepared; set it before, or after accel_free_memory()");
+  require(prepared_.models.empty() && prepared_.optimizers.empty(), Status::kInvalidState, what,
+          " cannot change after ", prepared_.models.empty() ? "an optimizer" : "a model",
+          " was prepared; set it before, or after accel_free_memory()");
 }
 
 void Accelerator::make_grad_scaler(const GradScalerSettings& settings) {
   check_settings(settings);
   grad_scaler_settings_ = settings;
-  grad_scaler_.reset();
+  prepared_.grad_scaler.reset();
   if (settings.enabled.value_or(state_.mixed_precision() == Precision::kFp16))
-    grad_scaler_ = std::make_shared<precision::GradScaler>(settings);
+    prepared_.grad_scaler = std::make_shared<precision::GradScaler>(settings);
 }
 
 void Accelerator::set_grad_scaler(const GradScalerSettings& settings) {
@@ -82,23 +85,16 @@ void Accelerator::require_split(const nn::Module& module, const PrepareModelSett
   const int64_t parts = state_.mesh()->size("pipeline,context,tensor");
   require(
       parts == 1 || preparation.split_by_program || preparation.evaluation_mode ||
-          placed_->tell_parts(module, "pipeline,context,tensor"),
+          prepared_.placed->tell_parts(module, "pipeline,context,tensor"),
       Status::kUnsupported, "the mesh has axes that split a model or its sequences over ", parts, " ranks (",
       state_.mesh()->describe(),
       "), and nothing splits this one; expected axes replicate and shard only, or split_by_program of a program whose "
       "forward splits it");
 }
 
-bool Accelerator::are_split_by_programs() const {
-  const std::string axes = placed_->axes_of_models();
-  return !axes.empty() && std::any_of(models_.begin(), models_.end(), [&](const ModelEntry& entry) {
-    return !placed_->tell_parts(*entry.model, axes);
-  });
-}
-
 // The norm counts each parameter once, and which of a rank's are parts and which are copies only the program knows.
 void Accelerator::require_known_norm(const nn::Module& module) const {
-  require(placed_->tell_parts(module, placed_->axes_of_models()), Status::kUnsupported,
+  require(prepared_.placed->tell_parts(module, prepared_.placed->axes_of_models()), Status::kUnsupported,
           "the ranks have different parts of the model (", state_.mesh()->describe(),
           "), so that a rank does not know the norm of all gradients; expected clipping by value, "
           "or a norm that the program computes over the groups of the mesh");
@@ -128,8 +124,8 @@ ShardingChoice Accelerator::choose_sharding(const PrepareModelSettings& preparat
   job.accumulation = state_.gradient_state()->settings();
   job.data_parallel_size = state_.data_parallel()->size();
   job.has_shards = state_.mesh()->size("shard") > 1;
-  job.reports_keys = models_.empty();
-  for (const auto& loader : loaders_)
+  job.reports_keys = prepared_.models.empty();
+  for (const auto& loader : prepared_.loaders)
     if (const auto rows = loader->total_batch_size()) job.batch_sizes.push_back(*rows / job.data_parallel_size);
   return accelerator::choose_sharding(preparation, job);
 }
@@ -137,7 +133,7 @@ ShardingChoice Accelerator::choose_sharding(const PrepareModelSettings& preparat
 nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
-  require_apart(*module, *placed_);
+  require_apart(*module, *prepared_.placed);
   const bool is_dispatched = module->weight_store() != nullptr && module->weight_store()->is_spread();
   require(!is_dispatched || state_.num_processes() == 1 || preparation.bypass_device_map, Status::kInvalidArgument,
           "the model is dispatched over several devices, and there are ", state_.num_processes(),
@@ -156,21 +152,22 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
   auto prepared = std::make_shared<PreparedModel>(
       parallel::parallelize(module, model_ranks(settings.fsdp), settings, state_.device()), precision,
       state_.compute_policy(), state_.step_times());
-  placed_->add(prepared->parallel());
+  prepared_.placed->add(prepared->parallel());
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
-  models_.push_back({std::move(module), prepared, prepared->accumulation(), nullptr, nullptr, sharding.deepspeed});
+  prepared_.models.push_back(
+      {std::move(module), prepared, prepared->accumulation(), nullptr, nullptr, sharding.deepspeed});
   return prepared;
 }
 
 std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer) {
   require(std::dynamic_pointer_cast<PreparedOptimizer>(optimizer) == nullptr, Status::kInvalidState,
           "the optimizer is prepared already; prepare the optimizer inside it");
-  auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(), grad_scaler_,
-                                                      state_.step_times(), placed_);
+  auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(),
+                                                      prepared_.grad_scaler, state_.step_times(), prepared_.placed);
   prepared->set_step_clipping(step_clipping_);
-  prepared->set_index(optimizers_.size());
-  optimizers_.push_back(prepared);
+  prepared->set_index(prepared_.optimizers.size());
+  prepared_.optimizers.push_back(prepared);
   return prepared;
 }
 
@@ -190,12 +187,12 @@ std::shared_ptr<optim::Scheduler> Accelerator::prepare_scheduler(std::shared_ptr
   stepping.steps_per_update = steps_per_update();
   stepping.stop_at_end = !per_batch || !settings.split_batches;  // the reference lets shared batches run into the end
   // Its own optimizer if that is prepared; otherwise all.
-  std::vector<std::shared_ptr<optim::Optimizer>> waited_for(optimizers_.begin(), optimizers_.end());
-  for (const auto& optimizer : optimizers_)
+  std::vector<std::shared_ptr<optim::Optimizer>> waited_for(prepared_.optimizers.begin(), prepared_.optimizers.end());
+  for (const auto& optimizer : prepared_.optimizers)
     if (scheduler->optimizer() == optimizer || scheduler->optimizer() == optimizer->inner()) waited_for = {optimizer};
   auto prepared = std::make_shared<PreparedScheduler>(std::move(scheduler), std::move(waited_for),
                                                       state_.gradient_state(), stepping);
-  schedulers_.push_back(prepared);
+  prepared_.schedulers.push_back(prepared);
   return prepared;
 }
 
@@ -230,7 +227,7 @@ std::shared_ptr<data::PreparedDataLoader> Accelerator::prepare_data_loader(const
         "non_blocking is 1 for a loader whose pin_memory is 0: copies to a GPU from memory that is not page-locked "
         "block "
         "all the same; set pin_memory to 1, or non_blocking to 0");
-  loaders_.push_back(prepared);
+  prepared_.loaders.push_back(prepared);
   return prepared;
 }
 
@@ -240,7 +237,7 @@ std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePt
   const c10::Device device = given.value_or(state_.device());
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the module is prepared already; expected one whose gradients the program computes");
-  require_apart(*module, *placed_);
+  require_apart(*module, *prepared_.placed);
   PrepareModelSettings preparation;
   preparation.fsdp = fsdp;
   const FsdpSettings settings = choose_sharding(preparation).settings;
@@ -254,9 +251,9 @@ std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePt
   require(parallel.gradients->size() == trained.size(), Status::kUnsupported, "ignored_modules leaves out ",
           trained.size() - parallel.gradients->size(),
           " trainable parameters, whose gradients no rank would average; expected parameters that are all sharded");
-  placed_->add(parallel.model);
+  prepared_.placed->add(parallel.model);
   auto window = std::make_shared<state::AccumulationWindow>();
-  models_.push_back({std::move(module), {}, window, parallel.model});
+  prepared_.models.push_back({std::move(module), {}, window, parallel.model});
   return std::make_shared<PreparedParameters>(parallel, std::move(trained), state_.gradient_group(),
                                               state_.gradient_state(), std::move(window));
 }
@@ -266,23 +263,16 @@ std::shared_ptr<parallel::LocalSgd> Accelerator::begin_local_sgd(const nn::Modul
                                                                  parallel::CommunicatorPtr gradient_group) {
   auto local_sgd = std::make_shared<parallel::LocalSgd>(require_prepared(model), state_.gradient_group(),
                                                         local_sgd_steps, settings, std::move(gradient_group));
-  local_sgds_.erase(
-      std::remove_if(local_sgds_.begin(), local_sgds_.end(), [](const auto& run) { return run.expired(); }),
-      local_sgds_.end());
-  local_sgds_.push_back(local_sgd);
+  prepared_.local_sgds.erase(std::remove_if(prepared_.local_sgds.begin(), prepared_.local_sgds.end(),
+                                            [](const auto& run) { return run.expired(); }),
+                             prepared_.local_sgds.end());
+  prepared_.local_sgds.push_back(local_sgd);
   return local_sgd;
 }
 
-std::vector<std::shared_ptr<parallel::LocalSgd>> Accelerator::local_sgds() const {
-  std::vector<std::shared_ptr<parallel::LocalSgd>> open;
-  for (const auto& run : local_sgds_)
-    if (auto local_sgd = run.lock()) open.push_back(std::move(local_sgd));
-  return open;
-}
-
 std::vector<PreparedObject> Accelerator::prepare(const std::vector<PreparedObject>& objects) {
-  const size_t models = models_.size(), optimizers = optimizers_.size(), loaders = loaders_.size(),
-               schedulers = schedulers_.size();
+  const size_t models = prepared_.models.size(), optimizers = prepared_.optimizers.size(),
+               loaders = prepared_.loaders.size(), schedulers = prepared_.schedulers.size();
   std::vector<PreparedObject> prepared(objects.size());
   try {
     // Settings of models may leave batch sizes to the loaders.
@@ -302,10 +292,10 @@ std::vector<PreparedObject> Accelerator::prepare(const std::vector<PreparedObjec
     for (size_t i = 0; i < objects.size(); i++)
       if (objects[i].scheduler != nullptr) prepared[i].scheduler = prepare_scheduler(objects[i].scheduler);
   } catch (...) {
-    models_.resize(models);
-    optimizers_.resize(optimizers);
-    loaders_.resize(loaders);
-    schedulers_.resize(schedulers);
+    prepared_.models.resize(models);
+    prepared_.optimizers.resize(optimizers);
+    prepared_.loaders.resize(loaders);
+    prepared_.schedulers.resize(schedulers);
     throw;
   }
   return prepared;
@@ -323,41 +313,43 @@ void Accelerator::set_seed(int64_t seed, bool device_specific) {
   for (const auto& callback : seed_callbacks_) callback(own);
 }
 
-parallel::ParallelModelPtr Accelerator::ModelEntry::parallel() const {
-  if (const auto alive = prepared.lock()) return alive->parallel();
-  return of_application != nullptr ? of_application : parallel::single_process_model(model);
-}
-
-std::vector<parallel::ParallelModelPtr> Accelerator::parallel_models() const {
-  std::vector<parallel::ParallelModelPtr> models;
-  for (const ModelEntry& entry : models_) models.push_back(entry.parallel());
-  return models;
-}
-
-std::vector<nn::ModulePtr> Accelerator::models() const {
-  std::vector<nn::ModulePtr> models;
-  for (const ModelEntry& entry : models_) models.push_back(entry.model);
-  return models;
+// Afterwards this rank is as if it had taken the steps for which it had no inputs.
+void Accelerator::broadcast_training_state(int rank) {
+  comm::Communicator& ranks = *state_.gradient_group();
+  std::vector<std::shared_ptr<tensor::Stateful>> followers;
+  for (const auto& optimizer : prepared_.optimizers)
+    if (optimizer->updates_parts())
+      optimizer->share_settings(ranks, rank);
+    else
+      followers.push_back(optimizer);
+  followers.insert(followers.end(), prepared_.schedulers.begin(), prepared_.schedulers.end());
+  followers.push_back(std::make_shared<AccumulationState>(prepared_.windows(*state_.gradient_state())));
+  if (prepared_.grad_scaler != nullptr) followers.push_back(prepared_.grad_scaler);
+  auto states = tree::new_list();
+  for (const auto& follower : followers) states.push_back(follower->state_dict());
+  const c10::IValue received = comm::broadcast_object_list(ranks, states, rank);
+  if (rank == ranks.rank()) return;
+  for (size_t i = 0; i < followers.size(); i++) followers[i]->load_state_dict(received.toListRef()[i]);
 }
 
 void Accelerator::free_memory() {
-  models_.clear();
-  optimizers_.clear();
-  schedulers_.clear();
-  loaders_.clear();
-  local_sgds_.clear();
+  prepared_.models.clear();
+  prepared_.optimizers.clear();
+  prepared_.schedulers.clear();
+  prepared_.loaders.clear();
+  prepared_.local_sgds.clear();
   state_.gradient_state()->restart();
   release_cached_memory();
 }
 
 void Accelerator::release_cached_memory() {
-  if (background_ != nullptr) background_->release_memory();
+  projects_.release_memory();
   kernels::empty_cache();
   tensor::empty_cache(state_.device().type());
 }
 
 void Accelerator::end_training() {
-  finish_background_save(/*refuse=*/false);
+  projects_.finish_background_save(/*refuse=*/false);
   trackers_->finish();
   state_.communicator()->barrier();
   state_.communicator()->shutdown();

@@ -11,17 +11,15 @@
 #include <string>
 #include <vector>
 
-#include "accelerator/checkpoints/background_save.hpp"
+#include "accelerator/checkpoints/prepared_files.hpp"
+#include "accelerator/checkpoints/project_checkpoint.hpp"
+#include "accelerator/checkpoints/training_checkpoint.hpp"
 #include "accelerator/parameters/prepared_parameters.hpp"
 #include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_objects.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/sharding_choice.hpp"
 #include "accelerator/step_clipping.hpp"
-#include "checkpoint/formats/model_files.hpp"
-#include "checkpoint/load_training_state.hpp"
-#include "checkpoint/project.hpp"
-#include "checkpoint/save_training_state.hpp"
-#include "checkpoint/training_state.hpp"
 #include "data/loader.hpp"
 #include "data/prepared_dataloader.hpp"
 #include "nn/module.hpp"
@@ -44,17 +42,6 @@ class Trackers;
 
 namespace accel::accelerator {
 
-// An object of the application that is saved in checkpoints.
-struct RegisteredObject {
-  std::string name;  // empty: it is numbered
-  std::function<c10::IValue()> save;
-  std::function<void(const c10::IValue&)> load;
-};
-
-// Runs before a checkpoint of `folder` is written or read: the models' states, or before a load their numbers, and None
-// for those that will not be saved or loaded. The hook may add files to the folder that is written.
-using CheckpointHook = std::function<void(std::vector<c10::IValue>& models, const std::string& folder)>;
-
 // One object to prepare, or a prepared one: exactly one pointer is set.
 struct PreparedObject {
   nn::ModulePtr model;
@@ -65,11 +52,6 @@ struct PreparedObject {
   std::optional<bool> device_placement;
 };
 
-struct SaveTiming {
-  bool asynchronous = false;      // returns when the tensors are copied
-  bool refuse_when_busy = false;  // while an asynchronous save is under way; otherwise waits for it
-};
-
 class Accelerator {
  public:
   explicit Accelerator(const StateSettings& given);
@@ -77,6 +59,8 @@ class Accelerator {
   Accelerator(const Accelerator& parent, std::shared_ptr<comm::Communicator> group);
   // In the same job, with its own settings.
   Accelerator(const Accelerator& parent, const StateSettings& given);
+  Accelerator(const Accelerator&) = delete;  // its parts refer to each other
+  Accelerator& operator=(const Accelerator&) = delete;
 
   state::State& state() { return state_; }
   const state::State& state() const { return state_; }
@@ -86,7 +70,7 @@ class Accelerator {
   void set_autocast(const AutocastSettings& settings);
   const AutocastSettings& autocast() const { return autocast_; }
   // Null if losses are not scaled.
-  const std::shared_ptr<precision::GradScaler>& grad_scaler() const { return grad_scaler_; }
+  const std::shared_ptr<precision::GradScaler>& grad_scaler() const { return prepared_.grad_scaler; }
 
   nn::ModulePtr prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation = {});
   std::shared_ptr<optim::Optimizer> prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer);
@@ -139,42 +123,11 @@ class Accelerator {
   // The progress of the active loader.
   state::LoaderProgress batch_in_hand() const;
 
-  void register_for_checkpointing(RegisteredObject object);
-  // A generator of the application; every rank saves its own.
-  void register_random_state(RegisteredObject generator);
-  // They return a number for remove_checkpoint_hook().
-  int64_t add_save_hook(CheckpointHook hook);
-  int64_t add_load_hook(CheckpointHook hook);
-  void remove_checkpoint_hook(int64_t id);
-  void save_state(const std::string& folder, const checkpoint::SaveOptions& options = {});
-  // Returns the checkpoint's iteration, unless it is one of the reference.
-  std::optional<int64_t> load_state(const std::string& folder, const checkpoint::LoadOptions& options = {});
-  // Collective. Without a folder it is the next, or newest, checkpoint of the project.
-  void save_checkpoint(const std::optional<std::string>& folder, checkpoint::SaveOptions options,
-                       const SaveTiming& timing = {});
-  void load_checkpoint(const std::optional<std::string>& folder, checkpoint::LoadOptions options);
-  checkpoint::Project& project() { return project_; }
-  // Waits for an asynchronous save; false if it is under way after the timeout. Throws its error, once; else the next
-  // save or load does.
-  bool wait_for_checkpoint(std::chrono::milliseconds timeout);
-  BackgroundSave::Progress checkpoint_progress() const;
-  // The folder that was saved or loaded last; empty: none.
-  const std::string& last_checkpoint() const { return last_checkpoint_; }
-  // Collective for a sharded model, of which ranks that do not keep it return nothing. Its tensors are in files of
-  // `folder`, if that is given.
-  nn::NamedTensors whole_state_dict(const nn::ModulePtr& module, bool keep, const std::string& folder = "") const;
-  // Collective for a sharded model. Others are saved by the calling rank, if it writes.
-  void save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
-                  const checkpoint::ModelFileOptions& options = {});
-
-  // Collective. The files in which FSDP keeps a model or an optimizer outside of checkpoints; its layout is that of the
-  // model, or of the first of the optimizer's models, unless it is given. @accelerate utils.save_fsdp_model
-  void save_fsdp_model(const nn::ModulePtr& module, const std::string& folder, const FsdpFileSettings& settings) const;
-  void load_fsdp_model(const nn::ModulePtr& module, const std::string& folder, const FsdpFileSettings& settings);
-  void save_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
-                           const FsdpFileSettings& settings) const;
-  void load_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
-                           const FsdpFileSettings& settings);
+  // Saves and loads everything that is prepared or registered; with the names and numbers of a project; and single
+  // models and optimizers.
+  TrainingCheckpoints& checkpoints() { return checkpoints_; }
+  ProjectCheckpoints& projects() { return projects_; }
+  const PreparedFiles& files() const { return files_; }
 
   // The active mechanisms, one per line.
   std::string describe() const;
@@ -183,9 +136,9 @@ class Accelerator {
   void set_seed(int64_t seed, bool device_specific);
   void add_seed_callback(std::function<void(int64_t)> seed) { seed_callbacks_.push_back(std::move(seed)); }
 
-  const std::vector<std::shared_ptr<data::PreparedDataLoader>>& loaders() const { return loaders_; }
-  const std::vector<std::shared_ptr<PreparedOptimizer>>& optimizers() const { return optimizers_; }
-  const parallel::PlacedParameters& placed_parameters() const { return *placed_; }
+  const std::vector<std::shared_ptr<data::PreparedDataLoader>>& loaders() const { return prepared_.loaders; }
+  const std::vector<std::shared_ptr<PreparedOptimizer>>& optimizers() const { return prepared_.optimizers; }
+  const parallel::PlacedParameters& placed_parameters() const { return *prepared_.placed; }
   // After uneven inputs: all ranks get the optimizers, schedulers and loss scale of one that trained longest.
   void broadcast_training_state(int rank);
 
@@ -205,28 +158,6 @@ class Accelerator {
  private:
   friend class MicroBatch;
 
-  // The model without its wrappers.
-  struct ModelEntry {
-    parallel::ParallelModelPtr parallel() const;  // with its parallelism while the prepared model exists
-
-    nn::ModulePtr model;
-    std::weak_ptr<PreparedModel> prepared;  // empty if the application computes the gradients
-    std::shared_ptr<state::AccumulationWindow> accumulation;
-    parallel::ParallelModelPtr of_application = nullptr;       // whose gradients the application computes
-    std::shared_ptr<const RegisteredMemory> memory = nullptr;  // of the application, which gets its values
-    std::string deepspeed = {};                                // its settings, as accel_describe() has them
-  };
-  // An object that is saved in checkpoints.
-  struct SavedObject {
-    checkpoint::StateEntry entry() const;
-
-    checkpoint::StateKind kind;  // determines whether it is replicated or per rank
-    std::string name;            // as in checkpoint::StateEntry
-    std::shared_ptr<tensor::Stateful> object;
-    bool may_be_missing = false;  // in a checkpoint
-    bool is_equal_on_all_ranks = false;
-  };
-  using CheckpointHooks = std::vector<std::pair<int64_t, CheckpointHook>>;
   // The models of the current micro-batch, or all outside of one.
   struct Current {
     std::vector<nn::ModulePtr> models;
@@ -236,12 +167,6 @@ class Accelerator {
   void require_nothing_prepared(const char* what) const;
   parallel::ModelRanks model_ranks(const FsdpSettings& settings) const;
   ShardingChoice choose_sharding(const PrepareModelSettings& preparation) const;
-  // Whether the ranks have parts of the models that no placement tells.
-  bool are_split_by_programs() const;
-  void require_known_parts() const;
-  const ModelEntry& entry_of(const nn::ModulePtr& module) const;
-  void require_own(const optim::Optimizer& optimizer) const;
-  std::vector<parallel::ParallelModelPtr> parallel_models() const;
   void make_grad_scaler(const GradScalerSettings& settings);
   void run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
   // Sets the weight of losses in the open accumulation windows; gradients that are already accumulated are rescaled.
@@ -256,42 +181,18 @@ class Accelerator {
   };
   // Gradients are unscaled.
   Clipping begin_clipping(const nn::ModulePtr& model);
-  std::vector<nn::ModulePtr> models() const;
-  std::vector<std::shared_ptr<parallel::LocalSgd>> local_sgds() const;
-  std::vector<SavedObject> saved_objects() const;
-  void start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
-                             const checkpoint::Ranks& ranks, const std::function<void(const checkpoint::Ranks&)>& then);
-  void finish_background_save(bool refuse);
-  c10::IValue saved_state(const tensor::Stateful& object, checkpoint::StateKind kind, const std::string& folder) const;
-  checkpoint::TrainingState collect_state(const std::string& folder) const;
-  void leave_out_models_of_hooks(checkpoint::TrainingState& like, const std::string& folder) const;
-  int64_t add_hook(CheckpointHooks& hooks, CheckpointHook hook);
-  state::AccumulationWindows windows() const;  // the state's own, then of each model
-
   state::State state_;
   AutocastSettings autocast_;
   GradScalerSettings grad_scaler_settings_;
-  std::shared_ptr<precision::GradScaler> grad_scaler_;
   const Current* current_ = nullptr;
   at::Tensor seed_;  // of the latest backward, which has this factor
   double seed_factor_ = 0;
   std::vector<std::function<void(int64_t)>> seed_callbacks_;
-  std::vector<ModelEntry> models_;
-  const std::shared_ptr<parallel::PlacedParameters> placed_ =
-      std::make_shared<parallel::PlacedParameters>(state_.mesh());
+  PreparedObjects prepared_{state_.mesh()};
+  TrainingCheckpoints checkpoints_{state_, prepared_};
+  ProjectCheckpoints projects_{state_, checkpoints_};
+  const PreparedFiles files_{state_, prepared_, checkpoints_};
   const std::shared_ptr<StepClipping> step_clipping_ = std::make_shared<StepClipping>();
-  std::vector<std::shared_ptr<PreparedOptimizer>> optimizers_;
-  std::vector<std::shared_ptr<optim::Scheduler>> schedulers_;
-  std::vector<std::shared_ptr<data::PreparedDataLoader>> loaders_;
-  std::vector<std::weak_ptr<parallel::LocalSgd>> local_sgds_;  // in the order in which they began
-  std::vector<RegisteredObject> objects_;
-  std::vector<RegisteredObject> generators_;
-  CheckpointHooks save_hooks_;
-  CheckpointHooks load_hooks_;
-  int64_t next_hook_ = 0;
-  checkpoint::Project project_;
-  std::string last_checkpoint_;
-  std::unique_ptr<BackgroundSave> background_;  // of the first asynchronous save
   const std::shared_ptr<track::Trackers> trackers_;
   const std::shared_ptr<track::Throughput> throughput_;
   std::shared_ptr<track::LiveMetricsServer> live_metrics_;

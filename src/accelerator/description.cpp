@@ -79,37 +79,39 @@ std::string Accelerator::describe() const {
       << "precision = " << precision_name(state_.mixed_precision()) << ", ";
   describe_precision(out, state_.mixed_precision(), autocast_);
   out << "\nloss scale = ";
-  if (grad_scaler_ == nullptr)
+  if (prepared_.grad_scaler == nullptr)
     out << "none\n";
   else
-    out << grad_scaler_->scale() << ", " << grad_scaler_->growth_tracker() << " of "
-        << grad_scaler_->settings().growth_interval << " steps until it grows\n";
+    out << prepared_.grad_scaler->scale() << ", " << prepared_.grad_scaler->growth_tracker() << " of "
+        << prepared_.grad_scaler->settings().growth_interval << " steps until it grows\n";
   out << "accumulation = " << accumulation.num_steps << " micro-batches a step"
       << (accumulation.sync_with_dataloader ? ", fewer at the end of a loader" : "")
       << (accumulation.true_divisor ? ", divided by their number" : "")
       << (accumulation.sync_each_batch ? ", exchanged in each" : "") << "; "
       << (gradient_state.sync_gradients() ? "steps now" : "accumulates now") << "\n";
-  for (size_t i = 0; i < models_.size(); i++) {
+  for (size_t i = 0; i < prepared_.models.size(); i++) {
     out << "model " << i << " = ";
-    describe_model(out, *models_[i].model, *models_[i].parallel(), models_[i].prepared.lock().get());
-    if (!models_[i].deepspeed.empty()) out << "DeepSpeed of model " << i << " = " << models_[i].deepspeed << "\n";
+    describe_model(out, *prepared_.models[i].model, *prepared_.models[i].parallel(),
+                   prepared_.models[i].prepared.lock().get());
+    if (!prepared_.models[i].deepspeed.empty())
+      out << "DeepSpeed of model " << i << " = " << prepared_.models[i].deepspeed << "\n";
   }
-  for (size_t i = 0; i < optimizers_.size(); i++) {
+  for (size_t i = 0; i < prepared_.optimizers.size(); i++) {
     out << "optimizer " << i << " = ";
-    const auto& groups = optimizers_[i]->groups();
+    const auto& groups = prepared_.optimizers[i]->groups();
     for (size_t k = 0; k < groups.size(); k++)
       out << (k == 0 ? "" : "; ") << groups[k].parameters.size() << " parameters at learning rate " << groups[k].lr;
     out << "\n";
   }
-  for (size_t i = 0; i < schedulers_.size(); i++)
+  for (size_t i = 0; i < prepared_.schedulers.size(); i++)
     out << "scheduler " << i << " = "
         << (!state_.settings().step_scheduler_with_optimizer ? "steps by itself"
             : steps_per_update() == 1
                 ? "follows the steps of the optimizers"
                 : text("makes ", steps_per_update(), " steps for each of the optimizers, as many as ranks read data"))
         << "\n";
-  for (size_t i = 0; i < loaders_.size(); i++) {
-    const data::PreparedDataLoader& loader = *loaders_[i];
+  for (size_t i = 0; i < prepared_.loaders.size(); i++) {
+    const data::PreparedDataLoader& loader = *prepared_.loaders[i];
     const auto length = loader.length(), rows = loader.total_batch_size();
     out << "loader " << i << " = " << (length ? std::to_string(*length) : "a stream's") << " batches on this rank, "
         << (loader.sharding().even_batches ? "even" : "uneven") << ", "

@@ -67,7 +67,7 @@ class SuspendGradientReduction {
 
 void Accelerator::run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options) try {
   const StepTimes::Section timed(*state_.step_times(), StepPart::kBackward);
-  if (grad_scaler_ != nullptr) factor *= grad_scaler_->scale_for_backward();
+  if (prepared_.grad_scaler != nullptr) factor *= prepared_.grad_scaler->scale_for_backward();
   const kernels::ComputeScope scope(state_.compute_policy());
   // The factor is in the seed of backward, so the loss is not multiplied. It hardly ever changes.
   if (options.gradient.defined()) return tensor::backward(loss, options, options.gradient * factor);
@@ -79,7 +79,7 @@ void Accelerator::run_backward(const at::Tensor& loss, double factor, const tens
   }
   tensor::backward(loss, options, seed_);
 } catch (const std::exception& error) {
-  for (const ModelEntry& entry : models_) entry.parallel()->note_failed_backward(error.what());
+  for (const ModelEntry& entry : prepared_.models) entry.parallel()->note_failed_backward(error.what());
   throw;
 }
 
@@ -129,10 +129,10 @@ void Accelerator::backward_sum(const at::Tensor& loss_sum, int64_t count, const 
 }
 
 void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr) {
-  require(grad_scaler_ == nullptr, Status::kUnsupported,
+  require(prepared_.grad_scaler == nullptr, Status::kUnsupported,
           "LOMO has no whole set of gradients to look for overflows in; expected bf16 or no mixed precision, not fp16");
   std::vector<std::shared_ptr<optim::Optimizer>> lomo;
-  for (const auto& optimizer : optimizers_) {
+  for (const auto& optimizer : prepared_.optimizers) {
     if (optim::is_lomo(*optimizer->inner())) lomo.push_back(optimizer->inner());
   }
   require(!lomo.empty(), Status::kInvalidState,
@@ -142,7 +142,7 @@ void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr
   for (const auto& optimizer : lomo)
     for (const optim::ParameterGroup& group : optimizer->groups())
       for (const at::Tensor& parameter : group.parameters) parameters.insert(parameter.unsafeGetTensorImpl());
-  const SuspendGradientReduction suspended(parallel_models(), parameters);
+  const SuspendGradientReduction suspended(prepared_.parallel_models(), parameters);
   optim::lomo_backward(lomo, loss, lr, [this](const at::Tensor& gradient) {
     state_.gradient_group()->all_reduce(gradient, comm::ReduceOp::kMean);
   });
@@ -151,7 +151,7 @@ void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr
 std::vector<at::Tensor> Accelerator::gradients_of_current() const {
   std::vector<at::Tensor> gradients;
   std::unordered_set<const c10::TensorImpl*> seen;  // models may share parameters
-  for (const nn::ModulePtr& model : current_ != nullptr ? current_->models : models())
+  for (const nn::ModulePtr& model : current_ != nullptr ? current_->models : prepared_.modules())
     for (const at::Tensor& gradient : parallel_model_of(model)->gradients())
       if (seen.insert(gradient.unsafeGetTensorImpl()).second) gradients.push_back(gradient);
   return gradients;
@@ -173,7 +173,7 @@ void Accelerator::set_loss_weight(double weight) {
 bool Accelerator::unscale_gradients(optim::Optimizer* optimizer) {
   if (!sync_gradients()) return false;
   bool found = optimizer == nullptr;
-  for (const auto& prepared : optimizers_) {
+  for (const auto& prepared : prepared_.optimizers) {
     if (optimizer != nullptr && prepared.get() != optimizer) continue;
     found = true;
     prepared->unscale();
@@ -184,12 +184,12 @@ bool Accelerator::unscale_gradients(optim::Optimizer* optimizer) {
 }
 
 void Accelerator::unscale_gradients_of(const nn::Module& model) {
-  if (grad_scaler_ == nullptr) return;
+  if (prepared_.grad_scaler == nullptr) return;
   std::unordered_set<const c10::TensorImpl*> scaled;
   for (const at::Tensor& parameter : model.parameters())
     if (parameter.grad().defined()) scaled.insert(parameter.unsafeGetTensorImpl());
   std::vector<PreparedOptimizer*> owners;
-  for (const auto& optimizer : optimizers_) {
+  for (const auto& optimizer : prepared_.optimizers) {
     size_t covered = 0;
     for (const optim::ParameterGroup& group : optimizer->groups())
       for (const at::Tensor& parameter : group.parameters) covered += scaled.erase(parameter.unsafeGetTensorImpl());
@@ -205,7 +205,7 @@ void Accelerator::unscale_gradients_of(const nn::Module& model) {
 Accelerator::Clipping Accelerator::begin_clipping(const nn::ModulePtr& model) {
   unscale_gradients_of(*model);
   Clipping clipping{nullptr, parallel_model_of(model)->module()->parameters()};
-  for (const auto& owner : placed_->models_of(clipping.parameters)) {
+  for (const auto& owner : prepared_.placed->models_of(clipping.parameters)) {
     if (!owner->has_uneven_inputs()) continue;
     const size_t all = owner->module()->parameters().size();
     require(clipping.parameters.size() == all, Status::kUnsupported, clipping.parameters.size(),
@@ -223,15 +223,24 @@ std::optional<at::Tensor> Accelerator::clip_gradients_by_norm(const nn::ModulePt
   const Clipping clipping = begin_clipping(model);
   if (clipping.model != nullptr)
     clipping.model->uneven_inputs()->announce_clip_by_norm(*clipping.model, max_norm, norm_type);
-  return placed_->clip_gradients_by_norm(clipping.parameters, max_norm, norm_type);
+  return prepared_.placed->clip_gradients_by_norm(clipping.parameters, max_norm, norm_type);
 }
 
 bool Accelerator::clip_gradients_by_value(const nn::ModulePtr& model, double clip_value) {
   if (!sync_gradients()) return false;
   const Clipping clipping = begin_clipping(model);
   if (clipping.model != nullptr) clipping.model->uneven_inputs()->announce_clip_by_value(*clipping.model, clip_value);
-  placed_->clip_gradients_by_value(clipping.parameters, clip_value);
+  prepared_.placed->clip_gradients_by_value(clipping.parameters, clip_value);
   return true;
+}
+
+int64_t Accelerator::accumulation_step() const {
+  return latest_micro_batch(prepared_.windows(*state_.gradient_state()));
+}
+
+void Accelerator::set_accumulation_step(int64_t step) {
+  require(step >= 0, Status::kInvalidArgument, "step is ", step, "; expected at least 0");
+  for (const auto& window : prepared_.windows(*state_.gradient_state())) window->micro_batch = step;
 }
 
 MicroBatch::MicroBatch(std::shared_ptr<Accelerator> accelerator, const std::vector<nn::ModulePtr>& modules)
@@ -242,7 +251,7 @@ MicroBatch::MicroBatch(std::shared_ptr<Accelerator> accelerator, const std::vect
       current_.windows.push_back(prepared->accumulation());
   gradient_state.begin_micro_batch(current_.windows);
   if (current_.windows.empty()) current_.windows = gradient_state.own();
-  current_.models = modules.empty() ? accelerator_->models() : modules;
+  current_.models = modules.empty() ? accelerator_->prepared_.modules() : modules;
   const bool exchanges = gradient_state.sync_gradients() ||
                          (accelerator_->state_.use_distributed() && gradient_state.settings().sync_each_batch);
   if (!exchanges) no_sync_.emplace(modules);

@@ -20,7 +20,7 @@ struct training {
   accel_tensor_t *x, *y;
 };
 
-static accel_state_t *new_state(accel_flag_t embedded) {
+static accel_state_t *state_of_host(accel_flag_t embedded) {
   accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
   options.cpu = 1;
   options.embedded = embedded;
@@ -31,7 +31,7 @@ static accel_state_t *new_state(accel_flag_t embedded) {
 
 static struct training begin(accel_flag_t embedded) {
   struct training made = {NULL, NULL, NULL, NULL, NULL};
-  made.state = new_state(embedded);
+  made.state = state_of_host(embedded);
   accel_module_t *layers[3] = {NULL};
   assert_ok(accel_module_linear(FEATURES, HIDDEN, 1, &layers[0]));
   assert_ok(accel_module_activation("gelu", &layers[1]));
@@ -95,7 +95,7 @@ static void assert_described(const accel_state_t *state, const char *line) {
 
 static void test_other_defaults(void **unused) {
   (void)unused;
-  accel_state_t *const state = new_state(1);
+  accel_state_t *const state = state_of_host(1);
   assert_described(state, "embedded = yes (call)\n");
   assert_described(state, "num_threads = 1 (embedded)\n");
   assert_described(state, "cpu_kernels = default (embedded)\n");
@@ -131,7 +131,7 @@ static void test_what_is_given_wins(void **unused) {
 
 static void test_a_state_that_shares_the_job_has_the_same(void **unused) {
   (void)unused;
-  accel_state_t *const state = new_state(1);
+  accel_state_t *const state = state_of_host(1);
   accel_state_t *shared = NULL;
   assert_ok(accel_state_share(state, NULL, &shared));
   assert_described(shared, "embedded = yes (call)\n");
@@ -199,7 +199,7 @@ static int64_t resident_bytes(void) {
 static void test_bounded_memory(void **unused) {
   (void)unused;
   enum { STEPS = 10000, WARM = 2000, MOST = 8 << 20 };
-  accel_state_t *const state = new_state(1);
+  accel_state_t *const state = state_of_host(1);
   accel_module_t *model = NULL;
   accel_optimizer_t *optimizer = NULL;
   assert_ok(accel_module_linear(8, 8, 1, &model));

@@ -49,7 +49,7 @@ void fill(const nn::ModulePtr& model, double number) {
 }
 
 double number_in(const tests::AcceleratorPtr& accelerator, const nn::ModulePtr& model, const std::string& folder) {
-  accelerator->load_checkpoint(folder, {});
+  accelerator->projects().load_checkpoint(folder, {});
   const at::Tensor numbers = model->find_tensor("numbers").detach();
   EXPECT_EQ(numbers.min().item<float>(), numbers.max().item<float>());
   return numbers[0].item<double>();
@@ -63,12 +63,12 @@ TEST(BackgroundSave, HasWhatWasThereWhenTheCallReturned) {
       accelerator->prepare_model(model);
       for (int save = 1; save <= 3; save++) {
         fill(model, save);
-        accelerator->save_checkpoint(folder / std::to_string(save), {}, kAsynchronous);
+        accelerator->projects().save_checkpoint(folder / std::to_string(save), {}, kAsynchronous);
         for (int step = 0; step < 5; step++) fill(model, -step);
       }
-      EXPECT_TRUE(accelerator->wait_for_checkpoint(kLong));
-      EXPECT_FALSE(accelerator->checkpoint_progress().is_busy);
-      EXPECT_EQ(accelerator->last_checkpoint(), folder / "3");
+      EXPECT_TRUE(accelerator->projects().wait_for_checkpoint(kLong));
+      EXPECT_FALSE(accelerator->projects().checkpoint_progress().is_busy);
+      EXPECT_EQ(accelerator->projects().last_checkpoint(), folder / "3");
       for (int save = 1; save <= 3; save++)
         EXPECT_EQ(number_in(accelerator, model, folder / std::to_string(save)), save);
     });
@@ -82,7 +82,7 @@ TEST(BackgroundSave, TheTrainingCommunicatesMeanwhile) {
     const nn::ModulePtr model = model_of(1 << 20);
     accelerator->prepare_model(model);
     fill(model, 7);
-    accelerator->save_checkpoint(folder / "s", {}, kAsynchronous);
+    accelerator->projects().save_checkpoint(folder / "s", {}, kAsynchronous);
     for (int round = 0; round < 200; round++) accelerator->state().communicator()->barrier();
     EXPECT_EQ(number_in(accelerator, model, folder / "s"), 7);  // waits for it
   });
@@ -94,16 +94,16 @@ TEST(BackgroundSave, ASecondOneWaitsOrIsRefused) {
     const nn::ModulePtr model = model_of(8 << 20);
     accelerator->prepare_model(model);
     fill(model, 1);
-    accelerator->save_checkpoint(folder / "a", {}, kAsynchronous);
-    const auto progress = accelerator->checkpoint_progress();
+    accelerator->projects().save_checkpoint(folder / "a", {}, kAsynchronous);
+    const auto progress = accelerator->projects().checkpoint_progress();
     if (progress.is_busy) {
       EXPECT_GE(progress.total, 32 << 20);
       expect_error(Status::kInvalidState, "/a' is under way", [&] {
-        accelerator->save_checkpoint(folder / "b", {}, {true, true});
+        accelerator->projects().save_checkpoint(folder / "b", {}, {true, true});
       });
     }
     fill(model, 2);
-    accelerator->save_checkpoint(folder / "b", {});  // waits
+    accelerator->projects().save_checkpoint(folder / "b", {});  // waits
     EXPECT_EQ(number_in(accelerator, model, folder / "a"), 1);
     EXPECT_EQ(number_in(accelerator, model, folder / "b"), 2);
   });
@@ -116,18 +116,18 @@ TEST(BackgroundSave, RotationComesBehindIt) {
     project.project_dir = folder / "project";
     project.automatic_checkpoint_naming = true;
     project.total_limit = 2;
-    accelerator->project().set(project);
+    accelerator->projects().project().set(project);
     const nn::ModulePtr model = model_of(1000);
     accelerator->prepare_model(model);
     for (int save = 0; save < 4; save++) {
       fill(model, save);
-      accelerator->save_checkpoint(std::nullopt, {}, kAsynchronous);
+      accelerator->projects().save_checkpoint(std::nullopt, {}, kAsynchronous);
     }
-    EXPECT_TRUE(accelerator->wait_for_checkpoint(kLong));
+    EXPECT_TRUE(accelerator->projects().wait_for_checkpoint(kLong));
     accelerator->state().communicator()->barrier();
-    accelerator->load_checkpoint(std::nullopt, {});
+    accelerator->projects().load_checkpoint(std::nullopt, {});
     EXPECT_EQ(model->find_tensor("numbers")[0].item<double>(), 3);
-    EXPECT_EQ(accelerator->project().settings().iteration.value, 4);
+    EXPECT_EQ(accelerator->projects().project().settings().iteration.value, 4);
   });
   EXPECT_FALSE(std::filesystem::exists(folder / "project/checkpoints/checkpoint_1"));
   EXPECT_TRUE(std::filesystem::exists(folder / "project/checkpoints/checkpoint_2"));
@@ -139,7 +139,7 @@ TEST(BackgroundSave, TheEndOfTheAcceleratorFinishesIt) {
     const nn::ModulePtr model = model_of(4 << 20);
     accelerator->prepare_model(model);
     fill(model, 5);
-    accelerator->save_checkpoint(folder / "s", {}, kAsynchronous);
+    accelerator->projects().save_checkpoint(folder / "s", {}, kAsynchronous);
   });
   EXPECT_EQ(checkpoint::load_manifest(folder / "s").world_size, 2);
   EXPECT_EQ(folder.entries(), 1U);

@@ -529,7 +529,7 @@ TEST(FsdpCheckpoint, LoadsOnAnyNumberOfRanks) {
           prepared.optimizer->step();
           prepared.optimizer->zero_grad(true);
         }
-        prepared.accelerator->save_state(folder / "s");
+        prepared.accelerator->checkpoints().save_state(folder / "s");
         prepared.accelerator->backward(prepared.loss(3));
         prepared.optimizer->step();
         auto parameters = whole_parameters(*accelerator::require_prepared(prepared.model));
@@ -537,7 +537,7 @@ TEST(FsdpCheckpoint, LoadsOnAnyNumberOfRanks) {
         expected = std::move(parameters);
       });
       on_ranks(loading, settings, [&](const Prepared& prepared) {
-        prepared.accelerator->load_state(folder / "s");
+        prepared.accelerator->checkpoints().load_state(folder / "s");
         prepared.accelerator->backward(prepared.loss(3));
         prepared.optimizer->step();
         for (const auto& [name, parameter] : whole_parameters(*accelerator::require_prepared(prepared.model)))
@@ -558,7 +558,7 @@ TEST(FsdpCheckpoint, ADamagedPieceChangesNothingOnAnyRank) {
   };
   on_ranks(3, settings, [&](const Prepared& prepared) {
     train(prepared, 0);
-    prepared.accelerator->save_state(folder / "s");
+    prepared.accelerator->checkpoints().save_state(folder / "s");
   });
   for (const char* const name : {"s/model_rank_00002.safetensors", "s/optimizer_rank_00002.safetensors"}) {
     std::fstream file(folder / name, std::ios::binary | std::ios::in | std::ios::out);
@@ -572,7 +572,7 @@ TEST(FsdpCheckpoint, ADamagedPieceChangesNothingOnAnyRank) {
       const c10::IValue state =
           tree::map_tensors(prepared.optimizer->state_dict(), [](const at::Tensor& tensor) { return tensor.clone(); });
       tests::expect_error(Status::kCorrupt, "does not have the hash that was written",
-                          [&] { prepared.accelerator->load_state(folder / "s"); });
+                          [&] { prepared.accelerator->checkpoints().load_state(folder / "s"); });
       EXPECT_TRUE(tree::equal(prepared.optimizer->state_dict(), state)) << name;
       for (const auto& [parameter, value] : whole_parameters(prepared.sharded()))
         EXPECT_TRUE(value.equal(before.at(parameter))) << name << " " << parameter;
@@ -588,7 +588,7 @@ TEST(FsdpCheckpoint, HooksSeeAndChangeTheRowsOfTheirRank) {
   const Folder folder;
   on_ranks(3, settings, [&](const Prepared& prepared) {
     const auto& inner = *prepared.inner;
-    prepared.accelerator->add_save_hook([&](std::vector<c10::IValue>& models, const std::string&) {
+    prepared.accelerator->checkpoints().add_save_hook([&](std::vector<c10::IValue>& models, const std::string&) {
       ASSERT_EQ(models.size(), 1);
       const auto state = models[0].toGenericDict();
       ASSERT_EQ(state.size(), 8);
@@ -596,8 +596,8 @@ TEST(FsdpCheckpoint, HooksSeeAndChangeTheRowsOfTheirRank) {
         EXPECT_TRUE(state.at(name).toTensor().equal(parameter)) << name;
       state.insert_or_assign("last", inner.find_tensor("last").detach() * 2);
     });
-    prepared.accelerator->save_state(folder / "s");
-    prepared.accelerator->load_state(folder / "s");
+    prepared.accelerator->checkpoints().save_state(folder / "s");
+    prepared.accelerator->checkpoints().load_state(folder / "s");
     const auto loaded = whole_parameters(prepared.sharded());
     EXPECT_TRUE(loaded.at("last").equal(make_model()->find_tensor("last") * 2));
     EXPECT_TRUE(loaded.at("block2.weight").equal(make_model()->find_tensor("block2.weight")));
@@ -607,7 +607,8 @@ TEST(FsdpCheckpoint, HooksSeeAndChangeTheRowsOfTheirRank) {
 TEST(FsdpCheckpoint, ModelFilesAreWhole) {
   const Folder folder;
   on_ranks(3, by_blocks(), [&](const Prepared& prepared) {
-    prepared.accelerator->save_model(prepared.model, folder / "m", prepared.accelerator->state().is_main_process());
+    prepared.accelerator->files().save_model(prepared.model, folder / "m",
+                                             prepared.accelerator->state().is_main_process());
     prepared.accelerator->state().communicator()->barrier();
     const auto tensors = checkpoint::load_state_dict(folder / "m");
     ASSERT_EQ(tensors.size(), 8);

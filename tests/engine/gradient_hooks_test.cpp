@@ -20,6 +20,7 @@
 #include "nn/callback_module.hpp"
 #include "nn_fixture.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
+#include "parallel/ddp/make_comm_hook.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"
 

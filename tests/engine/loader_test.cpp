@@ -659,7 +659,7 @@ TEST_F(LoaderCheckpoint, InTheMiddleOfAGroupWithBatchesReadAhead) {
       const std::lock_guard lock(mutex);
       seen.insert(seen.end(), rows.begin(), rows.end());
     }
-    accelerator->save_state(folder_ / "state");
+    accelerator->checkpoints().save_state(folder_ / "state");
     const Numbers own = valid_rows(*loader);
     const std::lock_guard lock(mutex);
     rest.insert(rest.end(), own.begin(), own.end());
@@ -671,7 +671,7 @@ TEST_F(LoaderCheckpoint, InTheMiddleOfAGroupWithBatchesReadAhead) {
     Numbers resumed;
     tests::run_accelerators(ranks, options, [&](const tests::AcceleratorPtr& accelerator) {
       const auto loader = prepare(accelerator);
-      accelerator->load_state(folder_ / "state");
+      accelerator->checkpoints().load_state(folder_ / "state");
       {
         accelerator::MicroBatch micro_batch(accelerator, {});
         require(accelerator->sync_gradients(), Status::kInternal, "the fourth micro-batch ends the group");

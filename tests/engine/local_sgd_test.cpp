@@ -211,9 +211,9 @@ void expect_the_same_after_a_load(int ranks, const LocalSgdSettings& settings, i
       sgd->add_group(inner->parameters(), std::nullopt, std::nullopt);
       const auto optimizer = accelerator->prepare_optimizer(sgd);
       const auto local_sgd = accelerator->begin_local_sgd(model, 4, settings, nullptr);
-      if (resumed) accelerator->load_state(folder / "state");
+      if (resumed) accelerator->checkpoints().load_state(folder / "state");
       for (int step = resumed ? save_at : 0; step < kSteps; step++) {
-        if (!resumed && step == save_at) accelerator->save_state(folder / "state");
+        if (!resumed && step == save_at) accelerator->checkpoints().save_state(folder / "state");
         const double gradient = rank == 0 ? 0.5 * step : 1.0 - step;
         accelerator->backward(model->call(nn::Inputs{at::full({1}, gradient)}).toTensor());
         optimizer->step();
@@ -249,14 +249,14 @@ TEST(LocalSgdCheckpoint, OtherNumbersOfRanksBeginAtTheMean) {
   };
   run(2, [&](accelerator::Accelerator& accelerator, const at::Tensor& weight) {
     weight.fill_(3 + 4 * accelerator.state().process_index());
-    accelerator.save_state(folder / "state");
+    accelerator.checkpoints().save_state(folder / "state");
     weight.fill_(0);
-    accelerator.load_state(folder / "state");
+    accelerator.checkpoints().load_state(folder / "state");
     EXPECT_EQ(weight.item<double>(), 3 + 4 * accelerator.state().process_index());
   });
   for (const int ranks : {1, 3})
     run(ranks, [&](accelerator::Accelerator& accelerator, const at::Tensor& weight) {
-      accelerator.load_state(folder / "state");
+      accelerator.checkpoints().load_state(folder / "state");
       EXPECT_EQ(weight.item<double>(), 5);
     });
 }
@@ -269,8 +269,8 @@ TEST(LocalSgdCheckpoint, OfOneProcessBeginsAnewOnSeveral) {
       const nn::ModulePtr model = accelerator->prepare_model(one_weight());
       const auto local_sgd = accelerator->begin_local_sgd(model, 2, {}, nullptr);
       local_sgd->step();
-      if (ranks == 1) return accelerator->save_state(folder / "state");
-      accelerator->load_state(folder / "state");
+      if (ranks == 1) return accelerator->checkpoints().save_state(folder / "state");
+      accelerator->checkpoints().load_state(folder / "state");
       EXPECT_FALSE(local_sgd->step());
       EXPECT_TRUE(local_sgd->step());
     });
@@ -286,17 +286,17 @@ TEST(LocalSgdCheckpoint, IsLeftOutWhereNoScopeIsOpen) {
     local_sgd->step();
     const at::Tensor weight = inner->parameters()[0].detach();
     weight.fill_(3 + 4 * accelerator->state().process_index());
-    accelerator->save_state(folder / "state");
+    accelerator->checkpoints().save_state(folder / "state");
     const auto second = accelerator->begin_local_sgd(model, 4, {}, nullptr);
     tests::expect_error(Status::kInvalidState, "inside of 1 scopes of local SGD and 2 are open",
-                        [&] { accelerator->load_state(folder / "state"); });
+                        [&] { accelerator->checkpoints().load_state(folder / "state"); });
     local_sgd->finish();
     accelerator->free_memory();
   });
   tests::run_accelerators(2, {}, [&](const tests::AcceleratorPtr& accelerator) {
     const nn::ModulePtr inner = one_weight();
     accelerator->prepare_model(inner);
-    accelerator->load_state(folder / "state");
+    accelerator->checkpoints().load_state(folder / "state");
     EXPECT_EQ(inner->parameters()[0].item<double>(), 3);
   });
 }

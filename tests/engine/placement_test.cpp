@@ -144,7 +144,7 @@ class Training {
 
   std::map<std::string, at::Tensor> weights() const {
     std::map<std::string, at::Tensor> weights;
-    for (const auto& [name, tensor] : accelerator_->whole_state_dict(model_, /*keep=*/true))
+    for (const auto& [name, tensor] : accelerator_->files().whole_state_dict(model_, /*keep=*/true))
       weights[name] = tensor.clone();
     return weights;
   }
@@ -204,12 +204,12 @@ TEST(Placement, ItsCheckpointsLoadOnOtherMeshes) {
       on_mesh(saves, [&](const AcceleratorPtr& accelerator) {
         Training training(accelerator, type);
         for (int step = 0; step < kSteps; step++) training.step(step);
-        accelerator->save_state(folder / "s");
+        accelerator->checkpoints().save_state(folder / "s");
       });
       for (const Sizes& loads : {kAlone, kMeshes[0], kMeshes[2], kMeshes[3]})
         on_mesh(loads, [&](const AcceleratorPtr& accelerator) {
           Training training(accelerator, type);
-          accelerator->load_state(folder / "s");
+          accelerator->checkpoints().load_state(folder / "s");
           expect_close(training.weights(), expected.weights);
           training.step(kSteps);
           expect_close(training.weights(), expected.more);

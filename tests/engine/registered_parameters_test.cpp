@@ -293,7 +293,7 @@ TEST(RegisteredParameters, TrainingsGoOnBitForBitFromCheckpoints) {
       const FsdpSettings settings = is_sharded ? sharded() : FsdpSettings();
       const Program program = new_program(accelerator, settings);
       for (int step = 0; step < 3; step++) program.step(step);  // in the middle of a window
-      accelerator->save_state(folder / "s");
+      accelerator->checkpoints().save_state(folder / "s");
       const auto saved = program.values();
       for (int step = 3; step < 8; step++) program.step(step);
       const auto expected = program.values();
@@ -302,7 +302,7 @@ TEST(RegisteredParameters, TrainingsGoOnBitForBitFromCheckpoints) {
       const Program resumed = new_program(accelerator, settings, /*first=*/5);
       const void* const address = resumed.tensors[0].second.const_data_ptr();
       resumed.step(0);
-      accelerator->load_state(folder / "s");
+      accelerator->checkpoints().load_state(folder / "s");
       expect_same(resumed.values(), saved);
       for (int step = 3; step < 8; step++) resumed.step(step);
       expect_same(resumed.values(), expected);
@@ -318,16 +318,16 @@ TEST(RegisteredParameters, CheckpointsLoadOnAnotherNumberOfRanks) {
   tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
     const Program program = new_program(accelerator, sharded());
     program.step(0);
-    accelerator->save_state(folder / "s");
-    accelerator->save_model(program.parameters->model()->module(), folder / "m",
-                            accelerator->state().is_main_process());
+    accelerator->checkpoints().save_state(folder / "s");
+    accelerator->files().save_model(program.parameters->model()->module(), folder / "m",
+                                    accelerator->state().is_main_process());
     const std::lock_guard<std::mutex> lock(mutex);
     saved = program.values();
   });
   for (const int ranks : {1, 3})
     tests::run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
       const Program program = new_program(accelerator, ranks == 1 ? FsdpSettings() : sharded(), /*first=*/7);
-      accelerator->load_state(folder / "s");
+      accelerator->checkpoints().load_state(folder / "s");
       expect_same(program.values(), saved);
     });
   EXPECT_TRUE(std::filesystem::exists(folder / "m/model.safetensors"));

@@ -72,7 +72,7 @@ std::vector<double> losses_of(const Part& part) {
     objects[2].loader = std::make_shared<data::DataLoader>(data, options);
     objects[3].scheduler = std::make_shared<optim::LrScheduler>(plain, optim::step_schedule(4, 0.7));
     const auto prepared = accelerator->prepare(objects);
-    if (!part.from.empty()) accelerator->load_state(part.from);
+    if (!part.from.empty()) accelerator->checkpoints().load_state(part.from);
     for (int step = 0; step < part.steps;) {
       while (step < part.steps) {
         const auto batch = prepared[2].loader->next();
@@ -87,7 +87,7 @@ std::vector<double> losses_of(const Part& part) {
         losses[static_cast<size_t>(step++)] += loss.item<double>() / part.ranks;
       }
     }
-    if (!part.to.empty()) accelerator->save_state(part.to);
+    if (!part.to.empty()) accelerator->checkpoints().save_state(part.to);
   });
   return losses;
 }

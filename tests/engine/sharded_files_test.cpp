@@ -84,8 +84,8 @@ std::vector<double> save(const std::string& folder, int ranks, bool sharded, con
   tests::run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
     Training run = prepare(accelerator, sharded, shape);
     for (int step = 0; step < kStepsBefore; step++) train(accelerator, run, step);
-    accelerator->save_fsdp_model(run.model, folder, settings);
-    accelerator->save_fsdp_optimizer(run.optimizer, folder, settings);
+    accelerator->files().save_fsdp_model(run.model, folder, settings);
+    accelerator->files().save_fsdp_optimizer(run.optimizer, folder, settings);
     for (int step = kStepsBefore; step < kSteps; step++) {
       const double loss = train(accelerator, run, step);
       if (accelerator->state().is_main_process()) losses.push_back(loss);
@@ -100,8 +100,8 @@ void expect_continued(const std::string& folder, int ranks, bool sharded, const 
     SCOPED_TRACE(text("loaded by ", ranks, " ranks, ", sharded ? "sharded" : "whole"));  // of this thread
     Training run = prepare(accelerator, sharded, shape);
     train(accelerator, run, 9);  // another history
-    accelerator->load_fsdp_model(run.model, folder, settings);
-    accelerator->load_fsdp_optimizer(run.optimizer, folder, settings);
+    accelerator->files().load_fsdp_model(run.model, folder, settings);
+    accelerator->files().load_fsdp_optimizer(run.optimizer, folder, settings);
     for (int step = kStepsBefore; step < kSteps; step++)
       EXPECT_NEAR(train(accelerator, run, step), losses[static_cast<size_t>(step - kStepsBefore)], 1e-5);
   });
@@ -154,8 +154,8 @@ TEST(ShardedFiles, HaveTheNamesOfTheReference) {
       const nn::ModulePtr model = accelerator->prepare_model(inner, prepared);
       auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.05}});
       optimizer->add_group(inner->parameters(), std::nullopt, std::nullopt);
-      accelerator->save_fsdp_model(model, folder / "run", settings);
-      accelerator->save_fsdp_optimizer(accelerator->prepare_optimizer(optimizer), folder / "run", settings);
+      accelerator->files().save_fsdp_model(model, folder / "run", settings);
+      accelerator->files().save_fsdp_optimizer(accelerator->prepare_optimizer(optimizer), folder / "run", settings);
     });
     std::vector<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(folder / "run"))
@@ -214,8 +214,8 @@ TEST(ShardedFiles, NothingIsLostByAMistake) {
       train(accelerator, run, 0);
       const at::Tensor before = run.inner->parameter(0).detach().clone();
       try {
-        accelerator->load_fsdp_model(run.model, copy / "run", settings);
-        accelerator->load_fsdp_optimizer(run.optimizer, copy / "run", settings);
+        accelerator->files().load_fsdp_model(run.model, copy / "run", settings);
+        accelerator->files().load_fsdp_optimizer(run.optimizer, copy / "run", settings);
       } catch (...) {
         EXPECT_TRUE(before.equal(run.inner->parameter(0)));
         throw;
@@ -258,8 +258,8 @@ TEST(ShardedFiles, TensorsWithoutElementsHaveTheirNames) {
     const Folder folder;
     tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
       const nn::ModulePtr model = accelerator->prepare_model(with_parameter("empty", {0, 4}), sharded_settings());
-      accelerator->save_fsdp_model(model, folder / "run", in(type));
-      accelerator->load_fsdp_model(model, folder / "run", in(type));
+      accelerator->files().save_fsdp_model(model, folder / "run", in(type));
+      accelerator->files().load_fsdp_model(model, folder / "run", in(type));
     });
   }
 }
@@ -273,7 +273,7 @@ TEST(ShardedFiles, RefusesNamesThatTwoModelsHave) {
     accelerator->prepare_model(other, sharded_settings());
     const auto optimizer = adamw_of(accelerator, {one->parameter(0), other->parameter(0)});
     expect_error(Status::kInvalidState, "two parameters of the optimizer are called 'weight'", [&] {
-      accelerator->save_fsdp_optimizer(optimizer, folder / "run", in(StateDictType::kFullStateDict));
+      accelerator->files().save_fsdp_optimizer(optimizer, folder / "run", in(StateDictType::kFullStateDict));
     });
   });
 }
@@ -285,15 +285,17 @@ TEST(ShardedFiles, AllRanksNameTheSameFile) {
     const int rank = accelerator->state().process_index();
     for (const char* const other : {"/run", "/other"})
       expect_error(Status::kInvalidArgument, "expected the same folder, state_dict_type, index and use_dcp", [&] {
-        accelerator->save_fsdp_model(model, folder / (rank == 0 ? "run" : other + 1),
-                                     in(StateDictType::kShardedStateDict, std::string(other) == "/run" ? rank : 0));
+        accelerator->files().save_fsdp_model(
+            model, folder / (rank == 0 ? "run" : other + 1),
+            in(StateDictType::kShardedStateDict, std::string(other) == "/run" ? rank : 0));
       });
     expect_error(Status::kInvalidArgument, "folder is empty",
-                 [&] { accelerator->load_fsdp_model(model, "", in(StateDictType::kFullStateDict)); });
+                 [&] { accelerator->files().load_fsdp_model(model, "", in(StateDictType::kFullStateDict)); });
     // The error of one rank, before it would meet the others, is that of all.
     const nn::ModulePtr unprepared = with_parameter("weight", {4, 2});
     expect_error(Status::kInvalidArgument, "rank 1: the model is not prepared", [&] {
-      accelerator->save_fsdp_model(rank == 0 ? model : unprepared, folder / "run", in(StateDictType::kFullStateDict));
+      accelerator->files().save_fsdp_model(rank == 0 ? model : unprepared, folder / "run",
+                                           in(StateDictType::kFullStateDict));
     });
   });
   EXPECT_FALSE(fs::exists(folder / "run"));
@@ -314,12 +316,12 @@ TEST(ShardedFiles, RowsOfAnotherModelChangeNothingOnAnyRank) {
       const nn::ModulePtr model = accelerator->prepare_model(inner, sharded_settings());
       const auto optimizer = adamw_of(accelerator, {inner->parameter(0)});
       train(accelerator, model, optimizer);
-      if (rows == 8) return accelerator->save_fsdp_optimizer(optimizer, folder / "run", settings);
+      if (rows == 8) return accelerator->files().save_fsdp_optimizer(optimizer, folder / "run", settings);
       train(accelerator, model, optimizer);
       const c10::IValue before =
           tree::map_tensors(optimizer->state_dict(), [](const at::Tensor& one) { return one.clone(); });
       expect_error(Status::kShapeMismatch, "rank 1: '0.exp_avg' has the shape [4, 2]; expected [3, 2]",
-                   [&] { accelerator->load_fsdp_optimizer(optimizer, folder / "run", settings); });
+                   [&] { accelerator->files().load_fsdp_optimizer(optimizer, folder / "run", settings); });
       EXPECT_TRUE(tree::equal(optimizer->state_dict(), before));
     });
 }
@@ -333,7 +335,7 @@ TEST(ShardedFiles, StatesThatNoGroupListsAreNoSilentLack) {
     const auto optimizer = adamw_of(accelerator, {inner->parameter(0)});
     accelerator->backward(model->call(nn::Inputs{at::ones({2})}).toTensor());
     optimizer->step();
-    accelerator->save_fsdp_optimizer(optimizer, folder / "run", settings);
+    accelerator->files().save_fsdp_optimizer(optimizer, folder / "run", settings);
     const std::string path = folder / "run/optimizer.bin";
     const auto saved = checkpoint::read_torch_file(std::make_shared<const MappedFile>(path)).toGenericDict().copy();
     const auto renamed = [&](const char* from, const char* to, const c10::impl::GenericDict& map) {
@@ -346,10 +348,10 @@ TEST(ShardedFiles, StatesThatNoGroupListsAreNoSilentLack) {
     other.insert_or_assign("state", renamed("weight", "wieght", saved.at("state").toGenericDict()));
     checkpoint::save_torch_file(path, other);
     expect_error(Status::kInvalidState, "has a state of 'wieght', which is in no group",
-                 [&] { accelerator->load_fsdp_optimizer(optimizer, folder / "run", settings); });
+                 [&] { accelerator->files().load_fsdp_optimizer(optimizer, folder / "run", settings); });
     checkpoint::save_torch_file(path, renamed("state", "staet", saved));
     expect_error(Status::kCorrupt, "has no 'state' beside the groups",
-                 [&] { accelerator->load_fsdp_optimizer(optimizer, folder / "run", settings); });
+                 [&] { accelerator->files().load_fsdp_optimizer(optimizer, folder / "run", settings); });
   });
 }
 
@@ -363,29 +365,31 @@ TEST(ShardedFiles, RefusesOtherObjects) {
   tests::run_accelerators(3, {}, [&](const AcceleratorPtr& accelerator) {
     Training run = prepare(accelerator, true);
     expect_error(Status::kShapeMismatch, "pytorch_model_fsdp_rank0.bin",
-                 [&] { accelerator->load_fsdp_model(run.model, folder / "run", of_ranks); });
+                 [&] { accelerator->files().load_fsdp_model(run.model, folder / "run", of_ranks); });
     expect_error(Status::kShapeMismatch, "rank 0: '0.exp_avg' has the shape [4, 5]; expected [3, 5]",
-                 [&] { accelerator->load_fsdp_optimizer(run.optimizer, folder / "run", without_dcp); });
+                 [&] { accelerator->files().load_fsdp_optimizer(run.optimizer, folder / "run", without_dcp); });
     const auto other = std::make_shared<nn::CallbackModule>("Other");
     expect_error(Status::kInvalidArgument, "not prepared",
-                 [&] { accelerator->save_fsdp_model(other, folder / "run", parts); });
+                 [&] { accelerator->files().save_fsdp_model(other, folder / "run", parts); });
     other->add_parameter("first", at::zeros({7, 5}), true);
-    expect_error(Status::kInvalidState, "which the model lacks",
-                 [&] { accelerator->load_fsdp_model(accelerator->prepare_model(other), folder / "run", parts); });
+    expect_error(Status::kInvalidState, "which the model lacks", [&] {
+      accelerator->files().load_fsdp_model(accelerator->prepare_model(other), folder / "run", parts);
+    });
   });
   tests::run_accelerators(1, {}, [&](const AcceleratorPtr& accelerator) {
     Training run = prepare(accelerator, false);
     expect_error(Status::kInvalidState, "pytorch_model_fsdp_rank1.bin', so that the files are of more ranks than 1",
-                 [&] { accelerator->load_fsdp_model(run.model, folder / "run", of_ranks); });
+                 [&] { accelerator->files().load_fsdp_model(run.model, folder / "run", of_ranks); });
     expect_error(Status::kInvalidState, "optimizer_0_rank1.bin', so that the files are of more ranks than 1",
-                 [&] { accelerator->load_fsdp_optimizer(run.optimizer, folder / "run", without_dcp); });
+                 [&] { accelerator->files().load_fsdp_optimizer(run.optimizer, folder / "run", without_dcp); });
     auto stray = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.05}});
     stray->add_group({at::zeros({3}).requires_grad_(true)}, std::nullopt, std::nullopt);
     expect_error(Status::kInvalidState, "of no prepared model", [&] {
-      accelerator->save_fsdp_optimizer(accelerator->prepare_optimizer(stray), folder / "run", parts);
+      accelerator->files().save_fsdp_optimizer(accelerator->prepare_optimizer(stray), folder / "run", parts);
     });
-    expect_error(Status::kInvalidState, "groups of parameters",
-                 [&] { accelerator->load_fsdp_optimizer(accelerator->optimizers().back(), folder / "run", parts); });
+    expect_error(Status::kInvalidState, "groups of parameters", [&] {
+      accelerator->files().load_fsdp_optimizer(accelerator->optimizers().back(), folder / "run", parts);
+    });
   });
 }
 

@@ -210,14 +210,14 @@ TEST(ShardedGradients, AreInCheckpointsForAnyNumberOfRanks) {
   tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
     const Program program = make_program(accelerator, by_layers());
     step(program);
-    accelerator->save_state(folder / "s");
+    accelerator->checkpoints().save_state(folder / "s");
     const at::Tensor weight = whole(program);
     const std::lock_guard<std::mutex> lock(mutex);
     expected = weight;
   });
   tests::run_accelerators(3, {}, [&](const AcceleratorPtr& accelerator) {
     const Program program = make_program(accelerator, by_layers());
-    accelerator->load_state(folder / "s");
+    accelerator->checkpoints().load_state(folder / "s");
     EXPECT_TRUE(at::equal(whole(program), expected));
   });
 }

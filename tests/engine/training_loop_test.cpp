@@ -632,9 +632,9 @@ void expect_hook_goes_on_bit_for_bit(int ranks, const DdpSettings& options, int 
       const auto plain = sgd(inner, 0.5, 0.9);
       const nn::ModulePtr model = accelerator->prepare_model(inner, tests::prepared_by(options));
       const auto optimizer = accelerator->prepare_optimizer(plain);
-      if (resumed) accelerator->load_state(folder / "state");
+      if (resumed) accelerator->checkpoints().load_state(folder / "state");
       for (int step = resumed ? save_at : 0; step < kSteps; step++) {
-        if (!resumed && step == save_at) accelerator->save_state(folder / "state");
+        if (!resumed && step == save_at) accelerator->checkpoints().save_state(folder / "state");
         accelerator->backward(loss_of(model, rank, step));
         optimizer->step();
         optimizer->zero_grad(/*set_to_none=*/true);
@@ -766,14 +766,14 @@ TEST(TrainingLoopCheckpoint, HoldsTheBuffersOfEachRank) {
   const auto mean_of = [](const nn::ModulePtr& model) { return model->find_tensor("mean").item<float>(); };
   with_model(2, [&](Accelerator& accelerator, const nn::ModulePtr& inner, const nn::ModulePtr& model) {
     forward(model, 4.0F + 4.0F * static_cast<float>(accelerator.state().process_index()));
-    accelerator.save_state(folder / "state");
+    accelerator.checkpoints().save_state(folder / "state");
     forward(model, 100);
-    accelerator.load_state(folder / "state");
+    accelerator.checkpoints().load_state(folder / "state");
     EXPECT_EQ(mean_of(inner), accelerator.state().process_index() == 0 ? 2 : 4);
   });
   for (const int ranks : {1, 3})  // ranks that did not save have rank 0's
     with_model(ranks, [&](Accelerator& accelerator, const nn::ModulePtr& inner, const nn::ModulePtr&) {
-      accelerator.load_state(folder / "state");
+      accelerator.checkpoints().load_state(folder / "state");
       EXPECT_EQ(mean_of(inner), 2);
     });
 }
@@ -782,13 +782,13 @@ TEST(TrainingLoopCheckpoint, RegisteredObjectsOutliveThePreparedOnes) {
   const checkpoint::tests::Folder folder;
   run_accelerators(1, {}, [&](const AcceleratorPtr& accelerator) {
     int64_t kept = 1;
-    accelerator->register_for_checkpointing(
+    accelerator->checkpoints().register_for_checkpointing(
         {"kept", [&] { return c10::IValue(kept); }, [&](const c10::IValue& saved) { kept = saved.toInt(); }});
     accelerator->prepare_model(one_weight());
     accelerator->free_memory();
-    accelerator->save_state(folder / "state");
+    accelerator->checkpoints().save_state(folder / "state");
     kept = 2;
-    accelerator->load_state(folder / "state");
+    accelerator->checkpoints().load_state(folder / "state");
     EXPECT_EQ(kept, 1);
   });
 }
@@ -804,13 +804,13 @@ TEST(TrainingLoopCheckpoint, HoldsTheScaleAndTheOpenGroup) {
         loop.accelerator->backward_sum(forward(loop.model, x), count);
       };
       if (resumed) {
-        loop.accelerator->load_state(folder / "state");
+        loop.accelerator->checkpoints().load_state(folder / "state");
       } else {
         micro_batches(loop, {1, kInfinity});
         EXPECT_FALSE(loop.optimizer->step());
         loop.optimizer->zero_grad(/*set_to_none=*/true);
         sum(4, 3);
-        loop.accelerator->save_state(folder / "state");
+        loop.accelerator->checkpoints().save_state(folder / "state");
       }
       EXPECT_EQ(loop.accelerator->grad_scaler()->scale(), 512);
       sum(6, 2);

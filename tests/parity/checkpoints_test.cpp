@@ -112,7 +112,7 @@ void prepare(const tests::AcceleratorPtr& accelerator, const c10::IValue& input,
         std::make_shared<optim::LrScheduler>(optimizers[i], schedule_of(schedules[i].toStringRef()));
   run.prepared = accelerator->prepare(objects);
   for (size_t i = 0; i < member(input, "custom").toListRef().size(); i++)
-    accelerator->register_for_checkpointing(
+    accelerator->checkpoints().register_for_checkpointing(
         {"", [] { return c10::IValue(); }, [&run](const c10::IValue& state) { run.loaded.push_back(state); }});
 }
 
@@ -161,7 +161,7 @@ TEST(CheckpointsParity, TrainingContinuesFromTheReferencesFolders) {
         static_cast<int>(member(input, "processes").toInt()), {}, [&](const tests::AcceleratorPtr& accelerator) {
           Resumed run;
           prepare(accelerator, input, run);
-          EXPECT_EQ(accelerator->load_state(folder_of(test_case.name)), std::nullopt);
+          EXPECT_EQ(accelerator->checkpoints().load_state(folder_of(test_case.name)), std::nullopt);
           const int rank = accelerator->state().process_index();
           if (member(input, "processes").toInt() == 1) {  // ranks that are threads share the generator
             const at::Tensor drawn = at::rand({4});

@@ -132,7 +132,7 @@ Run prepare(const tests::AcceleratorPtr& accelerator, const c10::IValue& input, 
 void expect_values(const tests::AcceleratorPtr& accelerator, const nn::ModulePtr& model, const c10::IValue& values,
                    double tolerance) {
   const auto expected = values.toGenericDict();
-  const nn::NamedTensors found = accelerator->whole_state_dict(model, true, "");
+  const nn::NamedTensors found = accelerator->files().whole_state_dict(model, true, "");
   EXPECT_EQ(found.size(), expected.size());
   for (const auto& [name, tensor] : found) {
     const at::Tensor value = numbers(expected.at(name));
@@ -199,7 +199,7 @@ void resume(const Case& test_case, int ranks, bool sharded) {
   tests::run_accelerators(ranks, {}, [&](const tests::AcceleratorPtr& accelerator) {
     SCOPED_TRACE(text(test_case.name, " on ", ranks, " ranks, ", sharded ? "sharded" : "whole"));  // of this thread
     Run run = prepare(accelerator, test_case.input, sharded);
-    accelerator->load_state(folder.path());
+    accelerator->checkpoints().load_state(folder.path());
     for (size_t i = 0; i < run.models.size(); i++) {
       const auto rates = member(test_case.expected, "rates").toListRef()[i].toListRef();
       ASSERT_EQ(run.optimizers[i]->groups().size(), rates.size());
@@ -248,7 +248,7 @@ Loading load(const std::string& name, const std::function<void(const fs::path&)>
   try {
     tests::run_accelerators(1, {}, [&](const tests::AcceleratorPtr& accelerator) {
       Run run = prepare(accelerator, changed, false);
-      accelerator->load_state(folder.path());
+      accelerator->checkpoints().load_state(folder.path());
     });
   } catch (const Error& error) {
     loading.status = error.status();

@@ -1,13 +1,14 @@
-// Models and optimizers in the files of FSDP.
+#include "accelerator/checkpoints/prepared_files.hpp"
+
 #include <ATen/core/ivalue.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "accelerator/accelerator.hpp"
 #include "accelerator/checkpoints/placed_state.hpp"
 #include "accelerator/ranks.hpp"
 #include "base/error.hpp"
@@ -99,42 +100,50 @@ void load(Object& object, const std::string& folder, const FsdpFile& file, const
 
 }  // namespace
 
-const Accelerator::ModelEntry& Accelerator::entry_of(const nn::ModulePtr& module) const {
+nn::NamedTensors PreparedFiles::whole_state_dict(const nn::ModulePtr& module, bool keep,
+                                                 const std::string& folder) const {
   const nn::ModulePtr model = unwrap_model(module);
-  for (const ModelEntry& entry : models_)
-    if (entry.model == model) return entry;
-  fail(Status::kInvalidArgument, "the model is not prepared by this state; expected one of accel_prepare_model()");
+  for (const ModelEntry& entry : prepared_.models) {
+    const parallel::ParallelModelPtr parallel = entry.parallel();
+    if (entry.model != model || model->placements().empty()) continue;
+    const c10::IValue state = gather_state(ModelState(parallel).state_dict(), *prepared_.placed, keep, folder);
+    return keep ? checkpoint::model_tensors(state) : nn::NamedTensors();
+  }
+  return model->state_dict();
 }
 
-void Accelerator::require_own(const optim::Optimizer& optimizer) const {
-  const bool is_own =
-      std::any_of(optimizers_.begin(), optimizers_.end(), [&](const auto& own) { return own.get() == &optimizer; });
-  require(is_own, Status::kInvalidArgument,
-          "the optimizer is not prepared by this state; expected one of accel_prepare_optimizer()");
+void PreparedFiles::save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
+                               const checkpoint::ModelFileOptions& options) const {
+  training_.require_known_parts();
+  const std::string parent = std::filesystem::path(folder).lexically_normal().parent_path().string();
+  const nn::NamedTensors tensors = whole_state_dict(module, writes, parent.empty() ? "." : parent);
+  if (!writes) return;
+  checkpoint::save_model(folder, tensors, options);
+  log(LogLevel::kInfo, "the model is saved in '", folder, "'");
 }
 
-void Accelerator::save_fsdp_model(const nn::ModulePtr& module, const std::string& folder,
-                                  const FsdpFileSettings& settings) const {
-  require_known_parts();
+void PreparedFiles::save_fsdp_model(const nn::ModulePtr& module, const std::string& folder,
+                                    const FsdpFileSettings& settings) const {
+  training_.require_known_parts();
   const checkpoint::Ranks ranks = ranks_of(state_, false);
   parallel::ParallelModelPtr model;
   const FsdpFile file = agree(folder, ranks, /*writes=*/true, [&] {
-    model = entry_of(module).parallel();
+    model = prepared_.entry_of(module).parallel();
     return file_of(settings, StateKind::kModel, {model});
   });
   const c10::IValue state =
-      saved_form(ModelState(model).state_dict(), file.layout, *placed_, folder, state_.is_main_process());
+      saved_form(ModelState(model).state_dict(), file.layout, *prepared_.placed, folder, state_.is_main_process());
   checkpoint::save_fsdp_state(folder, file, state, ranks);
   log(LogLevel::kInfo, "the model is saved in '", folder, "'");
 }
 
-void Accelerator::load_fsdp_model(const nn::ModulePtr& module, const std::string& folder,
-                                  const FsdpFileSettings& settings) {
-  require_known_parts();
+void PreparedFiles::load_fsdp_model(const nn::ModulePtr& module, const std::string& folder,
+                                    const FsdpFileSettings& settings) const {
+  training_.require_known_parts();
   const checkpoint::Ranks ranks = ranks_of(state_, false);
   const ModelEntry* entry = nullptr;
   const FsdpFile file = agree(folder, ranks, /*writes=*/false, [&] {
-    entry = &entry_of(module);
+    entry = &prepared_.entry_of(module);
     return file_of(settings, StateKind::kModel, {entry->parallel()});
   });
   ModelState object(entry->parallel());
@@ -147,37 +156,37 @@ void Accelerator::load_fsdp_model(const nn::ModulePtr& module, const std::string
   log(LogLevel::kInfo, "the model is loaded from '", folder, "'");
 }
 
-void Accelerator::save_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
-                                      const FsdpFileSettings& settings) const {
-  require_known_parts();
-  const Models models = parallel_models();
+void PreparedFiles::save_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
+                                        const FsdpFileSettings& settings) const {
+  training_.require_known_parts();
+  const Models models = prepared_.parallel_models();
   const checkpoint::Ranks ranks = ranks_of(state_, false);
   c10::IValue state;
   const FsdpFile file = agree(folder, ranks, /*writes=*/true, [&] {
-    require_own(*optimizer);
+    prepared_.require_own(*optimizer);
     state = checkpoint::named_optimizer_state(OptimizerState(optimizer, models).state_dict(),
-                                              named_groups(*optimizer, this->models()));
+                                              named_groups(*optimizer, prepared_.modules()));
     return file_of(settings, StateKind::kOptimizer, models);
   });
-  checkpoint::save_fsdp_state(folder, file, saved_form(state, file.layout, *placed_, folder, state_.is_main_process()),
-                              ranks);
+  checkpoint::save_fsdp_state(
+      folder, file, saved_form(state, file.layout, *prepared_.placed, folder, state_.is_main_process()), ranks);
   log(LogLevel::kInfo, "the optimizer is saved in '", folder, "'");
 }
 
-void Accelerator::load_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
-                                      const FsdpFileSettings& settings) {
-  require_known_parts();
-  const Models models = parallel_models();
+void PreparedFiles::load_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
+                                        const FsdpFileSettings& settings) const {
+  training_.require_known_parts();
+  const Models models = prepared_.parallel_models();
   const checkpoint::Ranks ranks = ranks_of(state_, false);
   const FsdpFile file = agree(folder, ranks, /*writes=*/false, [&] {
-    require_own(*optimizer);
+    prepared_.require_own(*optimizer);
     return file_of(settings, StateKind::kOptimizer, models);
   });
   OptimizerState object(optimizer, models);
   load(object, folder, file, ranks, [&](const checkpoint::FsdpState& found, bool /*is_stored*/) {
     require(checkpoint::is_by_names(found.state), Status::kCorrupt, "'", found.path,
             "' is not a state of an optimizer by the names of its parameters");
-    return checkpoint::numbered_optimizer_state(found.state, named_groups(*optimizer, this->models()), found.path);
+    return checkpoint::numbered_optimizer_state(found.state, named_groups(*optimizer, prepared_.modules()), found.path);
   });
   log(LogLevel::kInfo, "the optimizer is loaded from '", folder, "'");
 }

@@ -1,11 +1,10 @@
-// Checkpoints of a project: their names, their number, and the removal of the oldest; saves in the background.
+#include "accelerator/checkpoints/project_checkpoint.hpp"
+
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "accelerator/accelerator.hpp"
-#include "accelerator/checkpoints/background_save.hpp"
 #include "accelerator/ranks.hpp"
 #include "base/error.hpp"
 #include "checkpoint/files/make_folders.hpp"
@@ -14,8 +13,8 @@
 
 namespace accel::accelerator {
 
-void Accelerator::save_checkpoint(const std::optional<std::string>& given, checkpoint::SaveOptions options,
-                                  const SaveTiming& timing) {
+void ProjectCheckpoints::save_checkpoint(const std::optional<std::string>& given, checkpoint::SaveOptions options,
+                                         const SaveTiming& timing) {
   options.save_on_each_node = project_.settings().save_on_each_node;
   const checkpoint::Ranks ranks = ranks_of(state_, options.save_on_each_node);
   std::string folder;
@@ -44,16 +43,16 @@ void Accelerator::save_checkpoint(const std::optional<std::string>& given, check
     project_.count_save();
     return;
   }
-  save_state(folder, options);
+  training_.save_state(folder, options);
   last_checkpoint_ = folder;
   project_.count_save();  // also when what is old cannot be removed
   rotate(ranks);
 }
 
-void Accelerator::start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
-                                        const checkpoint::Ranks& ranks,
-                                        const std::function<void(const checkpoint::Ranks&)>& then) {
-  require_known_parts();
+void ProjectCheckpoints::start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
+                                               const checkpoint::Ranks& ranks,
+                                               const std::function<void(const checkpoint::Ranks&)>& then) {
+  training_.require_known_parts();
   if (background_ == nullptr) background_ = std::make_unique<BackgroundSave>();
   // The training uses the job's own communicator meanwhile.
   if (ranks.size > 1 && background_->group() == nullptr)
@@ -61,7 +60,7 @@ void Accelerator::start_background_save(const std::string& folder, const checkpo
   auto writer =
       std::make_unique<checkpoint::TrainingStateWriter>(folder, options, ranks, background_->files(options.durable));
   const auto collect = [&](const std::string& temporary) {
-    checkpoint::TrainingState state = collect_state(temporary);
+    checkpoint::TrainingState state = training_.collect_state(temporary);
     background_->copy(state);
     return state;
   };
@@ -71,7 +70,7 @@ void Accelerator::start_background_save(const std::string& folder, const checkpo
                      then);
 }
 
-void Accelerator::finish_background_save(bool refuse) {
+void ProjectCheckpoints::finish_background_save(bool refuse) {
   if (background_ == nullptr) return;
   const BackgroundSave::Progress progress = background_->progress();
   require(!refuse || !progress.is_busy, Status::kInvalidState, "the asynchronous save of '", background_->folder(),
@@ -81,18 +80,18 @@ void Accelerator::finish_background_save(bool refuse) {
   if (!folder.empty()) last_checkpoint_ = std::move(folder);
 }
 
-bool Accelerator::wait_for_checkpoint(std::chrono::milliseconds timeout) {
+bool ProjectCheckpoints::wait_for_checkpoint(std::chrono::milliseconds timeout) {
   if (background_ == nullptr) return true;
   if (!background_->wait(timeout)) return false;
   finish_background_save(/*refuse=*/false);
   return true;
 }
 
-BackgroundSave::Progress Accelerator::checkpoint_progress() const {
+BackgroundSave::Progress ProjectCheckpoints::checkpoint_progress() const {
   return background_ == nullptr ? BackgroundSave::Progress{} : background_->progress();
 }
 
-void Accelerator::load_checkpoint(const std::optional<std::string>& given, checkpoint::LoadOptions options) {
+void ProjectCheckpoints::load_checkpoint(const std::optional<std::string>& given, checkpoint::LoadOptions options) {
   options.save_on_each_node = project_.settings().save_on_each_node;
   const checkpoint::Ranks ranks = ranks_of(state_, options.save_on_each_node);
   const std::vector<std::string> folders = checkpoint::run_on_all_ranks(ranks, [&] {
@@ -100,13 +99,17 @@ void Accelerator::load_checkpoint(const std::optional<std::string>& given, check
     return given ? *given : project_.newest_folder();
   });
   const std::string folder = given ? *given : folders.front();
-  std::optional<int64_t> iteration = load_state(folder, options);
+  std::optional<int64_t> iteration = training_.load_state(folder, options);
   if (!iteration) iteration = checkpoint::number_of_checkpoint(folder);
   last_checkpoint_ = folder;
   if (!iteration) return;
   const std::vector<std::string> next =
       checkpoint::run_on_all_ranks(ranks, [&] { return std::to_string(project_.iteration_after(*iteration)); });
   project_.set_iteration(std::stoll(next.front()));  // rank 0's, whatever the others see of its disk
+}
+
+void ProjectCheckpoints::release_memory() {
+  if (background_ != nullptr) background_->release_memory();
 }
 
 }  // namespace accel::accelerator

@@ -1,4 +1,5 @@
-// Saving and loading of everything that is prepared.
+#include "accelerator/checkpoints/training_checkpoint.hpp"
+
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
@@ -7,7 +8,6 @@
 #include <string>
 #include <unordered_set>
 
-#include "accelerator/accelerator.hpp"
 #include "accelerator/checkpoints/gradient_sums.hpp"
 #include "accelerator/checkpoints/placed_state.hpp"
 #include "accelerator/checkpoints/rank_state.hpp"
@@ -81,7 +81,7 @@ void require_unknown(const std::vector<RegisteredObject>& objects, const std::st
 
 }  // namespace
 
-void Accelerator::register_for_checkpointing(RegisteredObject object) {
+void TrainingCheckpoints::register_for_checkpointing(RegisteredObject object) {
   if (!object.name.empty()) {
     checkpoint::check_custom_name(object.name);
     require_unknown(objects_, object.name);
@@ -89,7 +89,7 @@ void Accelerator::register_for_checkpointing(RegisteredObject object) {
   objects_.push_back(std::move(object));
 }
 
-void Accelerator::register_random_state(RegisteredObject generator) {
+void TrainingCheckpoints::register_random_state(RegisteredObject generator) {
   for (const SavedObject& saved : saved_objects())
     require(saved.kind != StateKind::kRandom || saved.name != generator.name, Status::kAlreadyExists,
             "a generator called '", generator.name, "' is registered already");
@@ -97,16 +97,16 @@ void Accelerator::register_random_state(RegisteredObject generator) {
   generators_.push_back(std::move(generator));
 }
 
-int64_t Accelerator::add_hook(CheckpointHooks& hooks, CheckpointHook hook) {
+int64_t TrainingCheckpoints::add_hook(CheckpointHooks& hooks, CheckpointHook hook) {
   hooks.emplace_back(next_hook_, std::move(hook));
   return next_hook_++;
 }
 
-int64_t Accelerator::add_save_hook(CheckpointHook hook) { return add_hook(save_hooks_, std::move(hook)); }
+int64_t TrainingCheckpoints::add_save_hook(CheckpointHook hook) { return add_hook(save_hooks_, std::move(hook)); }
 
-int64_t Accelerator::add_load_hook(CheckpointHook hook) { return add_hook(load_hooks_, std::move(hook)); }
+int64_t TrainingCheckpoints::add_load_hook(CheckpointHook hook) { return add_hook(load_hooks_, std::move(hook)); }
 
-void Accelerator::remove_checkpoint_hook(int64_t id) {
+void TrainingCheckpoints::remove_checkpoint_hook(int64_t id) {
   for (CheckpointHooks* const hooks : {&save_hooks_, &load_hooks_}) {
     const auto found = std::find_if(hooks->begin(), hooks->end(), [id](const auto& hook) { return hook.first == id; });
     if (found == hooks->end()) continue;
@@ -116,20 +116,7 @@ void Accelerator::remove_checkpoint_hook(int64_t id) {
   fail(Status::kNotFound, "no hook of checkpoints has the number ", id, "; it may have been removed");
 }
 
-int64_t Accelerator::accumulation_step() const { return latest_micro_batch(windows()); }
-
-void Accelerator::set_accumulation_step(int64_t step) {
-  require(step >= 0, Status::kInvalidArgument, "step is ", step, "; expected at least 0");
-  for (const auto& window : windows()) window->micro_batch = step;
-}
-
-state::AccumulationWindows Accelerator::windows() const {
-  state::AccumulationWindows windows = state_.gradient_state()->own();
-  for (const ModelEntry& entry : models_) windows.push_back(entry.accumulation);
-  return windows;
-}
-
-checkpoint::StateEntry Accelerator::SavedObject::entry() const {
+checkpoint::StateEntry TrainingCheckpoints::SavedObject::entry() const {
   checkpoint::StateEntry entry{kind, name, {}, {}};
   entry.may_be_missing = may_be_missing;
   entry.is_equal_on_all_ranks = is_equal_on_all_ranks;
@@ -139,8 +126,8 @@ checkpoint::StateEntry Accelerator::SavedObject::entry() const {
 }
 
 // In the order of loading: optimizers first, because they may refuse.
-std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
-  const auto runs = local_sgds();
+std::vector<TrainingCheckpoints::SavedObject> TrainingCheckpoints::saved_objects() const {
+  const auto runs = prepared_.open_local_sgds();
   const bool weights_differ =
       std::any_of(runs.begin(), runs.end(), [](const auto& run) { return run->has_local_steps(); });
   std::vector<SavedObject> objects;
@@ -148,20 +135,21 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
     objects.push_back({kind, name, std::move(object)});
     return &objects.back();
   };
-  const std::vector<parallel::ParallelModelPtr> parallel = parallel_models();
+  const std::vector<parallel::ParallelModelPtr> parallel = prepared_.parallel_models();
   const bool are_placed = first_placed(parallel) != nullptr;
-  for (const auto& optimizer : optimizers_)
+  for (const auto& optimizer : prepared_.optimizers)
     add(StateKind::kOptimizer, "", std::make_shared<OptimizerState>(optimizer, parallel))->is_equal_on_all_ranks =
         !weights_differ && !are_placed;
   for (const auto& model : parallel)
     add(StateKind::kModel, "", std::make_shared<ModelState>(model))->is_equal_on_all_ranks =
         !weights_differ && model->module()->placements().empty() && model->module()->named_buffers().empty();
-  for (const auto& scheduler : schedulers_) add(StateKind::kScheduler, "", scheduler);
-  if (grad_scaler_ != nullptr) add(StateKind::kScaler, "", grad_scaler_);
+  for (const auto& scheduler : prepared_.schedulers) add(StateKind::kScheduler, "", scheduler);
+  if (prepared_.grad_scaler != nullptr) add(StateKind::kScaler, "", prepared_.grad_scaler);
   for (const RegisteredObject& object : objects_)
     add(StateKind::kCustom, object.name, std::make_shared<RegisteredState>(object));
 
-  add(StateKind::kRandom, "step", std::make_shared<StepState>(windows()))->may_be_missing = true;
+  add(StateKind::kRandom, "step", std::make_shared<StepState>(prepared_.windows(*state_.gradient_state())))
+      ->may_be_missing = true;
   const c10::Device cpu(c10::kCPU);
   add(StateKind::kRandom, GeneratorState::key(cpu), std::make_shared<GeneratorState>(cpu));
   if (!state_.device().is_cpu() && tensor::has_default_generator(state_.device()))
@@ -171,68 +159,51 @@ std::vector<Accelerator::SavedObject> Accelerator::saved_objects() const {
   for (const RegisteredObject& generator : generators_)
     add(StateKind::kRandom, generator.name, std::make_shared<ApplicationGenerator>(generator))->may_be_missing = true;
 
-  for (const auto& loader : loaders_) add(StateKind::kDataloader, "", std::make_shared<LoaderState>(loader));
+  for (const auto& loader : prepared_.loaders) add(StateKind::kDataloader, "", std::make_shared<LoaderState>(loader));
   const auto add_own = [&](const std::string& name, std::shared_ptr<tensor::Stateful> object) {
     add(StateKind::kRankState, name, std::move(object));
   };
   add_own("comm_hooks", std::make_shared<ReductionState>(parallel));
-  add_own("accumulation", std::make_shared<AccumulationState>(windows()));
-  add_own("local_sgd", std::make_shared<LocalSgdState>(
-                           runs, std::vector<std::shared_ptr<tensor::Stateful>>(optimizers_.begin(), optimizers_.end()),
-                           state_.is_main_process()));
-  add_own("buffers", std::make_shared<BufferState>(models(), state_.is_main_process()));
-  bool open = !sync_gradients();
-  for (const auto& window : windows()) open = open || !window->complete;
+  add_own("accumulation", std::make_shared<AccumulationState>(prepared_.windows(*state_.gradient_state())));
+  add_own("local_sgd", std::make_shared<LocalSgdState>(runs,
+                                                       std::vector<std::shared_ptr<tensor::Stateful>>(
+                                                           prepared_.optimizers.begin(), prepared_.optimizers.end()),
+                                                       state_.is_main_process()));
+  add_own("buffers", std::make_shared<BufferState>(prepared_.modules(), state_.is_main_process()));
+  bool open = !state_.gradient_state()->sync_gradients();
+  for (const auto& window : prepared_.windows(*state_.gradient_state())) open = open || !window->complete;
   add_own("gradients", std::make_shared<GradientSums>(parallel, open));
   return objects;
 }
 
-// Afterwards this rank is as if it had taken the steps for which it had no inputs.
-void Accelerator::broadcast_training_state(int rank) {
-  comm::Communicator& ranks = *state_.gradient_group();
-  std::vector<std::shared_ptr<tensor::Stateful>> followers;
-  for (const auto& optimizer : optimizers_)
-    if (optimizer->updates_parts())
-      optimizer->share_settings(ranks, rank);
-    else
-      followers.push_back(optimizer);
-  followers.insert(followers.end(), schedulers_.begin(), schedulers_.end());
-  followers.push_back(std::make_shared<AccumulationState>(windows()));
-  if (grad_scaler_ != nullptr) followers.push_back(grad_scaler_);
-  auto states = tree::new_list();
-  for (const auto& follower : followers) states.push_back(follower->state_dict());
-  const c10::IValue received = comm::broadcast_object_list(ranks, states, rank);
-  if (rank == ranks.rank()) return;
-  for (size_t i = 0; i < followers.size(); i++) followers[i]->load_state_dict(received.toListRef()[i]);
-}
-
 // Rank 0 saves what has no placement for all.
-void Accelerator::require_known_parts() const {
+void TrainingCheckpoints::require_known_parts() const {
   const int64_t parts = state_.mesh()->size("pipeline,tensor");
-  require(parts == 1 || models_.empty() || !are_split_by_programs(), Status::kUnsupported, "the ranks have ", parts,
-          " different parts of a model (", state_.mesh()->describe(),
+  require(parts == 1 || prepared_.models.empty() || !prepared_.are_split_by_programs(), Status::kUnsupported,
+          "the ranks have ", parts, " different parts of a model (", state_.mesh()->describe(),
           "), and checkpoints of this version hold one copy; expected ranks with equal parameters, or accel_save() of "
           "each rank's own state_dict");
 }
 
 // With whole tensors on the ranks that may write them, or pieces on those that are the first to have them.
-c10::IValue Accelerator::saved_state(const tensor::Stateful& object, StateKind kind, const std::string& folder) const {
+c10::IValue TrainingCheckpoints::saved_state(const tensor::Stateful& object, StateKind kind,
+                                             const std::string& folder) const {
   c10::IValue state = object.state_dict();
   if (kind != StateKind::kModel && kind != StateKind::kOptimizer) return state;
-  const std::vector<parallel::ParallelModelPtr> models = parallel_models();
+  const std::vector<parallel::ParallelModelPtr> models = prepared_.parallel_models();
   if (first_placed(models) == nullptr) return state;
   const bool whole = state_dict_type(models) == StateDictType::kFullStateDict;
-  return form_to_save(state, *placed_, whole, state_.is_local_main_process(), folder);
+  return form_to_save(state, *prepared_.placed, whole, state_.is_local_main_process(), folder);
 }
 
-checkpoint::TrainingState Accelerator::collect_state(const std::string& folder) const {
+checkpoint::TrainingState TrainingCheckpoints::collect_state(const std::string& folder) const {
   checkpoint::TrainingState state;
   std::vector<size_t> places;  // of the models
   for (const SavedObject& saved : saved_objects()) {
     state.push_back(saved.entry());
     state.back().state = saved_state(*saved.object, saved.kind, folder);
     if (saved.kind != StateKind::kModel) continue;
-    state.back().frozen = frozen_tensors(*models()[places.size()], state.back().state);
+    state.back().frozen = frozen_tensors(*prepared_.modules()[places.size()], state.back().state);
     places.push_back(state.size() - 1);
   }
   if (save_hooks_.empty()) return state;
@@ -249,7 +220,7 @@ checkpoint::TrainingState Accelerator::collect_state(const std::string& folder) 
   return state;
 }
 
-void Accelerator::save_state(const std::string& folder, const checkpoint::SaveOptions& options) {
+void TrainingCheckpoints::save_state(const std::string& folder, const checkpoint::SaveOptions& options) {
   require_known_parts();
   checkpoint::save_training_state(
       folder, [this](const std::string& temporary) { return collect_state(temporary); }, options,
@@ -258,7 +229,8 @@ void Accelerator::save_state(const std::string& folder, const checkpoint::SaveOp
 }
 
 // Everything is read and checked before the first object changes; checks of an object itself run before it changes.
-std::optional<int64_t> Accelerator::load_state(const std::string& folder, const checkpoint::LoadOptions& options) {
+std::optional<int64_t> TrainingCheckpoints::load_state(const std::string& folder,
+                                                       const checkpoint::LoadOptions& options) {
   require_known_parts();
   const BusErrorGuard guard;  // objects copy from mapped files
   const checkpoint::Ranks ranks = ranks_of(state_, options.save_on_each_node);
@@ -270,7 +242,7 @@ std::optional<int64_t> Accelerator::load_state(const std::string& folder, const 
       like.push_back(object.entry());
       if (object.kind == StateKind::kModel) like.back().state = object.object->state_dict();
       if (object.kind == StateKind::kOptimizer)
-        like.back().groups = named_groups(*optimizers_[num_optimizers++], models());
+        like.back().groups = named_groups(*prepared_.optimizers[num_optimizers++], prepared_.modules());
     }
     leave_out_models_of_hooks(like, folder);
     return {};
@@ -287,14 +259,14 @@ std::optional<int64_t> Accelerator::load_state(const std::string& folder, const 
       objects[i].object->load_state_dict(entry.state);
     entry = {};  // its memory, before the next one is read
   }
-  for (const ModelEntry& entry : models_)
+  for (const ModelEntry& entry : prepared_.models)
     if (entry.memory != nullptr) entry.memory->gather(*entry.parallel());
   guard.check();
   log(LogLevel::kInfo, "the training state is loaded from '", folder, "'");
   return loaded.iteration;
 }
 
-void Accelerator::leave_out_models_of_hooks(checkpoint::TrainingState& like, const std::string& folder) const {
+void TrainingCheckpoints::leave_out_models_of_hooks(checkpoint::TrainingState& like, const std::string& folder) const {
   if (load_hooks_.empty()) return;
   std::vector<c10::IValue> models;
   for (const checkpoint::StateEntry& entry : like)
@@ -306,28 +278,6 @@ void Accelerator::leave_out_models_of_hooks(checkpoint::TrainingState& like, con
   size_t next = 0;
   for (checkpoint::StateEntry& entry : like)
     if (entry.kind == StateKind::kModel) entry.is_left_out = models[next++].isNone();
-}
-
-nn::NamedTensors Accelerator::whole_state_dict(const nn::ModulePtr& module, bool keep,
-                                               const std::string& folder) const {
-  const nn::ModulePtr model = unwrap_model(module);
-  for (const ModelEntry& entry : models_) {
-    const parallel::ParallelModelPtr parallel = entry.parallel();
-    if (entry.model != model || model->placements().empty()) continue;
-    const c10::IValue state = gather_state(ModelState(parallel).state_dict(), *placed_, keep, folder);
-    return keep ? checkpoint::model_tensors(state) : nn::NamedTensors();
-  }
-  return model->state_dict();
-}
-
-void Accelerator::save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
-                             const checkpoint::ModelFileOptions& options) {
-  require_known_parts();
-  const std::string parent = std::filesystem::path(folder).lexically_normal().parent_path().string();
-  const nn::NamedTensors tensors = whole_state_dict(module, writes, parent.empty() ? "." : parent);
-  if (!writes) return;
-  checkpoint::save_model(folder, tensors, options);
-  log(LogLevel::kInfo, "the model is saved in '", folder, "'");
 }
 
 }  // namespace accel::accelerator

@@ -17,16 +17,16 @@ std::shared_ptr<PreparedParameters> Accelerator::register_parameters(const std::
                                                                      double bucket_cap_mb, const FsdpSettings& fsdp) {
   std::shared_ptr<const RegisteredMemory> memory;
   checkpoint::run_on_all_ranks(ranks_of(state_, *state_.gradient_group(), /*each_host=*/false), [&]() -> std::string {
-    require(grad_scaler_ == nullptr, Status::kUnsupported,
+    require(prepared_.grad_scaler == nullptr, Status::kUnsupported,
             "the state scales losses for fp16, which the application computes itself, and with it the gradients; "
             "expected mixed_precision 'no' or 'bf16', with parameters of any floating dtype");
     memory = std::make_shared<RegisteredMemory>(tensors(), state_.device());
-    for (const ModelEntry& entry : models_)
+    for (const ModelEntry& entry : prepared_.models)
       if (entry.memory != nullptr) memory->require_apart_from(*entry.memory);
     return {};
   });
   auto parameters = prepare_parameters(memory->module(), bucket_cap_mb, fsdp, memory->device());
-  models_.back().memory = memory;
+  prepared_.models.back().memory = memory;
   memory->gather(*parameters->model());
   parameters->set_memory(std::move(memory));
   return parameters;
@@ -39,9 +39,9 @@ std::optional<double> Accelerator::step_parameters(PreparedParameters& parameter
       current_ == nullptr, Status::kInvalidState,
       "accel_parameters_step() counts the micro-batch, which accel_accumulate_begin() has done already; expected one "
       "of them");
-  const auto own = std::find_if(optimizers_.begin(), optimizers_.end(),
+  const auto own = std::find_if(prepared_.optimizers.begin(), prepared_.optimizers.end(),
                                 [&optimizer](const auto& prepared) { return prepared.get() == &optimizer; });
-  require(own != optimizers_.end(), Status::kInvalidArgument,
+  require(own != prepared_.optimizers.end(), Status::kInvalidArgument,
           "optimizer is not prepared by the state of the parameters; expected what accel_prepare_optimizer() gave");
   require(updates(optimizer, *parameters.model()->module()), Status::kInvalidState,
           "optimizer has none of the parameters; expected one of accel_parameters_module()");

@@ -39,7 +39,8 @@ void save_value(const accel_value_t& value, const accel_value_t* metadata, const
 // Which processes write: the main process of the job, or those of the hosts.
 bool writes(accelerator::Accelerator& accelerator, const Setting<std::optional<bool>>& save_on_each_node) {
   const state::State& state = accelerator.state();
-  const bool each_node = save_on_each_node.value.value_or(accelerator.project().settings().save_on_each_node);
+  const bool each_node =
+      save_on_each_node.value.value_or(accelerator.projects().project().settings().save_on_each_node);
   return each_node ? state.is_local_main_process() : state.is_main_process();
 }
 
@@ -93,39 +94,39 @@ ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel
     checkpoint::ModelFileOptions files;
     files.max_shard_size = checkpoint::parse_shard_size(settings.max_shard_size);
     files.safe_serialization = settings.safe_serialization;
-    accelerator.save_model(model, folder, writes(accelerator, settings.save_on_each_node), files);
+    accelerator.files().save_model(model, folder, writes(accelerator, settings.save_on_each_node), files);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_save_fsdp_model(accel_state_t* state, const accel_module_t* module,
                                                     const char* folder, const accel_fsdp_file_options_t* options) {
   return guarded(__func__, [&] {
-    accelerator_of(state)->save_fsdp_model(check(module, "module").module, check_pointer(folder, "folder"),
-                                           read_settings(options, "options"));
+    accelerator_of(state)->files().save_fsdp_model(check(module, "module").module, check_pointer(folder, "folder"),
+                                                   read_settings(options, "options"));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_load_fsdp_model(accel_state_t* state, accel_module_t* module, const char* folder,
                                                     const accel_fsdp_file_options_t* options) {
   return guarded(__func__, [&] {
-    accelerator_of(state)->load_fsdp_model(check(module, "module").module, check_pointer(folder, "folder"),
-                                           read_settings(options, "options"));
+    accelerator_of(state)->files().load_fsdp_model(check(module, "module").module, check_pointer(folder, "folder"),
+                                                   read_settings(options, "options"));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_save_fsdp_optimizer(accel_state_t* state, const accel_optimizer_t* optimizer,
                                                         const char* folder, const accel_fsdp_file_options_t* options) {
   return guarded(__func__, [&] {
-    accelerator_of(state)->save_fsdp_optimizer(check(optimizer, "optimizer").optimizer, check_pointer(folder, "folder"),
-                                               read_settings(options, "options"));
+    accelerator_of(state)->files().save_fsdp_optimizer(
+        check(optimizer, "optimizer").optimizer, check_pointer(folder, "folder"), read_settings(options, "options"));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_load_fsdp_optimizer(accel_state_t* state, accel_optimizer_t* optimizer,
                                                         const char* folder, const accel_fsdp_file_options_t* options) {
   return guarded(__func__, [&] {
-    accelerator_of(state)->load_fsdp_optimizer(check(optimizer, "optimizer").optimizer, check_pointer(folder, "folder"),
-                                               read_settings(options, "options"));
+    accelerator_of(state)->files().load_fsdp_optimizer(
+        check(optimizer, "optimizer").optimizer, check_pointer(folder, "folder"), read_settings(options, "options"));
   });
 }
 

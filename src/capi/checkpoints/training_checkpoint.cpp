@@ -60,15 +60,15 @@ void run_hook(const Callback<accel_checkpoint_hook_fn>& callback, std::vector<c1
   }
 }
 
-using AddHook = int64_t (accelerator::Accelerator::*)(accelerator::CheckpointHook);
+using AddHook = int64_t (accelerator::TrainingCheckpoints::*)(accelerator::CheckpointHook);
 
 accel_status_t register_hook(const char* function, accel_state_t* state, AddHook add, accel_checkpoint_hook_fn hook,
                              void* user_data, accel_destroy_fn destroy, int64_t* out_id) {
   return guarded(function, [&] {
     const Callback<accel_checkpoint_hook_fn> callback(hook, user_data, destroy);  // owns user_data from here on
-    accelerator::Accelerator& accelerator = *accelerator_of(state);
+    accelerator::TrainingCheckpoints& checkpoints = accelerator_of(state)->checkpoints();
     check_pointer(hook, "hook");
-    const int64_t id = (accelerator.*add)([callback](std::vector<c10::IValue>& models, const std::string& folder) {
+    const int64_t id = (checkpoints.*add)([callback](std::vector<c10::IValue>& models, const std::string& folder) {
       run_hook(callback, models, folder);
     });
     if (out_id != nullptr) *out_id = id;
@@ -81,7 +81,7 @@ c10::IValue text_or_none(const std::string& text) { return text.empty() ? c10::I
 
 ACCEL_FUNCTION accel_status_t accel_set_project(accel_state_t* state, const accel_project_options_t* options) {
   return guarded(__func__, [&] {
-    checkpoint::Project& project = accelerator_of(state)->project();
+    checkpoint::Project& project = accelerator_of(state)->projects().project();
     const ProjectSettings given = given_settings(check_pointer(options, "options"), "options");
     ProjectSettings settings = project.settings();
     ProjectSettings::for_each(
@@ -96,7 +96,7 @@ ACCEL_FUNCTION accel_status_t accel_set_project(accel_state_t* state, const acce
 ACCEL_FUNCTION accel_status_t accel_project(const accel_state_t* state, accel_value_t* out) {
   return guarded(__func__, out, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
-    const ProjectSettings& settings = accelerator.project().settings();
+    const ProjectSettings& settings = accelerator.projects().project().settings();
     const std::string& project_dir = settings.project_dir;
     const std::string& logging_dir = settings.logging_dir;
     const std::optional<int64_t>& limit = settings.total_limit;
@@ -107,9 +107,10 @@ ACCEL_FUNCTION accel_status_t accel_project(const accel_state_t* state, accel_va
     fields.insert(std::string("iteration"), settings.iteration.value);
     fields.insert(std::string("automatic_checkpoint_naming"), settings.automatic_checkpoint_naming.value);
     fields.insert(std::string("save_on_each_node"), settings.save_on_each_node.value);
-    fields.insert(std::string("checkpoint"), text_or_none(accelerator.last_checkpoint()));
+    fields.insert(std::string("checkpoint"), text_or_none(accelerator.projects().last_checkpoint()));
     const bool names = settings.automatic_checkpoint_naming && !project_dir.empty();
-    fields.insert(std::string("next_checkpoint"), text_or_none(names ? accelerator.project().next_folder() : ""));
+    fields.insert(std::string("next_checkpoint"),
+                  text_or_none(names ? accelerator.projects().project().next_folder() : ""));
     return from_ivalue(fields);
   });
 }
@@ -128,7 +129,7 @@ ACCEL_FUNCTION accel_status_t accel_save_state(accel_state_t* state, const char*
     accelerator::SaveTiming timing;
     timing.asynchronous = settings.asynchronous;
     timing.refuse_when_busy = settings.when_busy.value == WhenBusy::kRefuse;
-    accelerator->save_checkpoint(optional_text(folder), std::move(save), timing);
+    accelerator->projects().save_checkpoint(optional_text(folder), std::move(save), timing);
   });
 }
 
@@ -136,7 +137,7 @@ ACCEL_FUNCTION accel_status_t accel_checkpoint_wait(accel_state_t* state, int64_
   return guarded(__func__, [&] {
     const auto& accelerator = accelerator_of(state);
     require(timeout_ms >= 0, Status::kInvalidArgument, "timeout_ms is ", timeout_ms, "; expected 0 or more");
-    require(accelerator->wait_for_checkpoint(std::chrono::milliseconds(timeout_ms)), Status::kTimeout,
+    require(accelerator->projects().wait_for_checkpoint(std::chrono::milliseconds(timeout_ms)), Status::kTimeout,
             "the asynchronous save is still under way after ", timeout_ms, " ms; wait longer");
   });
 }
@@ -144,7 +145,7 @@ ACCEL_FUNCTION accel_status_t accel_checkpoint_wait(accel_state_t* state, int64_
 ACCEL_FUNCTION accel_status_t accel_checkpoint_progress(const accel_state_t* state, int64_t* out_written,
                                                         int64_t* out_total) {
   return guarded(__func__, [&] {
-    const auto progress = accelerator_of(state)->checkpoint_progress();
+    const auto progress = accelerator_of(state)->projects().checkpoint_progress();
     check_pointer(out_written, "out_written");
     *check_pointer(out_total, "out_total") = progress.is_busy ? std::max<int64_t>(progress.total, 1) : 0;
     *out_written = progress.is_busy ? progress.written : 0;
@@ -159,7 +160,7 @@ ACCEL_FUNCTION accel_status_t accel_load_state(accel_state_t* state, const char*
     checkpoint::LoadOptions load;
     load.allow_missing = settings.allow_missing;
     load.verify = settings.verify;
-    accelerator->load_checkpoint(optional_text(folder), load);
+    accelerator->projects().load_checkpoint(optional_text(folder), load);
   });
 }
 
@@ -170,7 +171,8 @@ ACCEL_FUNCTION accel_status_t accel_register_for_checkpointing(accel_state_t* st
     const Callback<accel_save_state_fn> callback(save, user_data, destroy);  // owns user_data from here on
     accelerator::Accelerator& accelerator = *accelerator_of(state);
     require(name == nullptr || *name != '\0', Status::kInvalidArgument, "name is empty; expected one, or NULL");
-    accelerator.register_for_checkpointing(registered_object(name == nullptr ? "" : name, callback, save, load));
+    accelerator.checkpoints().register_for_checkpointing(
+        registered_object(name == nullptr ? "" : name, callback, save, load));
   });
 }
 
@@ -180,24 +182,27 @@ ACCEL_FUNCTION accel_status_t accel_register_random_state(accel_state_t* state, 
   return guarded(__func__, [&] {
     const Callback<accel_save_state_fn> callback(save, user_data, destroy);  // owns user_data from here on
     accelerator::Accelerator& accelerator = *accelerator_of(state);
-    accelerator.register_random_state(registered_object(check_pointer(name, "name"), callback, save, load));
+    accelerator.checkpoints().register_random_state(
+        registered_object(check_pointer(name, "name"), callback, save, load));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_register_save_state_pre_hook(accel_state_t* state, accel_checkpoint_hook_fn hook,
                                                                  void* user_data, accel_destroy_fn destroy,
                                                                  int64_t* out_id) {
-  return register_hook(__func__, state, &accelerator::Accelerator::add_save_hook, hook, user_data, destroy, out_id);
+  return register_hook(__func__, state, &accelerator::TrainingCheckpoints::add_save_hook, hook, user_data, destroy,
+                       out_id);
 }
 
 ACCEL_FUNCTION accel_status_t accel_register_load_state_pre_hook(accel_state_t* state, accel_checkpoint_hook_fn hook,
                                                                  void* user_data, accel_destroy_fn destroy,
                                                                  int64_t* out_id) {
-  return register_hook(__func__, state, &accelerator::Accelerator::add_load_hook, hook, user_data, destroy, out_id);
+  return register_hook(__func__, state, &accelerator::TrainingCheckpoints::add_load_hook, hook, user_data, destroy,
+                       out_id);
 }
 
 ACCEL_FUNCTION accel_status_t accel_remove_checkpoint_hook(accel_state_t* state, int64_t id) {
-  return guarded(__func__, [&] { accelerator_of(state)->remove_checkpoint_hook(id); });
+  return guarded(__func__, [&] { accelerator_of(state)->checkpoints().remove_checkpoint_hook(id); });
 }
 
 }  // namespace accel::capi

@@ -185,9 +185,9 @@ ACCEL_FUNCTION accel_status_t accel_init_trackers(accel_state_t* state, const ch
     start.options = tracked_json(kwargs, "");
     start.settings = read_settings(options, "options");
     if (start.settings.logging_dir.value.empty())
-      start.settings.logging_dir = accelerator.project().settings().logging_dir.value;
+      start.settings.logging_dir = accelerator.projects().project().settings().logging_dir.value;
     if (start.settings.logging_dir.value.empty())
-      start.settings.logging_dir = accelerator.project().settings().project_dir.value;
+      start.settings.logging_dir = accelerator.projects().project().settings().project_dir.value;
     start.version = text(ACCEL_VERSION_MAJOR, ".", ACCEL_VERSION_MINOR, ".", ACCEL_VERSION_PATCH);
     start.rank = accelerator.state().process_index();
     start.world_size = accelerator.state().num_processes();

@@ -203,8 +203,8 @@ ACCEL_FUNCTION accel_status_t accel_unwrap_model(accel_state_t* state, accel_mod
 ACCEL_FUNCTION accel_status_t accel_get_state_dict(accel_state_t* state, accel_module_t* module, accel_value_t* out) {
   return guarded(__func__, out, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
-    return from_ivalue(
-        map_of(accelerator.whole_state_dict(check(module, "module").module, accelerator.state().is_main_process())));
+    return from_ivalue(map_of(
+        accelerator.files().whole_state_dict(check(module, "module").module, accelerator.state().is_main_process())));
   });
 }
 

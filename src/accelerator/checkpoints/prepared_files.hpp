@@ -1,0 +1,43 @@
+// Files of prepared models and optimizers outside of checkpoints.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "accelerator/checkpoints/training_checkpoint.hpp"
+#include "accelerator/prepared_objects.hpp"
+#include "checkpoint/formats/model_files.hpp"
+#include "config/generated/settings.hpp"
+#include "state/state.hpp"
+
+namespace accel::accelerator {
+
+class PreparedFiles {
+ public:
+  // All are those of the accelerator that has this.
+  PreparedFiles(state::State& state, PreparedObjects& prepared, const TrainingCheckpoints& training)
+      : state_(state), prepared_(prepared), training_(training) {}
+
+  // Collective for a model of which ranks store parts; ranks that do not keep its tensors return nothing. They are in
+  // files of `folder`, if that is given.
+  nn::NamedTensors whole_state_dict(const nn::ModulePtr& module, bool keep, const std::string& folder = "") const;
+  // Collective for a model of which ranks store parts. Others are saved by the calling rank, if it writes.
+  void save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
+                  const checkpoint::ModelFileOptions& options = {}) const;
+
+  // Collective. The files in which FSDP keeps a model or an optimizer outside of checkpoints; its layout is that of the
+  // model, or of the first of the optimizer's models, unless it is given. @accelerate utils.save_fsdp_model
+  void save_fsdp_model(const nn::ModulePtr& module, const std::string& folder, const FsdpFileSettings& settings) const;
+  void load_fsdp_model(const nn::ModulePtr& module, const std::string& folder, const FsdpFileSettings& settings) const;
+  void save_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
+                           const FsdpFileSettings& settings) const;
+  void load_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
+                           const FsdpFileSettings& settings) const;
+
+ private:
+  state::State& state_;
+  PreparedObjects& prepared_;
+  const TrainingCheckpoints& training_;
+};
+
+}  // namespace accel::accelerator

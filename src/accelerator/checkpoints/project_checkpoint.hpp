@@ -1,0 +1,53 @@
+// Checkpoints of a project: their names, their number, the removal of the oldest, and saves in the background.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "accelerator/checkpoints/background_save.hpp"
+#include "accelerator/checkpoints/training_checkpoint.hpp"
+#include "checkpoint/project.hpp"
+
+namespace accel::accelerator {
+
+struct SaveTiming {
+  bool asynchronous = false;      // returns when the tensors are copied
+  bool refuse_when_busy = false;  // while an asynchronous save is under way; otherwise waits for it
+};
+
+class ProjectCheckpoints {
+ public:
+  // Both are those of the accelerator that has this.
+  ProjectCheckpoints(state::State& state, TrainingCheckpoints& training) : state_(state), training_(training) {}
+
+  checkpoint::Project& project() { return project_; }
+  // Collective. Saves the training in the folder, or as the project's next checkpoint if none is given.
+  void save_checkpoint(const std::optional<std::string>& folder, checkpoint::SaveOptions options,
+                       const SaveTiming& timing = {});
+  // Collective. Loads the checkpoint of the folder, or the newest of the project.
+  void load_checkpoint(const std::optional<std::string>& folder, checkpoint::LoadOptions options);
+  // Waits for an asynchronous save; false if it is under way after the timeout. Throws its error, once; else the next
+  // save or load does.
+  bool wait_for_checkpoint(std::chrono::milliseconds timeout);
+  // The same without a limit; with `refuse` a save that is under way is an error instead.
+  void finish_background_save(bool refuse);
+  BackgroundSave::Progress checkpoint_progress() const;
+  // The folder that was saved or loaded last; empty: none.
+  const std::string& last_checkpoint() const { return last_checkpoint_; }
+  void release_memory();
+
+ private:
+  void start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
+                             const checkpoint::Ranks& ranks, const std::function<void(const checkpoint::Ranks&)>& then);
+
+  state::State& state_;
+  TrainingCheckpoints& training_;
+  checkpoint::Project project_;
+  std::string last_checkpoint_;
+  std::unique_ptr<BackgroundSave> background_;  // of the first asynchronous save
+};
+
+}  // namespace accel::accelerator
