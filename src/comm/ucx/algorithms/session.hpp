@@ -38,7 +38,7 @@ class Waiter {
   ~Waiter() = default;
 };
 
-// What a session uses of its group.
+// The parts of its group that a session uses.
 struct SessionLinks {
   Transport& transport;
   HostSegment* segment;  // null if the ranks share no memory

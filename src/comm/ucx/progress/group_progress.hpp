@@ -75,7 +75,7 @@ class GroupProgress final : public ProgressedGroup, public WorkProgress, private
     Fiber fiber;
   };
 
-  // As the waiter of its collectives.
+  // The waiter of its collectives.
   void wait(Session& session) override;
   void check(Session& session) override;
   void throw_if_failed() const override;

@@ -27,7 +27,7 @@
 
 namespace accel::comm::ucx {
 
-// What a group waits for.
+// The events that a group waits for.
 struct GroupWait {
   const Session* session = nullptr;  // of its running collective
   bool for_messages = false;

@@ -1,4 +1,4 @@
-// What a group runs: tasks of collectives, and messages between two ranks.
+// The work of a group: tasks of collectives, and messages between two ranks.
 #pragma once
 
 #include <ATen/ThreadLocalState.h>
