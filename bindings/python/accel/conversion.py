@@ -1,19 +1,16 @@
 """Numbers, lists and the memory of others (the buffer protocol, DLPack) as tensors."""
 
 import array
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from . import capi, dtypes
 from .device import CPU
 from .tensor_type import is_tensor
 
-if TYPE_CHECKING:  # the class is made above this, and known to capi
-    from .tensors import Tensor
-
 _stack = capi.accel_op_find("aten::stack", "")
 
 
-def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> "Tensor":
+def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> capi.accel_tensor:
     """A new tensor with a copy of numbers, nested lists, or what as_tensor() takes."""
     made = _of_sequence(data, dtype) if isinstance(data, (list, tuple)) else as_tensor(data, dtype)
     if not isinstance(data, (list, tuple, int, float)):
@@ -22,7 +19,7 @@ def tensor(data: Any, dtype: Any = None, device: Any = None, requires_grad: bool
     return made.requires_grad_() if requires_grad else made
 
 
-def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> "Tensor":
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> capi.accel_tensor:
     """A tensor over the memory of `data` where that is possible: what has `__dlpack__` (torch, JAX, CuPy, NumPy) or the buffer
     protocol (NumPy, array, memoryview). Numbers, lists and memory that cannot be written to are copied. Arrays of JAX are shared, too: do
     not write to them."""
@@ -61,7 +58,7 @@ def _of_memory(data):
     return capi.accel_tensor_from_blob(data, number)
 
 
-def from_dlpack(data: Any) -> "Tensor":
+def from_dlpack(data: Any) -> capi.accel_tensor:
     """The tensor of another library, without a copy."""
     if not hasattr(data, "__dlpack__"):
         raise TypeError(f"{type(data).__name__} has no __dlpack__")

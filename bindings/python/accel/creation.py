@@ -1,14 +1,16 @@
 """New tensors: filled, random, and those of conversion.py."""
 
 import math
-from typing import Any
+from typing import Any, Callable
 
-from . import capi, dtypes, ops
-from .conversion import as_tensor as as_tensor
-from .conversion import from_dlpack as from_dlpack
-from .conversion import tensor as tensor
+from . import capi, conversion, dtypes, ops
 from .device import Device
 from .tensors import Tensor
+
+# conversion.py is below the class and knows the engine's tensors; these are of the class.
+as_tensor: Callable[..., Tensor] = conversion.as_tensor
+from_dlpack: Callable[..., Tensor] = conversion.from_dlpack
+tensor: Callable[..., Tensor] = conversion.tensor
 
 
 def _sizes(shape):

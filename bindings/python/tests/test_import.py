@@ -104,29 +104,3 @@ def test_the_stub_has_every_name():
     text = (pathlib.Path(__file__).parents[1] / "accel/__init__.pyi").read_text()
     for name in [*accel.__all__, *accel._MODULES]:
         assert f"{name} as {name}" in text, name
-
-
-def imports(file):
-    """The modules of the package that a file imports, wherever in it; not what only type checkers read."""
-    above = file.parent.name if file.parent.name != "accel" else ""
-    nodes = [ast.parse(file.read_text())]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            nodes += node.orelse
-            continue
-        nodes += ast.iter_child_nodes(node)
-        if isinstance(node, ast.ImportFrom) and node.level:
-            path = ".".join(filter(None, (above if node.level == 1 else "", node.module)))
-            yield path
-            yield from (f"{path}.{alias.name}".lstrip(".") for alias in node.names)
-
-
-def test_no_modules_import_each_other():
-    package = pathlib.Path(__file__).parents[1] / "accel"
-    files = {".".join(file.relative_to(package).with_suffix("").parts): file for file in package.rglob("*.py") if file.stem != "__init__"}
-    left = {name: set(imports(file)) & files.keys() for name, file in files.items()}
-    while ready := [name for name, needed in left.items() if not needed & left.keys()]:
-        for name in ready:
-            del left[name]
-    assert not left, f"in circles, or above one: {sorted(left)}"
