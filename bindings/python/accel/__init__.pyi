@@ -1,4 +1,4 @@
-"""For type checkers: what __init__.py loads when it is asked for."""
+"""For type checkers, and the table of what __init__.py loads when it is asked for."""
 
 from typing import List
 
@@ -8,7 +8,8 @@ from .availability import is_rich_available as is_rich_available
 from .autograd import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
 from .big_modeling import cpu_offload as cpu_offload, cpu_offload_with_hook as cpu_offload_with_hook, disk_offload as disk_offload, dispatch_model as dispatch_model, init_empty_weights as init_empty_weights, init_on_device as init_on_device, load_checkpoint_and_dispatch as load_checkpoint_and_dispatch
 from .checkpoint import load as load, save as save
-from .data import DataLoader as DataLoader, Dataset as Dataset, IterableDataset as IterableDataset, Subset as Subset, TensorDataset as TensorDataset, TextDataset as TextDataset, skip_first_batches as skip_first_batches
+from .data import DataLoader as DataLoader, Dataset as Dataset, IterableDataset as IterableDataset, Subset as Subset, TensorDataset as TensorDataset, TextDataset as TextDataset
+from .data_loader import skip_first_batches as skip_first_batches
 from .deepspeed import DeepSpeedPlugin as DeepSpeedPlugin
 from .device import Device as Device
 from .device_maps import infer_auto_device_map as infer_auto_device_map

@@ -6,11 +6,11 @@ are not files here, and files here that lack some of its names, resolve all of t
 
 import importlib
 import sys
-import types
 from importlib.machinery import ModuleSpec
 
 from . import availability, missing
 
+_PACKAGE = __name__.partition(".")[0]
 _HOMES = {
     "accelerator": "Accelerator",
     "big_modeling": """attach_layerwise_casting_hooks cpu_offload cpu_offload_with_hook disk_offload dispatch_model init_empty_weights
@@ -99,24 +99,30 @@ _HOMES = {
 HOMES = {**dict.fromkeys(availability.__all__, "availability"),
          **{name: module for module, names in _HOMES.items() for name in names.split()}}
 
-# Modules of the reference that are not files here.
+# Modules that are no files under their path: each has all names, or is the file behind ":" that is elsewhere.
 _MODULES = """checkpointing commands.config.config_utils commands.utils inference memory_utils utils.ao utils.bnb utils.dataclasses utils.deepspeed utils.environment
     utils.fsdp_utils utils.imports utils.memory utils.offload utils.operations utils.random
-    utils.torch_xla utils.tqdm utils.transformer_engine utils.versions""".split()
+    utils.torch_xla utils.tqdm utils.transformer_engine utils.versions"""
+MODULES = {**dict.fromkeys(missing.MODULES, ""), **{path: home for path, _, home in (entry.partition(":") for entry in _MODULES.split())}}
 
 
 def find(name):
     """What a name of the reference means here; for what is missing, something that says so when it is used. None: it is no such name."""
     if name in HOMES:
-        return getattr(importlib.import_module(f"{__package__}.{HOMES[name]}"), name)
+        return getattr(importlib.import_module(f"{_PACKAGE}.{HOMES[name]}"), name)
     return missing.stand_in(name)
 
 
-def resolver(module, known=find):
+def resolver(module):
     """The __getattr__() of a module."""
     def find_in_module(name):
-        is_its_own = f"{__package__}.{HOMES.get(name)}" == module  # and it has not got it
-        value = None if is_its_own else known(name) if name in HOMES else sys.modules.get(f"{module}.{name}") or known(name)
+        path = module.partition(".")[2]
+        if f"{path}.{name}" in MODULES and name not in HOMES:
+            value = importlib.import_module(f"{module}.{name}")
+        elif path in missing.MODULES:
+            value = missing.stand_in(name, path)
+        else:
+            value = None if HOMES.get(name) == path else find(name)  # its own name, which it has not got
         if value is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         setattr(sys.modules[module], name, value)
@@ -125,18 +131,25 @@ def resolver(module, known=find):
     return find_in_module
 
 
+class _Finder:
+    """Imports MODULES as if they were files."""
+
+    def find_spec(self, fullname, path=None, target=None):
+        package, _, path = fullname.partition(".")
+        return ModuleSpec(fullname, self, is_package=True) if package == _PACKAGE and path in MODULES else None
+
+    def create_module(self, spec):
+        """The usual one."""
+
+    def exec_module(self, module):
+        name = module.__name__
+        home = MODULES[name.partition(".")[2]]
+        if home:
+            sys.modules[name] = importlib.import_module(f"{_PACKAGE}.{home}")
+        else:
+            module.__getattr__ = resolver(name)
+
+
 def add_modules():
-    """Makes the modules that are not files, so that `import accel.utils.operations` finds them."""
-    for name in _MODULES:
-        _add(name, find)
-    for name in missing.MODULES:
-        _add(name, lambda entry, name=name: missing.stand_in(entry, name))
-
-
-def _add(name, known):
-    full = f"{__package__}.{name}"
-    module = types.ModuleType(full, "Names of the reference; accel/names.py says where they are.")
-    module.__spec__ = ModuleSpec(full, None)
-    module.__path__ = []
-    module.__getattr__ = resolver(full, known)
-    sys.modules[full] = module
+    """Makes `import accel.utils.operations` find what is no file."""
+    sys.meta_path.append(_Finder())

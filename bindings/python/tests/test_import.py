@@ -1,6 +1,5 @@
 """`import accel` is light, and finds LibTorch where it should."""
 
-import ast
 import pathlib
 import platform
 import subprocess
@@ -98,9 +97,3 @@ def test_the_script_of_a_wheel_becomes_the_program(tmp_path):
     assert run(code, ACCEL_PROGRAM=str(program))[1] == f"became {program} with launch --help"
     status, _, errors = run(code, ACCEL_PROGRAM=str(tmp_path / "nothing"))
     assert status == 1 and errors == f"accel: ACCEL_PROGRAM={tmp_path}/nothing: expected the program accel\n"
-
-
-def test_the_stub_has_every_name():
-    text = (pathlib.Path(__file__).parents[1] / "accel/__init__.pyi").read_text()
-    for name in [*accel.__all__, *accel._MODULES]:
-        assert f"{name} as {name}" in text, name
