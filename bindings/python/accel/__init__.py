@@ -7,7 +7,7 @@ engine is loaded with the first name that needs it. `accel.capi` is the low laye
 import importlib
 import os
 
-from . import missing, names
+from .compat import missing, names
 
 # The stub is the table of names: "from .module import Name as Name", and "from . import module as module".
 with open(os.path.join(os.path.dirname(__file__), "__init__.pyi"), encoding="utf-8") as _stub:
@@ -15,18 +15,18 @@ with open(os.path.join(os.path.dirname(__file__), "__init__.pyi"), encoding="utf
 _HOMES = {name.partition(" ")[0]: module for module, _, names in _LINES for name in names.split(", ")}
 
 names.add_modules()
-if os.environ.get("ACCELERATE_ENABLE_RICH") and importlib.import_module(f"{__name__}.availability").is_rich_available():
+if os.environ.get("ACCELERATE_ENABLE_RICH") and importlib.import_module(f"{__name__}.compat.availability").is_rich_available():
     importlib.import_module(f"{__name__}.utils.rich")
 
 __version__ = "0.1.0"
-__all__ = sorted(name for name, module in _HOMES.items() if module) + ["capi", "nn", "ops", "optim", "utils"]
+__all__ = sorted(name for name, module in _HOMES.items() if module and name not in names.MODULES) + ["capi", "nn", "ops", "optim", "utils"]
 
 
 def __getattr__(name):
-    if _HOMES.get(name):
-        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
-    elif name in _HOMES or name in names.MODULES:
+    if name in names.MODULES or _HOMES.get(name) == "":
         value = importlib.import_module(f"{__name__}.{name}")
+    elif name in _HOMES:
+        value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     else:
         value = missing.stand_in(name)
         if value is None:

@@ -35,7 +35,7 @@ def test_every_name_is_there():
 
 def test_libtorch_order(tmp_path):
     """An installed torch goes before ACCEL_LIBTORCH; without both the linker decides."""
-    code = "from accel import libtorch; print(libtorch.find())"
+    code = "from accel.engine import libtorch; print(libtorch.find())"
     (tmp_path / "site/torch/lib").mkdir(parents=True)
     (tmp_path / "site/torch/__init__.py").write_text("raise SystemExit('torch must not be imported')")
     (tmp_path / "site/torch/lib/libtorch_cpu.so").write_text("")
@@ -61,7 +61,7 @@ def test_a_broken_libtorch_is_an_import_error(tmp_path):
 
 def test_no_libtorch_names_the_version_and_the_command(tmp_path):
     """What the linker says of a library that is missing, and what a user should do."""
-    code = ("import ctypes, accel; from accel import libtorch\n"
+    code = ("import ctypes, accel; from accel.engine import libtorch\n"
             "def gone(*_): raise OSError('libtorch_cpu.so: cannot open shared object file')\n"
             "libtorch.find = lambda: None; ctypes.CDLL = gone; libtorch.library.find = lambda: 'libaccel.so'\n"
             "try: libtorch.load()\nexcept ImportError as error: print(error)")
@@ -70,7 +70,7 @@ def test_no_libtorch_names_the_version_and_the_command(tmp_path):
 
 
 def test_the_library_is_found_in_each_kind_of_place(tmp_path):
-    from accel import library
+    from accel.engine import library
 
     for place, file in ((tmp_path / "archive", "lib/libaccel.so.0.1"), (tmp_path / "debian", f"lib/{platform.machine()}-linux-gnu/libaccel.so.0.1"),
                         (tmp_path / "folder", "libaccel.so"), (tmp_path / "site", "accel/lib/libaccel.so.0.1")):
@@ -81,7 +81,7 @@ def test_the_library_is_found_in_each_kind_of_place(tmp_path):
 
 
 def test_libaccel_names_the_library(tmp_path):
-    code = "import accel; from accel import library; accel.zeros(2); print(library.find())"
+    code = "import accel; from accel.engine import library; accel.zeros(2); print(library.find())"
     used = run("import accel; accel.zeros(2); print(next(line.split()[-1] for line in open('/proc/self/maps') if 'libaccel.so' in line))")[1]
     assert run(code, LIBACCEL=used)[1] == used
     assert pathlib.Path(run(code, LIBACCEL=str(pathlib.Path(used).parent))[1]).resolve() == pathlib.Path(used)

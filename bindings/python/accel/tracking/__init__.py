@@ -1,6 +1,6 @@
 """Trackers: where a run's numbers go. A tracker is a subclass of GeneralTracker; register_tracker_class() gives it a name."""
 
-from ..names import resolver
+from ..compat.names import resolver
 from .aim import AimTracker
 from .clearml import ClearMLTracker
 from .comet_ml import CometMLTracker

@@ -5,8 +5,8 @@ import weakref
 from pathlib import Path
 
 from .. import capi
-from ..handlers import fill
-from ..state import current, is_made
+from ..state.handlers import fill
+from ..state.process import current, is_made
 from .engine_values import configuration, images, loggable
 from .tracker import GeneralTracker, on_main_process
 

@@ -3,7 +3,8 @@
 import numbers
 from collections.abc import Mapping
 
-from .. import ops, values
+from ..engine import values
+from ..tensors import ops
 from .tracker import logger
 
 

@@ -1,6 +1,6 @@
 """The trackers of an Accelerator: started, told and ended together."""
 
-from ..state import PartialState
+from ..state.process import PartialState
 from .engine import EngineRun, EngineTracker
 from .registry import LOGGER_TYPE_TO_CLASS
 from .tracker import GeneralTracker

@@ -3,8 +3,8 @@
 import functools
 import logging
 
-from ..logging import MultiProcessAdapter
-from ..state import PartialState
+from ..state.process import PartialState
+from .logging import MultiProcessAdapter
 
 logger = MultiProcessAdapter(logging.getLogger("accel.tracking"), {})
 

@@ -1,0 +1,1 @@
+"""Tensors of the engine: the class, operators, element types, devices, trees."""
