@@ -17,7 +17,7 @@ import sys
 # Of each language: the kinds, each with the files that are of it, below the folder. The first kind that names a file counts.
 KINDS = {
     "bindings/python": {
-        "how Python and C meet: values, arrays, callbacks, errors, loading": "*.i engine/* tensors/conversion.py tensors/indexing.py tensors/ops.py tensors/schema.py "
+        "how Python and C meet: values, arrays, callbacks, errors, loading": "*.i engine/* tensors/indexing.py tensors/ops.py tensors/schema.py "
             "tensors/tensor_type.py tensors/text.py",
         "classes with torch's names over the engine": "tensors/* modules/* data/data*.py data/loader.py data/sampler.py training/lr_scheduler.py "
             "training/opti*.py training/own_gradients.py training/registered_parameters.py training/scheduler.py",

@@ -12,7 +12,7 @@ import collections
 import pathlib
 import sys
 
-MOST_FLOORS = 20
+MOST_FLOORS = 16
 
 
 def modules(package):

@@ -11,7 +11,6 @@ from torch._C._dynamo import eval_frame
 
 from .. import capi
 from ..built_for import TORCH_VERSION as _VERSION
-from ..tensors.tensor import Tensor
 from . import libtorch
 
 libtorch.check_torch()
@@ -29,12 +28,12 @@ def not_traced(function):
 
 
 @not_traced
-def from_torch(tensor: torch.Tensor) -> Tensor:
+def from_torch(tensor: torch.Tensor) -> capi.accel_tensor:
     """The tensor in the engine."""
     return capi.accel_tensor_share_torch(tensor._cdata, _VERSION)
 
 
 @not_traced
-def to_torch(tensor: Tensor) -> torch.Tensor:
+def to_torch(tensor: capi.accel_tensor) -> torch.Tensor:
     """The tensor in torch."""
     return _wrap(_new_capsule(capi.accel_tensor_torch_impl(tensor, _VERSION), None, None))

@@ -8,7 +8,7 @@ only are a dict at the end.
 import threading
 
 from .. import capi
-from ..tensors.tensor import Tensor
+from ..tensors.tensor_type import is_tensor
 from .values import again, contents_of, to_engine
 
 _OBJECT, _CONTENTS, _NAMED = "__accel_object__", "__accel_contents__", "__accel_named__"
@@ -30,7 +30,7 @@ def call(handle, inputs, named):
     outside = len(objects)
     try:
         for value in inputs:
-            if type(value) is not Tensor:
+            if not is_tensor(value):
                 inputs = [to_engine(value, _keep) for value in inputs]
                 break
         if named:
@@ -50,7 +50,7 @@ def run(forward, inputs):
         answer = forward(*inputs, **named)
     else:
         answer = forward(*inputs)
-    return answer if type(answer) is Tensor else to_engine(answer, _keep)
+    return answer if is_tensor(answer) else to_engine(answer, _keep)
 
 
 def run_pre_hook(hook, module, inputs):
@@ -99,7 +99,7 @@ def _keep(value):
 
 def _from_engine(value):
     """The tree with the objects in it again."""
-    if type(value) is Tensor:
+    if is_tensor(value):
         return value
     if isinstance(value, list):
         return [_from_engine(item) for item in value]

@@ -4,7 +4,7 @@ import operator
 
 import torch
 
-from ..tensors.tensor import Tensor
+from ..tensors.tensor_type import is_tensor
 from .bridge import to_torch
 from .values import again, contents_of
 
@@ -20,7 +20,7 @@ def to_device(value, device, non_blocking=False):
 
 def of_torch(value):
     """The value with torch's tensors in the place of the engine's."""
-    return to_torch(value) if isinstance(value, Tensor) else _map_contents(value, of_torch)
+    return to_torch(value) if is_tensor(value) else _map_contents(value, of_torch)
 
 
 def _map_contents(value, function, *arguments):

@@ -13,7 +13,7 @@ import sys
 
 from .. import capi
 from ..tensors.creation import as_tensor
-from ..tensors.tensor import Tensor
+from ..tensors.tensor_type import is_tensor
 from .torch_types import is_torch_tensor, torch_module
 from .values import again, contents_of, fits, has_plain_keys, to_engine
 
@@ -98,13 +98,13 @@ def packed_state(value):
         return {key: packed_state(item) for key, item in value.items()}
     if is_torch_tensor(value):
         return to_engine(value.detach())
-    return {_ENGINE: value} if isinstance(value, Tensor) and torch_module() is not None else packed(value)
+    return {_ENGINE: value} if is_tensor(value) and torch_module() is not None else packed(value)
 
 
 def unpacked_state(value, trusted):
     """The object that was packed."""
     kind = type(value)
-    if kind is Tensor:
+    if is_tensor(value):
         return _tensor_of_torch(value)
     if kind is list:
         return [unpacked_state(item, trusted) for item in value]
@@ -132,7 +132,7 @@ def _container_or_pickle(value):
 def unpacked(value, trusted):
     """The object that was packed. `trusted`: whether it comes from this host."""
     kind = type(value)
-    if kind is Tensor:
+    if is_tensor(value):
         return value
     if kind is list:
         return [unpacked(item, trusted) for item in value]
@@ -157,7 +157,7 @@ def _tensor_of_torch(tensor):
 
 
 def _is_plain(value):
-    return type(value) in (int, str, float, bool, bytes, type(None)) and fits(value) or isinstance(value, Tensor)
+    return type(value) in (int, str, float, bool, bytes, type(None)) and fits(value) or is_tensor(value)
 
 
 def _trusts(trusted):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from .. import capi
 from ..tensors.creation import as_tensor
-from ..tensors.tensor import Tensor
+from ..tensors.tensor_type import is_tensor
 from .torch_types import is_torch_tensor
 
 _PLAIN = (str, bool, int, float, bytes, type(None))
@@ -17,7 +17,7 @@ def to_engine(value, otherwise=None):
     """The tree with what the engine knows in it. `otherwise` says what stands for other objects, and for containers of other classes than
     list, tuple and dict, which else go as these."""
     kind = type(value)
-    if kind is Tensor or isinstance(value, _PLAIN) and (otherwise is None or fits(value)):
+    if is_tensor(value) or isinstance(value, _PLAIN) and (otherwise is None or fits(value)):
         return value
     if kind is dict and has_plain_keys(value) or otherwise is None and isinstance(value, Mapping):
         return dict(zip(keys_of(value), [to_engine(item, otherwise) for item in value.values()]))
@@ -42,7 +42,7 @@ def _bridge():
 
 def of_kind(template, value):
     """A result of the engine as the kind of what was given: a tensor of torch for one of torch."""
-    return _bridge().to_torch(value) if isinstance(value, Tensor) and is_torch_tensor(template) else value
+    return _bridge().to_torch(value) if is_tensor(value) and is_torch_tensor(template) else value
 
 
 def fits(value):

@@ -3,12 +3,15 @@
 import operator
 
 from .. import capi
-from . import ops
-from .conversion import as_tensor
+from .creation import as_tensor
 from .tensor_type import is_tensor
 
 _select = capi.accel_op_find("aten::select", "int")
 _slice = capi.accel_op_find("aten::slice", "Tensor")
+_unsqueeze = capi.accel_op_find("aten::unsqueeze", "")
+_index = capi.accel_op_find("aten::index", "Tensor")
+_index_put = capi.accel_op_find("aten::index_put_", "")
+_copy = capi.accel_op_find("aten::copy_", "")
 
 
 def get(tensor, index):
@@ -18,17 +21,14 @@ def get(tensor, index):
             raise IndexError(f"index {index} of a dimension of {tensor.shape[0]} elements")
         return capi.accel_op_call(_select, (tensor, 0, index))[0]
     view, advanced = _view(tensor, index)
-    return ops.index(view, advanced) if advanced else view
+    return capi.accel_op_call(_index, (view, advanced))[0] if advanced else view
 
 
 def put(tensor, index, value):
     """Writes into the part that an index says."""
     view, advanced = _view(tensor, index)
     source = as_tensor(value).to(dtype=tensor.dtype, device=tensor.device)
-    if advanced:
-        ops.index_put_(view, advanced, source)
-    else:
-        ops.copy_(view, source)
+    capi.accel_op_call(*((_index_put, (view, advanced, source)) if advanced else (_copy, (view, source))))
 
 
 def _view(tensor, index):
@@ -43,7 +43,7 @@ def _view(tensor, index):
     dim, advanced = 0, []
     for part in parts:
         if part is None:
-            tensor = ops.unsqueeze(tensor, dim)
+            tensor = capi.accel_op_call(_unsqueeze, (tensor, dim))[0]
         elif isinstance(part, slice):
             if (part.step or 1) < 1:
                 raise ValueError("steps of slices must be above 0; use flip()")

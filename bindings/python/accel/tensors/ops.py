@@ -10,7 +10,7 @@ import sys
 
 from .. import capi
 from ..engine import errors  # noqa: F401  (errors: failures of operators have its classes)
-from . import conversion, schema
+from . import creation, schema
 from .tensor_type import is_tensor
 
 _call, _call_kw = capi.accel_op_call, capi.accel_op_call_kw
@@ -109,7 +109,7 @@ def _one_list(args, kwargs):
 def _tensors_for_numbers(args, kwargs):
     def change(value):
         if isinstance(value, (bool, int, float)) or not is_tensor(value) and hasattr(value, "__dlpack__"):
-            return conversion.as_tensor(value)
+            return creation.as_tensor(value)
         return value
 
     like = next((arg for arg in args if is_tensor(arg)), None)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from .. import capi
 from . import dtypes, indexing, ops
-from .conversion import as_tensor, tensor
+from .creation import as_tensor, tensor
 from .device import CPU, Device, names_device
 from .text import format_tensor
 

@@ -7,7 +7,7 @@ from ..engine.values import to_engine
 from ..modules.module import Module, Parameters
 from ..state.handlers import fill
 from ..state.process import current
-from ..tensors.conversion import as_tensor
+from ..tensors.creation import as_tensor
 from ..tensors.tensor_type import is_tensor
 from .own_gradients import parameters_options
 
