@@ -12,7 +12,7 @@ import collections
 import pathlib
 import sys
 
-MOST_FLOORS = 16
+MOST_FLOORS = 10
 
 
 def modules(package):

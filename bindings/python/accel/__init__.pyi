@@ -16,12 +16,13 @@ from .training import lr_scheduler as lr_scheduler, optim as optim
 from .training.accelerator import Accelerator as Accelerator
 from .compat.availability import is_rich_available as is_rich_available
 from .tensors.autograd import enable_grad as enable_grad, inference_mode as inference_mode, no_grad as no_grad
-from .big_models.big_modeling import cpu_offload as cpu_offload, cpu_offload_with_hook as cpu_offload_with_hook, disk_offload as disk_offload, dispatch_model as dispatch_model, init_empty_weights as init_empty_weights, init_on_device as init_on_device, load_checkpoint_and_dispatch as load_checkpoint_and_dispatch
+from .big_models.big_modeling import cpu_offload as cpu_offload, cpu_offload_with_hook as cpu_offload_with_hook, disk_offload as disk_offload, dispatch_model as dispatch_model, load_checkpoint_and_dispatch as load_checkpoint_and_dispatch
 from .checkpoint.files import load as load, save as save
 from .data.loader import DataLoader as DataLoader, Dataset as Dataset, IterableDataset as IterableDataset, Subset as Subset, TensorDataset as TensorDataset, TextDataset as TextDataset
 from .data.data_loader import skip_first_batches as skip_first_batches
 from .parallel.deepspeed import DeepSpeedPlugin as DeepSpeedPlugin
 from .tensors.device import Device as Device
+from .big_models.init_on_device import init_empty_weights as init_empty_weights, init_on_device as init_on_device
 from .big_models.device_maps import infer_auto_device_map as infer_auto_device_map
 from .tensors.dtypes import DType as DType, bfloat16 as bfloat16, bool as bool, float16 as float16, float32 as float32, float64 as float64, int16 as int16, int32 as int32, int64 as int64, int8 as int8, uint8 as uint8
 from .state.enums import DDPCommunicationHookType as DDPCommunicationHookType, DistributedType as DistributedType, LoggerType as LoggerType, PrecisionType as PrecisionType, RNGType as RNGType
@@ -31,7 +32,8 @@ from .parallel.gathered_parameters import GatheredParameters as GatheredParamete
 from .state.handlers import AutocastKwargs as AutocastKwargs, DataLoaderConfiguration as DataLoaderConfiguration, DistributedDataParallelKwargs as DistributedDataParallelKwargs, GradScalerKwargs as GradScalerKwargs, GradientAccumulationPlugin as GradientAccumulationPlugin, InitProcessGroupKwargs as InitProcessGroupKwargs, PowerSGDKwargs as PowerSGDKwargs, ProjectConfiguration as ProjectConfiguration
 from .launch.launchers import debug_launcher as debug_launcher, notebook_launcher as notebook_launcher
 from .parallel.local_sgd import LocalSGD as LocalSGD
-from .state.memory import find_executable_batch_size as find_executable_batch_size, release_memory as release_memory
+from .state.cached_memory import release_memory as release_memory
+from .state.memory import find_executable_batch_size as find_executable_batch_size
 from .engine.objects import allow_pickle as allow_pickle
 from .training.own_gradients import OwnGradients as OwnGradients
 from .parallel.parallelism_config import Mesh as Mesh, ParallelismConfig as ParallelismConfig

@@ -4,47 +4,17 @@ For modules of accel the engine does it. Modules of torch have hooks in Python (
 maps, maps files and reads ahead.
 """
 
-import contextlib
-import logging
 import os
 
 from .. import capi
-from ..compat.names import resolver
-from ..engine.scopes import scope
-from ..engine.torch_types import is_torch_model, torch_module
+from ..engine.torch_types import is_torch_model
 from ..engine.values import to_engine
-from ..state.environment import parse_flag_from_env
-from ..state.handlers import fill
 from ..tensors import dtypes
 from ..tensors.device import Device
 from . import device_maps
 from .module_tensors import retie_parameters, set_module_tensor_to_device
 from .weight_names import with_first
-
-__getattr__ = resolver(__name__)
-_logger = logging.getLogger(__name__)
-
-
-@contextlib.contextmanager
-def init_empty_weights(include_buffers=None):
-    """A scope in which models have parameters without memory, on the device meta; buffers too with `include_buffers`, which is else the
-    variable ACCELERATE_INIT_INCLUDE_BUFFERS. Models of torch take part where torch is imported before."""
-    with init_on_device("meta", include_buffers):
-        yield
-
-
-@contextlib.contextmanager
-def init_on_device(device, include_buffers=None):
-    """A scope in which the parameters of models that are made come to a device; with `include_buffers` all tensors are made there."""
-    if include_buffers is None:
-        include_buffers = parse_flag_from_env("ACCELERATE_INIT_INCLUDE_BUFFERS", False)
-    with contextlib.ExitStack() as scopes:
-        scopes.enter_context(scope(capi.accel_init_on_device_begin, Device(str(device)), int(include_buffers)))
-        if torch_module() is not None:
-            from . import empty_models
-
-            scopes.enter_context(empty_models.made_on(device, include_buffers))
-        yield
+from .weights import dispatch_options, joined
 
 
 def cpu_offload(model, execution_device=None, offload_buffers=False, state_dict=None, preload_module_classes=None):
@@ -53,7 +23,7 @@ def cpu_offload(model, execution_device=None, offload_buffers=False, state_dict=
     model."""
     if is_torch_model(model):
         return _torch().cpu_offload(model, execution_device, offload_buffers, state_dict, preload_module_classes)
-    options, device = _options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes), _device(execution_device, model)
+    options, device = dispatch_options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes), _device(execution_device, model)
     if state_dict is not None:
         _put_into(model, state_dict)
     capi.accel_cpu_offload(model.handle, device, options)
@@ -76,7 +46,7 @@ def disk_offload(model, offload_dir, execution_device=None, offload_buffers=Fals
     """Keeps the weights of a model in a folder: those that an index there names, else they are written. Otherwise as cpu_offload()."""
     if is_torch_model(model):
         return _torch().disk_offload(model, offload_dir, execution_device, offload_buffers, preload_module_classes)
-    options = _options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes)
+    options = dispatch_options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes)
     capi.accel_disk_offload(model.handle, os.fspath(offload_dir), _device(execution_device, model), options)
     return model
 
@@ -119,7 +89,7 @@ def dispatch_model(model, device_map, main_device=None, state_dict=None, offload
                                        preload_module_classes, force_hooks)
     if offload_index is not None:
         raise ValueError("offload_index is for models of torch; expected offload_dir, the folder of the index")
-    options = _options(main_device=main_device, offload_folder=offload_dir, offload_buffers=offload_buffers, skip_keys=skip_keys,
+    options = dispatch_options(main_device=main_device, offload_folder=offload_dir, offload_buffers=offload_buffers, skip_keys=skip_keys,
                        preload_module_classes=preload_module_classes, force_hooks=force_hooks)
     capi.accel_dispatch_model(model.handle, device_maps.to_engine(device_map), to_engine(state_dict), options)
     model.hf_device_map = dict(device_map)
@@ -138,22 +108,13 @@ def load_checkpoint_and_dispatch(model, checkpoint, device_map=None, max_memory=
     if is_torch_model(model):
         device_map = device_maps.resolve(model, device_map, max_memory, no_split_module_classes, dtype, offload_buffers)
         return _torch().load_and_dispatch(model, checkpoint, device_map, {**settings, "full_state_dict": full_state_dict}, shared)
-    options = _options(**settings, **shared, no_split_module_classes=no_split_module_classes, offload_folder=offload_folder)
+    options = dispatch_options(**settings, **shared, no_split_module_classes=no_split_module_classes, offload_folder=offload_folder)
     state = device_maps.state_for(broadcast_from_rank0)
     used = capi.accel_load_checkpoint_and_dispatch(state, model.handle, os.fspath(checkpoint), device_maps.to_engine(device_map),
                                                    device_maps.to_engine(max_memory), options)
     if device_map is not None:
         model.hf_device_map = used
     return model
-
-
-def load_into_module(model, checkpoint, device_map, **settings):
-    """load_checkpoint_in_model() for a module of accel."""
-    options = _options(**settings, state=device_maps.state_for(settings["broadcast_from_rank0"]))
-    report = capi.accel_load_checkpoint_in_model(model.handle, os.fspath(checkpoint), device_maps.to_engine(device_map), options)
-    if report["unexpected"]:
-        _logger.warning("Some weights of %s were not used when they were loaded into %s, which does not have them: %s", checkpoint,
-                        type(model).__name__, ", ".join(report["unexpected"]))
 
 
 def attach_layerwise_casting_hooks(module, storage_dtype, compute_dtype, skip_modules_pattern=None, skip_modules_classes=None, non_blocking=False):
@@ -166,27 +127,13 @@ def attach_layerwise_casting_hooks(module, storage_dtype, compute_dtype, skip_mo
         return
     classes = [kind if isinstance(kind, str) else kind.__name__ for kind in skip_modules_classes or ()]
     stored, computed = (dtypes.dtype(kind).number for kind in (storage_dtype, compute_dtype))
-    capi.accel_attach_layerwise_casting(module.handle, stored, computed, _joined(skip_modules_pattern), _joined(classes))
+    capi.accel_attach_layerwise_casting(module.handle, stored, computed, joined(skip_modules_pattern), joined(classes))
 
 
 def _torch():
     from . import dispatch  # imports torch
 
     return dispatch
-
-
-def _joined(names):
-    return names if names is None or isinstance(names, str) else ",".join(names) or None
-
-
-def _options(**settings):
-    named = {name: _joined(value) if isinstance(value, (list, tuple, set)) else value for name, value in settings.items()}
-    for name in ("main_device", "offload_folder"):
-        if named.get(name) is not None:
-            named[name] = str(named[name])
-    if named.get("dtype") is not None:
-        named["dtype"] = dtypes.dtype(named["dtype"]).number
-    return fill(capi.accel_dispatch_options_t(), named)
 
 
 def _device(device, model):

@@ -7,7 +7,8 @@ import warnings
 from .. import capi
 from ..engine.torch_types import is_torch_model
 from ..state.handlers import fill
-from ..state.process import PartialState, current
+from ..state.job import current
+from ..state.process import PartialState
 from .module_queues import fallback_allocate, get_max_layer_size, get_module_leaves, get_module_size_with_ties
 
 __all__ = ["fallback_allocate", "get_max_layer_size", "get_module_leaves", "get_module_size_with_ties"]
@@ -19,7 +20,7 @@ def handle_of(model):
     """The engine's module of a model of torch or of accel."""
     if not is_torch_model(model):
         return model.handle
-    from ..training.torch_model import mirror  # imports torch
+    from ..training.mirrored_module import mirror  # imports torch
 
     return mirror(model)
 

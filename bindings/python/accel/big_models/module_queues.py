@@ -1,7 +1,7 @@
 """The steps of the search for a device map, for programs that make maps of their own. They work on queues of pairs of path and module, and on the
 sizes of compute_module_sizes(); the search itself is the engine's (device_maps.py)."""
 
-from ..compat.modeling import convert_file_size_to_int
+from ..tensors.sizes import convert_file_size_to_int
 
 
 def get_module_leaves(module_sizes):

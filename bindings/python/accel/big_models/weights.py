@@ -1,10 +1,17 @@
 """Weights of models in files: one file, or several with an index."""
 
+import logging
+import os
+
 from .. import capi
 from ..engine.torch_types import is_torch_model, is_torch_tensor, torch_module
 from ..engine.values import to_engine
 from ..modules.module import Module
+from ..state.handlers import fill
 from ..tensors import dtypes
+from . import device_maps
+
+_logger = logging.getLogger(__name__)
 
 
 def load_state_dict(checkpoint_file, device_map=None):
@@ -39,11 +46,8 @@ def load_checkpoint_in_model(model, checkpoint, device_map=None, offload_folder=
         checkpoint_loading.load_checkpoint_in_model(model, checkpoint, device_map, offload_folder, dtype, offload_buffers, keep_in_fp32_modules, strict,
                                                     full_state_dict, broadcast_from_rank0)
     elif isinstance(model, Module):
-        from . import big_modeling
-
-        big_modeling.load_into_module(model, checkpoint, device_map, dtype=dtype, strict=strict, offload_folder=offload_folder,
-                                      offload_buffers=offload_buffers, keep_in_fp32_modules=keep_in_fp32_modules,
-                                      broadcast_from_rank0=broadcast_from_rank0)
+        _load_into_module(model, checkpoint, device_map, dtype=dtype, strict=strict, offload_folder=offload_folder,
+                          offload_buffers=offload_buffers, keep_in_fp32_modules=keep_in_fp32_modules, broadcast_from_rank0=broadcast_from_rank0)
     else:
         raise TypeError(f"a {type(model).__name__} is no model; expected one of torch or accel")
 
@@ -70,3 +74,28 @@ def tree_of(state):
         parent, _, name = path.rpartition(".")
         capi.accel_module_add_buffer(module_of(parent), name, to_engine(value), 1)
     return modules[""]
+
+
+def _load_into_module(model, checkpoint, device_map, **settings):
+    """load_checkpoint_in_model() for a module of accel."""
+    options = dispatch_options(**settings, state=device_maps.state_for(settings["broadcast_from_rank0"]))
+    report = capi.accel_load_checkpoint_in_model(model.handle, os.fspath(checkpoint), device_maps.to_engine(device_map), options)
+    if report["unexpected"]:
+        _logger.warning("Some weights of %s were not used when they were loaded into %s, which does not have them: %s", checkpoint,
+                        type(model).__name__, ", ".join(report["unexpected"]))
+
+
+def joined(names):
+    """Names as the engine takes them: one text."""
+    return names if names is None or isinstance(names, str) else ",".join(names) or None
+
+
+def dispatch_options(**settings):
+    """Settings of the engine for models that are spread over devices."""
+    named = {name: joined(value) if isinstance(value, (list, tuple, set)) else value for name, value in settings.items()}
+    for name in ("main_device", "offload_folder"):
+        if named.get(name) is not None:
+            named[name] = str(named[name])
+    if named.get("dtype") is not None:
+        named["dtype"] = dtypes.dtype(named["dtype"]).number
+    return fill(capi.accel_dispatch_options_t(), named)

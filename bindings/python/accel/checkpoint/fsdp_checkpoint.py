@@ -22,7 +22,7 @@ from ..parallel.collectives import broadcast_object_list, gather_object
 from ..parallel.fsdp2 import fsdp2_canonicalize_names, fsdp2_load_full_state_dict
 from ..parallel.gathered_parameters import gathered
 from ..state.process import PartialState
-from ..training.torch_model import forward_of
+from ..training.prepared_forward import forward_of
 
 
 def save_fsdp_model(fsdp_plugin, accelerator, model, output_dir, model_index=0, adapter_only=False, use_dcp=True):

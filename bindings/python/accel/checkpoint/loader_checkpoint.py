@@ -9,7 +9,7 @@ import torch
 from .. import capi
 from ..data.loader_adapter import DataLoaderAdapter
 from ..engine.objects import packed_state, unpacked_state
-from ..state.process import current
+from ..state.job import current
 
 _NAME = "torch_dataloaders"
 _logger = logging.getLogger(__name__)

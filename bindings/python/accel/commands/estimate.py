@@ -7,8 +7,8 @@ its weights.
 import argparse
 import os
 
-from ..big_models.big_modeling import init_empty_weights
 from ..big_models.device_maps import calculate_maximum_sizes
+from ..big_models.init_on_device import init_empty_weights
 from ..compat.other import convert_bytes
 from .model_shapes import model_of
 

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 
-from ..big_models.big_modeling import init_empty_weights
+from ..big_models.init_on_device import init_empty_weights
 from ..big_models.module_tensors import find_tied_parameters
 
 

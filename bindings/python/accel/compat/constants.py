@@ -3,7 +3,6 @@
 from .. import capi
 from ..commands.config.config_args import SAGEMAKER_PYTHON_VERSION, SAGEMAKER_PYTORCH_VERSION, SAGEMAKER_TRANSFORMERS_VERSION  # noqa: F401
 from ..state.machine import COMPARISONS as STR_OPERATION_TO_FUNC
-from .names import resolver
 
 MODEL_NAME, SAFE_MODEL_NAME = capi.ACCEL_MODEL_NAME, capi.ACCEL_SAFE_MODEL_NAME
 OPTIMIZER_NAME, SCHEDULER_NAME, SAMPLER_NAME = capi.ACCEL_OPTIMIZER_NAME, capi.ACCEL_SCHEDULER_NAME, capi.ACCEL_SAMPLER_NAME
@@ -46,7 +45,9 @@ def _layers_for_upcasting():
 
 
 def __getattr__(name):
-    return _layers_for_upcasting() if name == "SUPPORTED_PYTORCH_LAYERS_FOR_UPCASTING" else resolver(__name__)(name)
+    if name != "SUPPORTED_PYTORCH_LAYERS_FOR_UPCASTING":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _layers_for_upcasting()
 
 
 __all__ = ["STR_OPERATION_TO_FUNC"]

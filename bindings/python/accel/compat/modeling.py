@@ -5,12 +5,7 @@ import types
 
 from ..engine.torch_types import is_torch_model, is_torch_tensor
 from ..modules.module import PreparedModule
-from ..state.enums import CustomDtype
-from ..tensors import dtypes
 from ..training.compilation import is_compiled_module, wrapped_by_compilation
-from .names import resolver
-
-__getattr__ = resolver(__name__)
 
 
 def _has_layers(model, kinds):
@@ -56,7 +51,7 @@ def _is_container(model):
     """Whether a model only wraps the one inside: a prepared one, or torch's for data parallelism."""
     if not is_torch_model(model):
         return isinstance(model, PreparedModule)
-    from ..training.torch_model import WRAPPERS
+    from ..training.prepared_forward import WRAPPERS
 
     return isinstance(model, WRAPPERS)
 
@@ -84,7 +79,7 @@ def extract_model_from_parallel(model, keep_fp32_wrapper=True, keep_torch_compil
 def _restore_forward(model):
     """Takes the wrappers around the forward away: prepare()'s, and those that were put there after _original_forward was kept."""
     if is_torch_model(model):
-        from ..training.torch_model import restore_forward
+        from ..training.prepared_forward import restore_forward
 
         restore_forward(model)
     original = vars(model).pop("_original_forward", None)
@@ -124,23 +119,3 @@ def get_module_class_from_name(module, name):
     if type(module).__name__ == name:
         return type(module)
     return next(filter(None, (get_module_class_from_name(child, name) for _, child in module.named_children())), None)
-
-
-def dtype_byte_size(dtype):
-    """Bytes of an element, as they are counted in the sizes of models: a bool is a bit."""
-    parts = {"bool": 1 / 8, "torch.bool": 1 / 8, CustomDtype.INT2: 1 / 4, CustomDtype.INT4: 1 / 2, CustomDtype.FP8: 1}
-    name = dtype if isinstance(dtype, str) else str(dtype)
-    if name in parts:
-        return parts[name]
-    return dtype.itemsize if hasattr(dtype, "itemsize") else dtypes.dtype(dtype).itemsize
-
-
-def convert_file_size_to_int(size):
-    """Bytes of 5, "5GB" or "5GiB"."""
-    units = {"GIB": 2**30, "MIB": 2**20, "KIB": 2**10, "GB": 10**9, "MB": 10**6, "KB": 10**3}
-    if isinstance(size, int) and size >= 0:
-        return size
-    unit = next((unit for unit in units if str(size).upper().endswith(unit)), None)
-    if unit is None or not str(size)[:-len(unit)].replace(".", "", 1).isdigit():
-        raise ValueError(f"{size!r} is no size: expected a number of bytes, or one with GB, MB, KB, GiB, MiB or KiB")
-    return int(float(str(size)[:-len(unit)]) * units[unit]) // (8 if str(size).endswith("b") else 1)

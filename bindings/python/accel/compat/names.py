@@ -12,13 +12,18 @@ from . import availability, missing
 
 _PACKAGE = __name__.partition(".")[0]
 _HOMES = {
+    "big_models.offloaded_params": "has_offloaded_params align_module_device get_state_dict_offloaded_model",
+    "big_models.init_on_device": "init_empty_weights init_on_device",
+    "state.cached_memory": "clear_device_cache release_memory",
+    "tensors.sizes": "dtype_byte_size convert_file_size_to_int",
+    "state.job": "is_initialized",
     "big_models.big_modeling": """attach_layerwise_casting_hooks cpu_offload cpu_offload_with_hook disk_offload dispatch_model
-        init_empty_weights init_on_device load_checkpoint_and_dispatch""",
+        load_checkpoint_and_dispatch""",
     "big_models.device_maps": """calculate_maximum_sizes check_device_map clean_device_map compute_module_sizes
         compute_module_total_buffer_size fallback_allocate get_balanced_memory get_max_layer_size get_max_memory get_module_leaves
         get_module_size_with_ties infer_auto_device_map""",
-    "big_models.module_tensors": """align_module_device find_tied_parameters get_non_persistent_buffers
-        get_state_dict_offloaded_model has_offloaded_params named_module_tensors retie_parameters set_module_tensor_to_device""",
+    "big_models.module_tensors": """find_tied_parameters get_non_persistent_buffers
+        named_module_tensors retie_parameters set_module_tensor_to_device""",
     "big_models.weights": "load_checkpoint_in_model load_state_dict",
     "checkpoint.files": "clean_state_dict_for_safetensors load load_custom_state save save_custom_state",
     "checkpoint.fsdp_files": "load_fsdp_model load_fsdp_optimizer save_fsdp_model save_fsdp_optimizer",
@@ -36,7 +41,7 @@ _HOMES = {
         STR_OPERATION_TO_FUNC SUPPORTED_PYTORCH_LAYERS_FOR_UPCASTING TORCH_DISTRIBUTED_OPERATION_TYPES TORCH_DYNAMO_MODES
         TORCH_LAUNCH_PARAMS USE_TORCH_XLA WEIGHTS_INDEX_NAME WEIGHTS_NAME WEIGHTS_PATTERN_NAME
         XPU_PROFILING_AVAILABLE_PYTORCH_VERSION""",
-    "compat.modeling": """convert_file_size_to_int dtype_byte_size extract_model_from_parallel get_model_tp_size
+    "compat.modeling": """extract_model_from_parallel get_model_tp_size
         get_module_children_bottom_up get_module_class_from_name has_4bit_bnb_layers has_ao_layers has_transformer_engine_layers
         is_peft_model is_torch_xpu_tensor model_has_dtensor""",
     "compat.other": "convert_bytes do_nothing get_pretty_name merge_dicts recursive_getattr wait_for_everyone",
@@ -63,8 +68,8 @@ _HOMES = {
     "state.machine": """are_libraries_initialized check_cuda_fp8_capability check_cuda_p2p_ib_support check_os_kernel
         compare_versions CPUInformation get_cpu_distributed_information get_current_device_type get_driver_version get_gpu_info
         is_torch_version override_numa_affinity set_numa_affinity""",
-    "state.memory": "clear_device_cache find_executable_batch_size release_memory should_reduce_batch_size",
-    "state.process": "AcceleratorState GradientState is_initialized PartialState",
+    "state.memory": "find_executable_batch_size should_reduce_batch_size",
+    "state.process": "AcceleratorState GradientState PartialState",
     "state.random": "set_seed synchronize_rng_state synchronize_rng_states",
     "tensors.trees": """CannotPadNestedTensorWarning concatenate convert_outputs_to_fp32 convert_to_fp32 ConvertOutputsToFp32
         find_batch_size find_device get_data_structure get_shape honor_type ignorant_find_batch_size initialize_tensors
@@ -134,17 +139,19 @@ def find(name):
 
 
 def resolver(module, main=None):
-    """The __getattr__() of a module; of a folder that has the names of one of its modules, its `main` one."""
+    """The __getattr__() of a module; of a folder that has the names of one of its modules, its `main` one, before all others."""
+    path = module.partition(".")[2]
+
     def find_in_module(name):
-        path = module.partition(".")[2]
+        value = None
         if main is not None and name != main and importlib.util.find_spec(f"{module}.{name}") is None:
-            return getattr(importlib.import_module(f"{module}.{main}"), name)
-        if f"{path}.{name}" in MODULES and name not in HOMES:
+            value = getattr(importlib.import_module(f"{module}.{main}"), name, None)
+        if value is None and f"{path}.{name}" in MODULES and name not in HOMES:
             value = importlib.import_module(f"{module}.{name}")
-        elif path in missing.MODULES:
+        elif value is None and path in missing.MODULES:
             value = missing.stand_in(name, path)
-        else:
-            value = None if HOMES.get(name) == path else find(name)  # its own name, which it has not got
+        elif value is None and HOMES.get(name) != path:  # it has not got its own name
+            value = find(name)
         if value is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         setattr(sys.modules[module], name, value)
@@ -167,9 +174,8 @@ class _Finder:
         name = module.__name__
         home = MODULES[name.partition(".")[2]]
         if home:
-            sys.modules[name] = importlib.import_module(f"{_PACKAGE}.{home}")
-        else:
-            module.__getattr__ = resolver(name)
+            module = sys.modules[name] = importlib.import_module(f"{_PACKAGE}.{home}")
+        vars(module).setdefault("__getattr__", resolver(module.__name__))
 
 
 def add_modules():

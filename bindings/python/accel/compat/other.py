@@ -1,9 +1,6 @@
 """Small functions on dicts, names and sizes that scripts take from accelerate.utils."""
 
 from ..state.process import PartialState
-from .names import resolver
-
-__getattr__ = resolver(__name__)
 
 
 def wait_for_everyone():

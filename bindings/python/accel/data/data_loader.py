@@ -1,6 +1,5 @@
 """Loaders of torch; the package's own are in accel.data."""
 
-from ..compat.names import resolver
 from . import loader as data
 
 
@@ -11,6 +10,3 @@ def skip_first_batches(dataloader, num_batches=0):
     from .prepare_data_loader import skip_first_batches as skip  # imports torch
 
     return skip(dataloader, num_batches)
-
-
-__getattr__ = resolver(__name__)

@@ -8,7 +8,8 @@ import torch
 from .. import capi
 from ..engine.device_copy import of_torch, to_device
 from ..engine.objects import from_this_host, packed_item, unpacked
-from ..state.process import PartialState, current, data_parallel_index, data_parallel_size
+from ..state.job import current, data_parallel_index, data_parallel_size
+from ..state.process import PartialState
 from ..tensors import trees
 from . import generators
 from .loader_adapter import DataLoaderAdapter

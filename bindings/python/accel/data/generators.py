@@ -4,8 +4,7 @@ import torch
 
 from .. import capi
 from ..engine.values import to_engine
-from ..state.process import current
-from ..state.random import synchronize_rng_states as synchronize_engine
+from ..state.job import current
 
 
 def synchronize(rng_types, generator=None):
@@ -14,7 +13,7 @@ def synchronize(rng_types, generator=None):
     names = [str(name) for name in rng_types]
     engine = [name for name in names if name != "generator"]
     if engine:
-        synchronize_engine(engine)
+        capi.accel_synchronize_rng_states(current(), ",".join(engine), None)
     if generator is not None and "generator" in names and capi.accel_num_processes(current()) > 1:
         state = generator.get_state()
         capi.accel_broadcast(current(), to_engine(state), 0)

@@ -7,7 +7,8 @@ from ..generated import datasets, samplers
 from ..generated.datasets import *  # noqa: F403
 from ..generated.samplers import *  # noqa: F403
 from ..state.handlers import fill, warn_of_copies_that_block, whole_number
-from ..state.process import current, loop_over
+from ..state.job import current
+from ..state.process import loop_over
 from .dataset import Dataset, EngineDataset, IterableDataset, handle_of
 from .datasets import Subset, TensorDataset, map_file
 from .sampler import Sampler

@@ -9,9 +9,9 @@ from ..state.process import PartialState
 from . import generators
 from .batch_sampler_shard import BatchSamplerShard
 from .dispatcher import DataLoaderDispatcher
+from .filled_batches import FillingUp
 from .iterable_dataset_shard import IterableDatasetShard
 from .loader_adapter import DataLoaderAdapter
-from .sharded_stream import FillingUp
 from .torch_loader import DataLoaderShard, SkipDataLoader
 from .torch_samplers import SeedableRandomSampler, SkipBatchSampler, batch_samplers_of, get_sampler
 

@@ -2,8 +2,9 @@
 
 import torch
 
-from ..parallel.collectives import gather_object, gather_uneven
-from ..state.process import PartialState
+from .. import capi
+from ..engine.values import of_kind, to_engine
+from ..state.job import current
 
 
 class Rows:
@@ -18,7 +19,7 @@ class Rows:
         """The whole tensor of a state that is shaped as the parameter. Collective."""
         if not self.is_sharded or not torch.is_tensor(value) or value.shape != parameter.shape:
             return value
-        return gather_uneven(value.detach())[:self.total].cpu()
+        return of_kind(value, capi.accel_gather_uneven(current(), to_engine(value.detach())))[:self.total].cpu()
 
     def own(self, value):
         if not self.is_sharded or not torch.is_tensor(value) or value.dim() == 0 or len(value) != self.total:
@@ -30,7 +31,7 @@ def cut_states(optimizer):
     """Cuts states that were made with whole shapes, before the parameters were cut: by an optimizer that makes them when it is made, or that
     has stepped, or that was given the state of one that is not sharded. Collective."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    ranks = gather_object([[len(parameter) if parameter.dim() else 0 for parameter in parameters]])
+    ranks = capi.accel_gather_object(current(), [[len(parameter) if parameter.dim() else 0 for parameter in parameters]])
     for number, parameter in enumerate(parameters):
         counts = [counts[number] for counts in ranks]
         states = optimizer.state.get(parameter, {})
@@ -38,4 +39,4 @@ def cut_states(optimizer):
             if not torch.is_tensor(value) or value.dim() != parameter.dim() or value.dim() == 0 or len(value) in (0, len(parameter)):
                 continue  # of another kind, or of the rows that this rank has
             if sum(counts) % len(value) == 0:
-                states[name] = Rows(counts, PartialState().process_index, len(value)).own(value)
+                states[name] = Rows(counts, capi.accel_process_index(current()), len(value)).own(value)

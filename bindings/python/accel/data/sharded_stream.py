@@ -1,40 +1,17 @@
 """Streams of which each rank reads shards of its own. All ranks end together: one that ends early repeats its first batch, which does not count."""
 
 import copy
-from itertools import cycle, islice
 
 import torch
 
-from ..parallel import collectives
-from ..state.process import PartialState
+from .. import capi
+from ..engine.values import of_kind, to_engine
+from ..state.job import current, is_made
 from ..tensors import trees
+from .filled_batches import Filled
 
 _END = object()
 _READ, _ENDED, _EMPTY, _FAILED = range(4)
-
-
-class Filled:
-    """A batch, its number of rows, and how many of them are no repetition."""
-
-    def __init__(self, batch, rows, count):
-        self.batch, self.rows, self.count = batch, rows, count
-
-    def pin_memory(self):  # in torch's thread for that
-        from torch.utils.data._utils.pin_memory import pin_memory
-
-        return Filled(pin_memory(self.batch), self.rows, self.count)
-
-
-class FillingUp:
-    """A collate function for lists of `size` items. Shorter ones are filled up with copies of their own items, which fit each other."""
-
-    def __init__(self, collate_fn, size):
-        self.collate_fn, self.size = collate_fn, size
-
-    def __call__(self, items):
-        count = len(items)
-        copies = (copy.deepcopy(item) for item in islice(cycle(list(items)), max(self.size - count, 0)))
-        return Filled(self.collate_fn([*items, *copies]), max(self.size, count), count)
 
 
 class EndingTogether:
@@ -83,12 +60,12 @@ class EndingTogether:
         batch = self.first if mine is _END else mine
         rows, count = _rows_of(batch)
         about = torch.tensor([state, rows, count if state == _READ else 0])
-        return (collectives.all_gather(about) if PartialState.is_made() else about[None]).tolist()
+        return (of_kind(about, capi.accel_all_gather(current(), to_engine(about))) if is_made() else about[None]).tolist()
 
     def _note(self, ranks):
         counts = [count for _, _, count in ranks]
         if any(rows != count for _, rows, count in ranks) or len(set(counts)) > 1:
-            own = ranks[PartialState().process_index if PartialState.is_made() else 0]
+            own = ranks[capi.accel_process_index(current()) if is_made() else 0]
             self.special[self.step] = counts, None, own[1]
         self.step += 1
 

@@ -1,6 +1,7 @@
 """How many rows each rank's batch has in the steps of an epoch, and how many of them are no repetition."""
 
-from ..state.process import PartialState, data_parallel_size
+from ..state.job import data_parallel_size
+from ..state.process import PartialState
 from .batch_sampler_shard import BatchSamplerShard
 from .iterable_dataset_shard import IterableDatasetShard
 from .torch_samplers import SkipBatchSampler, batch_samplers_of

@@ -14,7 +14,7 @@ import torch
 from torch.utils.data._utils.collate import collate, collate_tensor_fn, default_collate, default_collate_fn_map
 from torch.utils.data._utils.pin_memory import pin_memory
 
-from .sharded_stream import FillingUp
+from .filled_batches import FillingUp
 
 INLINE_BYTES = 1 << 18
 

@@ -6,7 +6,6 @@ import os
 import sys
 
 from ..commands import program
-from ..compat.names import resolver
 from ..state.environment import env_var_path_add, str_to_bool  # noqa: F401
 from .launchers import PrepareForLaunch  # noqa: F401
 
@@ -131,6 +130,3 @@ def _typed(word):
     except ValueError:
         return word
     return int(number) if number.is_integer() else number
-
-
-__getattr__ = resolver(__name__)

@@ -11,7 +11,6 @@ import sys
 import time
 import traceback
 
-from ..compat.names import resolver
 from ..engine import libtorch
 from ..state import machine
 from ..state.enums import DistributedType, PrecisionType
@@ -127,7 +126,7 @@ def _is_of_main(function):
 
 def _start_method(function):
     """Copies of this process, unless its engine has had a job: then new ones, which import the function."""
-    state = sys.modules.get("accel.state.process")
+    state = sys.modules.get("accel.state.job")
     if state is None or not state.was_made():
         if libtorch.is_loaded() or "torch" in sys.modules:
             from .. import capi
@@ -275,6 +274,3 @@ def notebook_launcher(function, args=(), num_processes=None, mixed_precision="no
 def debug_launcher(function, args=(), num_processes=2):
     """Calls function(*args) in processes on the CPU, for tests."""
     _launch(function, args, num_processes, MASTER_ADDR="127.0.0.1", ACCELERATE_MIXED_PRECISION="no", ACCELERATE_USE_CPU="1")
-
-
-__getattr__ = resolver(__name__)

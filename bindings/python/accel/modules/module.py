@@ -7,7 +7,7 @@ import weakref
 from .. import capi
 from ..engine import calls
 from ..engine.values import to_engine
-from ..state.process import current
+from ..state.job import current
 from ..tensors import dtypes, ops
 from ..tensors.device import Device, names_device
 from . import copies

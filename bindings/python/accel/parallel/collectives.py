@@ -12,7 +12,8 @@ from ..engine.objects import from_this_host, packed, unpacked
 from ..engine.torch_types import is_torch_tensor
 from ..engine.values import like, map_leaves, of_kind, to_engine
 from ..engine.work import Work
-from ..state.process import GradientState, current
+from ..state.job import current
+from ..state.process import GradientState
 from ..tensors.creation import empty
 from ..tensors.tensor_type import is_tensor
 from ..tensors.trees import CannotPadNestedTensorWarning

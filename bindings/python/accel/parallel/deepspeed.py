@@ -12,7 +12,7 @@ from typing import Any, Optional
 from .. import capi
 from ..state.environment import str_to_bool
 from ..state.handlers import fill
-from ..state.process import is_initialized, sharded_by
+from ..state.job import is_initialized, sharded_by
 from .deepspeed_config import HfDeepSpeedConfig
 
 # Fields, where they are in the configuration, and where a value comes from if the field is None: variable and default.

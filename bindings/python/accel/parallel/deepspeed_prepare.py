@@ -68,10 +68,11 @@ def add_engine(accelerator, given, prepared):
 
 
 def _is_own(thing, module):
-    from ..training import lr_scheduler, optim
     from ..modules.module import Module
+    from ..training import lr_scheduler
+    from ..training.optimizer import Optimizer
 
-    return isinstance(thing, {"module": Module, "optim": optim.Optimizer, "lr_scheduler": lr_scheduler.LRScheduler}[module])
+    return isinstance(thing, {"module": Module, "optim": Optimizer, "lr_scheduler": lr_scheduler.LRScheduler}[module])
 
 
 def _batch_size(accelerator, plugin, given):

@@ -1,6 +1,6 @@
 """The calling rule of DeepSpeed over prepared objects of torch: one call computes gradients and, at the end of a window, updates."""
 
-from ..state.process import current
+from ..state.job import current
 from ..training.torch_optimizer import AcceleratedOptimizer
 from ..training.torch_scheduler import AcceleratedScheduler
 

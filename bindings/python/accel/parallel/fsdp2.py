@@ -5,7 +5,7 @@ import re
 import torch
 
 from ..compat.modeling import extract_model_from_parallel
-from ..training.torch_model import forward_of
+from ..training.prepared_forward import forward_of
 from .collectives import broadcast_object_list, reduce
 from .gathered_parameters import gathered
 

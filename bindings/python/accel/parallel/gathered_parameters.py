@@ -7,7 +7,7 @@ from ..engine.scopes import scope
 from ..engine.torch_types import is_torch_model, is_torch_tensor
 from ..engine.values import to_engine
 from ..modules.module import Module
-from ..state.process import current, sharded_by
+from ..state.job import current, sharded_by
 
 
 def gathered(tensors, modifier_rank=None):

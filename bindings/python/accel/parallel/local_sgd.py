@@ -1,7 +1,6 @@
 """Local SGD: each rank trains for itself, and the weights are averaged every few steps."""
 
 from .. import capi
-from ..compat.names import resolver
 from ..engine.scopes import scope
 from ..state.handlers import fill
 from ..training.accelerator_arguments import handle_of
@@ -34,6 +33,3 @@ class LocalSGD:
 
     def load_state_dict(self, state_dict):
         capi.accel_local_sgd_load_state_dict(self._open, state_dict)
-
-
-__getattr__ = resolver(__name__)

@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 from .. import capi
-from ..compat.names import resolver
 from ..state.handlers import check_types, whole_number
-from ..state.process import Group, current
+from ..state.job import current
+from ..state.process import Group
 
 # The reference's names of the axes, in the order of the mesh, and the engine's.
 _AXES = {"pp": "pipeline", "dp_replicate": "replicate", "dp_shard": "shard", "cp": "context", "tp": "tensor"}
@@ -198,6 +198,3 @@ class ParallelismConfig:
             if axes:
                 mesh[axes]._flatten(joint)
         return mesh
-
-
-__getattr__ = resolver(__name__)

@@ -6,7 +6,7 @@ from .. import capi
 from ..engine.torch_types import is_torch_model
 from ..state.environment import parse_choice_from_env, parse_flag_from_env
 from ..state.handlers import check_types
-from ..state.process import is_initialized, shard_by, sharded_by
+from ..state.job import is_initialized, shard_by, sharded_by
 from .deepspeed import DeepSpeedPlugin, selected_of
 from .fsdp import FullyShardedDataParallelPlugin
 

@@ -2,7 +2,6 @@
 
 import copy
 import operator
-import os
 import re
 import warnings
 from dataclasses import dataclass, field

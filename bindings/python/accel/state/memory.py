@@ -1,12 +1,12 @@
 """What fits into memory."""
 
 import functools
-import gc
 import inspect
 
 from .. import capi
 from ..engine import errors
-from .process import PartialState, current
+from .job import current
+from .process import PartialState
 
 
 _FULL = (" out of memory.", "MPS backend out of memory", "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED.", "DefaultCPUAllocator: can't allocate memory",
@@ -46,19 +46,3 @@ def find_executable_batch_size(function=None, starting_batch_size=128, reduce_ba
         return result[0]
 
     return search
-
-
-def clear_device_cache(garbage_collection=False):
-    """Cached memory goes back; with `garbage_collection` that of unreachable objects too."""
-    if garbage_collection:
-        gc.collect()
-    if PartialState.is_made():
-        capi.accel_empty_cache(current())
-    else:
-        capi.accel_device_empty_cache(capi.accel_device_default())
-
-
-def release_memory(*objects):
-    """As many None as objects, for `a, b = release_memory(a, b)`; cached memory goes back."""
-    clear_device_cache(garbage_collection=True)
-    return [None] * len(objects)

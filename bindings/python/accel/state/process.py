@@ -1,4 +1,4 @@
-"""The program's place in its job: one for the whole process, behind PartialState, AcceleratorState and GradientState."""
+"""PartialState, AcceleratorState and GradientState: what a program sees of its job."""
 
 import contextlib
 import functools
@@ -7,135 +7,16 @@ from typing import Any
 
 from .. import capi
 from ..compat import missing
-from ..compat.names import resolver
-from ..engine import errors, interrupts  # noqa: F401  (errors: the classes of what fails)
 from ..engine.scopes import scope
 from ..engine.values import again, keys_of, of_kind, to_engine
 from ..generated.choices import CHOICES
 from ..tensors.device import for_program
-from . import machine
 from .enums import DistributedType, PrecisionType
 from .environment import parse_flag_from_env
 from .handlers import InitProcessGroupKwargs, check_backend, fill
+from .job import Job, NoStateError, begin, connect, current, is_set, leave, shard_by, share
 
 _DISTRIBUTED = {getattr(capi, f"ACCEL_DISTRIBUTED_{kind.name}"): kind for kind in DistributedType}
-
-
-class _Job:
-    """The engine's states, and what the job was made from."""
-
-    handle: Any = None  # of the latest Accelerator, else of the PartialState
-    was_made = False  # also when it is gone
-    settings: dict = {}
-    accelerator = False  # whether an Accelerator made it
-    begins_again = False  # whether there was an Accelerator, before a reset
-    handles: Any = weakref.WeakKeyDictionary()  # of each Accelerator
-    groups: list = []  # the handles of those that the program is in
-    debug: Any = None  # what the program has set
-    fsdp_plugin: Any = None  # how models are sharded: by these settings,
-    deepspeed_plugins: Any = None  # or by those of DeepSpeed, one or several by name
-    parallelism_config: Any = None  # what the latest Accelerator was given
-    dynamo_plugin: Any = None
-
-
-def connect(settings: dict) -> None:
-    """Joins the job. With other settings than before the ranks meet again; all of them must do so."""
-    settings = {name: value for name, value in settings.items() if value is not None}
-    if _Job.handle is not None and settings == _Job.settings:
-        return
-    leave()
-    interrupts.watch()
-    _Job.was_made = True
-    _Job.handle = capi.accel_state_create(fill(capi.accel_state_options_t(), settings))
-    _Job.settings = settings
-    if _is_set("cpu_affinity") and parse_flag_from_env("ACCELERATE_DEBUG_MODE"):
-        machine.tell_affinity(capi.accel_local_process_index(_Job.handle))
-
-
-def _is_set(name):
-    """Whether a setting of the job is on, by a call, a variable or a file."""
-    return f"\n{name} = yes" in capi.accel_state_describe(_Job.handle)
-
-
-def share(settings: dict) -> None:
-    """Another training in the same job: the ranks do not meet again. Settings of the job itself can only be repeated."""
-    _Job.handle = capi.accel_state_share(_Job.handle, fill(capi.accel_state_options_t(), settings))
-
-
-def begin(settings: dict) -> None:
-    """An Accelerator where there is none. After a reset it shares the job of those before and has none of their settings and objects."""
-    of_process = _Job.settings  # what a PartialState was made with still holds
-    if _Job.begins_again:
-        try:
-            return share(settings)
-        except errors.ArgumentError:  # it has other settings of the job: the ranks meet again
-            leave()
-    connect({**of_process, **settings})
-    _Job.settings = of_process
-
-
-def leave():
-    """Leaves the job without waiting for the others."""
-    if _Job.handle is not None:
-        capi.accel_destroy_process_group(_Job.handle)
-    _Job.handle, _Job.settings, _Job.accelerator, _Job.begins_again, _Job.groups, _Job.debug = None, {}, False, False, [], None
-    shard_by(None, None)
-    _Job.parallelism_config = _Job.dynamo_plugin = None
-    _Job.handles.clear()
-
-
-def shard_by(fsdp_plugin, deepspeed_plugins):
-    """How the models of this job are sharded."""
-    _Job.fsdp_plugin, _Job.deepspeed_plugins = fsdp_plugin, deepspeed_plugins
-
-
-def sharded_by():
-    """The plugins that shard_by() was told."""
-    return _Job.fsdp_plugin, _Job.deepspeed_plugins
-
-
-def keep(accelerator):
-    """The latest state becomes that of an Accelerator, for as long as the job lasts."""
-    _Job.handles[accelerator] = _Job.handle
-
-
-class NoStateError(RuntimeError, AttributeError):
-    """There is no job: none was made yet, or the program has left it. An AttributeError too, as in Accelerate."""
-
-    def __init__(self, kind):
-        super().__init__(f"`{kind}` object has no attribute that tells of a job, for there is none. This happens if `{kind}._reset_state()` was "
-                         "called, or nothing was made yet: make an Accelerator() or a PartialState() first")
-
-
-def current(accelerator=None):
-    """The engine's state: of the group that the program is in, else of the Accelerator, else the latest. An error when there is no job."""
-    if _Job.handle is None:
-        raise NoStateError("PartialState")
-    return _Job.groups[-1] if _Job.groups else _Job.handle if accelerator is None else _Job.handles.get(accelerator, _Job.handle)
-
-
-def data_parallel_size():
-    """Over how many ranks the data are shared out: those along the axes replicate and shard of the mesh."""
-    return capi.accel_mesh_size(capi.accel_state_mesh(current()), "replicate,shard")
-
-
-def data_parallel_index():
-    """Which of these this rank is."""
-    return capi.accel_mesh_coordinate(capi.accel_state_mesh(current()), "replicate,shard")
-
-
-def is_made():
-    """Whether this process has a place in a job now."""
-    return _Job.handle is not None
-
-
-def was_made():
-    """Whether this process has had one: its engine has threads then."""
-    return _Job.was_made
-
-
-def is_initialized():
-    return _Job.accelerator
 
 
 def of_process(function: Any) -> Any:
@@ -165,9 +46,9 @@ class View:
 
     @property
     def distributed_type(self) -> DistributedType:
-        if _Job.deepspeed_plugins is not None:
+        if Job.deepspeed_plugins is not None:
             return DistributedType.DEEPSPEED
-        if _Job.fsdp_plugin is not None and self.use_distributed:
+        if Job.fsdp_plugin is not None and self.use_distributed:
             return DistributedType.FSDP
         return _DISTRIBUTED[capi.accel_distributed_type(self._current())]
 
@@ -184,11 +65,11 @@ class View:
     @property
     def debug(self) -> bool:
         """Debug mode. Ranks that make different calls get an error in any mode."""
-        return bool(capi.accel_debug(self._current())) if _Job.debug is None else _Job.debug
+        return bool(capi.accel_debug(self._current())) if Job.debug is None else Job.debug
 
     @debug.setter
     def debug(self, value):
-        _Job.debug = bool(value)
+        Job.debug = bool(value)
 
     @property
     def mixed_precision(self) -> str:
@@ -255,7 +136,7 @@ class View:
         """Leaves the group, if the program is in one. `group` must be None: a Group is left by its `with`."""
         if group is not None:
             raise ValueError(f"group={group!r}: expected None; the job's group is left here, and one of its ranks by the end of its `with`")
-        if _Job.handle is not None:
+        if Job.handle is not None:
             capi.accel_destroy_process_group(current())
 
     def describe(self) -> str:
@@ -265,7 +146,7 @@ class View:
     @property
     def is_fsdp2(self) -> bool:
         """Whether models are sharded under version 2 of the settings."""
-        return self.distributed_type == DistributedType.FSDP and _Job.fsdp_plugin.fsdp_version == 2
+        return self.distributed_type == DistributedType.FSDP and Job.fsdp_plugin.fsdp_version == 2
 
     def __getattr__(self, name):  # also when a property of its own has failed with an AttributeError, which is the news then
         if hasattr(type(self), name):
@@ -306,12 +187,12 @@ class Group:
 
     def __enter__(self):
         current()
-        _Job.groups.append(self.handle)
+        Job.groups.append(self.handle)
         return self
 
     def __exit__(self, *_):
-        if _Job.groups:  # the body may have left the job
-            _Job.groups.pop()
+        if Job.groups:  # the body may have left the job
+            Job.groups.pop()
 
 
 class _Share:
@@ -363,10 +244,10 @@ _OF_PROCESS = ("backend", "device", "distributed_type", "num_processes", "proces
 class PartialState(View):
     """Rank, device and process control, without a training loop. All instances are one."""
 
-    _shared_state = _OfClass(lambda: {} if _Job.handle is None else {"_cpu": _is_set("cpu"), **{name: getattr(PartialState(), name) for name in _OF_PROCESS}})
+    _shared_state = _OfClass(lambda: {} if Job.handle is None else {"_cpu": is_set("cpu"), **{name: getattr(PartialState(), name) for name in _OF_PROCESS}})
 
     def __init__(self, cpu=False, *, backend=None, init_method=None, timeout=None, **settings):
-        if _Job.handle is None:
+        if Job.handle is None:
             group = InitProcessGroupKwargs(backend, init_method, timeout).to_engine()
             if timeout is None:
                 del group["timeout_ms"]
@@ -375,12 +256,12 @@ class PartialState(View):
 
     @property
     def initialized(self) -> bool:
-        return _Job.handle is not None
+        return Job.handle is not None
 
     @staticmethod
     def is_made():
         """Whether there is a state already, without making one."""
-        return _Job.handle is not None
+        return Job.handle is not None
 
     @staticmethod
     def _reset_state():
@@ -389,7 +270,7 @@ class PartialState(View):
 
 def current_of_accelerator(accelerator=None):
     """As current(), when there is still an AcceleratorState."""
-    if not _Job.accelerator:
+    if not Job.accelerator:
         raise NoStateError("AcceleratorState")
     return current(accelerator)
 
@@ -398,7 +279,7 @@ class AcceleratorState(View):
     """As PartialState, once there is an Accelerator. All instances are one."""
 
     _current = staticmethod(current_of_accelerator)
-    _shared_state = _OfClass(lambda: {"mixed_precision": AcceleratorState().mixed_precision} if _Job.accelerator else {})
+    _shared_state = _OfClass(lambda: {"mixed_precision": AcceleratorState().mixed_precision} if Job.accelerator else {})
 
     def __init__(self, mixed_precision=None, cpu=False, dynamo_plugin=None, deepspeed_plugin=None, fsdp_plugin=None, torch_tp_plugin=None,
                  megatron_lm_plugin=None, parallelism_config=None, _from_accelerator=False, **settings):
@@ -409,75 +290,75 @@ class AcceleratorState(View):
             mixed_precision = str(mixed_precision).lower()
             if mixed_precision not in PrecisionType:
                 raise ValueError(f"mixed_precision={mixed_precision!r}: expected one of {PrecisionType.list()}")
-        if _Job.accelerator and mixed_precision not in (None, self.mixed_precision):
+        if Job.accelerator and mixed_precision not in (None, self.mixed_precision):
             raise ValueError(f"the Accelerator is there already with mixed_precision={self.mixed_precision!r}; all of a program have one")
         if not _from_accelerator:
-            if _Job.accelerator:
+            if Job.accelerator:
                 return
             raise ValueError("make an Accelerator() first: it makes the AcceleratorState")
         of_mesh = parallelism_config.to_engine() if parallelism_config else {}
         given = {"cpu": True if cpu else None, **of_mesh, **settings}
-        if _Job.accelerator:
+        if Job.accelerator:
             share({**given, "mixed_precision": self.mixed_precision})
-            _Job.parallelism_config, _Job.dynamo_plugin = parallelism_config, dynamo_plugin
+            Job.parallelism_config, Job.dynamo_plugin = parallelism_config, dynamo_plugin
             return
         given["mixed_precision"] = mixed_precision
         given = {name: value for name, value in given.items() if value is not None}
         begin(given)
-        _Job.accelerator = True
-        _Job.parallelism_config, _Job.dynamo_plugin = parallelism_config, dynamo_plugin
+        Job.accelerator = True
+        Job.parallelism_config, Job.dynamo_plugin = parallelism_config, dynamo_plugin
 
     @property
     def initialized(self) -> bool:
-        return _Job.accelerator
+        return Job.accelerator
 
     torch_tp_plugin = None  # layers are not split here yet
 
     @property
     def parallelism_config(self):
         """Which ranks do what together, as the latest Accelerator was told; None: all are replicas, or shards of one."""
-        return _Job.parallelism_config
+        return Job.parallelism_config
 
     @property
     def device_mesh(self):
         """The ranks by kind of parallelism; None without a parallelism_config."""
-        return None if _Job.parallelism_config is None else _Job.parallelism_config.get_device_mesh()
+        return None if Job.parallelism_config is None else Job.parallelism_config.get_device_mesh()
 
     @property
     def dynamo_plugin(self):
         """How models are compiled: not at all."""
         from ..training.compilation import TorchDynamoPlugin
 
-        return TorchDynamoPlugin(backend="no") if _Job.dynamo_plugin is None else _Job.dynamo_plugin
+        return TorchDynamoPlugin(backend="no") if Job.dynamo_plugin is None else Job.dynamo_plugin
 
     @property
     def fsdp_plugin(self):
         """How models are sharded; None: they are not, or by DeepSpeed's settings."""
-        return _Job.fsdp_plugin
+        return Job.fsdp_plugin
 
     @property
     def deepspeed_plugins(self):
         """The plugin, or several by name; None: there is none."""
-        return _Job.deepspeed_plugins
+        return Job.deepspeed_plugins
 
     @property
     def deepspeed_plugin(self):
         """The one that is selected."""
-        plugins = _Job.deepspeed_plugins
+        plugins = Job.deepspeed_plugins
         return next((plugin for plugin in plugins.values() if plugin.selected), None) if isinstance(plugins, dict) else plugins
 
     def get_deepspeed_plugin(self, name):
         """One of several plugins."""
-        if not isinstance(_Job.deepspeed_plugins, dict):
+        if not isinstance(Job.deepspeed_plugins, dict):
             raise ValueError(f"there are no plugins of DeepSpeed with names, such as {name!r}: give Accelerator(deepspeed_plugin={{...}})")
-        if name not in _Job.deepspeed_plugins:
-            raise KeyError(f"no plugin {name!r}: expected one of {', '.join(map(repr, _Job.deepspeed_plugins))}")
-        return _Job.deepspeed_plugins[name]
+        if name not in Job.deepspeed_plugins:
+            raise KeyError(f"no plugin {name!r}: expected one of {', '.join(map(repr, Job.deepspeed_plugins))}")
+        return Job.deepspeed_plugins[name]
 
     def select_deepspeed_plugin(self, name=None):
         """Models that are prepared from now on follow this plugin."""
         chosen = self.get_deepspeed_plugin(name)
-        for plugin in _Job.deepspeed_plugins.values():
+        for plugin in Job.deepspeed_plugins.values():
             if plugin is not chosen:
                 plugin._unselect()
         chosen.select(_from_accelerator_state=True)
@@ -487,8 +368,8 @@ class AcceleratorState(View):
 
     @staticmethod
     def _reset_state(reset_partial_state=False):
-        _Job.begins_again = _Job.begins_again or _Job.accelerator
-        _Job.accelerator = False
+        Job.begins_again = Job.begins_again or Job.accelerator
+        Job.accelerator = False
         shard_by(None, None)
         if reset_partial_state:
             leave()
@@ -591,7 +472,7 @@ class GradientState:
         return self.active_dataloader is not None
 
     is_xla_gradients_synced = False  # there is no XLA here
-    _shared_state = _OfClass(lambda: {} if _Job.handle is None else {"plugin_kwargs": capi.accel_gradient_accumulation(current())})
+    _shared_state = _OfClass(lambda: {} if Job.handle is None else {"plugin_kwargs": capi.accel_gradient_accumulation(current())})
 
     remainder: int = of_state(capi.accel_remainder)
     num_steps: int = _setting("num_steps", int)
@@ -612,16 +493,13 @@ class GradientState:
     def _reset_state():
         """Forgets the settings of accumulation, and loops over loaders that were left."""
         _running.clear()
-        if _Job.handle is not None:
+        if Job.handle is not None:
             _set_accumulation(_DEFAULTS)
 
     @property
     def initialized(self) -> bool:
-        return _Job.handle is not None
+        return Job.handle is not None
 
     def __repr__(self):
         return (f"Sync Gradients: {self.sync_gradients}\nAt end of current dataloader: {self.end_of_dataloader}\n"
                 f"Extra samples added: {self.remainder}\nGradient accumulation steps: {self.num_steps}\n")
-
-
-__getattr__ = resolver(__name__)

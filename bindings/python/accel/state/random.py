@@ -7,7 +7,8 @@ from .. import capi
 from ..parallel.collectives import broadcast
 from ..tensors.device import Device
 from .handlers import fill
-from .process import PartialState, current
+from .job import current
+from .process import PartialState
 
 
 class Generator:

@@ -10,8 +10,7 @@ import types
 from collections.abc import Mapping
 
 from .. import capi
-from ..engine.torch_types import is_torch_tensor as is_of_torch
-from ..engine.torch_types import torch_module
+from ..engine.torch_types import is_torch_tensor as is_of_torch, torch_module
 from ..engine.values import again, like, map_leaves, to_engine
 from . import ops
 from .creation import as_tensor, empty

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .. import capi
 from ..state.handlers import fill
-from ..state.process import current, is_made
+from ..state.job import current, is_made
 from .engine_values import configuration, images, loggable
 from .tracker import GeneralTracker, on_main_process
 

@@ -6,9 +6,8 @@ import logging
 import os
 
 from .. import capi
-from ..compat.names import resolver
 from ..state.handlers import fill
-from ..state.process import PartialState, current, is_made
+from ..state.job import current, is_made
 
 
 class MultiProcessAdapter(logging.LoggerAdapter):
@@ -18,23 +17,23 @@ class MultiProcessAdapter(logging.LoggerAdapter):
     def process(self, msg, kwargs):
         """The message with the rank in front."""
         msg, kwargs = super().process(msg, kwargs)
-        return f"[RANK {PartialState().process_index}] {msg}", kwargs
+        return f"[RANK {capi.accel_process_index(current())}] {msg}", kwargs
 
     def log(self, level, msg, *args, **kwargs):
-        if not PartialState.is_made():
+        if not is_made():
             raise RuntimeError("make an Accelerator() or a PartialState() before logging: the logger asks for the rank")
         main_process_only, in_order = kwargs.pop("main_process_only", True), kwargs.pop("in_order", False)
         if not self.isEnabledFor(level):
             return
-        state = PartialState()
+        state = current()
         msg, kwargs = self.process(msg, kwargs)
         kwargs.setdefault("stacklevel", 2)
         if in_order:
-            for rank in range(state.num_processes):
-                if rank == state.process_index:
+            for rank in range(capi.accel_num_processes(state)):
+                if rank == capi.accel_process_index(state):
                     self.logger.log(level, msg, *args, **kwargs)
-                state.wait_for_everyone()
-        elif not main_process_only or state.is_main_process:
+                capi.accel_wait_for_everyone(state)
+        elif not main_process_only or capi.accel_is_main_process(state):
             self.logger.log(level, msg, *args, **kwargs)
 
     @functools.lru_cache(None)  # noqa: B019  (adapters live as long as the program)
@@ -74,7 +73,7 @@ class SinkHandler(logging.Handler):
         if not is_made() or getattr(record, "accel_engine", False):  # the engine's own messages are there already
             return
         try:
-            message = self.format(record).removeprefix(f"[RANK {PartialState().process_index}] ")
+            message = self.format(record).removeprefix(f"[RANK {capi.accel_process_index(current())}] ")
             logger = capi.accel_logger_create(current(), record.name, 10, None)
             capi.accel_logger_log(logger, record.levelno, message, capi.ACCEL_LOG_ALL_PROCESSES)
         except Exception:
@@ -107,6 +106,3 @@ def remove_sink(sink):
     _sinks.discard(sink)
     if not _sinks:
         logging.getLogger().removeHandler(_handler)
-
-
-__getattr__ = resolver(__name__)

@@ -4,11 +4,14 @@ import os
 import warnings
 from typing import Any
 
-from .. import capi, tracking
+from .. import capi
 from ..state.handlers import fill
+from ..state.job import current
 from ..state.process import View
-from . import together
+from .engine import EngineRun, EngineTracker
 from .profiling import ProfileKwargs, profile
+from .registry import LOGGER_TYPE_TO_CLASS, filter_trackers
+from .tracker import GeneralTracker
 
 
 class Observed(View):
@@ -24,14 +27,14 @@ class Observed(View):
             log_with = os.environ["ACCELERATE_LOG_WITH"].split(",")
         if self.project_configuration.logging_dir is None:
             self.project_configuration.logging_dir = os.environ.get("ACCELERATE_LOGGING_DIR")
-        chosen = tracking.filter_trackers(log_with, self.project_configuration.logging_dir)
+        chosen = filter_trackers(log_with, self.project_configuration.logging_dir)
         if log_with and not chosen:
             warnings.warn(f"log_with={log_with!r}: none of these trackers can be used here; their packages are not installed", stacklevel=4)
         self.log_with, self.trackers = chosen, []
 
     def init_trackers(self, project_name, config=None, init_kwargs=None):
         """Starts the trackers of log_with for a project. `config`: what the run is started with; `init_kwargs`: settings by tracker."""
-        self.trackers = together.start(self.log_with, project_name, self.project_configuration.logging_dir, config, init_kwargs, self._current())
+        self.trackers = _start(self.log_with, project_name, self.project_configuration.logging_dir, config, init_kwargs, self._current())
 
     def get_tracker(self, name, unwrap=False):
         """The running tracker of a name, or with `unwrap` what it writes to."""
@@ -40,16 +43,16 @@ class Observed(View):
                 return tracker.tracker if unwrap else tracker
         if self.trackers:
             raise ValueError(f"no tracker {name!r}; there are {', '.join(tracker.name for tracker in self.trackers)}")
-        return tracking.GeneralTracker(_blank=True)
+        return GeneralTracker(_blank=True)
 
     def log(self, values: dict, step: "int | None" = None, log_kwargs: "dict | None" = None) -> None:
         """Values of a step, to every tracker; each takes the kinds that it knows. When one fails the others still have them."""
-        together.log(self.trackers, values, step, log_kwargs)
+        _log(self.trackers, values, step, log_kwargs)
 
     def end_training(self) -> None:
         """Finishes the trackers, waits for all ranks, and leaves the group."""
         try:
-            together.finish(self.trackers)
+            _finish(self.trackers)
         finally:
             capi.accel_end_training(self._current())
 
@@ -86,3 +89,58 @@ class Observed(View):
     def memory_report(self, reset_peak=False):
         """The bytes of large CPU tensors in use and kept for the next ones, with cpu_memory="cached"."""
         return capi.accel_memory_report(int(reset_peak))
+
+
+def _start(chosen, project_name, logging_dir, config, init_kwargs, state):
+    """The trackers of a project, running. Names and classes become trackers, instances stay."""
+    trackers = [_made(entry, project_name, logging_dir, init_kwargs or {}) for entry in chosen]
+    of_engine = [tracker for tracker in trackers if isinstance(tracker, EngineTracker)]
+    if of_engine and capi.accel_is_main_process(current()):
+        run = EngineRun(of_engine, config, state)
+        trackers = [tracker for tracker in trackers if tracker not in of_engine or run.has(tracker)]
+    own = [tracker for tracker in trackers if not isinstance(tracker, EngineTracker)]
+    for tracker in own:
+        tracker.start()
+    for tracker in own if config is not None else ():
+        tracker.store_init_configuration(config)
+    return trackers
+
+
+def _made(entry, project_name, logging_dir, init_kwargs):
+    if isinstance(entry, GeneralTracker):
+        return entry
+    kind = entry if isinstance(entry, type) else LOGGER_TYPE_TO_CLASS[str(entry)]
+    place = (logging_dir,) if kind.requires_logging_directory else ()
+    return kind(project_name, *place, **init_kwargs.get(kind.name, {}))
+
+
+def _log(trackers, values, step, log_kwargs):
+    """To every tracker, also when one fails; then the first failure is raised."""
+    log_kwargs, runs = log_kwargs or {}, []
+
+    def tell(tracker):
+        kwargs = log_kwargs.get(tracker.name, {})
+        run = getattr(tracker, "_run", None) if isinstance(tracker, EngineTracker) and not kwargs else None
+        if run is None or not log_kwargs.keys().isdisjoint(run.names):
+            tracker.log(values, step=step, **kwargs)
+        elif run not in runs:  # all of its trackers have the values
+            runs.append(run)
+            run.log(values, step)
+
+    _each(trackers, tell)
+
+
+def _finish(trackers):
+    """Ends every tracker, also when one fails; then the first failure is raised."""
+    _each(trackers, lambda tracker: tracker.finish())
+
+
+def _each(trackers, function):
+    failures = []
+    for tracker in trackers:
+        try:
+            function(tracker)
+        except Exception as failure:
+            failures.append(failure)
+    if failures:
+        raise failures[0]

@@ -13,7 +13,7 @@ from typing import Literal, Optional
 from .. import capi
 from ..engine.torch_types import torch_module
 from ..state.handlers import KwargsHandler, fill
-from ..state.process import current
+from ..state.job import current
 
 ProfilerActivity = Literal["cpu", "xpu", "mtia", "cuda", "hpu"]
 

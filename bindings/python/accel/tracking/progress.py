@@ -4,7 +4,8 @@ import contextlib
 
 from .. import capi
 from ..state.handlers import fill
-from ..state.process import PartialState, current
+from ..state.job import current
+from ..state.process import PartialState
 
 
 def tqdm(*args, main_process_only=True, **kwargs):

@@ -11,22 +11,22 @@ from .. import capi
 from ..big_models.weights import in_floating_type, tree_of
 from ..checkpoint import files as checkpoint
 from ..compat import missing
+from ..compat.availability import is_bitsandbytes_multi_backend_available, is_xpu_available
 from ..compat.modeling import extract_model_from_parallel, is_split
 from ..data import loader as data
-from ..data.data_loader import skip_first_batches
 from ..engine.scopes import noting, scope
 from ..engine.torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
 from ..modules.module import Module, PreparedModule
 from ..parallel import collectives, deepspeed_prepare, sharding_choice
 from ..parallel.parallelism_config import ParallelismConfig
-from ..compat.availability import is_bitsandbytes_multi_backend_available, is_xpu_available
 from ..state.enums import FP8BackendType
 from ..state.environment import parse_flag_from_env
 from ..state.handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
                               GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_backend, check_types, fill,
                               whole_number)
+from ..state.job import keep
 from ..state.machine import check_os_kernel
-from ..state.process import AcceleratorState, GradientState, PartialState, current_of_accelerator, keep, of_state
+from ..state.process import AcceleratorState, GradientState, PartialState, current_of_accelerator, of_state
 from ..state.random import rng_types_of_engine
 from ..tensors.creation import tensor
 from ..tensors.tensor import Tensor
@@ -612,6 +612,10 @@ class Accelerator(Observed):
 
     def skip_first_batches(self, dataloader, num_batches=0):
         """A new loader whose first epoch leaves out its first batches."""
+        if isinstance(dataloader, data.DataLoader):
+            return data.skip_first_batches(dataloader, num_batches)
+        from ..data.prepare_data_loader import skip_first_batches  # imports torch
+
         return skip_first_batches(dataloader, num_batches)
 
     def free_memory(self, *objects):

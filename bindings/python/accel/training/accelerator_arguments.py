@@ -4,9 +4,11 @@ from .. import capi
 from ..data import loader as data
 from ..engine.torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor
 from ..engine.values import to_engine
+from ..generated.optimizers import LOMO, AdaLomo
 from ..modules.module import Module, Parameters
 from ..tensors.tensor import backward_options
-from . import lr_scheduler, optim
+from . import lr_scheduler
+from .optimizer import Optimizer, Prepared
 
 _UNTOUCHED = (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set)
 
@@ -15,7 +17,7 @@ def kind_of(thing):
     """Which of the prepare_...() functions an object is for; None for one that stays as it is."""
     if isinstance(thing, Module) or is_torch_model(thing):
         return "model"
-    if isinstance(thing, optim.Optimizer) or is_torch_optimizer(thing):
+    if isinstance(thing, Optimizer) or is_torch_optimizer(thing):
         return "optimizer"
     if isinstance(thing, data.DataLoader) or is_torch_loader(thing):
         return "data_loader"
@@ -30,7 +32,7 @@ def kind_of(thing):
 def is_lomo(optimizer):
     """Whether a prepared optimizer, of the engine or of the package lomo_optim, updates in the backward."""
     inner = getattr(optimizer, "optimizer", optimizer)
-    return isinstance(inner, (optim.LOMO, optim.AdaLomo)) or type(inner).__module__.split(".")[0] == "lomo_optim"
+    return isinstance(inner, (LOMO, AdaLomo)) or type(inner).__module__.split(".")[0] == "lomo_optim"
 
 
 def remembered(known, prepared):
@@ -42,7 +44,7 @@ def remembered(known, prepared):
 
 def is_prepared(thing):
     """Whether an optimizer or scheduler is prepared."""
-    return isinstance(thing, (optim.Prepared, lr_scheduler.Prepared)) or getattr(thing, "_is_accelerate_prepared", False)
+    return isinstance(thing, (Prepared, lr_scheduler.Prepared)) or getattr(thing, "_is_accelerate_prepared", False)
 
 
 def pytorch_model():

@@ -5,8 +5,7 @@ import math
 
 from .. import capi
 from ..generated.schedules import *  # noqa: F403
-from .scheduler import LRScheduler as LRScheduler
-from .scheduler import Prepared as Prepared
+from .scheduler import LRScheduler as LRScheduler, Prepared as Prepared
 
 
 class LambdaLR(LRScheduler):

@@ -5,7 +5,6 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from .. import capi
-from ..compat.names import resolver
 from ..engine import errors
 from ..modules.module import Module, Parameters
 from ..state import handlers
@@ -240,6 +239,3 @@ class Prepared(Optimizer):
 
     def __repr__(self):
         return f"Prepared({self.optimizer!r})"
-
-
-__getattr__ = resolver(__name__)

@@ -5,7 +5,7 @@ from ..engine.values import to_engine
 from ..engine.work import Work
 from ..parallel.fsdp import FullyShardedDataParallelPlugin
 from ..state.handlers import check_types, fill
-from ..state.process import current, sharded_by
+from ..state.job import current, sharded_by
 
 
 def parameters_options(bucket_cap_mb, fsdp_plugin, module):

@@ -6,7 +6,7 @@ from .. import capi
 from ..engine.values import to_engine
 from ..modules.module import Module, Parameters
 from ..state.handlers import fill
-from ..state.process import current
+from ..state.job import current
 from ..tensors.creation import as_tensor
 from ..tensors.tensor_type import is_tensor
 from .own_gradients import parameters_options

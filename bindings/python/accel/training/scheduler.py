@@ -1,7 +1,6 @@
 """What all learning rate schedules have."""
 
 from .. import capi
-from ..compat.names import resolver
 
 
 class LRScheduler:
@@ -99,6 +98,3 @@ class Prepared(LRScheduler):
     def __reduce__(self):
         """A copy is that of the schedule inside: it belongs to no job."""
         return self.scheduler.__reduce__()
-
-
-__getattr__ = resolver(__name__)

@@ -10,7 +10,8 @@ from torch.autograd import Variable
 from .. import capi
 from ..engine.values import map_leaves
 from ..parallel import collectives
-from ..state.process import GradientState, current
+from ..state.job import current
+from ..state.process import GradientState
 
 
 def sparse_parameters_of(model):

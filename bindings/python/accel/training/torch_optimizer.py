@@ -10,7 +10,8 @@ from .. import capi
 from ..data.sharded_rows import cut_states
 from ..engine.bridge import from_torch
 from ..engine.objects import inside, packed_state, unpacked_state
-from ..state.process import AcceleratorState, GradientState, PartialState, current_of_accelerator, sharded_by
+from ..state.job import sharded_by
+from ..state.process import AcceleratorState, GradientState, PartialState, current_of_accelerator
 from . import fused_update
 from .uncovered_gradients import UncoveredGradients
 
