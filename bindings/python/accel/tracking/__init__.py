@@ -5,9 +5,9 @@ from .aim import AimTracker
 from .clearml import ClearMLTracker
 from .comet_ml import CometMLTracker
 from .dvclive import DVCLiveTracker
-from .engine import CSVTracker, EngineTracker, JSONLinesTracker
+from .engine import EngineTracker
 from .mlflow import EngineMLflowTracker, MLflowTracker
-from .registry import LOGGER_TYPE_TO_CLASS, filter_trackers, get_available_trackers, register_tracker_class
+from .registry import LOGGER_TYPE_TO_CLASS, CSVTracker, JSONLinesTracker, filter_trackers, get_available_trackers, register_tracker_class
 from .runs import SwanLabTracker, TrackioTracker, WandBTracker
 from .tensorboard import TensorBoardTracker
 from .tracker import GeneralTracker, on_main_process

@@ -170,18 +170,6 @@ class EngineRun:
             capi.accel_finish_trackers(self.state)
 
 
-class JSONLinesTracker(EngineTracker):
-    """metrics.jsonl, an object a line: what `accel report` reads."""
-
-    name = "jsonl"
-
-
-class CSVTracker(EngineTracker):
-    """metrics.csv, a row a step."""
-
-    name = "csv"
-
-
 def _step(step):
     return capi.ACCEL_UNSET_INT64 if step is None else int(step)
 
