@@ -12,7 +12,7 @@ from .compat import missing, names
 # The stub is the table of names: "from .module import Name as Name", and "from . import module as module".
 with open(os.path.join(os.path.dirname(__file__), "__init__.pyi"), encoding="utf-8") as _stub:
     _LINES = [line[len("from ."):].rstrip().partition(" import ") for line in _stub if line.startswith("from .")]
-_HOMES = {name.partition(" ")[0]: module for module, _, names in _LINES for name in names.split(", ")}
+_HOMES = {name.rpartition(" ")[2]: module for module, _, names in _LINES for name in names.split(", ")}
 
 names.add_modules()
 if os.environ.get("ACCELERATE_ENABLE_RICH") and importlib.import_module(f"{__name__}.compat.availability").is_rich_available():

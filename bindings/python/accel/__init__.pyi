@@ -7,7 +7,7 @@ from .big_models import big_modeling as big_modeling
 from .data import data_loader as data_loader
 from .engine import errors as errors
 from .launch import launchers as launchers
-from .modules import hooks as hooks, nn as nn
+from .modules import model_hooks as hooks, nn as nn
 from .parallel import collectives as collectives, parallelism_config as parallelism_config
 from .state import enums as enums, handlers as handlers, random as random
 from .tensors import device as device, dtypes as dtypes, functional as functional, ops as ops
@@ -44,7 +44,7 @@ from .training.registered_parameters import RegisteredParameters as RegisteredPa
 from .state.process import AcceleratorState as AcceleratorState, GradientState as GradientState, Group as Group, PartialState as PartialState
 from .tensors.tensor import Tensor as Tensor
 from .tensors.creation import arange as arange, as_tensor as as_tensor, empty as empty, from_dlpack as from_dlpack, full as full, ones as ones, rand as rand, randint as randint, randn as randn, tensor as tensor, zeros as zeros
-from .tracking import GeneralTracker as GeneralTracker
+from .tracking.tracker import GeneralTracker as GeneralTracker
 from .big_models.weights import load_checkpoint_in_model as load_checkpoint_in_model
 from .engine.work import Work as Work
 

@@ -120,7 +120,7 @@ HOMES = {**dict.fromkeys(availability.__all__, "compat.availability"),
 _MODULES = """checkpointing commands.config.config_utils commands.utils inference memory_utils utils.ao utils.bnb utils.dataclasses
     utils.deepspeed utils.environment utils.fsdp_utils utils.imports utils.memory utils.offload utils.operations utils.random
     utils.torch_xla utils.tqdm utils.transformer_engine utils.versions
-    accelerator:training.accelerator big_modeling:big_models.big_modeling data_loader:data.data_loader hooks:modules.hooks
+    accelerator:training.accelerator big_modeling:big_models.big_modeling data_loader:data.data_loader hooks:modules.model_hooks
     launchers:launch.launchers local_sgd:parallel.local_sgd logging:tracking.logging optimizer:training.optimizer
     parallelism_config:parallel.parallelism_config scheduler:training.scheduler utils.constants:compat.constants
     utils.launch:launch.command_lines utils.modeling:compat.modeling utils.other:compat.other utils.rich:compat.rich

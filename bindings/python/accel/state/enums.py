@@ -24,64 +24,34 @@ class _NamedEnum(BaseEnum):
 
 
 class DistributedType(_NamedEnum):
-    NO = "NO"
-    MULTI_CPU = "MULTI_CPU"
-    MULTI_GPU = "MULTI_GPU"
-    MULTI_NPU = "MULTI_NPU"
-    MULTI_MLU = "MULTI_MLU"
-    MULTI_SDAA = "MULTI_SDAA"
-    MULTI_MUSA = "MULTI_MUSA"
-    MULTI_XPU = "MULTI_XPU"
-    MULTI_HPU = "MULTI_HPU"
-    MULTI_NEURON = "MULTI_NEURON"
-    DEEPSPEED = "DEEPSPEED"
-    FSDP = "FSDP"
-    XLA = "XLA"
-    MEGATRON_LM = "MEGATRON_LM"
+    NO, MULTI_CPU, MULTI_GPU, MULTI_NPU, MULTI_MLU = "NO", "MULTI_CPU", "MULTI_GPU", "MULTI_NPU", "MULTI_MLU"
+    MULTI_SDAA, MULTI_MUSA, MULTI_XPU, MULTI_HPU, MULTI_NEURON = "MULTI_SDAA", "MULTI_MUSA", "MULTI_XPU", "MULTI_HPU", "MULTI_NEURON"
+    DEEPSPEED, FSDP, XLA, MEGATRON_LM = "DEEPSPEED", "FSDP", "XLA", "MEGATRON_LM"
 
 
 class ComputeEnvironment(_NamedEnum):
-    LOCAL_MACHINE = "LOCAL_MACHINE"
-    AMAZON_SAGEMAKER = "AMAZON_SAGEMAKER"
+    LOCAL_MACHINE, AMAZON_SAGEMAKER = "LOCAL_MACHINE", "AMAZON_SAGEMAKER"
 
 
 class SageMakerDistributedType(_NamedEnum):
-    NO = "NO"
-    DATA_PARALLEL = "DATA_PARALLEL"
-    MODEL_PARALLEL = "MODEL_PARALLEL"
+    NO, DATA_PARALLEL, MODEL_PARALLEL = "NO", "DATA_PARALLEL", "MODEL_PARALLEL"
 
 
 class FP8BackendType(_NamedEnum):
-    NO = "NO"
-    TE = "TE"
-    MSAMP = "MSAMP"
-    AO = "AO"
+    NO, TE, MSAMP, AO = "NO", "TE", "MSAMP", "AO"
 
 
 class CustomDtype(_NamedEnum):
-    FP8 = "fp8"
-    INT4 = "int4"
-    INT2 = "int2"
+    FP8, INT4, INT2 = "fp8", "int4", "int2"
 
 
 class PrecisionType(BaseEnum):
-    NO = "no"
-    FP8 = "fp8"
-    FP16 = "fp16"
-    BF16 = "bf16"
+    NO, FP8, FP16, BF16 = "no", "fp8", "fp16", "bf16"
 
 
 class RNGType(BaseEnum):
-    TORCH = "torch"
-    CUDA = "cuda"
-    MLU = "mlu"
-    SDAA = "sdaa"
-    MUSA = "musa"
-    NPU = "npu"
-    XLA = "xla"
-    XPU = "xpu"
-    HPU = "hpu"
-    NEURON = "neuron"
+    TORCH, CUDA, MLU, SDAA, MUSA = "torch", "cuda", "mlu", "sdaa", "musa"
+    NPU, XLA, XPU, HPU, NEURON = "npu", "xla", "xpu", "hpu", "neuron"
     GENERATOR = "generator"
 
 
@@ -101,8 +71,4 @@ class LoggerType(BaseEnum):
 
 
 class DDPCommunicationHookType(BaseEnum):
-    NO = "no"
-    FP16 = "fp16"
-    BF16 = "bf16"
-    POWER_SGD = "power_sgd"
-    BATCHED_POWER_SGD = "batched_power_sgd"
+    NO, FP16, BF16, POWER_SGD, BATCHED_POWER_SGD = "no", "fp16", "bf16", "power_sgd", "batched_power_sgd"

@@ -13,7 +13,7 @@ from .engine import EngineTracker
 from .mlflow import EngineMLflowTracker, MLflowTracker
 from .runs import SwanLabTracker, TrackioTracker, WandBTracker
 from .tensorboard import TensorBoardTracker
-from .tracker import GeneralTracker, logger
+from .tracker import GeneralTracker, logger, on_main_process  # noqa: F401  (the names of accel.tracking)
 
 LOGGER_TYPE_TO_CLASS: dict = {kind.name: kind for kind in (
     AimTracker, CometMLTracker, EngineMLflowTracker if importlib.util.find_spec("mlflow") is None else MLflowTracker, TensorBoardTracker,
