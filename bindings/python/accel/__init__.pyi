@@ -32,8 +32,7 @@ from .parallel.gathered_parameters import GatheredParameters as GatheredParamete
 from .state.handlers import AutocastKwargs as AutocastKwargs, DataLoaderConfiguration as DataLoaderConfiguration, DistributedDataParallelKwargs as DistributedDataParallelKwargs, GradScalerKwargs as GradScalerKwargs, GradientAccumulationPlugin as GradientAccumulationPlugin, InitProcessGroupKwargs as InitProcessGroupKwargs, PowerSGDKwargs as PowerSGDKwargs, ProjectConfiguration as ProjectConfiguration
 from .launch.launchers import debug_launcher as debug_launcher, notebook_launcher as notebook_launcher
 from .parallel.local_sgd import LocalSGD as LocalSGD
-from .state.cached_memory import release_memory as release_memory
-from .state.memory import find_executable_batch_size as find_executable_batch_size
+from .state.memory import find_executable_batch_size as find_executable_batch_size, release_memory as release_memory
 from .engine.objects import allow_pickle as allow_pickle
 from .training.own_gradients import OwnGradients as OwnGradients
 from .parallel.parallelism_config import Mesh as Mesh, ParallelismConfig as ParallelismConfig

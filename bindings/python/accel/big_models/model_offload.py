@@ -4,7 +4,7 @@ import torch
 
 from ..engine.bridge import not_traced
 from ..modules.model_hooks import ModelHook, add_hook_to_module, remove_hook_from_module
-from ..state.cached_memory import clear_device_cache
+from ..state.memory import clear_device_cache
 from ..state.process import PartialState
 from ..tensors.trees import send_to_device
 

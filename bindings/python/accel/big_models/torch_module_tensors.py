@@ -5,7 +5,7 @@ import logging
 
 import torch
 
-from ..state.cached_memory import clear_device_cache
+from ..state.memory import clear_device_cache
 
 _logger = logging.getLogger(__name__)
 _META = torch.device("meta")

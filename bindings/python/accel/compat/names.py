@@ -14,7 +14,6 @@ _PACKAGE = __name__.partition(".")[0]
 _HOMES = {
     "big_models.offloaded_params": "has_offloaded_params align_module_device get_state_dict_offloaded_model",
     "big_models.init_on_device": "init_empty_weights init_on_device",
-    "state.cached_memory": "clear_device_cache release_memory",
     "tensors.sizes": "dtype_byte_size convert_file_size_to_int",
     "state.job": "is_initialized",
     "big_models.big_modeling": """attach_layerwise_casting_hooks cpu_offload cpu_offload_with_hook disk_offload dispatch_model
@@ -68,7 +67,7 @@ _HOMES = {
     "state.machine": """are_libraries_initialized check_cuda_fp8_capability check_cuda_p2p_ib_support check_os_kernel
         compare_versions CPUInformation get_cpu_distributed_information get_current_device_type get_driver_version get_gpu_info
         is_torch_version override_numa_affinity set_numa_affinity""",
-    "state.memory": "find_executable_batch_size should_reduce_batch_size",
+    "state.memory": "clear_device_cache release_memory find_executable_batch_size should_reduce_batch_size",
     "state.process": "AcceleratorState GradientState PartialState",
     "state.random": "set_seed synchronize_rng_state synchronize_rng_states",
     "tensors.trees": """CannotPadNestedTensorWarning concatenate convert_outputs_to_fp32 convert_to_fp32 ConvertOutputsToFp32

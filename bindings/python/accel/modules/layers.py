@@ -4,8 +4,7 @@ from .. import capi
 from ..generated import layers
 from ..generated.layers import *  # noqa: F403
 from ..tensors import ops
-from .layer import Layer
-from .module import Module
+from .module import Layer, Module
 
 BatchNorm1d = BatchNorm2d = BatchNorm3d = layers.BatchNorm
 

@@ -369,3 +369,19 @@ def _of_the_model_inside(name):
 for _name in ("children", "get_submodule", "load_state_dict", "named_buffers", "named_children", "named_modules", "named_parameters",
               "state_dict"):
     setattr(PreparedModule, _name, _of_the_model_inside(_name))
+
+
+class Layer(Module):
+    """A layer whose forward is the engine's."""
+
+    def __init__(self, handle, **shown):
+        self._adopt(handle)
+        object.__setattr__(self, "_shown", shown)
+
+    def extra_repr(self):
+        return ", ".join(f"{name}={value}" for name, value in self._shown.items())
+
+
+def last_of(shape):
+    """The last dimension of a shape, which may be that alone."""
+    return shape[-1] if isinstance(shape, (list, tuple)) else shape

@@ -56,18 +56,9 @@ class RNGType(BaseEnum):
 
 
 class LoggerType(BaseEnum):
-    ALL = "all"
-    AIM = "aim"
-    TENSORBOARD = "tensorboard"
-    WANDB = "wandb"
-    TRACKIO = "trackio"
-    COMETML = "comet_ml"
-    MLFLOW = "mlflow"
-    CLEARML = "clearml"
-    DVCLIVE = "dvclive"
-    SWANLAB = "swanlab"
-    JSONL = "jsonl"  # of the engine, not of the reference
-    CSV = "csv"
+    ALL, AIM, TENSORBOARD, WANDB, TRACKIO = "all", "aim", "tensorboard", "wandb", "trackio"
+    COMETML, MLFLOW, CLEARML, DVCLIVE, SWANLAB = "comet_ml", "mlflow", "clearml", "dvclive", "swanlab"
+    JSONL, CSV = "jsonl", "csv"  # of the engine, not of the reference
 
 
 class DDPCommunicationHookType(BaseEnum):

@@ -1,12 +1,12 @@
 """What fits into memory."""
 
 import functools
+import gc
 import inspect
 
 from .. import capi
 from ..engine import errors
-from .job import current
-from .process import PartialState
+from .job import current, is_made, joined
 
 
 _FULL = (" out of memory.", "MPS backend out of memory", "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED.", "DefaultCPUAllocator: can't allocate memory",
@@ -41,8 +41,23 @@ def find_executable_batch_size(function=None, starting_batch_size=128, reduce_ba
         def reduce(batch_size, next_batch_size, reason):
             return reduce_batch_size_fn() if reduce_batch_size_fn is not None else next_batch_size
 
-        PartialState()
-        start[0] = capi.accel_find_executable_batch_size(current(), (attempt, reduce), start[0])
+        start[0] = capi.accel_find_executable_batch_size(joined(), (attempt, reduce), start[0])
         return result[0]
 
     return search
+
+
+def clear_device_cache(garbage_collection=False):
+    """Cached memory goes back; with `garbage_collection` that of unreachable objects too."""
+    if garbage_collection:
+        gc.collect()
+    if is_made():
+        capi.accel_empty_cache(current())
+    else:
+        capi.accel_device_empty_cache(capi.accel_device_default())
+
+
+def release_memory(*objects):
+    """As many None as objects, for `a, b = release_memory(a, b)`; cached memory goes back."""
+    clear_device_cache(garbage_collection=True)
+    return [None] * len(objects)
