@@ -7,8 +7,7 @@ import warnings
 from .. import capi
 from ..engine.torch_types import is_torch_model
 from ..state.handlers import fill
-from ..state.job import current
-from ..state.process import PartialState
+from ..state.job import joined
 from .module_queues import fallback_allocate, get_max_layer_size, get_module_leaves, get_module_size_with_ties
 
 __all__ = ["fallback_allocate", "get_max_layer_size", "get_module_leaves", "get_module_size_with_ties"]
@@ -130,7 +129,4 @@ def clean_device_map(device_map, module_name=""):
 
 def state_for(is_needed):
     """The engine's state, which is made if it is needed and not there; None if it is not needed."""
-    if not is_needed:
-        return None
-    PartialState()
-    return current()
+    return joined() if is_needed else None

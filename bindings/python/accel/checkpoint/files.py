@@ -10,7 +10,7 @@ from ..engine.objects import packed_state, unpacked_state
 from ..engine.torch_types import is_torch_model, is_torch_tensor, torch_module
 from ..engine.values import map_leaves, to_engine
 from ..state.handlers import fill
-from ..state.job import current
+from ..state.job import current, is_made
 from ..state.process import PartialState
 
 _NO_LIMIT = 2**63 - 1
@@ -54,7 +54,7 @@ def _is_plain(value):
 
 
 def _is_writer(save_on_each_node):
-    if not PartialState.is_made():
+    if not is_made():
         return True
     return PartialState().is_local_main_process if save_on_each_node else PartialState().is_main_process
 

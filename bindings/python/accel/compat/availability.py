@@ -98,10 +98,6 @@ def is_hpu_available(init_hccl=False):
     return is_available("hpu")  # whose collectives a backend of its plugin carries, which the state loads
 
 
-def is_lomo_available():
-    return importlib.util.find_spec("lomo_optim") is not None
-
-
 def is_bnb_available(min_version=None):
     """Quantized layers of bitsandbytes are not used here, of whatever version."""
     return False
@@ -123,5 +119,5 @@ def is_rich_available():
 globals().update({f"is_{name}_available": _package(name) for name in _PACKAGES})
 globals().update({f"is_{name}_available": _device(name) for name in _DEVICES})
 globals().update({f"is_{name}_available": _never for name in _NEVER})
-is_habana_gaudi1 = _never
+is_habana_gaudi1, is_lomo_available = _never, _package("lomo_optim")
 __all__ = sorted(name for name in globals() if name.startswith("is_"))

@@ -1,7 +1,6 @@
 """How many rows each rank's batch has in the steps of an epoch, and how many of them are no repetition."""
 
-from ..state.job import data_parallel_size
-from ..state.process import PartialState
+from ..state.job import data_parallel_size, is_made
 from .batch_sampler_shard import BatchSamplerShard
 from .iterable_dataset_shard import IterableDatasetShard
 from .torch_samplers import SkipBatchSampler, batch_samplers_of
@@ -11,7 +10,7 @@ class StepRows:
     """Of an epoch of a loader, whose first batch was read already."""
 
     def __init__(self, dataloader):
-        ranks = data_parallel_size() if PartialState.is_made() else 1
+        ranks = data_parallel_size() if is_made() else 1
         self.whole = [max(dataloader.remainder, 0)] * ranks  # of a step whose batches are all whole
         self.special = {}  # the other steps, which get known while they are read
         self.first = 0  # which of these the first batch belongs to

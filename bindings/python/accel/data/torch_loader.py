@@ -1,7 +1,7 @@
 """Loaders of torch that hand each rank its own batches, on the device."""
 
 from ..engine.device_copy import to_device
-from ..state.process import PartialState
+from ..state.job import is_made
 from . import generators
 from .iterable_dataset_shard import IterableDatasetShard
 from .loader_adapter import DataLoaderAdapter
@@ -23,7 +23,7 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
 
     def __iter__(self):
         """The batches of an epoch. One is read ahead, so that the last one is known to be the last."""
-        if self.rng_types and PartialState.is_made() and not self._goes_on():
+        if self.rng_types and is_made() and not self._goes_on():
             generators.synchronize(self.rng_types, self.synchronized_generator)
         loop, failure = self.begin(), None
         try:

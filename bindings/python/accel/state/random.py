@@ -7,8 +7,7 @@ from .. import capi
 from ..parallel.collectives import broadcast
 from ..tensors.device import Device
 from .handlers import fill
-from .job import current
-from .process import PartialState
+from .job import current, is_made
 
 
 class Generator:
@@ -30,7 +29,7 @@ class Generator:
 
 def set_seed(seed, device_specific=False, deterministic=False):
     """Seeds the engine's generators, which are torch's, Python's `random`, and NumPy's if it is loaded. `device_specific` adds the rank."""
-    if PartialState.is_made():
+    if is_made():
         state = current()
     else:  # only this process
         if device_specific:
