@@ -60,7 +60,7 @@ class EndingTogether:
         batch = self.first if mine is _END else mine
         rows, count = _rows_of(batch)
         about = torch.tensor([state, rows, count if state == _READ else 0])
-        return (of_kind(about, capi.accel_all_gather(current(), to_engine(about))) if is_made() else about[None]).tolist()
+        return (of_kind(about, capi.accel_gather(current(), to_engine(about[None]))) if is_made() else about[None]).tolist()
 
     def _note(self, ranks):
         counts = [count for _, _, count in ranks]
