@@ -17,15 +17,11 @@ import sys
 # Of each language: the kinds, each with the files that are of it, below the folder. The first kind that names a file counts.
 KINDS = {
     "bindings/python": {
-        "how Python and C meet: values, arrays, callbacks, errors, loading": "*.i calls.py conversion.py copies.py errors.py indexing.py interrupts.py "
-            "library.py libtorch.py objects.py ops.py schema.py scopes.py tensor_type.py text.py torch_types.py values.py work.py",
-        "programs of torch": "pytorch/*",
-        "the reference's names, defaults and messages": "__init__.py accelerator.py availability.py big_modeling.py checkpoint.py collectives.py commands/* "
-            "compilation.py data_loader.py deepspeed*.py device_maps.py enums.py environment.py fsdp.py gathered_parameters.py handlers.py hooks.py "
-            "launchers.py local_sgd.py logging.py machine.py memory.py missing.py model_hooks.py module_queues.py module_tensors.py names.py observed.py "
-            "parallelism_config.py profiling.py progress.py random.py sharding_*.py state.py tracking/* trees.py utils/* weights.py",
-        "classes with torch's names over the engine": "autograd.py creation.py data.py dataset.py datasets.py device.py dtypes.py functional.py layer.py "
-            "layers.py lr_scheduler.py module.py nn.py optim.py optimizer.py own_gradients.py registered_parameters.py sampler.py scheduler.py tensors.py",
+        "how Python and C meet: values, arrays, callbacks, errors, loading": "*.i engine/* tensors/indexing.py tensors/ops.py tensors/schema.py "
+            "tensors/tensor_type.py tensors/text.py",
+        "classes with torch's names over the engine": "tensors/* modules/* data/data*.py data/loader.py data/sampler.py training/lr_scheduler.py "
+            "training/opti*.py training/own_gradients.py training/registered_parameters.py training/scheduler.py",
+        "programs of torch, and the names, defaults and messages of Accelerate": "*.py",
     },
     "bindings/rust": {
         "how Rust and C meet: values, callbacks, errors, loading": "accel-sys/* builders.rs call.rs callback.rs error.rs failure.rs flags.rs handle.rs lib.rs "

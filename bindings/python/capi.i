@@ -3,7 +3,7 @@
 %module(package="accel") capi
 
 %pythonbegin %{
-from . import libtorch as _libtorch
+from .engine import libtorch as _libtorch
 _libtorch.load()
 %}
 

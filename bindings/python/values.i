@@ -18,7 +18,7 @@ static int bytes_to_new_value(PyObject *object, accel_value_t *out) {
 
 static PyObject *bytes_to_python(const accel_bytes_t *bytes) {
   if (bytes->type == NULL) return PyBytes_FromStringAndSize(bytes->data, (Py_ssize_t)bytes->size);
-  PyObject *const objects = PyImport_ImportModule("accel.objects");
+  PyObject *const objects = PyImport_ImportModule("accel.engine.objects");
   PyObject *const made = objects == NULL ? NULL : PyObject_CallMethod(objects, "TypedBytes", "y#s", bytes->data == NULL ? "" : bytes->data,
                                                                       (Py_ssize_t)bytes->size, bytes->type);
   Py_XDECREF(objects);

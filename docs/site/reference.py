@@ -48,9 +48,9 @@ def python():
 
     def tree(module):
         if module not in trees:
-            path = package / f"{module.replace('.', '/')}.py"
-            path = path if path.is_file() else package / module.replace(".", "/") / "__init__.py"
-            trees[module] = ast.parse(path.read_text()) if path.is_file() else ast.Module([], [])
+            name = module.replace(".", "/")
+            path = next((path for file in (f"{name}.py", f"{name}/__init__.py") for path in package.rglob(file)), None)
+            trees[module] = ast.parse(path.read_text()) if path else ast.Module([], [])
         return trees[module]
 
     def signature(function, skip_self):
@@ -89,8 +89,9 @@ def python():
         for node in tree(statement.module).body:
             if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and node.name in names:
                 add("Functions", node)
-    for module in ("generated.layers", "layers", "nn", "functional", "generated.optimizers", "optim", "generated.schedules", "lr_scheduler",
-                   "generated.samplers", "sampler", "generated.datasets", "datasets", "collectives", "tracking"):
+    for module in ("generated.layers", "modules.layers", "modules.nn", "tensors.functional", "generated.optimizers", "training.optim", "generated.schedules",
+                   "training.lr_scheduler", "generated.samplers", "data.sampler", "generated.datasets", "data.datasets", "parallel.collectives",
+                   "tracking"):
         for node in tree(module).body:
             if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_") and f"class {node.name}" not in entries.groups:
                 add(f"Functions of {module.split('.')[-1]}", node)

@@ -293,6 +293,31 @@ class SummarizeTests(ToolTest):
         self.assertEqual(self.summarize(("a", "SKIP", ""), ("b", "OK", "")), ("1 passed, 0 failed", 0))
 
 
+class CheckImports(ToolTest):
+    def check(self, *options, **files):
+        for name, content in {"__init__": "", **files}.items():
+            write(self.folder / "package" / f"{name}.py", content)
+        result = run("check_imports.py", self.folder / "package", *options)
+        return result.returncode, result.stdout
+
+    def test_floors_are_counted_through_folders_and_functions(self):
+        write(self.folder / "package/inner/c.py", "from ..b import name\nfrom .. import other_name\n")
+        status, output = self.check("--draw", a="import json\n", b="def late():\n    from . import a, inner\n")
+        self.assertEqual(status, 0, output)
+        self.assertIn("1\n  (the package): \n  a: \n2\n  b:  a\n3\n  inner.c: b \n", output)
+        self.assertIn("4 modules on 3 floors, and no circle", output)
+
+    def test_a_circle_is_named(self):
+        for late in ("def late():\n    from .a import A\n", "if TYPE_CHECKING:\n    from .a import A\n"):
+            with self.subTest(late=late):
+                self.assertEqual(self.check(a="from . import b\n", b=late, above="from . import a\n"),
+                                 (1, "modules import each other: a -> b -> a; expected what they share in a module below them\n"))
+
+    def test_a_chain_that_is_too_long(self):
+        status, output = self.check(**{f"m{number}": f"from . import m{number - 1}" for number in range(1, 30)}, m0="")
+        self.assertEqual((status, "m29 is on floor 30; expected at most" in output), (1, True), output)
+
+
 class CheckLayers(ToolTest):
     def check(self, heavy_sources="", cuda_lines="", **files):
         for name, content in files.items():

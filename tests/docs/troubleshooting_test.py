@@ -158,7 +158,7 @@ def pattern_of(message):
 def sources():
     """The texts of each folder of sources; those that continue on the next line are one."""
     texts = {}
-    for path in [*ROOT.glob("src/**/*.[ch]pp"), *ROOT.glob("bindings/python/accel/*.py"), *ROOT.glob("packaging/*.in")]:
+    for path in [*ROOT.glob("src/**/*.[ch]pp"), *ROOT.glob("bindings/python/accel/**/*.py"), *ROOT.glob("packaging/*.in")]:
         texts[path.parent] = texts.get(path.parent, "") + re.sub(r'"\s*f?"', "", path.read_text())
     return texts.values()
 

@@ -66,6 +66,7 @@ def options(struct, kinds):
 def emit(api, root):
     types = Types(api)
     classes = "".join(f"class {handle['struct']}: ...\n" for handle in api["handles"] if handle["name"] != "accel_error_t")
+    classes = classes.replace("class accel_tensor: ...", "class accel_tensor:\n    def __getattr__(self, name: str) -> Any: ...\n")  # those of accel.Tensor
     for struct in api["structs"]:
         kinds = {field["name"]: types.plain(field["type"]["base"], field["type"]["pointers"]) for field in struct["fields"]}
         if struct["init_function"]:

@@ -15,7 +15,7 @@ import pytest
 import accel
 import accel.errors
 from accel import capi
-from accel.environment import get_free_port as _free_port
+from accel.state.environment import get_free_port as _free_port
 from warm_start import OF_ACCEL, OF_TORCH, WarmProcess
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

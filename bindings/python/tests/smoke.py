@@ -9,7 +9,7 @@ import sys
 import threading
 
 from accel import Error, capi
-from accel.environment import get_free_port
+from accel.state.environment import get_free_port
 
 FLOAT = capi.ACCEL_DTYPE_FLOAT32
 

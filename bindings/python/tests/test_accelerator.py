@@ -407,7 +407,8 @@ class Pair(NamedTuple):
 
 
 def test_functions_on_trees():
-    from accel import trees, utils
+    from accel import utils
+    from accel.tensors import trees
 
     tree = {"a": Pair(accel.arange(6).reshape(3, 2), [accel.ones(3, dtype="float16")]), "text": "stays"}
     applied = trees.recursively_apply(lambda tensor, add: tensor + add, tree, 1)

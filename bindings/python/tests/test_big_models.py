@@ -6,7 +6,7 @@ import pytest
 
 import accel
 from accel import nn
-from accel.torch_types import torch_module
+from accel.engine.torch_types import torch_module
 from accel.utils import (OffloadedWeightsLoader, PrefixedDataset, align_module_device, calculate_maximum_sizes, check_device_map,
                          clean_device_map, compute_module_sizes, compute_module_total_buffer_size, extract_submodules_state_dict,
                          fallback_allocate, find_tied_parameters, get_balanced_memory, get_max_layer_size, get_max_memory, get_module_leaves,

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-from accel import missing
+from accel.compat import missing
 from conftest import ROOT
 
 PORT = ROOT / "examples/python/port"

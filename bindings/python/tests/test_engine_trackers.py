@@ -5,6 +5,8 @@ import json
 import math
 import os
 import pathlib
+import subprocess
+import sys
 import types
 
 import pytest
@@ -27,6 +29,14 @@ def started(folder, log_with, config=None, init_kwargs=None):
     accelerator = accel.Accelerator(cpu=True, log_with=log_with, project_dir=str(folder))
     accelerator.init_trackers("run", config, init_kwargs)
     return accelerator
+
+
+def test_a_tracker_that_only_the_engine_knows_is_there():
+    code = ("from accel import capi; listed = capi.accel_available_trackers(); capi.accel_available_trackers = lambda: [*listed, 'novel']\n"
+            "from accel import tracking; print(issubclass(tracking.LOGGER_TYPE_TO_CLASS['novel'], tracking.EngineTracker),"
+            "*map(str, tracking.get_available_trackers()), *tracking.filter_trackers(['novel', 'all'], 'folder'))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split()[:1] == ["True"] and done.stdout.split().count("novel") == 2, done.stderr
 
 
 def test_a_run(tmp_path):

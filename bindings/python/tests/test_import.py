@@ -1,6 +1,5 @@
 """`import accel` is light, and finds LibTorch where it should."""
 
-import ast
 import pathlib
 import platform
 import subprocess
@@ -36,7 +35,7 @@ def test_every_name_is_there():
 
 def test_libtorch_order(tmp_path):
     """An installed torch goes before ACCEL_LIBTORCH; without both the linker decides."""
-    code = "from accel import libtorch; print(libtorch.find())"
+    code = "from accel.engine import libtorch; print(libtorch.find())"
     (tmp_path / "site/torch/lib").mkdir(parents=True)
     (tmp_path / "site/torch/__init__.py").write_text("raise SystemExit('torch must not be imported')")
     (tmp_path / "site/torch/lib/libtorch_cpu.so").write_text("")
@@ -62,7 +61,7 @@ def test_a_broken_libtorch_is_an_import_error(tmp_path):
 
 def test_no_libtorch_names_the_version_and_the_command(tmp_path):
     """What the linker says of a library that is missing, and what a user should do."""
-    code = ("import ctypes, accel; from accel import libtorch\n"
+    code = ("import ctypes, accel; from accel.engine import libtorch\n"
             "def gone(*_): raise OSError('libtorch_cpu.so: cannot open shared object file')\n"
             "libtorch.find = lambda: None; ctypes.CDLL = gone; libtorch.library.find = lambda: 'libaccel.so'\n"
             "try: libtorch.load()\nexcept ImportError as error: print(error)")
@@ -71,7 +70,7 @@ def test_no_libtorch_names_the_version_and_the_command(tmp_path):
 
 
 def test_the_library_is_found_in_each_kind_of_place(tmp_path):
-    from accel import library
+    from accel.engine import library
 
     for place, file in ((tmp_path / "archive", "lib/libaccel.so.0.1"), (tmp_path / "debian", f"lib/{platform.machine()}-linux-gnu/libaccel.so.0.1"),
                         (tmp_path / "folder", "libaccel.so"), (tmp_path / "site", "accel/lib/libaccel.so.0.1")):
@@ -82,7 +81,7 @@ def test_the_library_is_found_in_each_kind_of_place(tmp_path):
 
 
 def test_libaccel_names_the_library(tmp_path):
-    code = "import accel; from accel import library; accel.zeros(2); print(library.find())"
+    code = "import accel; from accel.engine import library; accel.zeros(2); print(library.find())"
     used = run("import accel; accel.zeros(2); print(next(line.split()[-1] for line in open('/proc/self/maps') if 'libaccel.so' in line))")[1]
     assert run(code, LIBACCEL=used)[1] == used
     assert pathlib.Path(run(code, LIBACCEL=str(pathlib.Path(used).parent))[1]).resolve() == pathlib.Path(used)
@@ -98,35 +97,3 @@ def test_the_script_of_a_wheel_becomes_the_program(tmp_path):
     assert run(code, ACCEL_PROGRAM=str(program))[1] == f"became {program} with launch --help"
     status, _, errors = run(code, ACCEL_PROGRAM=str(tmp_path / "nothing"))
     assert status == 1 and errors == f"accel: ACCEL_PROGRAM={tmp_path}/nothing: expected the program accel\n"
-
-
-def test_the_stub_has_every_name():
-    text = (pathlib.Path(__file__).parents[1] / "accel/__init__.pyi").read_text()
-    for name in [*accel.__all__, *accel._MODULES]:
-        assert f"{name} as {name}" in text, name
-
-
-def imports(file):
-    """The modules of the package that a file imports, wherever in it; not what only type checkers read."""
-    above = file.parent.name if file.parent.name != "accel" else ""
-    nodes = [ast.parse(file.read_text())]
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            nodes += node.orelse
-            continue
-        nodes += ast.iter_child_nodes(node)
-        if isinstance(node, ast.ImportFrom) and node.level:
-            path = ".".join(filter(None, (above if node.level == 1 else "", node.module)))
-            yield path
-            yield from (f"{path}.{alias.name}".lstrip(".") for alias in node.names)
-
-
-def test_no_modules_import_each_other():
-    package = pathlib.Path(__file__).parents[1] / "accel"
-    files = {".".join(file.relative_to(package).with_suffix("").parts): file for file in package.rglob("*.py") if file.stem != "__init__"}
-    left = {name: set(imports(file)) & files.keys() for name, file in files.items()}
-    while ready := [name for name, needed in left.items() if not needed & left.keys()]:
-        for name in ready:
-            del left[name]
-    assert not left, f"in circles, or above one: {sorted(left)}"

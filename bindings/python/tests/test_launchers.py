@@ -11,7 +11,7 @@ import time
 import pytest
 
 import accel
-from accel.environment import get_free_port
+from accel.state.environment import get_free_port
 from accel.launchers import PrepareForLaunch, _Prefixed
 
 
@@ -40,7 +40,7 @@ def test_a_free_port_is_given_to_nobody_else():
     ports = [get_free_port() for _ in range(64)]
     first_ephemeral = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert len(set(ports)) == len(ports)
-    program = "from accel.environment import get_free_port; print([get_free_port() for _ in range(64)])"
+    program = "from accel.state.environment import get_free_port; print([get_free_port() for _ in range(64)])"
     others = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert set(json.loads(others)).isdisjoint(ports)
     assert max(ports) < first_ephemeral

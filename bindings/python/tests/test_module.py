@@ -7,7 +7,8 @@ import pickle
 import pytest
 
 import accel
-from accel import calls, capi, errors, nn
+from accel import capi, errors, nn
+from accel.engine import calls
 from accel.nn import functional as F
 
 

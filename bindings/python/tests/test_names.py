@@ -9,10 +9,10 @@ import sys
 import pytest
 
 import accel
-from accel import names
+from accel.compat import names
 
 NAMES = json.loads((pathlib.Path(__file__).parent / "accelerate_names.json").read_text())
-OF_TORCH = {name for name, home in names.HOMES.items() if home.startswith("pytorch.")}  # are there where torch is
+OF_TORCH = names.TORCH_NAMES  # are there where torch is
 
 
 def has_torch():

@@ -5,7 +5,8 @@ import inspect
 import pytest
 
 import accel
-from accel import errors, functional as F, ops, schema
+from accel import errors, functional as F, ops
+from accel.tensors import schema
 
 
 def test_calls():

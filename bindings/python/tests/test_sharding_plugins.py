@@ -8,7 +8,8 @@ import os
 import pytest
 
 import accel
-from accel import Accelerator, DeepSpeedPlugin, FullyShardedDataParallelPlugin, capi, nn, sharding_types
+from accel import Accelerator, DeepSpeedPlugin, FullyShardedDataParallelPlugin, capi, nn
+from accel.parallel import sharding_types
 from accel.commands import to_fsdp2
 from accel.utils import (DummyOptim, HfDeepSpeedConfig, deepspeed_required, disable_fsdp_ram_efficient_loading, enable_fsdp_ram_efficient_loading,
                          get_active_deepspeed_plugin, patch_environment)

@@ -8,7 +8,8 @@ import pickle
 import pytest
 
 import accel
-from accel import Tensor, availability, errors
+from accel import Tensor, errors
+from accel.compat import availability
 
 
 def test_making():

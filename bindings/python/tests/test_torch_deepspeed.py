@@ -7,8 +7,8 @@ import pytest
 torch = pytest.importorskip("torch", reason="there is no torch")
 
 from accel import Accelerator, AcceleratorState, DeepSpeedPlugin  # noqa: E402
-from accel.pytorch.deepspeed_optimizers import Lion, make  # noqa: E402
-from accel.pytorch.deepspeed_schedules import ConfiguredSchedule  # noqa: E402
+from accel.parallel.deepspeed_optimizers import Lion, make  # noqa: E402
+from accel.parallel.deepspeed_schedules import ConfiguredSchedule  # noqa: E402
 from accel.utils import DummyOptim, DummyScheduler  # noqa: E402
 
 

@@ -195,7 +195,7 @@ def test_each_kind_of_job_has_its_name(accelerator, monkeypatch, kind):
 
 
 def test_ranks_meet_where_a_script_of_torch_says(ranks, tmp_path):
-    port = accel.environment.get_free_port()
+    port = accel.state.environment.get_free_port()
     ranks(f"""
         import os
         from accel import PartialState, InitProcessGroupKwargs

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from accel.environment import get_free_port as _free_port  # noqa: E402
+from accel.state.environment import get_free_port as _free_port  # noqa: E402
 from warm_start import OF_TORCH, WarmProcess  # noqa: E402
 
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "examples" / "python" / "torch"

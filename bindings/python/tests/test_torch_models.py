@@ -12,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="there is no torch")
 
 import accel  # noqa: E402
-from accel.pytorch.model import DistributedModel, forward_of  # noqa: E402
+from accel.training.torch_model import DistributedModel, forward_of  # noqa: E402
 
 Pair = collections.namedtuple("Pair", "first second")
 

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="there is no torch")
 
 import accel  # noqa: E402
-from accel.pytorch import fused_update  # noqa: E402
+from accel.training import fused_update  # noqa: E402
 
 ADAM = [{}, {"weight_decay": 0.1, "amsgrad": True}, {"maximize": True, "betas": (0.5, 0.9), "eps": 1e-4}]
 SGD = [{}, {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}, {"momentum": 0.9, "dampening": 0.2, "maximize": True}]
@@ -294,7 +294,7 @@ def test_gradients_that_no_exchange_has_covered(ranks):
         from accel import Accelerator
 
         told = []
-        logging.getLogger("accel.pytorch.uncovered_gradients").warning = lambda text, *values: told.append(text % values)
+        logging.getLogger("accel.training.uncovered_gradients").warning = lambda text, *values: told.append(text % values)
 
         class Net(torch.nn.Module):
             def __init__(self):

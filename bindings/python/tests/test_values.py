@@ -9,8 +9,9 @@ import pickle
 import pytest
 
 import accel
-from accel import Accelerator, DataLoader, nn, objects
-from accel.trees import send_to_device
+from accel import Accelerator, DataLoader, nn
+from accel.engine import objects
+from accel.tensors.trees import send_to_device
 
 Point = collections.namedtuple("Point", "x y")
 

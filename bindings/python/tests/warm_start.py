@@ -14,7 +14,7 @@ import types
 
 
 OF_TORCH = "import torch._dynamo"  # which its optimizers import
-OF_ACCEL = "from accel import libtorch; libtorch.load()"  # the engine; behind a call of it no fork may come
+OF_ACCEL = "from accel.engine import libtorch; libtorch.load()"  # the engine; behind a call of it no fork may come
 
 
 class WarmProcess:

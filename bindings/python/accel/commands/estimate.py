@@ -7,9 +7,9 @@ its weights.
 import argparse
 import os
 
-from ..big_modeling import init_empty_weights
-from ..device_maps import calculate_maximum_sizes
-from ..utils.other import convert_bytes
+from ..big_models.device_maps import calculate_maximum_sizes
+from ..big_models.init_on_device import init_empty_weights
+from ..compat.other import convert_bytes
 from .model_shapes import model_of
 
 # How many numbers of float32 take the bytes of one of each type.

@@ -7,8 +7,8 @@ import re
 import subprocess
 import sys
 
-from ..missing import stand_in
-from ..utils.launch import SCRIPT, arguments_of, convert, options, plan
+from ..compat.missing import stand_in
+from ..launch.command_lines import SCRIPT, arguments_of, convert, options, plan
 from . import program
 from .arguments import CustomArgumentParser, parser_of
 

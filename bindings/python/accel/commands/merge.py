@@ -1,6 +1,6 @@
 """The command `accel merge-weights`, for programs that call it from Python."""
 
-from ..fsdp import merge_fsdp_weights
+from ..parallel.fsdp import merge_fsdp_weights
 from .arguments import parser_of
 
 description = "Makes one file of the weights of a model that several ranks wrote in parts."

@@ -8,8 +8,8 @@ import json
 import os
 import sys
 
-from ..big_modeling import init_empty_weights
-from ..module_tensors import find_tied_parameters
+from ..big_models.init_on_device import init_empty_weights
+from ..big_models.module_tensors import find_tied_parameters
 
 
 def empty_model_of(config, trust_remote_code=False):

@@ -6,7 +6,7 @@ import os
 import pathlib
 import tempfile
 
-from ..names import resolver
+from ..compat.names import resolver
 from . import program
 from .arguments import parser_of
 

@@ -4,9 +4,9 @@
 from typing import Any, Optional
 
 from .. import capi
-from ..creation import as_tensor
-from ..dataset import EngineDataset, handle_of
-from ..handlers import fill, number_of
+from ..data.dataset import EngineDataset, handle_of
+from ..state.handlers import fill, number_of
+from ..tensors.creation import as_tensor
 
 __all__ = ["ArrowDataset", "ConcatDataset", "CsvDataset", "ImageDataset", "JsonLinesDataset", "LinesDataset", "MergedDataset",
            "PackedDataset", "RaggedDataset", "SafetensorsDataset", "TextDataset", "WindowsDataset"]

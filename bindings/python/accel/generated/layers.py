@@ -4,7 +4,7 @@
 from typing import Optional
 
 from .. import capi
-from ..layer import Layer, last_of
+from ..modules.module import Layer, last_of
 
 __all__ = ["BatchNorm", "Conv2d", "Dropout", "Embedding", "LayerNorm", "Linear", "RMSNorm", "SelfAttention"]
 

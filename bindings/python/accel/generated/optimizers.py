@@ -4,7 +4,7 @@
 from typing import Any, Optional, Tuple
 
 from .. import capi
-from ..optimizer import Optimizer
+from ..training.optimizer import Optimizer
 
 __all__ = ["AdaLomo", "Adafactor", "Adagrad", "Adam", "AdamW", "AdamW8bit", "AdamWScheduleFree", "Adamax", "LAMB", "LOMO", "Lion", "Muon",
            "NAdam", "RAdam", "RMSprop", "SGD", "SGDScheduleFree"]

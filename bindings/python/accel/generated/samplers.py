@@ -4,7 +4,7 @@
 from typing import Optional
 
 from .. import capi
-from ..sampler import Sampler
+from ..data.sampler import Sampler
 
 __all__ = ["DistributedSampler", "LengthGroupedSampler", "RandomSampler", "SeedableRandomSampler", "SequentialSampler",
            "SubsetRandomSampler", "WeightedRandomSampler"]

@@ -4,8 +4,8 @@
 from typing import Optional
 
 from .. import capi
-from ..handlers import fill
-from ..scheduler import LRScheduler, num_steps
+from ..state.handlers import fill
+from ..training.scheduler import LRScheduler, num_steps
 
 __all__ = ["ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LinearLR", "MultiStepLR",
            "OneCycleLR", "PolynomialLR", "ReduceLROnPlateau", "StepLR"]

@@ -2,7 +2,7 @@
 
 from operator import attrgetter
 
-from ..machine import compare_versions
+from ..state.machine import compare_versions
 from .tracker import PackageTracker, on_main_process
 
 

@@ -5,8 +5,8 @@ import weakref
 from pathlib import Path
 
 from .. import capi
-from ..handlers import fill
-from ..state import current, is_made
+from ..state.handlers import fill
+from ..state.job import current, is_made
 from .engine_values import configuration, images, loggable
 from .tracker import GeneralTracker, on_main_process
 
@@ -168,18 +168,6 @@ class EngineRun:
         self._handles, self._has_ended = {}, True
         if is_made():
             capi.accel_finish_trackers(self.state)
-
-
-class JSONLinesTracker(EngineTracker):
-    """metrics.jsonl, an object a line: what `accel report` reads."""
-
-    name = "jsonl"
-
-
-class CSVTracker(EngineTracker):
-    """metrics.csv, a row a step."""
-
-    name = "csv"
 
 
 def _step(step):

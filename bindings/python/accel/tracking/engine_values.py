@@ -1,10 +1,14 @@
 """What is logged as the engine takes it. A value that only another tracker understands is left out, with one warning for each name."""
 
+import logging
 import numbers
 from collections.abc import Mapping
 
-from .. import ops, values
-from .tracker import logger
+from ..engine import values
+from ..tensors import ops
+from .logging import MultiProcessAdapter
+
+_logger = MultiProcessAdapter(logging.getLogger("accel.tracking"), {})
 
 
 def loggable(given):
@@ -14,7 +18,7 @@ def loggable(given):
         if type(value) is not float:
             value = _value(value)
         if value is None:
-            logger.warning_once(f"{name} is left out: a {type(given[name]).__name__} is neither number nor text nor tensor")
+            _logger.warning_once(f"{name} is left out: a {type(given[name]).__name__} is neither number nor text nor tensor")
         else:
             kept[name if type(name) is str and values.fits(name) else _text(str(name))] = value
     return kept

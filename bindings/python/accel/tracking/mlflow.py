@@ -4,7 +4,7 @@ import json
 import os
 from operator import attrgetter
 
-from ..environment import str_to_bool
+from ..state.environment import str_to_bool
 from .engine import EngineTracker
 from .tracker import GeneralTracker, logger, on_main_process
 

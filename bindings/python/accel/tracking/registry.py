@@ -4,20 +4,23 @@ import importlib.util
 import warnings
 
 from .. import capi
-from ..enums import LoggerType
+from ..state.enums import LoggerType
 from .aim import AimTracker
 from .clearml import ClearMLTracker
 from .comet_ml import CometMLTracker
 from .dvclive import DVCLiveTracker
-from .engine import CSVTracker, EngineTracker, JSONLinesTracker
+from .engine import EngineTracker
 from .mlflow import EngineMLflowTracker, MLflowTracker
 from .runs import SwanLabTracker, TrackioTracker, WandBTracker
 from .tensorboard import TensorBoardTracker
-from .tracker import GeneralTracker, logger
+from .tracker import GeneralTracker, logger, on_main_process  # noqa: F401  (the names of accel.tracking)
 
 LOGGER_TYPE_TO_CLASS: dict = {kind.name: kind for kind in (
     AimTracker, CometMLTracker, EngineMLflowTracker if importlib.util.find_spec("mlflow") is None else MLflowTracker, TensorBoardTracker,
-    WandBTracker, ClearMLTracker, DVCLiveTracker, SwanLabTracker, TrackioTracker, JSONLinesTracker, CSVTracker)}
+    WandBTracker, ClearMLTracker, DVCLiveTracker, SwanLabTracker, TrackioTracker)}
+for _name in capi.accel_available_trackers():  # what the engine has beside these needs nothing of Python's own
+    LOGGER_TYPE_TO_CLASS.setdefault(_name, type(f"EngineTracker_{_name}", (EngineTracker,), {"name": _name}))
+JSONLinesTracker, CSVTracker = LOGGER_TYPE_TO_CLASS["jsonl"], LOGGER_TYPE_TO_CLASS["csv"]
 
 
 def register_tracker_class(tracker_class):
@@ -35,7 +38,8 @@ def register_tracker_class(tracker_class):
 
 def get_available_trackers():
     """The built-in trackers that can be used here: those of the engine, and those whose package is installed."""
-    return [kind for kind in LoggerType if kind != LoggerType.ALL and _is_available(kind)]
+    kinds = [kind for kind in LoggerType if kind != LoggerType.ALL and _is_available(kind)]
+    return kinds + [name for name in capi.accel_available_trackers() if name not in LoggerType]
 
 
 def _is_available(kind):
@@ -76,7 +80,7 @@ def _is_tracker(entry):
 
 
 def _has_place(kind, logging_dir):
-    found = logging_dir is not None or not LOGGER_TYPE_TO_CLASS[kind.value].requires_logging_directory
+    found = logging_dir is not None or not LOGGER_TYPE_TO_CLASS[str(kind)].requires_logging_directory
     if not found:
         logger.logger.warning("log_with='all' leaves out %s: it requires a logging_dir; give the Accelerator project_dir", kind)
     return found

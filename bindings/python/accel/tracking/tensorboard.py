@@ -4,7 +4,7 @@ import os
 from operator import attrgetter
 from pathlib import Path
 
-from ..trees import listify
+from ..tensors.trees import listify
 from .engine import OF_THE_RUN, EngineTracker
 from .tracker import on_main_process
 

@@ -3,8 +3,9 @@
 import functools
 import logging
 
-from ..logging import MultiProcessAdapter
-from ..state import PartialState
+from .. import capi
+from ..state.job import joined
+from .logging import MultiProcessAdapter
 
 logger = MultiProcessAdapter(logging.getLogger("accel.tracking"), {})
 
@@ -15,7 +16,7 @@ def on_main_process(function):
 
     @functools.wraps(function)
     def run(self, *args, **kwargs):
-        if getattr(self, "main_process_only", False) and not PartialState().is_main_process:
+        if getattr(self, "main_process_only", False) and not capi.accel_is_main_process(joined()):
             return None
         return function(self, *args, **kwargs)
 

@@ -1,10 +1,10 @@
 """The names of accelerate.utils. Each is loaded with the module that has it when it is asked for."""
 
-from .. import names
-from ..names import resolver
+from ..compat import names
+from ..compat.names import resolver
 
 __getattr__ = resolver(__name__)
-__all__ = sorted(name for name, home in names.HOMES.items() if not home.startswith("pytorch."))
+__all__ = sorted(name for name in names.HOMES if name not in names.TORCH_NAMES)
 
 
 def __dir__():

@@ -35,7 +35,7 @@ class Job:
     """The ranks of a life, forked from here: imports are made, and no call of the engine."""
 
     def __init__(self, plan, ranks, folder, tries_all):
-        from accel.environment import get_free_port
+        from accel.state.environment import get_free_port
         self._out, report = os.pipe()
         self._rest = b""
         self._errors = os.path.join(folder, "errors.txt")
@@ -235,7 +235,7 @@ def main():
     options = parser.parse_args()
     if options.library == "torch":
         import torch._dynamo  # which torch's optimizers import
-    from accel import libtorch
+    from accel.engine import libtorch
     libtorch.load()
     kills, in_saves, failures = 0, 0, 0
     for seed in range(options.first, options.first + options.count):

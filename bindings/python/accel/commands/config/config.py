@@ -18,6 +18,9 @@ def get_user_input():
         return load_config_from_file(path)
 
 
+get_cluster_input = get_sagemaker_input = get_user_input  # in Accelerate's modules `cluster` and `sagemaker`
+
+
 def config_command_parser(subparsers=None):
     """The parser of the command's arguments."""
     parser = parser_of("config", config_command, subparsers, description)

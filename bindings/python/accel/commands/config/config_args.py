@@ -7,8 +7,8 @@ import os
 import pathlib
 from typing import Any, Optional, Union
 
-from ...enums import ComputeEnvironment, DistributedType, SageMakerDistributedType
-from ...names import resolver
+from ...compat.names import resolver
+from ...state.enums import ComputeEnvironment, DistributedType, SageMakerDistributedType
 from .. import program
 
 hf_cache_home = os.path.expanduser(os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"))

@@ -2,7 +2,7 @@
 
 import argparse
 
-from ...compilation import DynamoBackend
+from ...training.compilation import DynamoBackend
 
 DYNAMO_BACKENDS = [backend for backend in DynamoBackend.list() if backend != "NO"]
 

@@ -1,0 +1,1 @@
+"""The names of Accelerate: where they are, what is missing, and small functions that scripts import."""

@@ -1,0 +1,5 @@
+"""Datasets, samplers and loaders, of the engine and of torch."""
+
+from ..compat.names import resolver
+
+__getattr__ = resolver(__name__, "loader")

@@ -1,8 +1,0 @@
-"""Hooks of models."""
-
-from .model_hooks import (ModelHook, SequentialHook, add_hook_to_module, remove_hook_from_module, remove_hook_from_submodules)
-from .names import resolver
-
-__all__ = ["ModelHook", "SequentialHook", "add_hook_to_module", "remove_hook_from_module", "remove_hook_from_submodules"]
-
-__getattr__ = resolver(__name__)

@@ -1,0 +1,1 @@
+"""Models of the engine with the names of torch.nn."""

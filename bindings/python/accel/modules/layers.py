@@ -1,0 +1,113 @@
+"""Activations, losses and containers with the names of torch.nn, beside the layers that are generated."""
+
+from .. import capi
+from ..generated import layers
+from ..generated.layers import *  # noqa: F403
+from ..tensors import ops
+from .module import Layer, Module
+
+BatchNorm1d = BatchNorm2d = BatchNorm3d = layers.BatchNorm
+
+
+class _Activation(Layer):
+    name = ""
+
+    def __init__(self, *_, **__):
+        super().__init__(capi.accel_module_activation(self.name))
+
+
+class ReLU(_Activation):
+    name = "relu"
+
+
+class SiLU(_Activation):
+    name = "silu"
+
+
+class Tanh(_Activation):
+    name = "tanh"
+
+
+class Sigmoid(_Activation):
+    name = "sigmoid"
+
+
+class GELU(_Activation):
+    def __init__(self, approximate="none"):
+        object.__setattr__(self, "name", "gelu_new" if approximate == "tanh" else "gelu")
+        super().__init__()
+
+
+class Flatten(Module):
+    def __init__(self, start_dim=1, end_dim=-1):
+        super().__init__()
+        self.start_dim, self.end_dim = start_dim, end_dim
+
+    def forward(self, x):
+        return ops.flatten(x, self.start_dim, self.end_dim)
+
+
+class CrossEntropyLoss:
+    """Mean cross entropy of class scores; label -100 is left out."""
+
+    def __call__(self, logits, labels):
+        return capi.accel_cross_entropy(logits, labels)
+
+
+class MSELoss:
+    def __call__(self, output, target):
+        return ops.mse_loss(output, target)
+
+
+class Sequential(Layer):
+    """Modules one after the other."""
+
+    _is_made_of_parts = True
+
+    def __init__(self, *modules):
+        super().__init__(capi.accel_module_sequential([module.handle for module in modules]))
+        self._hold(modules)
+
+    def _hold(self, modules):
+        self._modules.update({str(place): module for place, module in enumerate(modules)})
+
+    def __getitem__(self, place):
+        return list(self._modules.values())[place]
+
+    def __len__(self):
+        return len(self._modules)
+
+    def __iter__(self):
+        return iter(self._modules.values())
+
+
+class ModuleList(Sequential):
+    """Modules that a forward goes through by itself."""
+
+    def __init__(self, modules=()):
+        Module.__init__(self)
+        object.__setattr__(self, "_shown", {})
+        for module in modules:
+            self.append(module)
+
+    def append(self, module):
+        self.add_module(str(len(self)), module)
+        return self
+
+
+def from_config(config):
+    """A model from the configuration of a Hugging Face model: the path of a config.json, or its text. Known: "gpt2" and "llama"; a Llama
+    generates with the keys and values of earlier tokens as its second argument: a list that is empty at first, then what the call before gave with
+    the logits."""
+    return _made_by(from_config, capi.accel_module_from_config(str(config)), str(config))
+
+
+def load_torchscript(path):
+    """A model that Python saved with torch.jit."""
+    return _made_by(load_torchscript, capi.accel_module_load_torchscript(str(path)), str(path))
+
+
+def _made_by(function, handle, *arguments):
+    made = Module.of_handle(handle)
+    made.__dict__.update(_make=function, _arguments=(arguments, {}))  # for copies
+    return made

@@ -1,0 +1,11 @@
+"""Models: Module, Parameter, the engine's layers; `nn.functional` has the operators."""
+
+from ..tensors import functional
+from .layers import (GELU, BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, Conv2d, CrossEntropyLoss, Dropout, Embedding, Flatten,
+                     LayerNorm, Linear, ModuleList, MSELoss, ReLU, RMSNorm, SelfAttention, Sequential, Sigmoid, SiLU, Tanh, from_config,
+                     load_torchscript)
+from .module import Module, Parameter, PreparedModule
+
+__all__ = ["GELU", "BatchNorm", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Conv2d", "CrossEntropyLoss", "Dropout", "Embedding",
+           "Flatten", "LayerNorm", "Linear", "MSELoss", "Module", "ModuleList", "Parameter", "PreparedModule", "RMSNorm", "ReLU",
+           "SelfAttention", "Sequential", "SiLU", "Sigmoid", "Tanh", "from_config", "functional", "load_torchscript"]

@@ -1,0 +1,1 @@
+"""What several ranks do together: collectives, sharding, DeepSpeed's settings."""

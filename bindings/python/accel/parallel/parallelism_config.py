@@ -1,0 +1,200 @@
+"""Which ranks do what together: the sizes of the mesh under the reference's names, and the mesh itself."""
+
+import dataclasses
+import math
+import os
+from typing import Any
+
+from .. import capi
+from ..state.handlers import check_types, whole_number
+from ..state.job import current
+from ..state.process import Group
+
+# The reference's names of the axes, in the order of the mesh, and the engine's.
+_AXES = {"pp": "pipeline", "dp_replicate": "replicate", "dp_shard": "shard", "cp": "context", "tp": "tensor"}
+_JOINT = {"dp": ("dp_replicate", "dp_shard"), "dp_shard_cp": ("dp_shard", "cp"), "dp_cp": ("dp_replicate", "dp_shard", "cp")}
+_SETTINGS = {"pp": "pipeline_parallel_size", "dp_replicate": "data_parallel_replicate_size", "dp_shard": "data_parallel_shard_size",
+             "cp": "context_parallel_size", "tp": "tensor_parallel_size"}
+
+
+def _axes_of(names):
+    """The engine's text for one name or several: the reference's, joint ones, or the engine's own."""
+    names = [names] if isinstance(names, str) else names
+    return ",".join(_AXES.get(axis, axis) for name in names for axis in _JOINT.get(name, (name,)))
+
+
+class Mesh:
+    """The ranks as a grid with named axes: those of the job, `accelerator.torch_device_mesh`, or `Mesh({"expert": 2, "replica": 4})` for
+    communication of the program's own. An axis is called as in `ParallelismConfig` ("tp", "dp_cp") or as in the engine ("tensor")."""
+
+    def __init__(self, axes: "dict[str, int] | None" = None):
+        self.handle = capi.accel_state_mesh(current()) if axes is None else capi.accel_mesh_create(
+            current(), ",".join(axes), list(axes.values()))
+        known = _AXES if axes is None else axes
+        self.mesh_dim_names = tuple(axis for axis in known if axes is not None or self.size(axis) > 1)
+
+    def __getitem__(self, axes: Any) -> "Mesh":
+        """The mesh of these axes alone, as of torch's DeviceMesh."""
+        names = (axes,) if isinstance(axes, str) else tuple(axes)
+        for name in names:
+            self.size(name)  # an unknown one is an error
+        made = Mesh.__new__(Mesh)
+        made.handle, made.mesh_dim_names = self.handle, names
+        return made
+
+    def _chosen(self, axes):
+        """The engine's text for axes that are given by name or number; None: all of this mesh."""
+        return _axes_of(self.mesh_dim_names if axes is None else self.mesh_dim_names[axes] if isinstance(axes, int) else axes)
+
+    def size(self, axes: Any = None) -> int:
+        """The number of ranks along one axis, or along several."""
+        chosen = self._chosen(axes)
+        return capi.accel_mesh_size(self.handle, chosen) if chosen else 1
+
+    def get_local_rank(self, axes: Any = None) -> int:
+        """Where this rank is along them."""
+        chosen = self._chosen(axes)
+        return capi.accel_mesh_coordinate(self.handle, chosen) if chosen else 0
+
+    def get_group(self, axes: Any = None) -> Group:
+        """The ranks that differ from this one along these axes only. All of them must call."""
+        return Group.of(capi.accel_mesh_group(self.handle, self._chosen(axes)))
+
+    def get_coordinate(self) -> "list[int]":
+        """Where this rank is along each axis."""
+        return [self.get_local_rank(axis) for axis in self.mesh_dim_names]
+
+    ndim = property(lambda self: len(self.mesh_dim_names))
+    shape = property(lambda self: tuple(self.size(axis) for axis in self.mesh_dim_names))
+
+    def __repr__(self):
+        return f"Mesh({capi.accel_mesh_describe(self.handle)})"
+
+
+def _enabled(*axes):
+    return property(lambda self: [axis for axis in axes if self.size_of(axis) > 1])
+
+
+def _is_enabled(axis):
+    return property(lambda self: self.size_of(axis) > 1)
+
+
+@dataclasses.dataclass
+class TorchContextParallelConfig:
+    """How a model that is split along cp exchanges keys and values: "allgather" or "alltoall". None: from
+    PARALLELISM_CONFIG_CP_COMM_STRATEGY, else "allgather". The program reads it; the engine does not split models."""
+
+    cp_comm_strategy: "str | None" = None
+
+    def __post_init__(self):
+        if self.cp_comm_strategy is None:
+            self.cp_comm_strategy = os.environ.get("PARALLELISM_CONFIG_CP_COMM_STRATEGY", "allgather")
+        if self.cp_comm_strategy not in ("allgather", "alltoall"):
+            raise ValueError(f"Invalid cp_comm_strategy: {self.cp_comm_strategy}; expected allgather or alltoall")
+
+
+@dataclasses.dataclass
+class ParallelismConfig:
+    """The sizes of the mesh. None: from PARALLELISM_CONFIG_*, else 1; where all are 1, every rank is a replica.
+
+    The engine shares out data and averages gradients by them. How a model's layers are split over tp, cp and pp is the program's part.
+    """
+
+    dp_replicate_size: "int | None" = None
+    dp_shard_size: "int | None" = None
+    tp_size: "int | None" = None
+    cp_size: "int | None" = None
+    cp_backend: "str | None" = None
+    sp_size: "int | None" = None
+    sp_backend: "str | None" = None
+    tp_handler: Any = None
+    cp_handler: Any = None
+    sp_handler: Any = None
+    pp_size: "int | None" = None
+
+    def __post_init__(self):
+        for axis in ("dp_replicate", "dp_shard", "tp", "cp", "sp", "pp"):
+            name = f"{axis}_size"
+            size = getattr(self, name)
+            if size is None:
+                size = int(os.environ.get(f"PARALLELISM_CONFIG_{name.upper()}", "1"))
+            setattr(self, name, whole_number(name, size, 1))
+        for name, only in (("cp_backend", "torch"), ("sp_backend", "deepspeed")):
+            given = getattr(self, name)
+            setattr(self, name, os.environ.get(f"PARALLELISM_CONFIG_{name.upper()}", only) if given is None else given)
+            if getattr(self, name) != only:
+                raise ValueError(f"{name}={getattr(self, name)!r}: expected {only!r}")
+        if self.sp_size > 1 and self.cp_size > 1:
+            raise ValueError(f"cp_size={self.cp_size} and sp_size={self.sp_size} both split sequences: expected one of them above 1")
+        if self.sp_size > 1:
+            raise NotImplementedError(f"sp_size={self.sp_size}: sequence parallelism is not in libaccel yet")
+        if self.cp_handler is None and self.cp_size > 1:
+            self.cp_handler = TorchContextParallelConfig()
+        check_types(cp_handler=(self.cp_handler, TorchContextParallelConfig))
+        for name in ("tp_handler", "sp_handler"):
+            if getattr(self, name) is not None:
+                raise NotImplementedError(f"{name}: the engine does not split models along this axis yet; the program does")
+
+    def size_of(self, axis: str) -> int:
+        return getattr(self, f"{axis}_size")
+
+    dp_dim_names = _enabled("dp_replicate", "dp_shard")
+    non_dp_dim_names = _enabled("tp", "cp", "sp")
+    dp_shard_cp_dim_names = _enabled("dp_shard", "cp")
+    dp_cp_dim_names = _enabled("dp_replicate", "dp_shard", "cp")
+    dp_replicate_enabled, dp_shard_enabled, tp_enabled = _is_enabled("dp_replicate"), _is_enabled("dp_shard"), _is_enabled("tp")
+    cp_enabled, sp_enabled, pp_enabled = _is_enabled("cp"), _is_enabled("sp"), _is_enabled("pp")
+
+    @property
+    def fsdp_dim_names(self) -> list:
+        """The axes of sharded data parallelism, replication included."""
+        return [*(["dp_replicate"] if self.dp_replicate_enabled else []), "dp_shard_cp"]
+
+    @property
+    def active_mesh_dims(self) -> list:
+        return self.dp_dim_names + self.non_dp_dim_names
+
+    @property
+    def data_parallel_size(self) -> int:
+        return self.dp_replicate_size * self.dp_shard_size
+
+    @property
+    def non_data_parallel_size(self) -> int:
+        return self.tp_size * self.cp_size * self.sp_size
+
+    @property
+    def total_size(self) -> int:
+        return math.prod(map(self.size_of, [*_AXES, "sp"]))
+
+    def to_engine(self) -> dict:
+        """Settings of the state. With sizes of 1 alone the engine makes every rank a replica, as the reference does."""
+        return {} if self.total_size == 1 else {setting: self.size_of(axis) for axis, setting in _SETTINGS.items()}
+
+    device_mesh = None  # once get_device_mesh() was asked
+
+    def get_device_mesh(self, device_type: "str | None" = None) -> Mesh:
+        """The mesh of the job, which has one whatever the device."""
+        self.device_mesh = Mesh()
+        return self.device_mesh
+
+    def to_json(self) -> dict:
+        """The settings as values that JSON has."""
+        return {name: dict(vars(value)) if hasattr(value, "__dict__") else value for name, value in vars(self).items() if name != "device_mesh"}
+
+    def _get_mesh(self) -> tuple:
+        """Names and sizes of the axes with more than one rank, the outermost first."""
+        axes = [axis for axis in ("dp_replicate", "dp_shard", "cp", "sp", "tp") if axis in self.active_mesh_dims]
+        return tuple(axes), tuple(map(self.size_of, axes))
+
+    def build_device_mesh(self, device_type: str) -> Any:
+        """A DeviceMesh of torch with these axes, for a program with a process group of its own in torch.distributed; None without axes."""
+        from torch.distributed import device_mesh
+
+        names, sizes = self._get_mesh()
+        if not names:
+            return None
+        mesh = device_mesh.init_device_mesh(device_type, sizes, mesh_dim_names=names)
+        for joint, axes in (("dp", self.dp_dim_names), ("dp_shard_cp", self.dp_shard_cp_dim_names), ("dp_cp", self.dp_cp_dim_names)):
+            if axes:
+                mesh[axes]._flatten(joint)
+        return mesh

@@ -1,9 +1,0 @@
-"""What counts as a tensor, for modules that the class Tensor itself is made from."""
-
-from . import capi
-
-Handle = capi.accel_tensor
-
-
-def is_tensor(value):
-    return isinstance(value, Handle)

@@ -1,0 +1,33 @@
+"""Functions of tensors as torch.nn.functional has them; every operator of LibTorch is here too."""
+
+from .. import capi
+from . import ops
+
+
+def cross_entropy(logits, labels):
+    """Mean cross entropy of class scores [..., classes]; label -100 is left out."""
+    return capi.accel_cross_entropy(logits, labels)
+
+
+def dropout(x, p=0.5, training=True):
+    return ops.dropout(x, p, training)
+
+
+def mse_loss(output, target, reduction="mean"):
+    return ops.mse_loss(output, target, {"none": 0, "mean": 1, "sum": 2}[reduction])
+
+
+def softmax(x, dim=-1, dtype=None):
+    return ops.softmax(x, dim) if dtype is None else ops.softmax(x, dim, dtype=dtype)
+
+
+def log_softmax(x, dim=-1, dtype=None):
+    return ops.log_softmax(x, dim) if dtype is None else ops.log_softmax(x, dim, dtype=dtype)
+
+
+def __getattr__(name):
+    return getattr(ops, name)
+
+
+def __dir__():
+    return sorted({*globals(), *dir(ops)})

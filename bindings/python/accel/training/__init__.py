@@ -1,0 +1,1 @@
+"""The training loop: the Accelerator, optimizers, schedules, models of torch."""

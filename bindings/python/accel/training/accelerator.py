@@ -1,0 +1,660 @@
+"""The training loop: prepares models, optimizers, loaders and schedulers, and does what several ranks must do together."""
+
+import contextlib
+import dataclasses
+import logging
+import os
+from operator import attrgetter
+from typing import Any
+
+from .. import capi
+from ..big_models.weights import in_floating_type, tree_of
+from ..checkpoint import files as checkpoint
+from ..compat import missing
+from ..compat.availability import is_bitsandbytes_multi_backend_available, is_xpu_available
+from ..compat.modeling import extract_model_from_parallel, is_split
+from ..data import loader as data
+from ..engine.scopes import noting, scope
+from ..engine.torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
+from ..modules.module import Module, PreparedModule
+from ..parallel import collectives, deepspeed_prepare, sharding_choice
+from ..parallel.parallelism_config import ParallelismConfig
+from ..state.enums import FP8BackendType
+from ..state.environment import parse_flag_from_env
+from ..state.handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
+                              GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_backend, check_types, fill,
+                              whole_number)
+from ..state.job import keep
+from ..state.machine import check_os_kernel
+from ..state.process import AcceleratorState, GradientState, PartialState, current_of_accelerator, of_state
+from ..state.random import rng_types_of_engine
+from ..tensors.creation import tensor
+from ..tensors.tensor import Tensor
+from ..tracking.observed import Observed
+from ..tracking.profiling import ProfileKwargs
+from . import lr_scheduler, optim
+from .accelerator_arguments import (backward_settings, gradients_of, handle_of, is_lomo, is_prepared, kind_of, lomo_of_package, loss_in_engine,
+                                    pytorch_model, remembered)
+from .compilation import without_compilation
+from .grad_scaler import GradScaler
+
+_HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs, ProfileKwargs)
+
+
+def _coordinate(axis, what, error=RuntimeError):
+    """A property: where this rank is along an axis of the mesh."""
+    def rank(self) -> int:
+        if self.parallelism_config is None:
+            raise error(f"{what} parallelism is not configured: give Accelerator(parallelism_config=ParallelismConfig(...))")
+        return self.torch_device_mesh.get_local_rank(axis)
+
+    return property(rank, doc=f"This rank's place in {what} parallelism.")
+
+
+def _handler(kind):
+    """A property: what kwargs_handlers has of this kind, or None."""
+    return property(lambda self: self._handlers.get(kind))
+
+
+def _choice(setting, name, names):
+    """The number that a setting's name has in C."""
+    if name not in (None, *names):
+        raise ValueError(f"{setting}={name!r}; expected one of {', '.join(names)}")
+    return None if name is None else getattr(capi, f"ACCEL_{setting}_{name}".upper())
+
+
+class Accelerator(Observed):
+    """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), then from the defaults.
+
+    Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
+    "default", "onednn"), cpu_memory ("auto", "default", "cached"), cpu_memory_kept (bytes), torch_device ("cpu", "cuda:1"),
+    device_plugins (libraries that register devices, joined by colons), cpu_affinity and fused_optimizers (False: optimizers of torch compute
+    their updates themselves). fsdp_plugin and deepspeed_plugin, one
+    or several by name, say how models are sharded. torch_tp_plugin and megatron_lm_plugin must be None: what they ask for is not there yet.
+    """
+
+    def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,
+                 gradient_accumulation_steps: int = 1, cpu: bool = False, dataloader_config: "DataLoaderConfiguration | None" = None,
+                 deepspeed_plugin: Any = None, fsdp_plugin: Any = None, torch_tp_plugin: None = None, megatron_lm_plugin: None = None,
+                 rng_types: "list | None" = None, log_with: Any = None, project_dir: "str | None" = None,
+                 project_config: "ProjectConfiguration | None" = None,
+                 gradient_accumulation_plugin: "GradientAccumulationPlugin | None" = None, step_scheduler_with_optimizer: bool = True,
+                 kwargs_handlers: "list | None" = None, dynamo_backend: Any = None, dynamo_plugin: Any = None, deepspeed_plugins: Any = None,
+                 parallelism_config: "ParallelismConfig | None" = None, *, true_divisor: "bool | None" = None,
+                 keep_output_dtype: "bool | None" = None, scheduler_steps_per_update: "bool | None" = None, num_threads: "int | None" = None,
+                 cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None,
+                 torch_device: "str | None" = None, device_plugins: "str | None" = None, cpu_affinity: "bool | None" = None,
+                 fused_optimizers: bool = True):
+        sharded_by, mixed_precision = sharding_choice.choose(fsdp_plugin, deepspeed_plugin, deepspeed_plugins, mixed_precision)
+        dynamo_plugin = without_compilation(dynamo_backend, dynamo_plugin)
+        missing.check_settings(torch_tp_plugin=torch_tp_plugin, megatron_lm_plugin=megatron_lm_plugin)
+        if parallelism_config is None and parse_flag_from_env("ACCELERATE_USE_PARALLELISM_CONFIG"):
+            parallelism_config = ParallelismConfig()
+        check_types(parallelism_config=(parallelism_config, ParallelismConfig), project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
+                    split_batches=(split_batches, bool))
+        self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
+        if project_dir is not None and self.project_dir is None:
+            self.project_configuration.set_directories(project_dir)
+        self.dataloader_config = dataloader_config or DataLoaderConfiguration()
+        if split_batches is not None:
+            self.dataloader_config = dataclasses.replace(self.dataloader_config, split_batches=split_batches)
+        self._handlers = self._check_handlers(kwargs_handlers or [])
+        accumulation = self._accumulation(gradient_accumulation_steps, gradient_accumulation_plugin)
+        group = self._handlers.get(InitProcessGroupKwargs)
+        check_os_kernel()
+        self.state = AcceleratorState(
+            mixed_precision, cpu, _from_accelerator=True, device_placement=None if device_placement else False,
+            split_batches=self.dataloader_config.split_batches or None, rng_types=rng_types_of_engine(rng_types),
+            step_scheduler_with_optimizer=None if step_scheduler_with_optimizer else False, true_divisor=true_divisor,
+            keep_output_dtype=keep_output_dtype, num_threads=num_threads, cpu_kernels=_choice("cpu_kernels", cpu_kernels, ("auto", "default", "onednn")),
+            cpu_memory=_choice("cpu_memory", cpu_memory, ("auto", "default", "cached")), cpu_memory_kept=cpu_memory_kept,
+            torch_device=torch_device, device_plugins=device_plugins, cpu_affinity=cpu_affinity,
+            dynamo_plugin=dynamo_plugin, parallelism_config=parallelism_config,
+            scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
+            **({} if group is None else group.to_engine()), **accumulation)
+        keep(self)
+        sharding_choice.follow(sharded_by, self.state.mixed_precision)
+        self.parallelism_config = parallelism_config
+        self.rng_types = ["generator"] if rng_types is None else rng_types
+        check_backend(None if group is None else group.backend, self.state)
+        self.gradient_state = GradientState()
+        self.device_placement, self.step_scheduler_with_optimizer = device_placement, step_scheduler_with_optimizer
+        self._fused_optimizers = fused_optimizers
+        self._set_precision()
+        self._models: list = []
+        self._optimizers: list = []
+        self._schedulers: list = []
+        self._dataloaders: list = []
+        self._custom_objects: list = []
+        self._load_kwargs: dict = {}  # of the load that is under way
+        self.deepspeed_engine_wrapped: Any = None  # of the first model that is prepared under DeepSpeed's settings
+        self._choose_trackers(log_with)
+
+    def _current(self):
+        """The engine's state of this Accelerator, or of the group that the program is in."""
+        return current_of_accelerator(self)
+
+    @staticmethod
+    def _check_handlers(handlers):
+        known = {}
+        for handler in handlers:
+            if not isinstance(handler, _HANDLERS):
+                raise TypeError(f"kwargs_handlers has a {type(handler).__name__}; expected "
+                                f"{', '.join(kind.__name__ for kind in _HANDLERS)}")
+            if type(handler) in known:
+                raise ValueError(f"kwargs_handlers has two {type(handler).__name__}")
+            known[type(handler)] = handler
+        return known
+
+    @staticmethod
+    def _accumulation(steps, plugin):
+        if plugin is None:
+            plugin = GradientAccumulationPlugin(num_steps=steps, adjust_scheduler=None, sync_with_dataloader=None, sync_each_batch=None)
+        elif steps != 1:
+            raise ValueError("give gradient_accumulation_steps or gradient_accumulation_plugin, not both")
+        elif not isinstance(plugin, GradientAccumulationPlugin):
+            raise TypeError(f"gradient_accumulation_plugin is a {type(plugin).__name__}")
+        num_steps = whole_number("gradient_accumulation_steps", plugin.num_steps)
+        return {"gradient_accumulation_steps": None if num_steps == 1 else num_steps,
+                "adjust_scheduler": plugin.adjust_scheduler, "sync_with_dataloader": plugin.sync_with_dataloader,
+                "sync_each_batch": plugin.sync_each_batch or None}
+
+    def _set_precision(self):
+        if GradScalerKwargs in self._handlers:
+            capi.accel_set_grad_scaler(self._current(), self._handlers[GradScalerKwargs].to_engine())
+        self._init_scale = capi.accel_loss_scale(self._current())
+        if AutocastKwargs in self._handlers:
+            capi.accel_set_autocast(self._current(), self._handlers[AutocastKwargs].to_engine())
+
+    # The state
+
+    @property
+    def multi_device(self) -> bool:
+        return self.use_distributed and self.distributed_type.startswith("MULTI_") and self.distributed_type != "MULTI_CPU"
+
+    @property
+    def sync_gradients(self) -> bool:
+        return self.gradient_state.sync_gradients
+
+    @sync_gradients.setter
+    def sync_gradients(self, sync):
+        capi.accel_set_sync_gradients(self._current(), int(sync))
+
+    @property
+    def gradient_accumulation_steps(self) -> int:
+        return self.gradient_state.num_steps
+
+    @gradient_accumulation_steps.setter
+    def gradient_accumulation_steps(self, steps):
+        capi.accel_set_gradient_accumulation_steps(self._current(), steps)
+
+    @property
+    def optimizer_step_was_skipped(self) -> bool:
+        return any(optimizer.step_was_skipped for optimizer in self._optimizers)
+
+    split_batches = property(attrgetter("dataloader_config.split_batches"))
+    dispatch_batches = property(attrgetter("dataloader_config.dispatch_batches"))
+    use_seedable_sampler = property(lambda self: bool(self.dataloader_config.use_seedable_sampler))
+    use_stateful_dataloader = property(lambda self: bool(self.dataloader_config.use_stateful_dataloader))
+
+    @property
+    def even_batches(self):
+        return self.dataloader_config.even_batches
+
+    @even_batches.setter
+    def even_batches(self, value):
+        self.dataloader_config.even_batches = value
+
+    non_blocking = property(attrgetter("dataloader_config.non_blocking"))
+    project_dir = property(attrgetter("project_configuration.project_dir"))
+    logging_dir = property(attrgetter("project_configuration.logging_dir"))
+    save_iteration = property(attrgetter("project_configuration.iteration"))
+
+    torch_device_mesh = property(attrgetter("state.device_mesh"), doc="The ranks by kind of parallelism; None without a parallelism_config.")
+    tensor_parallel_rank = _coordinate("tp", "tensor")
+    pipeline_parallel_rank = _coordinate("pp", "pipeline", NotImplementedError)
+    context_parallel_rank = _coordinate("cp", "context", NotImplementedError)
+    data_parallel_rank = _coordinate("dp_replicate", "data")
+    data_parallel_shard_rank = _coordinate("dp_shard", "shard-based data")
+
+    is_composable_parallelism_enabled = property(attrgetter("is_fsdp2"))
+    deepspeed_plugin = property(attrgetter("state.deepspeed_plugin"), doc="The plugin of DeepSpeed that is selected.")
+    autocast_handler, ddp_handler, init_handler, profile_handler, scaler_handler = map(
+        _handler, (AutocastKwargs, DistributedDataParallelKwargs, InitProcessGroupKwargs, ProfileKwargs, GradScalerKwargs))
+    # Nothing computes in 8-bit floating point here yet.
+    fp8_backend, fp8_enabled, has_fp8_handler, delayed_fp8_autocast = FP8BackendType.NO, False, False, False
+    ao_recipe_handler = fp8_recipe_handler = msamp_recipe_handler = te_recipe_handler = None
+    flag_tensor = None  # the engine keeps the flag of set_trigger()
+
+    @property
+    def native_amp(self) -> bool:
+        """Whether operators choose a precision of 16 bits."""
+        return self.mixed_precision in ("fp16", "bf16")
+
+    @property
+    def has_lomo_optimizer(self) -> bool:
+        """Whether a prepared optimizer is one of LOMO, which updates in the backward."""
+        return any(is_lomo(optimizer) for optimizer in self._optimizers)
+
+    @property
+    def step(self) -> int:
+        """Micro-batches that accumulate() has counted since a loader ended. What is set here decides which of the next ones completes a step."""
+        return capi.accel_accumulation_step(self._current())
+
+    @step.setter
+    def step(self, step):
+        if step is None:
+            raise TypeError("step=None: expected a whole number")
+        capi.accel_set_accumulation_step(self._current(), whole_number("step", step, 0))
+
+    @property
+    def scaler(self) -> "GradScaler | None":
+        """How losses are scaled, with the names of torch.amp.GradScaler; None when they are not."""
+        return GradScaler(self) if capi.accel_grad_scaler_state(self._current()) else None
+
+    should_save_model = property(attrgetter("is_local_main_process"))
+
+    loss_scale: float = of_state(capi.accel_loss_scale)
+
+    def describe(self) -> str:
+        """What is really active: ranks, precision, loss scale, accumulation, and each prepared object."""
+        return capi.accel_describe(self._current())
+
+    def __repr__(self):
+        return f"Accelerator(\n{self.describe().rstrip()}\n)"
+
+    # Preparing
+
+    def prepare(self, *args: Any, device_placement: "list | None" = None) -> Any:
+        """The objects ready for all ranks, in the same order: models, optimizers, loaders and schedulers, the package's own or torch's.
+        Numbers, texts, None and containers stay as they are; any other object is an error."""
+        if device_placement is None:
+            device_placement = [None] * len(args)
+        elif len(device_placement) != len(args):
+            raise ValueError(f"device_placement has {len(device_placement)} entries for {len(args)} objects")
+        given = args
+        if self.deepspeed_plugin is not None:
+            args = deepspeed_prepare.objects(self, self.deepspeed_plugin, args)
+        result = list(args)
+        kinds = [kind_of(thing) for thing in args]
+        for kinds_now in (("model", "optimizer", "data_loader"), ("scheduler",)):  # schedulers follow their optimizers
+            for place, kind in enumerate(kinds):
+                if kind in kinds_now:
+                    prepare = getattr(self, f"prepare_{kind}")
+                    result[place] = prepare(args[place]) if kind == "scheduler" else prepare(args[place], device_placement[place])
+        if self.deepspeed_plugin is not None:
+            deepspeed_prepare.add_engine(self, given, result)
+        return result[0] if len(result) == 1 else tuple(result)
+
+    def prepare_model(self, model: Any, device_placement: "bool | None" = None, evaluation_mode: bool = False, *,
+                      split_by_program: "bool | None" = None) -> Any:
+        """On the device, under the precision, and data-parallel when there are several ranks. With `evaluation_mode` it runs on its own
+        rank only; with device_placement=False the model stays where it is. A model of torch stays one: the same object with one rank,
+        with several a DistributedModel around it. split_by_program says that the model's own forward follows the axes tp, cp and pp of the mesh;
+        None: where it has parameters that torch or transformers has split. Such axes are an error else."""
+        if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
+            return remembered(self._models, model)
+        is_spread = self._refuse_dispatched(model)
+        options = capi.accel_prepare_model_options_t()
+        options.device_placement = int(not is_spread and (self.device_placement if device_placement is None else device_placement))
+        options.evaluation_mode = int(evaluation_mode)
+        options.split_by_program = int(is_split(model) if split_by_program is None else split_by_program)
+        ddp = power = None  # the options only point to them
+        if DistributedDataParallelKwargs in self._handlers:
+            ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
+            options.ddp = ddp
+        sharding = sharding_choice.options_of(model, options)  # the options only point to them, too
+        if is_torch_model(model):
+            prepared = pytorch_model().prepare(model, self._current(), options, self.use_distributed and not evaluation_mode)
+        else:
+            prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
+        del ddp, power, sharding
+        return remembered(self._models, prepared)
+
+    def prepare_optimizer(self, optimizer, device_placement=None):
+        """An optimizer that steps only when gradients are complete."""
+        if is_prepared(optimizer):
+            return remembered(self._optimizers, optimizer)
+        if is_torch_optimizer(optimizer):
+            from .torch_optimizer import AcceleratedOptimizer
+
+            device_placement = self.device_placement if device_placement is None else device_placement
+            prepared = AcceleratedOptimizer(optimizer, device_placement, self.scaler, state=self._current(), fused=self._fused_optimizers)
+        else:
+            prepared = optim.Optimizer.of_handle(capi.accel_prepare_optimizer(self._current(), optimizer.handle), optimizer)
+        return remembered(self._optimizers, prepared)
+
+    def prepare_scheduler(self, scheduler):
+        """A scheduler that steps with its optimizer."""
+        if is_prepared(scheduler):
+            return remembered(self._schedulers, scheduler)
+        if is_torch_scheduler(scheduler):
+            from .torch_scheduler import AcceleratedScheduler
+
+            own = [optimizer for optimizer in self._optimizers if scheduler.optimizer in (optimizer, getattr(optimizer, "optimizer", None))]
+            prepared = AcceleratedScheduler(scheduler, own or self._optimizers, self.step_scheduler_with_optimizer, self.split_batches,
+                                            state=self._current())
+        else:
+            prepared = lr_scheduler.Prepared(capi.accel_prepare_scheduler(self._current(), scheduler.handle), scheduler)
+        return remembered(self._schedulers, prepared)
+
+    def prepare_data_loader(self, data_loader, device_placement=None, slice_fn_for_dispatch=None):
+        """A loader that hands each rank its own batches; one of torch stays one."""
+        if isinstance(data_loader, data.Prepared) or getattr(data_loader, "_is_accelerate_prepared", False):
+            return remembered(self._dataloaders, data_loader)
+        if is_torch_loader(data_loader):
+            return self._prepare_torch_loader(data_loader, device_placement, slice_fn_for_dispatch)
+        config = self.dataloader_config.to_engine()
+        config.put_on_device = int(self.device_placement if device_placement is None else device_placement)
+        prepared = data.prepare(data_loader, self._current(), config, slice_fn_for_dispatch)
+        return remembered(self._dataloaders, prepared)
+
+    def _prepare_torch_loader(self, data_loader, device_placement, slice_fn_for_dispatch):
+        from ..checkpoint import loader_checkpoint  # imports torch
+        from ..data.prepare_data_loader import prepare_data_loader
+
+        config = self.dataloader_config
+        prepared = prepare_data_loader(
+            data_loader, torch_module().device(str(self.device)), split_batches=config.split_batches,
+            put_on_device=self.device_placement if device_placement is None else device_placement, rng_types=self.rng_types,
+            dispatch_batches=config.dispatch_batches, even_batches=config.even_batches, slice_fn_for_dispatch=slice_fn_for_dispatch,
+            use_seedable_sampler=bool(config.use_seedable_sampler), data_seed=config.data_seed, non_blocking=config.non_blocking,
+            use_stateful_dataloader=bool(config.use_stateful_dataloader), torch_device_mesh=self.torch_device_mesh)
+        prepared._is_accelerate_prepared, prepared.keeps_position = True, config.use_stateful_dataloader is not False
+        loader_checkpoint.register(self)
+        return remembered(self._dataloaders, prepared)
+
+    def unwrap_model(self, model, keep_fp32_wrapper=True, keep_torch_compile=True):
+        """The model inside a prepared one; with keep_fp32_wrapper it still runs under the precision, on its own rank only."""
+        if is_torch_model(model):
+            return extract_model_from_parallel(model, keep_fp32_wrapper, keep_torch_compile)
+        if not isinstance(model, PreparedModule):
+            return model
+        if not keep_fp32_wrapper:
+            return model.module
+        return PreparedModule(capi.accel_unwrap_model(self._current(), model.handle, 1), model.module)
+
+    # The loop
+
+    def backward(self, loss: Any, **kwargs: Any) -> None:
+        """Gradients of the loss, divided by gradient_accumulation_steps and averaged over the ranks. The arguments of
+        Tensor.backward(): gradient, retain_graph, create_graph, inputs. With `learning_rate` prepared LOMO optimizers update: lomo_backward().
+        Under DeepSpeed's settings it also updates the optimizer that was prepared with a model of torch, when gradients are complete."""
+        if self._is_stepped_by_engine():
+            self.deepspeed_engine_wrapped.backward(loss, sync_gradients=self.sync_gradients, **kwargs)
+        else:
+            self._backward(loss, **kwargs)
+
+    def _backward(self, loss, **kwargs):
+        if kwargs.get("learning_rate") is not None and any(map(is_lomo, self._optimizers)):
+            self.lomo_backward(loss / self.gradient_accumulation_steps, kwargs["learning_rate"])
+        else:
+            capi.accel_backward(self._current(), loss_in_engine(loss), backward_settings(kwargs))
+
+    def _is_stepped_by_engine(self):
+        return self.deepspeed_engine_wrapped is not None and self.deepspeed_engine_wrapped.engine.optimizer is not None
+
+    def backward_sum(self, loss_sum, count, **kwargs):
+        """Gradients of the mean over all items of a step, from the sum of this micro-batch and its number of items."""
+        capi.accel_backward_sum(self._current(), loss_in_engine(loss_sum), count, backward_settings(kwargs))
+        if self._is_stepped_by_engine():
+            self.deepspeed_engine_wrapped.engine.set_gradient_accumulation_boundary(self.sync_gradients)
+            self.deepspeed_engine_wrapped.engine.step()
+
+    def lomo_backward(self, loss, learning_rate=None):
+        """Backward that updates the parameters of the prepared LOMO optimizers."""
+        of_package = lomo_of_package(self._optimizers, learning_rate, not self.use_distributed)
+        for optimizer in of_package:
+            optimizer.fused_backward(loss, learning_rate)
+        if of_package:
+            return
+        capi.accel_lomo_backward(self._current(), loss_in_engine(loss), capi.ACCEL_UNSET_DOUBLE if learning_rate is None else learning_rate)
+
+    def accumulate(self, *models: Module) -> scope:
+        """One micro-batch of these models: gradients are exchanged, and optimizers step, when the group is complete."""
+        return scope(capi.accel_accumulate_begin, self._current(), [handle_of(model) for model in models])
+
+    def no_sync(self, model: Module) -> scope:
+        """Gradients of this model are not exchanged inside."""
+        return noting(model, "held", scope(capi.accel_no_sync_begin, self._current(), handle_of(model)))
+
+    def trigger_sync_in_backward(self, model):
+        """Gradients are exchanged by a backward inside, although the forward was made where they are not."""
+        return noting(model, "triggered", scope(capi.accel_trigger_sync_in_backward_begin, self._current(), handle_of(model)))
+
+    def join_uneven_inputs(self, joinables, even_batches=None):
+        """The ranks may have different numbers of batches inside."""
+        models = [handle_of(model) for model in joinables if isinstance(model, Module) or is_torch_model(model)]
+        if any(map(is_torch_loader, self._dataloaders)) or any(map(is_torch_model, joinables)):
+            from .uneven_inputs import join  # imports torch
+
+            return join(self._current(), models, self._dataloaders, even_batches)
+        even = capi.ACCEL_UNSET if even_batches is None else int(even_batches)
+        return scope(capi.accel_join_uneven_inputs_begin, self._current(), models, even)
+
+    def autocast(self, autocast_handler=None):
+        """Operators inside run in the precision of the state."""
+        return scope(capi.accel_autocast_begin, self._current(), None if autocast_handler is None else autocast_handler.to_engine())
+
+    @contextlib.contextmanager
+    def maybe_context_parallel(self, buffers=None, buffer_seq_dims=None, no_restore_buffers=None):
+        """Splits buffers over the ranks of context parallelism, which is not in libaccel yet; where it is not configured either, nothing happens."""
+        if self.parallelism_config is not None and self.parallelism_config.cp_enabled:
+            raise NotImplementedError("maybe_context_parallel() under cp_size > 1: the program splits buffers along cp itself")
+        if not Accelerator._told_of_context:
+            Accelerator._told_of_context = True
+            logging.getLogger(__name__).warning("maybe_context_parallel() has no effect: context parallelism is not configured")
+        yield
+
+    _told_of_context = False
+
+    def deepspeed_ulysses_dl_adapter(self, dl, model):
+        """The loader as it is: sequence parallelism, for which it would be another one, cannot be configured."""
+        return dl
+
+    def unscale_gradients(self, optimizer=None):
+        """Takes the loss scale out of gradients, so that they can be looked at before the step."""
+        for entry in [optimizer] if not isinstance(optimizer, (list, tuple)) else optimizer:
+            capi.accel_unscale_gradients(self._current(), None if entry is None else entry.handle)
+
+    def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2) -> "Tensor | None":
+        """Scales gradients so that their joint norm is at most max_norm. The norm before. While gradients accumulate they stay as they are,
+        and the result is None, of parameters of torch the norm so far. Where DeepSpeed's engine updates, it clips as its configuration says, and
+        the result is the norm of its latest update."""
+        if self._is_stepped_by_engine():
+            return self.deepspeed_engine_wrapped.get_global_grad_norm()
+        return self._clip_grad_norm(parameters, max_norm, norm_type)
+
+    def _clip_grad_norm(self, parameters, max_norm, norm_type=2):
+        parameters, module = gradients_of(parameters)
+        status, norm = capi.accel_clip_grad_norm(self._current(), module.handle, float(max_norm), float(norm_type))
+        if status == capi.ACCEL_OK:
+            is_of_torch = any(map(is_torch_tensor, parameters)) or not parameters and torch_module() is not None
+            return torch_module().tensor(norm) if is_of_torch else tensor(norm)
+        if any(map(is_torch_tensor, parameters)):
+            return torch_module().nn.utils.get_total_norm([part.grad for part in parameters if part.grad is not None], norm_type)
+        return None
+
+    def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
+        """Cuts each element of the gradients to [-clip_value, clip_value]."""
+        if self._is_stepped_by_engine():
+            raise NotImplementedError("clip_grad_value_(): under DeepSpeed's settings backward() has used the gradients; expected gradient_clipping in its "
+                                      "configuration")
+        capi.accel_clip_grad_value(self._current(), gradients_of(parameters)[1].handle, float(clip_value))
+
+    def set_trigger(self) -> None:
+        """Raises a flag that check_trigger() will see on all ranks."""
+        capi.accel_set_trigger(self._current())
+
+    def check_trigger(self) -> bool:
+        """Whether any rank raised the flag; all ranks must call."""
+        return bool(capi.accel_check_trigger(self._current()))
+
+    # The ranks together
+
+    gather = staticmethod(collectives.gather)
+    gather_for_metrics = staticmethod(collectives.gather_for_metrics)
+
+    @staticmethod
+    def reduce(tensor, reduction="sum", scale=1.0, async_op=False):
+        """As accel.utils.reduce(), which gives the mean unless it is told otherwise; this gives the sum, as in the reference."""
+        return collectives.reduce(tensor, reduction, scale, async_op)
+
+    pad_across_processes = staticmethod(collectives.pad_across_processes)
+
+    # Checkpoints
+
+    def save(self, obj, f, safe_serialization=False):
+        """Writes any value on the main process, as torch.save() does; with safe_serialization a dict of tensors as safetensors."""
+        checkpoint.save(obj, f, self.project_configuration.save_on_each_node, safe_serialization)
+
+    def save_model(self, model: Any, save_directory: Any, max_shard_size: "int | str" = "10GB", safe_serialization: bool = True) -> None:
+        """Writes a model's weights on the main process: as `model.safetensors`, or with safe_serialization=False as `pytorch_model.bin`; or as
+        several files with an index, where they are larger than `max_shard_size`."""
+        if os.path.isfile(save_directory):
+            logging.getLogger(__name__).error("save_model(): %s is a file; expected a folder", save_directory)
+            return
+        is_prepared = not is_torch_model(model) or pytorch_model().forward_of(model) is not None
+        if self._type_of_whole_weights() is not None or _has_offloaded(model):
+            whole = self.get_state_dict(model)
+            if not whole:
+                return
+            handle = tree_of(whole)
+        else:
+            handle = handle_of(model) if is_prepared else pytorch_model().mirror(model)
+        options = fill(capi.accel_save_model_options_t(), {"max_shard_size": str(max_shard_size), "safe_serialization": safe_serialization,
+                                                           "save_on_each_node": self.project_configuration.save_on_each_node})
+        capi.accel_save_model(self._current(), handle, str(save_directory), options)
+
+    def get_state_dict(self, model, unwrap=True):
+        """The weights of a model. Those of a sharded one are collected on the main process, the others get an empty dict. Under ZeRO 3 they are
+        in 16 bits, as zero3_save_16bit_model of the plugin asks; without it this is a ValueError."""
+        kind = self._type_of_whole_weights()
+        if _has_offloaded(model):
+            whole = _align_devices().get_state_dict_offloaded_model(self.unwrap_model(model) if unwrap else model)
+        elif is_torch_model(model):
+            whole = pytorch_model().sharded_state_dict(model, self._current())
+        elif isinstance(model, PreparedModule) and capi.accel_sharded_modules(model.handle):
+            whole = capi.accel_get_state_dict(self._current(), model.handle)
+        else:
+            whole = None
+        if whole is None:
+            whole = (self.unwrap_model(model, keep_fp32_wrapper=is_torch_model(model)) if unwrap else model).state_dict()  # the prepared forward stays
+        return whole if kind is None else {name: in_floating_type(value, kind) for name, value in whole.items()}
+
+    def _type_of_whole_weights(self):
+        return None if self.deepspeed_plugin is None else self.deepspeed_plugin.type_of_whole_weights()
+
+    def save_state(self, output_dir: Any = None, safe_serialization: bool = True, **settings: Any) -> Any:
+        """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder. Of the engine, beyond the
+        reference: asynchronous, when_busy ("wait", "refuse"), compression_level, incremental, durable."""
+        project, state = self._set_project()
+        if not project.automatic_checkpoint_naming and output_dir is None:
+            raise ValueError("save_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
+        options = fill(capi.accel_save_state_options_t(), {"safe_serialization": safe_serialization, **settings})
+        named = capi.accel_project(state)["next_checkpoint"] if project.automatic_checkpoint_naming else None
+        capi.accel_save_state(state, None if project.automatic_checkpoint_naming else str(output_dir), options)
+        project.iteration = checkpoint.iteration(state)
+        return named or output_dir
+
+    def load_state(self, input_dir: Any = None, load_kwargs: "dict | None" = None, *, map_location: "str | None" = None,
+                   **settings: Any) -> None:
+        """Loads a state; without a folder the newest of automatic naming. Saves continue with the number after it. Of `load_kwargs`,
+        weights_only=False reads registered objects of any class, whose pickles can run any code. Of the engine, beyond the reference:
+        allow_missing, verify."""
+        checkpoint.check_map_location(map_location)
+        for name in load_kwargs or {}:
+            if name != "weights_only":
+                raise TypeError(f"load_kwargs has no setting {name!r}; expected weights_only")
+        project, state = self._set_project()
+        if input_dir is None and not project.automatic_checkpoint_naming:
+            raise ValueError("load_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
+        self._load_kwargs.clear()
+        self._load_kwargs.update(load_kwargs or {})
+        options = fill(capi.accel_load_state_options_t(), settings)
+        capi.accel_load_state(state, None if input_dir is None else os.path.expanduser(str(input_dir)), options)
+        for loader in self._dataloaders:
+            loader.resume()
+        if any(map(is_torch_loader, self._dataloaders)):
+            from ..checkpoint import loader_checkpoint  # imports torch
+
+            loader_checkpoint.take_positions_of_reference(self)
+        project.iteration = checkpoint.iteration(state)
+
+    def _set_project(self):
+        state = self._current()
+        checkpoint.set_project(state, self.project_configuration)
+        checkpoint.register_generators(state)
+        return self.project_configuration, state
+
+    def wait_for_checkpoint(self, timeout: float = 600.0) -> None:
+        """Waits until an asynchronous save is complete; what went wrong in it is raised here, or by the next save or load."""
+        capi.accel_checkpoint_wait(self._current(), int(timeout * 1000))
+
+    def checkpoint_progress(self) -> "tuple[int, int]":
+        """(bytes written, bytes in all, about) of the asynchronous save that is under way; (0, 0) when none is."""
+        return tuple(capi.accel_checkpoint_progress(self._current()))
+
+    def register_save_state_pre_hook(self, hook: Any) -> checkpoint.RemovableHandle:
+        """hook(models, weights, output_dir) before each save_state() writes, on all ranks. It may add files to the folder, and take weights out
+        of the list, which then are not written. The result has remove()."""
+        return checkpoint.add_hook(capi.accel_register_save_state_pre_hook, self._current(), checkpoint.run_save_hook, hook, self._models)
+
+    def register_load_state_pre_hook(self, hook: Any) -> checkpoint.RemovableHandle:
+        """hook(models, input_dir) before each load_state() reads, on all ranks. A model that it takes out of the list is left to it. The
+        result has remove()."""
+        return checkpoint.add_hook(capi.accel_register_load_state_pre_hook, self._current(), checkpoint.run_load_hook, hook, self._models)
+
+    def register_for_checkpointing(self, *objects: Any) -> None:
+        """Adds objects with state_dict() and load_state_dict() to what save_state() writes."""
+        checkpoint.register(self._current(), objects, self._load_kwargs)
+        self._custom_objects += objects
+
+    def skip_first_batches(self, dataloader, num_batches=0):
+        """A new loader whose first epoch leaves out its first batches."""
+        if isinstance(dataloader, data.DataLoader):
+            return data.skip_first_batches(dataloader, num_batches)
+        from ..data.prepare_data_loader import skip_first_batches  # imports torch
+
+        return skip_first_batches(dataloader, num_batches)
+
+    def free_memory(self, *objects):
+        """Lets go of all prepared objects; as many None as objects. What is registered for checkpoints stays."""
+        for held in (self._models, self._optimizers, self._schedulers, self._dataloaders):
+            held.clear()
+        self.deepspeed_engine_wrapped = None
+        if PartialState.is_made():  # not after end_training()
+            capi.accel_free_memory(self._current())
+        return [None] * len(objects)
+
+    clear = free_memory
+
+    def verify_device_map(self, model: Any) -> bool:
+        """Whether a model, or a part of it, is spread over several devices by a device map."""
+        return any(len(getattr(module, "hf_device_map", ())) > 1 for module in model.modules())
+
+    def _refuse_dispatched(self, model):
+        """A model that is spread over devices is not trained by several ranks, unless ACCELERATE_BYPASS_DEVICE_MAP=true asks for it; one with
+        quantized weights that are offloaded is not trained at all."""
+        is_spread = self.verify_device_map(model)
+        if is_spread and self.use_distributed and not parse_flag_from_env("ACCELERATE_BYPASS_DEVICE_MAP"):
+            raise ValueError(f"{type(model).__name__} was loaded with a device map over several devices, and cannot be trained by "
+                             f"{self.num_processes} ranks; start the program with one process (--num_processes 1)")
+        quantized = getattr(model, "is_loaded_in_8bit", False) or getattr(model, "is_loaded_in_4bit", False)
+        places = set((getattr(model, "hf_device_map", None) or {}).values()) if quantized else ()
+        trains_on_cpu = is_bitsandbytes_multi_backend_available() and not is_xpu_available()
+        away = sorted({str(place) for place in places}.intersection(("disk",) if trains_on_cpu else ("cpu", "disk")))
+        if away:
+            raise ValueError(f"{type(model).__name__} has weights in 8 or 4 bits with CPU or disk offload ({', '.join(away)} in its device map), and "
+                             "cannot be trained; load it on the accelerator as a whole")
+        return is_spread
+
+
+def _align_devices():
+    from ..big_models import align_devices  # imports torch
+
+    return align_devices
+
+
+def _has_offloaded(model):
+    return is_torch_model(model) and any(_align_devices().has_offloaded_params(module) for module in model.modules())

@@ -1,0 +1,104 @@
+"""What programs give to an Accelerator: which kind of object it is, and what stands for it in the engine."""
+
+from .. import capi
+from ..data import loader as data
+from ..engine.torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor
+from ..engine.values import to_engine
+from ..generated.optimizers import LOMO, AdaLomo
+from ..modules.module import Module, Parameters
+from ..tensors.tensor import backward_options
+from . import lr_scheduler
+from .optimizer import Optimizer, Prepared
+
+_UNTOUCHED = (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set)
+
+
+def kind_of(thing):
+    """Which of the prepare_...() functions an object is for; None for one that stays as it is."""
+    if isinstance(thing, Module) or is_torch_model(thing):
+        return "model"
+    if isinstance(thing, Optimizer) or is_torch_optimizer(thing):
+        return "optimizer"
+    if isinstance(thing, data.DataLoader) or is_torch_loader(thing):
+        return "data_loader"
+    if isinstance(thing, lr_scheduler.LRScheduler) or is_torch_scheduler(thing) or is_prepared(thing):
+        return "scheduler"
+    if isinstance(thing, _UNTOUCHED) or is_torch_tensor(thing) or isinstance(thing, capi.accel_tensor):
+        return None
+    raise TypeError(f"prepare() got a {type(thing).__module__}.{type(thing).__qualname__}; expected models, optimizers, loaders and schedulers "
+                    "of accel or torch")
+
+
+def is_lomo(optimizer):
+    """Whether a prepared optimizer, of the engine or of the package lomo_optim, updates in the backward."""
+    inner = getattr(optimizer, "optimizer", optimizer)
+    return isinstance(inner, (LOMO, AdaLomo)) or type(inner).__module__.split(".")[0] == "lomo_optim"
+
+
+def remembered(known, prepared):
+    """A prepared object, which is in the list of those that an Accelerator knows once."""
+    if all(one is not prepared for one in known):
+        known.append(prepared)
+    return prepared
+
+
+def is_prepared(thing):
+    """Whether an optimizer or scheduler is prepared."""
+    return isinstance(thing, (Prepared, lr_scheduler.Prepared)) or getattr(thing, "_is_accelerate_prepared", False)
+
+
+def pytorch_model():
+    """The module that knows models of torch."""
+    from . import torch_model as model  # imports torch
+
+    return model
+
+
+def handle_of(model):
+    """The engine's module of a model."""
+    if isinstance(model, Module):
+        return model.handle
+    forward = pytorch_model().forward_of(model) if is_torch_model(model) else None
+    if forward is not None:
+        return forward.handle
+    if is_torch_model(model):
+        raise ValueError(f"the {type(model).__name__} is not prepared; expected what prepare() returned")
+    raise TypeError(f"a {type(model).__name__} is not a model; expected one of accel or torch")
+
+
+def loss_in_engine(value):
+    """The loss in the engine."""
+    if not is_torch_tensor(value) and not isinstance(value, capi.accel_tensor):
+        raise TypeError(f"the loss is a {type(value).__name__}; expected a tensor with gradient history")
+    return to_engine(value)
+
+
+def backward_settings(given):
+    """The arguments of a backward, with tensors of either kind."""
+    tensors = {name: to_engine(given[name]) for name in ("gradient", "inputs") if given.get(name) is not None}
+    return backward_options(**{**given, **tensors})
+
+
+def lomo_of_package(optimizers, learning_rate, is_alone):
+    """Those of the package lomo_optim, which run a backward themselves."""
+    found = [one.optimizer for one in optimizers if is_lomo(one) and is_torch_optimizer(one.optimizer)]
+    if found and learning_rate is None:
+        raise ValueError("A learning rate must be passed in order to call backward pass with LOMO optimizers.")
+    if found and not is_alone:
+        raise NotImplementedError(f"{type(found[0]).__name__} of lomo_optim asks torch's process group for the mean over the ranks, which prepare() does "
+                                  "not make; expected one process, or accel.optim.LOMO with a model of accel")
+    return found
+
+
+def gradients_of(parameters):
+    """The parameters that were given, when they are a list, and the module whose parameters they are: for a list of tensors one that
+    holds just them."""
+    if isinstance(parameters, Parameters):
+        return [], parameters.module
+    if isinstance(parameters, Module):
+        return [], parameters
+    parts = [parameters] if isinstance(parameters, capi.accel_tensor) or is_torch_tensor(parameters) else list(parameters)
+    holder = Module.of_handle(capi.accel_module_create("Parameters"))
+    for place, part in enumerate(parts):
+        capi.accel_module_add_parameter(holder.handle, str(place), to_engine(part), int(part.requires_grad))
+    return parts, holder

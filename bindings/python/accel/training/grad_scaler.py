@@ -1,0 +1,81 @@
+"""The loss scale of a job, with the names of torch.amp.GradScaler."""
+
+from .. import capi
+
+_BY_ITSELF = {"scale": "accelerator.backward(loss) scales the loss", "step": "the step() of the prepared optimizer skips an update after an overflow",
+              "update": "the step() of the prepared optimizer changes the scale"}
+
+
+class GradScaler:
+    """What the engine of an Accelerator scales losses by, as it is now."""
+
+    def __init__(self, accelerator):
+        self._accelerator = accelerator
+
+    @property
+    def _state(self):
+        return self._accelerator._current()
+
+    @property
+    def _init_scale(self):
+        return self._accelerator._init_scale
+
+    def is_enabled(self):
+        return bool(self.state_dict())
+
+    def get_scale(self):
+        """The factor of the next backward."""
+        return capi.accel_loss_scale(self._state)
+
+    def get_growth_factor(self):
+        return self.state_dict()["growth_factor"]
+
+    def get_backoff_factor(self):
+        return self.state_dict()["backoff_factor"]
+
+    def get_growth_interval(self):
+        return self.state_dict()["growth_interval"]
+
+    def _get_growth_tracker(self):
+        return self.state_dict()["_growth_tracker"]
+
+    def set_growth_factor(self, new_factor):
+        self._set(growth_factor=float(new_factor))
+
+    def set_backoff_factor(self, new_factor):
+        self._set(backoff_factor=float(new_factor))
+
+    def set_growth_interval(self, new_interval):
+        self._set(growth_interval=int(new_interval))
+
+    def state_dict(self):
+        """All of it as numbers; empty when losses are not scaled."""
+        return capi.accel_grad_scaler_state(self._state)
+
+    def load_state_dict(self, state_dict):
+        """Takes what state_dict() gave, or that of torch."""
+        capi.accel_load_grad_scaler_state(self._state, dict(state_dict))
+        self._accelerator._init_scale = self.get_scale()
+
+    def _set(self, **settings):
+        capi.accel_load_grad_scaler_state(self._state, {**self.state_dict(), **settings})
+
+    def unscale_(self, optimizer):
+        """Takes the scale out of the gradients of a prepared optimizer, once in each step."""
+        self._accelerator.unscale_gradients(optimizer)
+
+    _enabled = property(is_enabled)
+    _growth_factor = property(get_growth_factor)
+    _backoff_factor = property(get_backoff_factor)
+    _growth_interval = property(get_growth_interval)
+
+    def __getattr__(self, name):
+        if name in _BY_ITSELF:
+            raise NotImplementedError(f"scaler.{name}(): the engine does this by itself: {_BY_ITSELF[name]}")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __reduce__(self):
+        raise TypeError("the scaler of an Accelerator belongs to its job and cannot be copied; copy its state_dict()")
+
+    def __repr__(self):
+        return f"GradScaler({self.state_dict()})"

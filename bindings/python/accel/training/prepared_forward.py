@@ -1,0 +1,164 @@
+"""The forward of a prepared model of torch, which goes through the engine and back. Arguments stay in Python."""
+
+import functools
+import threading
+import types
+
+import torch
+
+from .. import capi
+from ..engine.bridge import from_torch, not_traced, to_torch
+from ..engine.objects import inside
+from ..engine.scopes import noting, scope
+from ..engine.values import map_leaves
+from ..state.job import current
+
+
+class _Call:
+    """A call of a model under way."""
+
+    def __init__(self, forward, args, kwargs):
+        self.forward, self.args, self.kwargs, self.output = forward, args, kwargs, None
+
+
+class _Calls(threading.local):
+    """The calls that this thread is in, the innermost last."""
+
+    def __init__(self):
+        self.open = []
+
+
+_calls = _Calls()
+
+
+@not_traced
+def run_forward(_handle, _inputs):
+    """The forward of every mirrored module. It belongs to no model, so that the engine keeps none of Python's alive."""
+    call = _calls.open[-1]
+    call.output = output = call.forward(*call.args, **call.kwargs)
+    if isinstance(output, torch.Tensor):
+        return from_torch(output)
+    tensors = []
+    map_leaves(output, _is_tensor, tensors.append)
+    return [from_torch(tensor) for tensor in tensors]
+
+
+def _is_tensor(value):
+    return isinstance(value, torch.Tensor)
+
+
+@not_traced
+def _with_tensors(output, tensors):
+    """The output with the tensors that the engine returned; itself when they are those that it had."""
+    if isinstance(output, torch.Tensor):
+        return to_torch(tensors)
+    returned = [to_torch(tensor) for tensor in tensors]
+    former = []
+    map_leaves(output, _is_tensor, former.append)
+    if all(new is old for new, old in zip(returned, former)):
+        return output
+    rest = iter(returned)
+    return map_leaves(output, _is_tensor, lambda _: next(rest))
+
+
+class PreparedForward:
+    """The forward of a prepared model. `handle` is the engine's prepared module, `forward` what it runs, `model` the module of torch."""
+
+    def __init__(self, handle, model, forward):
+        self.handle, self.model, self.forward = handle, model, forward
+
+    @not_traced
+    def __call__(self, *args, **kwargs):
+        call = _Call(self.forward, args, kwargs)
+        self._follow_mode()
+        self.runs += torch.is_grad_enabled()
+        _calls.open.append(call)
+        try:
+            tensors = capi.accel_module_call(self.handle, ())
+        finally:
+            _calls.open.pop()
+        output = _with_tensors(call.output, tensors)
+        if self.sparse is not None and torch.is_grad_enabled():
+            self.sparse.after_forward(output)
+        return output
+
+    def _follow_mode(self):
+        if self.training != self.model.training:
+            self.training = self.model.training
+            capi.accel_module_train(self.handle, int(self.training))
+
+    training = None
+    runs = 0  # with gradients
+    sparse = None  # the exchange of sparse gradients
+
+    def __reduce__(self):
+        """A copy of the model belongs to no job: its forward is that of its class, or that of its hooks."""
+        return (inside, (self.forward,)) if isinstance(self.forward, functools.partial) else (_own_forward, (self.model,))
+
+
+class UnwrappedForward:
+    """The forward of the model inside a DistributedModel: under the precision, as it is where there is one rank, and without an exchange. Inside
+    of the prepared forward it is the model's own."""
+
+    def __init__(self, handle, model):
+        self.alone = PreparedForward(handle, model, model.forward)
+
+    @not_traced
+    def __call__(self, *args, **kwargs):
+        model = self.alone.model
+        if any(call.forward is model for call in _calls.open):
+            return self.alone.forward(*args, **kwargs)
+        return self.alone(*args, **kwargs)
+
+    def __reduce__(self):
+        return self.alone.__reduce__()
+
+
+def _own_forward(model):
+    return types.MethodType(type(model).forward, model)
+
+
+class DistributedModel(torch.nn.Module):
+    """A model that is trained by several ranks. `module` is the model inside, whose attributes it has."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+        self.training = module.training
+
+    def forward(self, *args, **kwargs):
+        """The model's own forward; a prepared model has another one, which exchanges gradients."""
+        return self.module(*args, **kwargs)
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            if name == "module":
+                raise
+            return getattr(self.module, name)
+
+    def no_sync(self):
+        """Gradients are not exchanged inside, as of torch's DistributedDataParallel."""
+        return noting(self, "held", scope(capi.accel_no_sync_begin, current(), self.forward.handle))
+
+    def __reduce__(self):
+        """A copy is that of the model inside: it belongs to no job."""
+        return inside, (self.module,)
+
+
+def forward_of(model) -> "PreparedForward | None":
+    """The forward of a prepared model; None for a model that is not prepared."""
+    forward = vars(model).get("forward") if isinstance(model, torch.nn.Module) else None
+    return forward if isinstance(forward, PreparedForward) else None
+
+
+def restore_forward(model):
+    """Gives a prepared model the forward back that it had before."""
+    for module in model.modules():
+        if forward_of(module) is not None or isinstance(vars(module).get("forward"), UnwrappedForward):
+            del module.forward
+
+
+# What only wraps a model: prepared ones, and torch's own for data parallelism.
+WRAPPERS = (DistributedModel, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)

@@ -1,0 +1,114 @@
+"""A torch.nn.Module in the engine: its parameters and buffers are the module's own tensors, its forward is Python's.
+
+A call of a prepared model goes through the engine, which puts the precision, the exchange of gradients and the kernels of the job around
+the module's forward. Arguments stay in Python; the tensors of the result pass through the engine.
+"""
+
+import contextlib
+import logging
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from .. import capi
+from ..big_models import meta_parameters
+from ..engine.bridge import to_torch
+from ..parallel.deepspeed import selected_of
+from ..state.job import sharded_by
+from . import sparse_gradients, uncovered_gradients
+from .mirrored_module import followed, mirror
+from .prepared_forward import DistributedModel, PreparedForward, UnwrappedForward, forward_of, run_forward
+
+
+_logger = logging.getLogger(__name__)
+
+
+def prepare(model: torch.nn.Module, state, options, wraps: bool):
+    """The prepared model: with `wraps` a DistributedModel, else the model itself."""
+    if isinstance(vars(model).get("forward"), UnwrappedForward):  # of an earlier Accelerator
+        del model.forward
+    plugin, deepspeed = sharded_by()
+    gets_weights = wraps and capi.accel_process_index(state) != 0
+    if deepspeed is None or not gets_weights or not selected_of(deepspeed).zero3_init_flag:
+        meta_parameters.initialize(model, plugin, plugin is not None and gets_weights)
+    if plugin is not None and wraps and capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
+        _widen_parameters(model)
+    parts: dict = {}
+    sparse = sparse_gradients.sparse_parameters_of(model) if wraps else {}
+    with sparse_gradients.hidden(sparse.values()):
+        is_dense = any(parameter.requires_grad for parameter in model.parameters())
+        inner = mirror(model, parts)
+        capi.accel_module_set_forward(inner, run_forward)
+        capi.accel_module_train(inner, int(model.training))
+        handle = capi.accel_prepare_model(state, inner, options)
+    for module, part in parts.items():
+        part.is_shared = wraps
+        followed[module] = part
+    forward = model if wraps else model.forward
+    groups = [sharded["module"] for sharded in capi.accel_sharded_modules(handle)]
+    if groups and sparse:
+        raise ValueError(f"{', '.join(sparse)}: embeddings with sparse=True have no gradients that could be sharded; expected sparse=False, or a "
+                         "strategy that does not shard")
+    checkpointed = _innermost(groups) if plugin is not None and plugin.checkpoints_activations_of(model) else ()
+    for path in filter(None, groups):
+        module = model.get_submodule(path)
+        _call_through_engine(module, parts[module].handle, _checkpointed(module.forward, plugin) if path in checkpointed else module.forward)
+    if "" in checkpointed:
+        forward = _checkpointed(forward, plugin)
+    if wraps:
+        prepared = DistributedModel(model)
+        prepared.forward = PreparedForward(handle, prepared, forward)
+        if not groups:  # what is sharded has no gradients but those that were exchanged
+            uncovered_gradients.watch(prepared.forward)
+            if sparse:
+                prepared.forward.sparse = sparse_gradients.SparseGradients(handle, sparse)
+                if not is_dense:
+                    sparse_gradients.share_from_rank_0(model)
+            if capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
+                model.forward = UnwrappedForward(capi.accel_unwrap_model(state, handle, 1), model)
+    else:
+        prepared = model
+        prepared.forward = PreparedForward(handle, model, forward)
+    prepared._is_accelerate_prepared = True
+    return prepared
+
+
+def _widen_parameters(model):
+    """Shards that are trained under mixed precision are of float32; what is gathered from them has the lower type."""
+    low = {name: one for name, one in model.named_parameters() if one.requires_grad and one.is_floating_point() and one.element_size() < 4}
+    for parameter in low.values():
+        parameter.data = parameter.data.to(torch.float32)
+    if low:
+        _logger.warning("%d trained parameters of %s become float32, because mixed_precision is on: %s%s; checkpoints have them so", len(low),
+                        type(model).__name__, ", ".join(list(low)[:3]), ", ..." if len(low) > 3 else "")
+
+
+def _innermost(groups):
+    """The modules of groups that have no group inside, by their paths."""
+    return [path for path in groups if not any(other != path and other.startswith(f"{path}." if path else "") for other in groups)]
+
+
+def _checkpointed(forward, plugin):
+    """A forward that keeps its inputs, and is computed again in the backward of its group, when the parameters are whole."""
+    def run(*args, **kwargs):
+        kept_on_host = torch.autograd.graph.save_on_cpu() if plugin.activation_checkpointing_offload else contextlib.nullcontext()
+        with kept_on_host:
+            return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+
+    return run
+
+
+def _call_through_engine(module, handle, forward):
+    """Torch calls the module inside a sharded model; its parameters are gathered around its forward by the engine's module."""
+    capi.accel_module_set_forward(handle, run_forward)
+    module.forward = PreparedForward(handle, module, forward)
+
+
+def sharded_state_dict(model, state) -> "dict | None":
+    """The whole tensors of a sharded model on the main process, and nothing on the others; None for a model that is not sharded."""
+    forward = forward_of(model)
+    if forward is None or not capi.accel_sharded_modules(forward.handle):
+        return None
+    return {name: to_torch(tensor) for name, tensor in capi.accel_get_state_dict(state, forward.handle).items()}
+
+
