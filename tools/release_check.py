@@ -46,7 +46,10 @@ def changelog_problems(root, version, final):
     found = dict(re.findall(CHANGELOG, (root / "CHANGELOG.md").read_text(), re.MULTILINE))
     if version not in found:
         yield f"CHANGELOG.md has no section for {version}; expected `## {version} - YYYY-MM-DD` or `- not released`"
-    elif final and not re.fullmatch(r"\d{4}-\d\d-\d\d", found[version]):
+    left = sorted(file.name for file in (root / "changes").glob("+*.md"))
+    if final and left:
+        yield f"changes/ has {', '.join(left)}: make them a part of CHANGELOG.md with `towncrier build --version {version}`"
+    if version in found and final and not re.fullmatch(r"\d{4}-\d\d-\d\d", found[version]):
         yield f"CHANGELOG.md says `{found[version]}` for {version}; expected the date of the release"
 
 

@@ -114,6 +114,13 @@ class Release(unittest.TestCase):
         self.change("CHANGELOG.md", f"## {VERSION} - ", "## 0.0.1 - ")
         self.assertRegex(" ".join(release_check.problems(self.root, False)), f"CHANGELOG.md has no section for {VERSION}")
 
+    def test_a_release_leaves_no_fragments(self):
+        subprocess.run(["git", "-C", self.root, "init", "--quiet"], check=True)
+        (self.root / "changes").mkdir()
+        (self.root / "changes/+loaders.added.md").write_text("Loaders have a deadline.\n")
+        self.assertIn("changes/ has +loaders.added.md", " ".join(release_check.problems(self.root, True)))
+        self.assertEqual(list(release_check.problems(self.root, False)), [])
+
     def test_a_release_needs_date_lock_and_a_clean_tree(self):
         subprocess.run(["git", "-C", self.root, "init", "--quiet"], check=True)
         text = (self.root / "CHANGELOG.md").read_text().splitlines()
