@@ -36,9 +36,11 @@ void PreparedOptimizer::finish_models() const {
           "sharding");
 }
 
-// Each rank looks at the gradients of its parts of the model; all skip the step, or none.
+// Each rank looks at the gradients that it has. All ranks that store parts of any model skip the step, or none:
+// gradients that only one of them has, such as those of ignored modules, change the loss scale too, which is that of
+// all models.
 bool PreparedOptimizer::overflowed() const {
-  return placed_->any_rank(tensor::join_axes(axes(), placed_->axes_of_models()), scaled_->overflowed());
+  return placed_->any_rank(tensor::join_axes(placed_->axes(), placed_->axes_of_models()), scaled_->overflowed());
 }
 
 void PreparedOptimizer::share_settings(comm::Communicator& ranks, int source) {

@@ -15,15 +15,16 @@ CallOrder::CallOrder(size_t blocks) : blocks_(blocks), order_(blocks) {
   std::iota(order_.begin(), order_.end(), size_t{0});
 }
 
-void CallOrder::use(size_t block) {
+bool CallOrder::use(size_t block) {
   if (pass_.size() >= blocks_ * kMostUsesOfBlock) pass_.clear();
   pass_.push_back(block);
   // The first place of the block from the expected one on, around the end.
   for (size_t i = 0; i < order_.size(); i++) {
     if (upcoming(i) != block) continue;
     next_ = (next_ + i + 1) % order_.size();
-    return;
+    return i == 0;
   }
+  return false;
 }
 
 void CallOrder::end_pass() {

@@ -14,8 +14,8 @@ class CallOrder {
   // The first pass is expected in this order, which has each block once.
   explicit CallOrder(std::vector<size_t> expected) : blocks_(expected.size()), order_(std::move(expected)) {}
 
-  // A block is used.
-  void use(size_t block);
+  // A block is used. Returns whether it was the one that was expected.
+  bool use(size_t block);
   // The forward of the whole model has ended.
   void end_pass();
 

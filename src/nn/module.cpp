@@ -183,11 +183,11 @@ void Module::tie(std::string_view path, std::string_view source_path) {
           tensor.sizes(), ", '", source_path, "' has ", source.sizes(), "; tied parameters need the same shape");
   count_change();
   tensor = source;
+  const auto& source_placements = source_place.owner->placements_;
+  const auto found = source_placements.find(source_place.owner->parameters_[source_place.index].first);
+  const tensor::PlacementPtr placement = found == source_placements.end() ? nullptr : found->second;
   place.owner->placements_.erase(name);
-  const auto& [source_name, same] = source_place.owner->parameters_[source_place.index];
-  if (const auto found = source_place.owner->placements_.find(source_name);
-      found != source_place.owner->placements_.end())
-    place.owner->placements_[name] = found->second;
+  if (placement != nullptr) place.owner->placements_[name] = placement;
   place.owner->parameter_replaced(name, tensor);
 }
 

@@ -7,9 +7,7 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
-#include "base/split_text.hpp"
 #include "tensor/placement.hpp"
 
 namespace accel::nn {
@@ -29,10 +27,8 @@ class Placements {
   bool empty() const { return placements_.empty(); }
   // Whether ranks along this axis of the mesh store different parts of any parameter.
   bool have_axis(const std::string& axis) const {
-    return std::any_of(placements_.begin(), placements_.end(), [&](const auto& entry) {
-      const std::vector<std::string> axes = split_text(entry.second->axes);
-      return std::find(axes.begin(), axes.end(), axis) != axes.end();
-    });
+    return std::any_of(placements_.begin(), placements_.end(),
+                       [&](const auto& entry) { return tensor::has_any_axis(entry.second->axes, axis); });
   }
 
  private:

@@ -6,7 +6,9 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <map>
 
+#include "base/error.hpp"
 #include "base/split_text.hpp"
 #include "comm/collectives.hpp"
 #include "optim/clip.hpp"
@@ -16,6 +18,20 @@ namespace accel::parallel {
 namespace {
 
 constexpr const char* kModelAxes = "pipeline,tensor";
+
+// The axes that cut any of the parameters; `placements` finds the placement of a parameter.
+template <typename Placements>
+std::string axes_in(const Placements& placements, const std::vector<at::Tensor>& parameters) {
+  std::vector<std::string> known;
+  std::string axes;
+  for (const at::Tensor& parameter : parameters) {
+    const tensor::PlacementPtr placement = placements.find(parameter);
+    if (placement == nullptr || std::find(known.begin(), known.end(), placement->axes) != known.end()) continue;
+    known.push_back(placement->axes);
+    axes = tensor::join_axes(axes, placement->axes);
+  }
+  return axes;
+}
 
 // A table of the boxes of a rank, of equal size on all ranks: the number of boxes and of elements, then each box.
 at::Tensor describe(const tensor::Placement& placement, size_t boxes) {
@@ -103,8 +119,24 @@ at::Tensor gather_parts(const at::Tensor& part, const tensor::Placement& placeme
 }
 
 void PlacedParameters::add(const ParallelModelPtr& model) {
+  entries_.erase(
+      std::remove_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.model.expired(); }),
+      entries_.end());
   nn::Placements placements = model->module()->placements();
-  if (!placements.empty()) entries_.push_back({model, std::move(placements)});
+  if (placements.empty()) return;
+  std::string axes = axes_in(placements, model->module()->parameters());
+  entries_.push_back({model, std::move(placements), std::move(axes), mesh_.lock()});
+}
+
+std::shared_ptr<comm::Mesh> PlacedParameters::find_mesh() const {
+  return entries_.empty() ? mesh_.lock() : entries_.front().mesh;
+}
+
+comm::Mesh& PlacedParameters::mesh() const {
+  const auto mesh = find_mesh();
+  require(mesh != nullptr, Status::kInvalidState,
+          "the state of these parameters is gone; expected one that lives as long as they are trained");
+  return *mesh;  // the state or an entry has it
 }
 
 std::vector<ParallelModelPtr> PlacedParameters::models() const {
@@ -132,36 +164,41 @@ std::vector<ParallelModelPtr> PlacedParameters::models_of(const std::vector<at::
 }
 
 std::string PlacedParameters::axes_of(const std::vector<at::Tensor>& parameters) const {
-  std::vector<std::string> known;
+  return axes_in(*this, parameters);
+}
+
+std::string PlacedParameters::axes() const {
   std::string axes;
-  for (const at::Tensor& parameter : parameters) {
-    const tensor::PlacementPtr placement = find(parameter);
-    if (placement == nullptr || std::find(known.begin(), known.end(), placement->axes) != known.end()) continue;
-    known.push_back(placement->axes);
-    axes = tensor::join_axes(axes, placement->axes);
-  }
+  for (const Entry& entry : entries_)
+    if (!entry.model.expired()) axes = tensor::join_axes(axes, entry.axes);
   return axes;
 }
 
 bool PlacedParameters::tell_parts(const nn::Module& module, const std::string& axes) const {
+  const auto mesh = find_mesh();
+  std::vector<std::string> shared = split_text(axes);
+  const auto is_one = [&](const std::string& axis) { return mesh == nullptr || mesh->size(axis) == 1; };
+  shared.erase(std::remove_if(shared.begin(), shared.end(), is_one), shared.end());
+  if (shared.empty()) return true;
   const nn::Placements placements = module.placements();
-  const std::vector<std::string> names = split_text(axes);
-  return std::all_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return mesh_->size(name) == 1 || placements.have_axis(name); });
+  return std::all_of(shared.begin(), shared.end(), [&](const auto& axis) { return placements.have_axis(axis); });
 }
 
-std::string PlacedParameters::axes_of_models() const { return mesh_->size(kModelAxes) > 1 ? kModelAxes : ""; }
+std::string PlacedParameters::axes_of_models() const {
+  const auto mesh = find_mesh();
+  return mesh != nullptr && mesh->size(kModelAxes) > 1 ? kModelAxes : "";
+}
 
 bool PlacedParameters::is_first(const tensor::Placement& placement) const {
-  return mesh_->is_first_along_others(placement.axes);
+  return mesh().is_first_along_others(placement.axes);
 }
 
 at::Tensor PlacedParameters::gather(const at::Tensor& part, const tensor::Placement& placement) const {
-  return gather_parts(part, placement, *mesh_->group(placement.axes));
+  return gather_parts(part, placement, *mesh().group(placement.axes));
 }
 
 bool PlacedParameters::any_rank(const std::string& axes, bool flag) const {
-  return axes.empty() ? flag : mesh_->group(axes)->any_rank(flag);
+  return axes.empty() ? flag : mesh().group(axes)->any_rank(flag);
 }
 
 at::Tensor PlacedParameters::clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm,
@@ -171,12 +208,15 @@ at::Tensor PlacedParameters::clip_gradients_by_norm(const std::vector<at::Tensor
   if (axes.empty()) return optim::clip_gradients_by_norm(parameters, max_norm, norm_type);
   // Ranks that differ along axes that do not cut a parameter have copies of it, of which the first one counts.
   std::vector<at::Tensor> counted, copies;
+  std::map<std::string, bool> counts;  // by the axes that cut a parameter
   for (const at::Tensor& parameter : parameters) {
     const tensor::PlacementPtr placement = find(parameter);
-    const bool counts = mesh_->is_first_along(axes, placement == nullptr ? "" : placement->axes);
-    (counts ? counted : copies).push_back(parameter);
+    const std::string cut = placement == nullptr ? "" : placement->axes;
+    const auto [known, is_new] = counts.try_emplace(cut, false);
+    if (is_new) known->second = mesh().is_first_along(axes, cut);
+    (known->second ? counted : copies).push_back(parameter);
   }
-  comm::Communicator& ranks = *mesh_->group(axes);
+  comm::Communicator& ranks = *mesh().group(axes);
   return optim::clip_shared_gradients_by_norm(
       counted, copies, max_norm, norm_type, [&ranks](const at::Tensor& partial, bool largest) {
         const at::Tensor sent = partial.to(ranks.device());

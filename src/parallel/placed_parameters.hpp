@@ -19,7 +19,8 @@ namespace accel::parallel {
 
 class PlacedParameters {
  public:
-  explicit PlacedParameters(std::shared_ptr<comm::Mesh> mesh) : mesh_(std::move(mesh)) {}
+  // The mesh is that of a state, and lives on while there are models of it that are placed.
+  explicit PlacedParameters(const std::shared_ptr<comm::Mesh>& mesh) : mesh_(mesh) {}
 
   // Adds the model's parameters, for as long as the model exists, if the model has any that are placed.
   void add(const ParallelModelPtr& model);
@@ -35,6 +36,8 @@ class PlacedParameters {
 
   // Whether placements say how the ranks along each of these axes share the module; axes of size 1 share nothing.
   bool tell_parts(const nn::Module& module, const std::string& axes) const;
+  // The same of any parameter of these models.
+  std::string axes() const;
   // The axes along which ranks have different parts of models, whether placements say it or only the program knows:
   // pipeline and tensor, where the mesh has them.
   std::string axes_of_models() const;
@@ -51,15 +54,18 @@ class PlacedParameters {
   // Clips each element by itself.
   void clip_gradients_by_value(const std::vector<at::Tensor>& parameters, double clip_value) const;
 
-  comm::Mesh& mesh() const { return *mesh_; }
-
  private:
   struct Entry {
     std::weak_ptr<ParallelModel> model;
     nn::Placements placements;
+    std::string axes;  // of all of them
+    std::shared_ptr<comm::Mesh> mesh;
   };
 
-  std::shared_ptr<comm::Mesh> mesh_;
+  std::shared_ptr<comm::Mesh> find_mesh() const;  // null behind the end of the state
+  comm::Mesh& mesh() const;
+
+  std::weak_ptr<comm::Mesh> mesh_;
   std::vector<Entry> entries_;
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/split_text.hpp"
 
 namespace accel::tensor {
 namespace {
@@ -58,6 +59,12 @@ PlacementPtr place(std::vector<int64_t> shape, const Box& part, const std::strin
 Placement whole_placement(std::vector<int64_t> shape) {
   PlacedBox all{{whole_offset(shape.size()), shape}, whole_offset(shape.size())};
   return {std::move(shape), {std::move(all)}, ""};
+}
+
+bool has_any_axis(const std::string& some, const std::string& others) {
+  const std::vector<std::string> axes = split_text(some), wanted = split_text(others);
+  return std::any_of(wanted.begin(), wanted.end(),
+                     [&](const std::string& axis) { return std::find(axes.begin(), axes.end(), axis) != axes.end(); });
 }
 
 std::string join_axes(const std::string& some, const std::string& more) {

@@ -39,6 +39,8 @@ using PlacementPtr = std::shared_ptr<const Placement>;
 Placement whole_placement(std::vector<int64_t> shape);
 // The placement of one box.
 PlacementPtr place(std::vector<int64_t> shape, const Box& part, const std::string& axes);
+// Whether one of the axes is in both lists.
+bool has_any_axis(const std::string& some, const std::string& others);
 std::string join_axes(const std::string& some, const std::string& more);
 
 }  // namespace accel::tensor

@@ -235,5 +235,39 @@ TEST(Placement, AnOverflowInOnePartSkipsTheStepInAll) {
     });
 }
 
+// Gradients that one rank alone has, such as those of ignored modules, change the loss scale of all models.
+TEST(Placement, AnOverflowOutsideOfThePartsSkipsTheStepInAll) {
+  on_mesh({1, 2, 1}, [](const AcceleratorPtr& accelerator) {
+    GradScalerSettings scaler;
+    scaler.enabled = true;
+    accelerator->set_grad_scaler(scaler);
+    const auto inner = column_strategy::make_model();
+    PrepareModelSettings preparation;
+    preparation.fsdp.enabled = true;
+    preparation.fsdp.ignored_modules = std::string("down_bias");
+    const auto model = accelerator->prepare_model(inner, preparation);
+    auto plain = optim::make_optimizer(optim::sgd_rule(), {{"lr", 0.1}});
+    plain->add_group({inner->find_tensor("down_bias")}, std::nullopt, std::nullopt);
+    const auto optimizer = accelerator->prepare_optimizer(plain);
+    accelerator->backward(model->call(at::full({2, column_strategy::kInputs}, 0.3)).square().mean());
+    if (accelerator->state().process_index() == 1) inner->find_tensor("down_bias").mutable_grad().fill_(HUGE_VAL);
+    EXPECT_FALSE(optimizer->step());
+    EXPECT_EQ(accelerator->grad_scaler()->scale(), GradScalerSettings().init_scale.value * 0.5);
+  });
+}
+
+// What a sharded model leaves behind are parts, which another one must not take for whole parameters.
+TEST(Placement, PartsOfAModelThatIsGoneAreRefused) {
+  on_mesh({1, 2, 1}, [](const AcceleratorPtr& accelerator) {
+    const auto inner = column_strategy::make_model();
+    PrepareModelSettings preparation;
+    preparation.fsdp.enabled = true;
+    accelerator->prepare_model(inner, preparation);
+    accelerator->free_memory();
+    tests::expect_error(Status::kInvalidState, "is a part that a sharded model left behind",
+                        [&] { accelerator->prepare_model(inner, preparation); });
+  });
+}
+
 }  // namespace placement_test
 }  // namespace accel::parallel

@@ -61,8 +61,8 @@ TEST(ShardingSchedule, AForwardIsPredictedFromTheFirstOneOn) {
   ShardingSchedule schedule(kRegistered, settings_of(true, BackwardPrefetch::kNoPrefetch));
   schedule.begin_forward(true);
   EXPECT_EQ(text_of(schedule.begin_module(2)), "gather 2, start 0") << "the order of registration";
-  EXPECT_EQ(text_of(schedule.begin_module(1)), "gather 1") << "called first; behind it the pass is expected to end";
-  EXPECT_EQ(text_of(schedule.begin_module(0)), "gather 0, start 1");
+  EXPECT_EQ(text_of(schedule.begin_module(1)), "gather 1") << "not the one that was expected";
+  EXPECT_EQ(text_of(schedule.begin_module(0)), "gather 0") << "nothing is predicted behind that";
   schedule.begin_backward(2);
   schedule.end_backward(true);
   schedule.begin_forward(true);

@@ -122,24 +122,26 @@ void OptimizerState::finish_steps() const {
 
 bool OptimizerState::takes_pieces() const { return first_placed(models_) != nullptr; }
 
-// Where the optimizer does not know its entries, one with as many dimensions as the parameter is like it.
+// Where the optimizer does not know its entries, one of the parameter's shape is like it.
 bool OptimizerState::is_like_parameter(const std::string& entry, const c10::IValue& value,
                                        c10::IntArrayRef sizes) const {
   const bool is_tensor = (value.isTensor() && value.toTensor().defined()) || tensor::saved_tensor_of(value) != nullptr;
   if (!is_tensor) return false;
   if (const auto known = optimizer_->is_like_parameter(entry)) return *known;
-  return !sizes.empty() && tensor::shape_of_saved(value, entry).size() == sizes.size();
+  return tensor::shape_of_saved(value, entry) == sizes;
 }
 
 template <typename Change>
-c10::IValue OptimizerState::change_placed(const c10::IValue& state, const Change& change) const {
+c10::IValue OptimizerState::change_placed(const c10::IValue& state, bool is_stored, const Change& change) const {
   const nn::Placements placements = placements_of(models_);
   const std::vector<at::Tensor> parameters = optimizer_->parameters();
   return change_entries(
       state, [&](const c10::IValue& value, size_t index, const std::string& entry, const std::string& name) {
         if (index >= parameters.size()) return value;
         const PlacementPtr placement = placements.find(parameters[index]);
-        const bool is_placed = placement != nullptr && is_like_parameter(entry, value, placement->shape);
+        const bool is_placed =
+            placement != nullptr &&
+            is_like_parameter(entry, value, is_stored ? parameters[index].sizes() : c10::IntArrayRef(placement->shape));
         return change(value, is_placed ? placement : nullptr, name);
       });
 }
@@ -147,7 +149,7 @@ c10::IValue OptimizerState::change_placed(const c10::IValue& state, const Change
 c10::IValue OptimizerState::state_dict() const {
   if (!takes_pieces()) return optimizer_->state_dict();
   finish_steps();
-  return change_placed(optimizer_->state_dict(),
+  return change_placed(optimizer_->state_dict(), /*is_stored=*/true,
                        [](const c10::IValue& value, const PlacementPtr& placement, const std::string&) {
                          return placement == nullptr ? value : tensor::piece_value(value.toTensor(), placement);
                        });
@@ -156,18 +158,19 @@ c10::IValue OptimizerState::state_dict() const {
 void OptimizerState::load_state_dict(const c10::IValue& state) {
   if (!takes_pieces()) return optimizer_->load_state_dict(state);
   finish_steps();
-  optimizer_->load_state_dict(
-      change_placed(state, [](const c10::IValue& value, const PlacementPtr& placement, const std::string& name) {
+  optimizer_->load_state_dict(change_placed(
+      state, /*is_stored=*/false, [](const c10::IValue& value, const PlacementPtr& placement, const std::string& name) {
         return read_own(value, placement == nullptr ? whole_if_saved(value, name) : placement, name);
       }));
 }
 
 void OptimizerState::check_pieces(const c10::IValue& state) const {
-  change_placed(state, [](const c10::IValue& value, PlacementPtr placement, const std::string& name) {
-    if (placement == nullptr) placement = whole_if_saved(value, name);
-    if (placement != nullptr) tensor::check_part(value, *placement, name);
-    return value;
-  });
+  change_placed(state, /*is_stored=*/false,
+                [](const c10::IValue& value, PlacementPtr placement, const std::string& name) {
+                  if (placement == nullptr) placement = whole_if_saved(value, name);
+                  if (placement != nullptr) tensor::check_part(value, *placement, name);
+                  return value;
+                });
 }
 
 void OptimizerState::check_stored(const c10::IValue& state) const {

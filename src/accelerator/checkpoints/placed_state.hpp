@@ -57,9 +57,10 @@ class OptimizerState final : public tensor::Stateful {
   void finish_steps() const;
 
   // Changes the entries of the state of each parameter that this rank does not store as a whole:
-  // change(entry, placement, name).
+  // change(entry, placement, name). With `is_stored` the entries are what this rank stores, else they are whole.
   template <typename Change>
-  c10::IValue change_placed(const c10::IValue& state, const Change& change) const;
+  c10::IValue change_placed(const c10::IValue& state, bool is_stored, const Change& change) const;
+  // `sizes` are the parameter's, of the whole or of what this rank stores, as those of the value.
   bool is_like_parameter(const std::string& entry, const c10::IValue& value, c10::IntArrayRef sizes) const;
 
   std::shared_ptr<optim::Optimizer> optimizer_;

@@ -55,7 +55,7 @@ std::optional<double> Accelerator::step_parameters(PreparedParameters& parameter
                                   settings.grad_norm_type)
                ->item<double>();
   (*own)->step();
-  if ((*own)->updates_parts()) {
+  if (parameters.model()->parts() != nullptr) {
     for (const TrainedParameter& parameter : parameters.trained()) parameter.tensor.mutable_grad().reset();
     if (parameters.memory() != nullptr) parameters.memory()->gather(*parameters.model());
   }

@@ -49,7 +49,7 @@ int bindable_port(int port) {
 
 // Launchers agree by the abstract name of a Unix socket, which belongs to the same network namespace as the port and
 // goes with its owner. A bound socket of the port itself would stop ranks that listen without SO_REUSEADDR. Nothing if
-// another launcher has the port; an open-ended claim, -1, where there are no such sockets.
+// another launcher has the port; without a claim, -1, where the system has or allows no such sockets.
 std::optional<FileDescriptor> claim(int port) {
   FileDescriptor owner(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!owner.is_open()) return owner;
@@ -58,8 +58,9 @@ std::optional<FileDescriptor> claim(int port) {
   const std::string name = "libaccel port " + std::to_string(port);
   name.copy(address.sun_path + 1, name.size());  // an abstract name begins with a zero
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  if (bind(owner.number(), reinterpret_cast<const sockaddr*>(&address), size) != 0) return std::nullopt;
-  return owner;
+  if (bind(owner.number(), reinterpret_cast<const sockaddr*>(&address), size) == 0) return owner;
+  if (errno == EADDRINUSE) return std::nullopt;
+  return FileDescriptor();
 }
 
 }  // namespace

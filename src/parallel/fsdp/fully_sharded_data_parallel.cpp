@@ -134,6 +134,11 @@ void FullyShardedDataParallel::place_parameters() {
       rows.offset[0] = parameter->rows().begin;
       rows.sizes[0] = parameter->rows().size();
       const tensor::PlacementPtr placed = former.find(parameter->tensor());
+      require(
+          placed == nullptr || !tensor::has_any_axis(placed->axes, ranks_.shard_axes), Status::kInvalidState,
+          "parameter '", parameter->name(),
+          "' is a part that a sharded model left behind, which exists no more; expected a model whose parameters are "
+          "whole: make it again, or load its weights");
       placements.set(parameter->tensor(), placed == nullptr ? tensor::place(parameter->shape(), rows, ranks_.shard_axes)
                                                             : std::make_shared<const tensor::Placement>(
                                                                   placed->cut(rows, ranks_.shard_axes)));

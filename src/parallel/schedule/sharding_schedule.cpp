@@ -24,6 +24,7 @@ ShardingActions ShardingSchedule::begin_forward(bool records) {
   ShardingActions actions;
   reshard_all(actions);
   order_.end_pass();
+  is_expected_ = true;
   if (!records) calls_.clear();
   return actions;
 }
@@ -31,9 +32,9 @@ ShardingActions ShardingSchedule::begin_forward(bool records) {
 ShardingActions ShardingSchedule::begin_module(size_t group) {
   ShardingActions actions{{Kind::kUnshard, group}};
   if (in_backward_) return actions;  // a forward that is computed again
-  order_.use(group);
+  is_expected_ = order_.use(group) && is_expected_;
   calls_.push_back({group, calls_.size() + 1, false});
-  if (settings_.forward_prefetch)
+  if (settings_.forward_prefetch && is_expected_)
     for (size_t i = 0; i < std::min(depth(), order_.left_in_pass()); i++)
       actions.push_back({Kind::kStartUnshard, order_.upcoming(i)});
   return actions;

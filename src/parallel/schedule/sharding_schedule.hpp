@@ -88,6 +88,7 @@ class ShardingSchedule {
   bool reshards_after_forward_;
   std::vector<Group> groups_;
   nn::CallOrder order_;
+  bool is_expected_ = true;  // the forward so far: behind another call what is gathered ahead would stay unused
   std::vector<Call> calls_;  // in the forwards since the latest backward
   bool in_backward_ = false;
   size_t backward_position_ = 0;    // in calls_: calls before it whose backward has not begun are still to come
