@@ -32,8 +32,8 @@ struct ModelEntry {
 };
 
 struct PreparedObjects {
-  explicit PreparedObjects(std::shared_ptr<comm::Mesh> mesh)
-      : placed(std::make_shared<parallel::PlacedParameters>(std::move(mesh))) {}
+  explicit PreparedObjects(const std::shared_ptr<comm::Mesh>& mesh)
+      : placed(std::make_shared<parallel::PlacedParameters>(mesh)) {}
 
   std::vector<parallel::ParallelModelPtr> parallel_models() const;
   std::vector<nn::ModulePtr> modules() const;

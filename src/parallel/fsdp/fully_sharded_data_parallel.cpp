@@ -93,6 +93,7 @@ at::Tensor FullyShardedDataParallel::with_memory(const at::Tensor& tensor, const
 
 void FullyShardedDataParallel::shard_model(c10::Device device) {
   const at::NoGradGuard no_grad;
+  require_unsharded();
   const std::vector<WrappedModule> modules = wrap_modules(module(), settings_);
   const ShardOptions options = shard_options(settings_);
   for (const WrappedModule& wrapped : modules)
@@ -124,6 +125,17 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
   watch_calls_outside(modules);
 }
 
+void FullyShardedDataParallel::require_unsharded() const {
+  const nn::Placements former = module()->placements();
+  for (const auto& [name, parameter] : module()->named_parameters()) {
+    const tensor::PlacementPtr placed = former.find(parameter);
+    require(placed == nullptr || !tensor::has_any_axis(placed->axes, ranks_.shard_axes), Status::kInvalidState,
+            "parameter '", name,
+            "' is a part that a sharded model left behind, which exists no more; expected a model whose parameters are "
+            "whole: make it again");
+  }
+}
+
 // A parameter that another kind of parallelism has cut is cut once more.
 void FullyShardedDataParallel::place_parameters() {
   const nn::Placements former = module()->placements();
@@ -134,11 +146,6 @@ void FullyShardedDataParallel::place_parameters() {
       rows.offset[0] = parameter->rows().begin;
       rows.sizes[0] = parameter->rows().size();
       const tensor::PlacementPtr placed = former.find(parameter->tensor());
-      require(
-          placed == nullptr || !tensor::has_any_axis(placed->axes, ranks_.shard_axes), Status::kInvalidState,
-          "parameter '", parameter->name(),
-          "' is a part that a sharded model left behind, which exists no more; expected a model whose parameters are "
-          "whole: make it again, or load its weights");
       placements.set(parameter->tensor(), placed == nullptr ? tensor::place(parameter->shape(), rows, ranks_.shard_axes)
                                                             : std::make_shared<const tensor::Placement>(
                                                                   placed->cut(rows, ranks_.shard_axes)));

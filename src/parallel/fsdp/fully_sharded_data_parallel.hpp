@@ -64,6 +64,7 @@ class FullyShardedDataParallel final : public ParallelModel, public GradientExch
   FullyShardedDataParallel(nn::ModulePtr module, const ModelRanks& ranks, const FsdpSettings& settings);
   void shard_model(c10::Device device);
   ShardedParameter* find(const at::Tensor& parameter) const;
+  void require_unsharded() const;
   void place_parameters();
   at::Tensor gather_rows(const ShardedParameter& parameter) const;
   at::Tensor with_memory(const at::Tensor& tensor, const std::string& name, c10::Device device) const;
