@@ -140,8 +140,7 @@ void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr
   if (!state_.use_distributed()) return optim::lomo_backward(lomo, loss, lr);
   Parameters parameters;
   for (const auto& optimizer : lomo)
-    for (const optim::ParameterGroup& group : optimizer->groups())
-      for (const at::Tensor& parameter : group.parameters) parameters.insert(parameter.unsafeGetTensorImpl());
+    for (const at::Tensor& parameter : optimizer->parameters()) parameters.insert(parameter.unsafeGetTensorImpl());
   const SuspendGradientReduction suspended(prepared_.parallel_models(), parameters);
   optim::lomo_backward(lomo, loss, lr, [this](const at::Tensor& gradient) {
     state_.gradient_group()->all_reduce(gradient, comm::ReduceOp::kMean);
@@ -191,8 +190,8 @@ void Accelerator::unscale_gradients_of(const nn::Module& model) {
   std::vector<PreparedOptimizer*> owners;
   for (const auto& optimizer : prepared_.optimizers) {
     size_t covered = 0;
-    for (const optim::ParameterGroup& group : optimizer->groups())
-      for (const at::Tensor& parameter : group.parameters) covered += scaled.erase(parameter.unsafeGetTensorImpl());
+    for (const at::Tensor& parameter : optimizer->parameters())
+      covered += scaled.erase(parameter.unsafeGetTensorImpl());
     if (covered > 0) owners.push_back(optimizer.get());
   }
   require(

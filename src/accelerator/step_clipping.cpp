@@ -8,12 +8,11 @@ namespace accel::accelerator {
 
 bool updates(const optim::Optimizer& optimizer, const nn::Module& model) {
   const std::vector<at::Tensor> parameters = model.parameters();
-  for (const optim::ParameterGroup& group : optimizer.groups())
-    for (const at::Tensor& updated : group.parameters)
-      if (std::any_of(parameters.begin(), parameters.end(),
-                      [&updated](const at::Tensor& parameter) { return parameter.is_same(updated); }))
-        return true;
-  return false;
+  const std::vector<at::Tensor> updated = optimizer.parameters();
+  return std::any_of(updated.begin(), updated.end(), [&parameters](const at::Tensor& one) {
+    return std::any_of(parameters.begin(), parameters.end(),
+                       [&one](const at::Tensor& parameter) { return parameter.is_same(one); });
+  });
 }
 
 void StepClipping::clip(const optim::Optimizer& optimizer, const parallel::PlacedParameters& placed) const {
