@@ -84,6 +84,11 @@ inline bool check(accel_status_t status) {
   fail(status);
 }
 
+inline accel_device_t device(const accel_device_t* device) {
+  if (device == nullptr) fail(ACCEL_ERROR_INVALID_HANDLE);
+  return *device;
+}
+
 // Text that the library allocated.
 class Buffer {
  public:
@@ -221,7 +226,7 @@ class Value {
   }
   Value(const char* text) { detail::check(accel_value_string(text, &value_)); }
   Value(const std::string& text) : Value(text.c_str()) {}
-  Value(accel_device_t device) noexcept : value_(accel_arg_device(device)) {}
+  Value(accel_device_t device) noexcept : value_(accel_arg_device(&device)) {}
   Value(const Tensor& tensor);
   // A dtype is a number to C++; so it needs a name.
   static Value of_dtype(accel_dtype_t dtype) { return adopt(accel_arg_dtype(dtype)); }
@@ -743,7 +748,7 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
   // Elements that are not initialised.
   static Tensor empty(const std::vector<std::int64_t>& shape, accel_dtype_t dtype, accel_device_t device) {
     Tensor out;
-    detail::check(accel_tensor_empty(shape.data(), shape.size(), dtype, device, out.put()));
+    detail::check(accel_tensor_empty(shape.data(), shape.size(), dtype, &device, out.put()));
     return out;
   }
 
@@ -751,14 +756,14 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
   static Tensor full(const std::vector<std::int64_t>& shape, double number, accel_dtype_t dtype,
                      accel_device_t device) {
     Tensor out;
-    detail::check(accel_tensor_full(shape.data(), shape.size(), number, dtype, device, out.put()));
+    detail::check(accel_tensor_full(shape.data(), shape.size(), number, dtype, &device, out.put()));
     return out;
   }
 
   // Draws from the standard normal distribution with the default generator.
   static Tensor randn(const std::vector<std::int64_t>& shape, accel_dtype_t dtype, accel_device_t device) {
     Tensor out;
-    detail::check(accel_tensor_randn(shape.data(), shape.size(), dtype, device, out.put()));
+    detail::check(accel_tensor_randn(shape.data(), shape.size(), dtype, &device, out.put()));
     return out;
   }
 
@@ -901,7 +906,7 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
   // Converts dtype and device.
   Tensor to(accel_dtype_t dtype, accel_device_t device, bool non_blocking) const {
     Tensor out;
-    detail::check(accel_tensor_to(get(), dtype, device, non_blocking, out.put()));
+    detail::check(accel_tensor_to(get(), dtype, &device, non_blocking, out.put()));
     return out;
   }
 
@@ -952,7 +957,7 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
     };
     Tensor tensor;
     detail::check(accel_tensor_from_blob(data, shape.data(), shape.size(), strides.empty() ? nullptr : strides.data(),
-                                         dtype, device, detail::keep(std::move(destroy)), end, tensor.put()));
+                                         dtype, &device, detail::keep(std::move(destroy)), end, tensor.put()));
     return tensor;
   }
   std::vector<std::int64_t> shape() const { return dimensions(accel_tensor_shape); }
@@ -1240,7 +1245,7 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   }
 
   // Moves parameters and buffers in place.
-  void to(accel_dtype_t dtype, accel_device_t device) { detail::check(accel_module_to(get(), dtype, device)); }
+  void to(accel_dtype_t dtype, accel_device_t device) { detail::check(accel_module_to(get(), dtype, &device)); }
 
   // Switches between training and evaluation.
   void train(bool training) { detail::check(accel_module_train(get(), training)); }
@@ -1955,7 +1960,7 @@ class Generator : public detail::Handle<accel_generator_t, accel_generator_retai
   // A generator of its own, with the numbers of torch.Generator.
   static Generator create(std::int64_t seed, accel_device_t device) {
     Generator out;
-    detail::check(accel_generator_create(seed, device, out.put()));
+    detail::check(accel_generator_create(seed, &device, out.put()));
     return out;
   }
 
@@ -1994,7 +1999,7 @@ class WeightStream : public detail::Handle<accel_weight_stream_t, accel_weight_s
   // the device of its own, while the program computes with the present one.
   static WeightStream create(const Value& groups, accel_device_t device, std::int64_t prefetch_bytes) {
     WeightStream out;
-    detail::check(accel_weight_stream_create(groups.get(), device, prefetch_bytes, out.put()));
+    detail::check(accel_weight_stream_create(groups.get(), &device, prefetch_bytes, out.put()));
     return out;
   }
 
@@ -2124,7 +2129,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   bool debug() const { return accel_debug(self()) == 1; }
 
   // The state's device.
-  accel_device_t device() const { return accel_device(self()); }
+  accel_device_t device() const { return detail::device(accel_device(self())); }
 
   // Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
   bool fork_launched() const { return accel_fork_launched(self()) == 1; }
@@ -3177,6 +3182,41 @@ inline accel_dtype_t dtype_from_name(const std::string& name) {
   return out;
 }
 
+// A truth as a value.
+inline Value value_bool(std::int32_t truth) {
+  Value out;
+  detail::check(accel_value_bool(truth, out.put()));
+  return out;
+}
+
+// An integer as a value.
+inline Value value_int(std::int64_t integer) {
+  Value out;
+  detail::check(accel_value_int(integer, out.put()));
+  return out;
+}
+
+// A number as a value.
+inline Value value_double(double number) {
+  Value out;
+  detail::check(accel_value_double(number, out.put()));
+  return out;
+}
+
+// A dtype as a value.
+inline Value value_dtype(accel_dtype_t dtype) {
+  Value out;
+  detail::check(accel_value_dtype(dtype, out.put()));
+  return out;
+}
+
+// A device as a value.
+inline Value value_device(accel_device_t device) {
+  Value out;
+  detail::check(accel_value_device(&device, out.put()));
+  return out;
+}
+
 // The latest errors of the whole process, for programs whose calls run on threads of a pool, where accel_last_error()
 // cannot be asked: the errors of callbacks, and each error of a call, also those that the program has handled.
 inline Value recent_errors(std::int64_t after) {
@@ -3225,7 +3265,7 @@ inline Value pad_input_tensors(const Value& value, std::int64_t num_processes, s
 inline Value send_to_device(const Value& value, accel_device_t device, bool non_blocking,
                             const std::vector<std::string>& skip_keys = {}) {
   Value out;
-  detail::check(accel_send_to_device(value.get(), device, non_blocking, detail::borrowed(skip_keys).data(),
+  detail::check(accel_send_to_device(value.get(), &device, non_blocking, detail::borrowed(skip_keys).data(),
                                      skip_keys.size(), out.put()));
   return out;
 }
@@ -3301,29 +3341,29 @@ inline accel_device_t device_current(std::int32_t type) {
 }
 
 // Makes a device the current one of its type on this thread.
-inline void device_set_current(accel_device_t device) { detail::check(accel_device_set_current(device)); }
+inline void device_set_current(accel_device_t device) { detail::check(accel_device_set_current(&device)); }
 
 // Waits until a device has done all work of all its streams.
-inline void device_synchronize(accel_device_t device) { detail::check(accel_device_synchronize(device)); }
+inline void device_synchronize(accel_device_t device) { detail::check(accel_device_synchronize(&device)); }
 
 // Returns the memory that the allocator of a type of devices keeps for later tensors; for the CPU as
 // accel_empty_cache().
-inline void device_empty_cache(accel_device_t device) { detail::check(accel_device_empty_cache(device)); }
+inline void device_empty_cache(accel_device_t device) { detail::check(accel_device_empty_cache(&device)); }
 
 // The memory of an accelerator in bytes.
 inline Value device_memory(accel_device_t device) {
   Value out;
-  detail::check(accel_device_memory(device, out.put()));
+  detail::check(accel_device_memory(&device, out.put()));
   return out;
 }
 
 // Counts the peaks of accel_device_memory() from what is in use now.
-inline void device_reset_peak_memory(accel_device_t device) { detail::check(accel_device_reset_peak_memory(device)); }
+inline void device_reset_peak_memory(accel_device_t device) { detail::check(accel_device_reset_peak_memory(&device)); }
 
 // Describes a device and its abilities.
 inline Value device_properties(accel_device_t device) {
   Value out;
-  detail::check(accel_device_properties(device, out.put()));
+  detail::check(accel_device_properties(&device, out.put()));
   return out;
 }
 
@@ -3415,7 +3455,7 @@ inline Scope init_empty_weights(bool include_buffers) {
 // device meta.
 inline Scope init_on_device(accel_device_t device, bool include_buffers) {
   Scope out;
-  detail::check(accel_init_on_device_begin(device, include_buffers, out.put()));
+  detail::check(accel_init_on_device_begin(&device, include_buffers, out.put()));
   return out;
 }
 
@@ -3603,13 +3643,13 @@ inline void dispatch_model(const Module& module, const Value& device_map, const 
 
 // Keeps all weights in the memory of the host; each block computes on a device.
 inline void cpu_offload(const Module& module, accel_device_t device, const DispatchOptions& options = {}) {
-  detail::check(accel_cpu_offload(module.get(), device, &options));
+  detail::check(accel_cpu_offload(module.get(), &device, &options));
 }
 
 // Keeps all weights in files; each block computes on a device.
 inline void disk_offload(const Module& module, const std::string& offload_folder, accel_device_t device,
                          const DispatchOptions& options = {}) {
-  detail::check(accel_disk_offload(module.get(), offload_folder.c_str(), device, &options));
+  detail::check(accel_disk_offload(module.get(), offload_folder.c_str(), &device, &options));
 }
 
 // Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or
@@ -3633,7 +3673,7 @@ inline bool has_offloaded_params(const Module& module) {
 }
 
 // The weights of a module, itself and not what is below it, are on a device inside, for the program to read.
-inline Scope align_module_device(const Module& module, accel_device_t device) {
+inline Scope align_module_device(const Module& module, const accel_device_t* device = nullptr) {
   Scope out;
   detail::check(accel_align_module_device_begin(module.get(), device, out.put()));
   return out;
@@ -3644,7 +3684,7 @@ inline Scope align_module_device(const Module& module, accel_device_t device) {
 inline OffloadHook cpu_offload_with_hook(const Module& module, accel_device_t device,
                                          const OffloadHook& previous = {}) {
   OffloadHook out;
-  detail::check(accel_cpu_offload_with_hook(module.get(), device, previous.get(), out.put()));
+  detail::check(accel_cpu_offload_with_hook(module.get(), &device, previous.get(), out.put()));
   return out;
 }
 
@@ -3660,7 +3700,7 @@ inline void attach_layerwise_casting(const Module& module, accel_dtype_t storage
 // Moves or replaces one parameter or buffer of a model.
 inline void set_module_tensor_to_device(const Module& module, const std::string& name, accel_device_t device,
                                         const Tensor& value, accel_dtype_t dtype) {
-  detail::check(accel_set_module_tensor_to_device(module.get(), name.c_str(), device, value.get(), dtype));
+  detail::check(accel_set_module_tensor_to_device(module.get(), name.c_str(), &device, value.get(), dtype));
 }
 
 // Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes.

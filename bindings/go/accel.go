@@ -559,7 +559,7 @@ static inline accel_status_t go_accel_pad_input_tensors(const accel_value_t *val
   return go_checked(accel_pad_input_tensors(value, num_processes, dim, out), failure);
 }
 
-static inline accel_status_t go_accel_send_to_device(const accel_value_t *value, accel_device_t device, int32_t non_blocking, const char *const *skip_keys, size_t n_skip_keys, accel_value_t *out, go_failure *failure) {
+static inline accel_status_t go_accel_send_to_device(const accel_value_t *value, const accel_device_t *device, int32_t non_blocking, const char *const *skip_keys, size_t n_skip_keys, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_send_to_device(value, device, non_blocking, skip_keys, n_skip_keys, out), failure);
 }
 
@@ -599,27 +599,27 @@ static inline accel_status_t go_accel_device_current(int32_t type, accel_device_
   return go_checked(accel_device_current(type, out), failure);
 }
 
-static inline accel_status_t go_accel_device_set_current(accel_device_t device, go_failure *failure) {
+static inline accel_status_t go_accel_device_set_current(const accel_device_t *device, go_failure *failure) {
   return go_checked(accel_device_set_current(device), failure);
 }
 
-static inline accel_status_t go_accel_device_synchronize(accel_device_t device, go_failure *failure) {
+static inline accel_status_t go_accel_device_synchronize(const accel_device_t *device, go_failure *failure) {
   return go_checked(accel_device_synchronize(device), failure);
 }
 
-static inline accel_status_t go_accel_device_empty_cache(accel_device_t device, go_failure *failure) {
+static inline accel_status_t go_accel_device_empty_cache(const accel_device_t *device, go_failure *failure) {
   return go_checked(accel_device_empty_cache(device), failure);
 }
 
-static inline accel_status_t go_accel_device_memory(accel_device_t device, accel_value_t *out, go_failure *failure) {
+static inline accel_status_t go_accel_device_memory(const accel_device_t *device, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_device_memory(device, out), failure);
 }
 
-static inline accel_status_t go_accel_device_reset_peak_memory(accel_device_t device, go_failure *failure) {
+static inline accel_status_t go_accel_device_reset_peak_memory(const accel_device_t *device, go_failure *failure) {
   return go_checked(accel_device_reset_peak_memory(device), failure);
 }
 
-static inline accel_status_t go_accel_device_properties(accel_device_t device, accel_value_t *out, go_failure *failure) {
+static inline accel_status_t go_accel_device_properties(const accel_device_t *device, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_device_properties(device, out), failure);
 }
 
@@ -903,15 +903,15 @@ static inline accel_status_t go_accel_mesh_describe(const accel_mesh_t *mesh, ac
   return go_checked(accel_mesh_describe(mesh, out), failure);
 }
 
-static inline accel_status_t go_accel_tensor_empty(const int64_t *shape, size_t ndim, accel_dtype_t dtype, accel_device_t device, accel_tensor_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_tensor_empty(const int64_t *shape, size_t ndim, accel_dtype_t dtype, const accel_device_t *device, accel_tensor_t **out, go_failure *failure) {
   return go_checked(accel_tensor_empty(shape, ndim, dtype, device, out), failure);
 }
 
-static inline accel_status_t go_accel_tensor_full(const int64_t *shape, size_t ndim, double number, accel_dtype_t dtype, accel_device_t device, accel_tensor_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_tensor_full(const int64_t *shape, size_t ndim, double number, accel_dtype_t dtype, const accel_device_t *device, accel_tensor_t **out, go_failure *failure) {
   return go_checked(accel_tensor_full(shape, ndim, number, dtype, device, out), failure);
 }
 
-static inline accel_status_t go_accel_tensor_randn(const int64_t *shape, size_t ndim, accel_dtype_t dtype, accel_device_t device, accel_tensor_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_tensor_randn(const int64_t *shape, size_t ndim, accel_dtype_t dtype, const accel_device_t *device, accel_tensor_t **out, go_failure *failure) {
   return go_checked(accel_tensor_randn(shape, ndim, dtype, device, out), failure);
 }
 
@@ -923,7 +923,7 @@ static inline accel_status_t go_accel_tensor_from_data(const void *data, const i
   return go_checked(accel_tensor_from_data(data, shape, ndim, dtype, out), failure);
 }
 
-static inline accel_status_t go_accel_tensor_from_blob(void *data, const int64_t *shape, size_t ndim, const int64_t *strides, accel_dtype_t dtype, accel_device_t device, uintptr_t user_data, accel_tensor_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_tensor_from_blob(void *data, const int64_t *shape, size_t ndim, const int64_t *strides, accel_dtype_t dtype, const accel_device_t *device, uintptr_t user_data, accel_tensor_t **out, go_failure *failure) {
   return go_checked(accel_tensor_from_blob(data, shape, ndim, strides, dtype, device, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
 }
 
@@ -1027,7 +1027,7 @@ static inline accel_status_t go_accel_tensor_backward(accel_tensor_t *tensor, co
   return go_checked(accel_tensor_backward(tensor, options), failure);
 }
 
-static inline accel_status_t go_accel_tensor_to(const accel_tensor_t *tensor, accel_dtype_t dtype, accel_device_t device, int32_t non_blocking, accel_tensor_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_tensor_to(const accel_tensor_t *tensor, accel_dtype_t dtype, const accel_device_t *device, int32_t non_blocking, accel_tensor_t **out, go_failure *failure) {
   return go_checked(accel_tensor_to(tensor, dtype, device, non_blocking, out), failure);
 }
 
@@ -1127,7 +1127,7 @@ static inline accel_status_t go_accel_init_empty_weights_begin(int32_t include_b
   return go_checked(accel_init_empty_weights_begin(include_buffers, out), failure);
 }
 
-static inline accel_status_t go_accel_init_on_device_begin(accel_device_t device, int32_t include_buffers, accel_scope_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_init_on_device_begin(const accel_device_t *device, int32_t include_buffers, accel_scope_t **out, go_failure *failure) {
   return go_checked(accel_init_on_device_begin(device, include_buffers, out), failure);
 }
 
@@ -1259,7 +1259,7 @@ static inline accel_status_t go_accel_module_load_state_dict(accel_module_t *mod
   return go_checked(accel_module_load_state_dict(module, state_dict, strict), failure);
 }
 
-static inline accel_status_t go_accel_module_to(accel_module_t *module, accel_dtype_t dtype, accel_device_t device, go_failure *failure) {
+static inline accel_status_t go_accel_module_to(accel_module_t *module, accel_dtype_t dtype, const accel_device_t *device, go_failure *failure) {
   return go_checked(accel_module_to(module, dtype, device), failure);
 }
 
@@ -1851,7 +1851,7 @@ static inline accel_status_t go_accel_set_seed(accel_state_t *state, int64_t see
   return go_checked(accel_set_seed(state, seed, device_specific, deterministic), failure);
 }
 
-static inline accel_status_t go_accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_generator_create(int64_t seed, const accel_device_t *device, accel_generator_t **out, go_failure *failure) {
   return go_checked(accel_generator_create(seed, device, out), failure);
 }
 
@@ -1959,11 +1959,11 @@ static inline accel_status_t go_accel_dispatch_model(accel_module_t *module, con
   return go_checked(accel_dispatch_model(module, device_map, state_dict, options), failure);
 }
 
-static inline accel_status_t go_accel_cpu_offload(accel_module_t *module, accel_device_t device, const accel_dispatch_options_t *options, go_failure *failure) {
+static inline accel_status_t go_accel_cpu_offload(accel_module_t *module, const accel_device_t *device, const accel_dispatch_options_t *options, go_failure *failure) {
   return go_checked(accel_cpu_offload(module, device, options), failure);
 }
 
-static inline accel_status_t go_accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t device, const accel_dispatch_options_t *options, go_failure *failure) {
+static inline accel_status_t go_accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *device, const accel_dispatch_options_t *options, go_failure *failure) {
   return go_checked(accel_disk_offload(module, offload_folder, device, options), failure);
 }
 
@@ -1979,7 +1979,7 @@ static inline accel_status_t go_accel_has_offloaded_params(const accel_module_t 
   return go_checked(accel_has_offloaded_params(module, out), failure);
 }
 
-static inline accel_status_t go_accel_align_module_device_begin(accel_module_t *module, accel_device_t device, accel_scope_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_align_module_device_begin(accel_module_t *module, const accel_device_t *device, accel_scope_t **out, go_failure *failure) {
   return go_checked(accel_align_module_device_begin(module, device, out), failure);
 }
 
@@ -1987,7 +1987,7 @@ static inline accel_status_t go_accel_module_call_batches(accel_module_t *module
   return go_checked(accel_module_call_batches(module, inputs, n_batches, out), failure);
 }
 
-static inline accel_status_t go_accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t device, accel_offload_hook_t *previous, accel_offload_hook_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_cpu_offload_with_hook(accel_module_t *module, const accel_device_t *device, accel_offload_hook_t *previous, accel_offload_hook_t **out, go_failure *failure) {
   return go_checked(accel_cpu_offload_with_hook(module, device, previous, out), failure);
 }
 
@@ -2003,7 +2003,7 @@ static inline accel_status_t go_accel_attach_layerwise_casting(accel_module_t *m
   return go_checked(accel_attach_layerwise_casting(module, storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes), failure);
 }
 
-static inline accel_status_t go_accel_set_module_tensor_to_device(accel_module_t *module, const char *name, accel_device_t device, accel_tensor_t *value, accel_dtype_t dtype, go_failure *failure) {
+static inline accel_status_t go_accel_set_module_tensor_to_device(accel_module_t *module, const char *name, const accel_device_t *device, accel_tensor_t *value, accel_dtype_t dtype, go_failure *failure) {
   return go_checked(accel_set_module_tensor_to_device(module, name, device, value, dtype), failure);
 }
 
@@ -2023,7 +2023,7 @@ static inline accel_status_t go_accel_extract_submodules_state_dict(const accel_
   return go_checked(accel_extract_submodules_state_dict(state_dict, modules, out), failure);
 }
 
-static inline accel_status_t go_accel_weight_stream_create(const accel_value_t *groups, accel_device_t device, int64_t prefetch_bytes, accel_weight_stream_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_weight_stream_create(const accel_value_t *groups, const accel_device_t *device, int64_t prefetch_bytes, accel_weight_stream_t **out, go_failure *failure) {
   return go_checked(accel_weight_stream_create(groups, device, prefetch_bytes, out), failure);
 }
 
@@ -2692,7 +2692,8 @@ func fill(value any, out *C.accel_value_t) error {
 		*out = C.accel_arg_dtype(C.accel_dtype_t(given))
 		return nil
 	case Device:
-		*out = C.accel_arg_device(given.c())
+		device := given.c()
+		*out = C.accel_arg_device(&device)
 		return nil
 	case []byte:
 		return status(C.go_accel_value_bytes(unsafe.Pointer(first(given)), C.size_t(len(given)), nil, out, &failure), failure)
@@ -2858,6 +2859,22 @@ type Device struct{ Type, Index int32 }
 
 func (d Device) c() C.accel_device_t {
 	return C.accel_device_t{_type: C.int32_t(d.Type), index: C.int32_t(d.Index)}
+}
+
+func (d *Device) pointer() *C.accel_device_t {
+	if d == nil {
+		return nil
+	}
+	device := d.c()
+	return &device
+}
+
+// The device of an invalid object is of the type -1.
+func pointedDevice(device *C.accel_device_t) Device {
+	if device == nil {
+		return Device{Type: -1}
+	}
+	return Device{int32(device._type), int32(device.index)}
 }
 
 // String is the device's name: "cpu", "cuda:1".
@@ -8407,12 +8424,13 @@ func SendToDevice(value any, device Device, nonBlocking bool, skipKeys []string)
 	var given arguments
 	defer given.end()
 	cValue := given.value(value)
+	cDevice := device.c()
 	var cOut C.accel_value_t
 	if err = given.err; err != nil {
 		return
 	}
 	var failure C.go_failure
-	code := C.go_accel_send_to_device(cValue, device.c(), flag(nonBlocking), given.texts(skipKeys), C.size_t(len(skipKeys)), &cOut, &failure)
+	code := C.go_accel_send_to_device(cValue, &cDevice, flag(nonBlocking), given.texts(skipKeys), C.size_t(len(skipKeys)), &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -8636,8 +8654,9 @@ func DeviceCurrent(type_ int32) (out Device, err error) {
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type.
 func DeviceSetCurrent(device Device) error {
+	cDevice := device.c()
 	var failure C.go_failure
-	code := C.go_accel_device_set_current(device.c(), &failure)
+	code := C.go_accel_device_set_current(&cDevice, &failure)
 	return status(code, failure)
 }
 
@@ -8648,8 +8667,9 @@ func DeviceSetCurrent(device Device) error {
 // Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type, or
 // it cannot do this; the error of the device.
 func DeviceSynchronize(device Device) error {
+	cDevice := device.c()
 	var failure C.go_failure
-	code := C.go_accel_device_synchronize(device.c(), &failure)
+	code := C.go_accel_device_synchronize(&cDevice, &failure)
 	return status(code, failure)
 }
 
@@ -8660,8 +8680,9 @@ func DeviceSynchronize(device Device) error {
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
 func DeviceEmptyCache(device Device) error {
+	cDevice := device.c()
 	var failure C.go_failure
-	code := C.go_accel_device_empty_cache(device.c(), &failure)
+	code := C.go_accel_device_empty_cache(&cDevice, &failure)
 	return status(code, failure)
 }
 
@@ -8672,9 +8693,10 @@ func DeviceEmptyCache(device Device) error {
 // Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that
 // do not count.
 func DeviceMemory(device Device) (out any, err error) {
+	cDevice := device.c()
 	var cOut C.accel_value_t
 	var failure C.go_failure
-	code := C.go_accel_device_memory(device.c(), &cOut, &failure)
+	code := C.go_accel_device_memory(&cDevice, &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -8689,8 +8711,9 @@ func DeviceMemory(device Device) (out any, err error) {
 //
 // Returns: As accel_device_memory().
 func DeviceResetPeakMemory(device Device) error {
+	cDevice := device.c()
 	var failure C.go_failure
-	code := C.go_accel_device_reset_peak_memory(device.c(), &failure)
+	code := C.go_accel_device_reset_peak_memory(&cDevice, &failure)
 	return status(code, failure)
 }
 
@@ -8700,9 +8723,10 @@ func DeviceResetPeakMemory(device Device) error {
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
 func DeviceProperties(device Device) (out any, err error) {
+	cDevice := device.c()
 	var cOut C.accel_value_t
 	var failure C.go_failure
-	code := C.go_accel_device_properties(device.c(), &cOut, &failure)
+	code := C.go_accel_device_properties(&cDevice, &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -8979,11 +9003,12 @@ func (state *State) Debug() bool {
 //
 //   - state: A state.
 //
-// Returns: The device that prepared models and batches are put on.
+// Returns: The device that prepared models and batches are put on, valid as long as the state; NULL, with the
+// thread's error, for an invalid handle.
 func (state *State) Device() Device {
 	result := C.accel_device(state.c())
 	runtime.KeepAlive(state)
-	return Device{int32(result._type), int32(result.index)}
+	return pointedDevice(result)
 }
 
 // ForkLaunched is accel_fork_launched. Whether this process was forked by a launcher of notebooks, which sets
@@ -10384,9 +10409,10 @@ func (mesh *Mesh) Describe() (out string, err error) {
 //
 // Returns: ACCEL_OK, INVALID_ARGUMENT or OUT_OF_MEMORY.
 func TensorEmpty(shape []int64, dtype Dtype, device Device) (out *Tensor, err error) {
+	cDevice := device.c()
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
-	code := C.go_accel_tensor_empty((*C.int64_t)(first(shape)), C.size_t(len(shape)), C.accel_dtype_t(dtype), device.c(), &cOut, &failure)
+	code := C.go_accel_tensor_empty((*C.int64_t)(first(shape)), C.size_t(len(shape)), C.accel_dtype_t(dtype), &cDevice, &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -10403,9 +10429,10 @@ func TensorEmpty(shape []int64, dtype Dtype, device Device) (out *Tensor, err er
 //
 // Returns: As accel_tensor_empty().
 func TensorFull(shape []int64, number float64, dtype Dtype, device Device) (out *Tensor, err error) {
+	cDevice := device.c()
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
-	code := C.go_accel_tensor_full((*C.int64_t)(first(shape)), C.size_t(len(shape)), C.double(number), C.accel_dtype_t(dtype), device.c(), &cOut, &failure)
+	code := C.go_accel_tensor_full((*C.int64_t)(first(shape)), C.size_t(len(shape)), C.double(number), C.accel_dtype_t(dtype), &cDevice, &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -10421,9 +10448,10 @@ func TensorFull(shape []int64, number float64, dtype Dtype, device Device) (out 
 //
 // Returns: As accel_tensor_empty().
 func TensorRandn(shape []int64, dtype Dtype, device Device) (out *Tensor, err error) {
+	cDevice := device.c()
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
-	code := C.go_accel_tensor_randn((*C.int64_t)(first(shape)), C.size_t(len(shape)), C.accel_dtype_t(dtype), device.c(), &cOut, &failure)
+	code := C.go_accel_tensor_randn((*C.int64_t)(first(shape)), C.size_t(len(shape)), C.accel_dtype_t(dtype), &cDevice, &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -10480,12 +10508,13 @@ func TensorFromBlob(data unsafe.Pointer, shape []int64, strides []int64, dtype D
 	var given arguments
 	defer given.end()
 	given.same(len(shape), len(strides), "strides")
+	cDevice := device.c()
 	var cOut *C.accel_tensor_t
 	if err = given.err; err != nil {
 		return
 	}
 	var failure C.go_failure
-	code := C.go_accel_tensor_from_blob(data, (*C.int64_t)(first(shape)), C.size_t(len(shape)), (*C.int64_t)(first(strides)), C.accel_dtype_t(dtype), device.c(), kept(release), &cOut, &failure)
+	code := C.go_accel_tensor_from_blob(data, (*C.int64_t)(first(shape)), C.size_t(len(shape)), (*C.int64_t)(first(strides)), C.accel_dtype_t(dtype), &cDevice, kept(release), &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -10944,9 +10973,10 @@ func (tensor *Tensor) Backward(options *BackwardOptions) error {
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 func (tensor *Tensor) To(dtype Dtype, device Device, nonBlocking bool) (out *Tensor, err error) {
+	cDevice := device.c()
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
-	code := C.go_accel_tensor_to(tensor.c(), C.accel_dtype_t(dtype), device.c(), flag(nonBlocking), &cOut, &failure)
+	code := C.go_accel_tensor_to(tensor.c(), C.accel_dtype_t(dtype), &cDevice, flag(nonBlocking), &cOut, &failure)
 	runtime.KeepAlive(tensor)
 	if err = status(code, failure); err != nil {
 		return
@@ -11454,9 +11484,10 @@ func InitEmptyWeights(includeBuffers bool, body func(*Scope) error) error {
 func InitOnDevice(device Device, includeBuffers bool, body func(*Scope) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	cDevice := device.c()
 	var cOut *C.accel_scope_t
 	var failure C.go_failure
-	code := C.go_accel_init_on_device_begin(device.c(), flag(includeBuffers), &cOut, &failure)
+	code := C.go_accel_init_on_device_begin(&cDevice, flag(includeBuffers), &cOut, &failure)
 	if err := status(code, failure); err != nil {
 		return err
 	}
@@ -12076,8 +12107,9 @@ func (module *Module) LoadStateDict(stateDict any, strict bool) error {
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 func (module *Module) To(dtype Dtype, device Device) error {
+	cDevice := device.c()
 	var failure C.go_failure
-	code := C.go_accel_module_to(module.c(), C.accel_dtype_t(dtype), device.c(), &failure)
+	code := C.go_accel_module_to(module.c(), C.accel_dtype_t(dtype), &cDevice, &failure)
 	runtime.KeepAlive(module)
 	return status(code, failure)
 }
@@ -15339,9 +15371,10 @@ func (state *State) SetSeed(seed int64, deviceSpecific bool, deterministic bool)
 //
 // Returns: ACCEL_OK or UNSUPPORTED.
 func NewGenerator(seed int64, device Device) (out *Generator, err error) {
+	cDevice := device.c()
 	var cOut *C.accel_generator_t
 	var failure C.go_failure
-	code := C.go_accel_generator_create(C.int64_t(seed), device.c(), &cOut, &failure)
+	code := C.go_accel_generator_create(C.int64_t(seed), &cDevice, &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -15938,12 +15971,13 @@ func DispatchModel(module *Module, deviceMap any, stateDict any, options *Dispat
 func CPUOffload(module *Module, device Device, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
+	cDevice := device.c()
 	cOptions := options.c(&given)
 	if err := given.err; err != nil {
 		return err
 	}
 	var failure C.go_failure
-	code := C.go_accel_cpu_offload(module.c(), device.c(), cOptions, &failure)
+	code := C.go_accel_cpu_offload(module.c(), &cDevice, cOptions, &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(options)
 	return status(code, failure)
@@ -15960,12 +15994,13 @@ func CPUOffload(module *Module, device Device, options *DispatchOptions) error {
 func DiskOffload(module *Module, offloadFolder string, device Device, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
+	cDevice := device.c()
 	cOptions := options.c(&given)
 	if err := given.err; err != nil {
 		return err
 	}
 	var failure C.go_failure
-	code := C.go_accel_disk_offload(module.c(), given.text(offloadFolder), device.c(), cOptions, &failure)
+	code := C.go_accel_disk_offload(module.c(), given.text(offloadFolder), &cDevice, cOptions, &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(options)
 	return status(code, failure)
@@ -16024,16 +16059,16 @@ func HasOffloadedParams(module *Module) (out bool, err error) {
 // on a device inside, for the program to read. Changes of offloaded weights are lost at the end.
 //
 //   - module: A module.
-//   - device: The goal; with type -1 offloaded weights go to their main device, and others stay.
+//   - device: The goal. NULL: offloaded weights go to their main device, and others stay.
 //
 // Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails
 // where changes cannot be copied back; the weights are then those from before.
-func AlignModuleDevice(module *Module, device Device, body func(*Scope) error) error {
+func AlignModuleDevice(module *Module, device *Device, body func(*Scope) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var cOut *C.accel_scope_t
 	var failure C.go_failure
-	code := C.go_accel_align_module_device_begin(module.c(), device.c(), &cOut, &failure)
+	code := C.go_accel_align_module_device_begin(module.c(), device.pointer(), &cOut, &failure)
 	runtime.KeepAlive(module)
 	if err := status(code, failure); err != nil {
 		return err
@@ -16076,9 +16111,10 @@ func (module *Module) CallBatches(inputs []any) (out any, err error) {
 //
 // Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.
 func CPUOffloadWithHook(module *Module, device Device, previous *OffloadHook) (out *OffloadHook, err error) {
+	cDevice := device.c()
 	var cOut *C.accel_offload_hook_t
 	var failure C.go_failure
-	code := C.go_accel_cpu_offload_with_hook(module.c(), device.c(), previous.c(), &cOut, &failure)
+	code := C.go_accel_cpu_offload_with_hook(module.c(), &cDevice, previous.c(), &cOut, &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(previous)
 	if err = status(code, failure); err != nil {
@@ -16146,8 +16182,9 @@ func AttachLayerwiseCasting(module *Module, storageDtype Dtype, computeDtype Dty
 func SetModuleTensorToDevice(module *Module, name string, device Device, value *Tensor, dtype Dtype) error {
 	var given arguments
 	defer given.end()
+	cDevice := device.c()
 	var failure C.go_failure
-	code := C.go_accel_set_module_tensor_to_device(module.c(), given.text(name), device.c(), value.c(), C.accel_dtype_t(dtype), &failure)
+	code := C.go_accel_set_module_tensor_to_device(module.c(), given.text(name), &cDevice, value.c(), C.accel_dtype_t(dtype), &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(value)
 	return status(code, failure)
@@ -16247,12 +16284,13 @@ func NewWeightStream(groups any, device Device, prefetchBytes int64) (out *Weigh
 	var given arguments
 	defer given.end()
 	cGroups := given.value(groups)
+	cDevice := device.c()
 	var cOut *C.accel_weight_stream_t
 	if err = given.err; err != nil {
 		return
 	}
 	var failure C.go_failure
-	code := C.go_accel_weight_stream_create(cGroups, device.c(), C.int64_t(prefetchBytes), &cOut, &failure)
+	code := C.go_accel_weight_stream_create(cGroups, &cDevice, C.int64_t(prefetchBytes), &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}

@@ -1809,7 +1809,7 @@ skip_keys: Map keys whose values stay; may be NULL.
 n_skip_keys: Their number.
 out: The new tree.
 Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.";
-accel_status_t accel_send_to_device(const accel_value_t *value, accel_device_t device, int32_t non_blocking, const char *const *ITEMS, size_t COUNT, accel_value_t *OUTPUT);
+accel_status_t accel_send_to_device(const accel_value_t *value, const accel_device_t *device, int32_t non_blocking, const char *const *ITEMS, size_t COUNT, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_convert_to_fp32 "float16 and bfloat16 tensors become float32; others stay.
 
@@ -1889,39 +1889,39 @@ accel_status_t accel_device_current(int32_t type, accel_device_t *OUTPUT);
 
 device: The device; nothing changes for index -1, the CPU and meta.
 Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type.";
-accel_status_t accel_device_set_current(accel_device_t device);
+accel_status_t accel_device_set_current(const accel_device_t *device);
 
 %feature("docstring") accel_device_synchronize "Waits until a device has done all work of all its streams.
 
 device: The device; there is nothing to wait for on the CPU.
 Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type, or it cannot do this; the error of the device.";
-accel_status_t accel_device_synchronize(accel_device_t device);
+accel_status_t accel_device_synchronize(const accel_device_t *device);
 
 %feature("docstring") accel_device_empty_cache "Returns the memory that the allocator of a type of devices keeps for later tensors; for the CPU as accel_empty_cache().
 
 device: A device of the type. All devices of the type are meant.
 Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.";
-accel_status_t accel_device_empty_cache(accel_device_t device);
+accel_status_t accel_device_empty_cache(const accel_device_t *device);
 
 %feature("docstring") accel_device_memory "The memory of an accelerator in bytes.
 
 device: The device.
 out: A map with \"allocated\" and \"peak_allocated\" (by tensors), \"reserved\" and \"peak_reserved\" (by the allocator, which keeps memory for later tensors), and \"free\" and \"total\" (of the device), which are NONE when it does not tell.
 Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that do not count.";
-accel_status_t accel_device_memory(accel_device_t device, accel_value_t *OUTPUT);
+accel_status_t accel_device_memory(const accel_device_t *device, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_device_reset_peak_memory "Counts the peaks of accel_device_memory() from what is in use now.
 
 device: The device.
 Returns: As accel_device_memory().";
-accel_status_t accel_device_reset_peak_memory(accel_device_t device);
+accel_status_t accel_device_reset_peak_memory(const accel_device_t *device);
 
 %feature("docstring") accel_device_properties "Describes a device and its abilities.
 
 device: The device.
 out: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of the names of those that it computes with; all when it does not tell).
 Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.";
-accel_status_t accel_device_properties(accel_device_t device, accel_value_t *OUTPUT);
+accel_status_t accel_device_properties(const accel_device_t *device, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_distributed_type_name "The name of a distributed type.
 
@@ -2061,8 +2061,8 @@ int32_t accel_debug(const accel_state_t *state);
 %feature("docstring") accel_device "The state's device.
 
 state: A state.
-Returns: The device that prepared models and batches are put on.";
-accel_device_t accel_device(const accel_state_t *state);
+Returns: The device that prepared models and batches are put on, valid as long as the state; NULL, with the thread's error, for an invalid handle.";
+const accel_device_t *accel_device(const accel_state_t *state);
 
 %feature("docstring") accel_fork_launched "Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
 
@@ -2675,7 +2675,7 @@ dtype: Where and what.
 device: Where and what.
 out: The tensor.
 Returns: ACCEL_OK, INVALID_ARGUMENT or OUT_OF_MEMORY.";
-accel_status_t accel_tensor_empty(const int64_t *ITEMS, size_t COUNT, int32_t dtype, accel_device_t device, accel_tensor_t **OUTPUT);
+accel_status_t accel_tensor_empty(const int64_t *ITEMS, size_t COUNT, int32_t dtype, const accel_device_t *device, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_tensor_full "All elements equal.
 
@@ -2686,7 +2686,7 @@ dtype: As accel_tensor_empty().
 device: As accel_tensor_empty().
 out: The tensor.
 Returns: As accel_tensor_empty().";
-accel_status_t accel_tensor_full(const int64_t *ITEMS, size_t COUNT, double number, int32_t dtype, accel_device_t device, accel_tensor_t **OUTPUT);
+accel_status_t accel_tensor_full(const int64_t *ITEMS, size_t COUNT, double number, int32_t dtype, const accel_device_t *device, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_tensor_randn "Draws from the standard normal distribution with the default generator.
 
@@ -2696,7 +2696,7 @@ dtype: As accel_tensor_empty().
 device: As accel_tensor_empty().
 out: The tensor.
 Returns: As accel_tensor_empty().";
-accel_status_t accel_tensor_randn(const int64_t *ITEMS, size_t COUNT, int32_t dtype, accel_device_t device, accel_tensor_t **OUTPUT);
+accel_status_t accel_tensor_randn(const int64_t *ITEMS, size_t COUNT, int32_t dtype, const accel_device_t *device, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_tensor_randint "Integers below a bound, as int64, with the default generator.
 
@@ -2902,7 +2902,7 @@ device: The goal; dtype may be ACCEL_UNSET to keep it.
 non_blocking: 1: do not wait.
 out: The same memory when nothing changes.
 Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.";
-accel_status_t accel_tensor_to(const accel_tensor_t *tensor, int32_t dtype, accel_device_t device, int32_t non_blocking, accel_tensor_t **OUTPUT);
+accel_status_t accel_tensor_to(const accel_tensor_t *tensor, int32_t dtype, const accel_device_t *device, int32_t non_blocking, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_tensor_copy "Copies elements, converting dtype and device, broadcasting shapes.
 
@@ -3103,7 +3103,7 @@ device: A device.
 include_buffers: 1: buffers too; 0: they are as outside; ACCEL_UNSET: as for accel_init_empty_weights_begin().
 out: The scope.
 Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.";
-accel_status_t accel_init_on_device_begin(accel_device_t device, int32_t include_buffers, accel_scope_t **OUTPUT);
+accel_status_t accel_init_on_device_begin(const accel_device_t *device, int32_t include_buffers, accel_scope_t **OUTPUT);
 
 %feature("docstring") accel_module_linear "weight [out_features, in_features].
 
@@ -3391,7 +3391,7 @@ module: A module.
 dtype: For floating ones; ACCEL_UNSET keeps it.
 device: The goal.
 Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.";
-accel_status_t accel_module_to(accel_module_t *module, int32_t dtype, accel_device_t device);
+accel_status_t accel_module_to(accel_module_t *module, int32_t dtype, const accel_device_t *device);
 
 %feature("docstring") accel_module_train "Switches between training and evaluation.
 
@@ -4803,7 +4803,7 @@ seed: Its seed.
 device: Whose numbers it draws.
 out: The generator.
 Returns: ACCEL_OK or UNSUPPORTED.";
-accel_status_t accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t **OUTPUT);
+accel_status_t accel_generator_create(int64_t seed, const accel_device_t *device, accel_generator_t **OUTPUT);
 
 %feature("docstring") accel_generator_retain "Adds an owner.
 
@@ -5035,7 +5035,7 @@ module: A model.
 device: An accelerator.
 options: NULL: defaults; main_device has no effect.
 Returns: As accel_dispatch_model().";
-accel_status_t accel_cpu_offload(accel_module_t *module, accel_device_t device, const accel_dispatch_options_t *options);
+accel_status_t accel_cpu_offload(accel_module_t *module, const accel_device_t *device, const accel_dispatch_options_t *options);
 
 %feature("docstring") accel_disk_offload "Keeps all weights in files; each block computes on a device.
 
@@ -5044,7 +5044,7 @@ offload_folder: Weights that its index has are used; all others are written ther
 device: The CPU or an accelerator.
 options: NULL: defaults; main_device and offload_folder have no effect.
 Returns: As accel_dispatch_model(); IO.";
-accel_status_t accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t device, const accel_dispatch_options_t *options);
+accel_status_t accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *device, const accel_dispatch_options_t *options);
 
 %feature("docstring") accel_remove_dispatch "Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on the CPU if they were nowhere. Nothing happens to other modules.
 
@@ -5070,10 +5070,10 @@ accel_status_t accel_has_offloaded_params(const accel_module_t *module, int32_t 
 %feature("docstring") accel_align_module_device_begin "The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes of offloaded weights are lost at the end.
 
 module: A module.
-device: The goal; with type -1 offloaded weights go to their main device, and others stay.
+device: The goal. NULL: offloaded weights go to their main device, and others stay.
 out: The scope.
 Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails where changes cannot be copied back; the weights are then those from before.";
-accel_status_t accel_align_module_device_begin(accel_module_t *module, accel_device_t device, accel_scope_t **OUTPUT);
+accel_status_t accel_align_module_device_begin(accel_module_t *module, const accel_device_t *device, accel_scope_t **OUTPUT);
 
 %feature("docstring") accel_module_call_batches "Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and runs for all batches before the next one. The forwards run on threads of the library, one at a time.
 
@@ -5091,7 +5091,7 @@ device: An accelerator.
 previous: The hook of the model that is to leave the device when this one is called; may be NULL.
 out: The hook; releasing it leaves the model as it is.
 Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.";
-accel_status_t accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t device, accel_offload_hook_t *previous, accel_offload_hook_t **OUTPUT);
+accel_status_t accel_cpu_offload_with_hook(accel_module_t *module, const accel_device_t *device, accel_offload_hook_t *previous, accel_offload_hook_t **OUTPUT);
 
 %feature("docstring") accel_offload_hook_offload "Moves the model back to the CPU.
 
@@ -5134,7 +5134,7 @@ device: The goal.
 value: New values of the same shape; may be NULL unless the tensor is on the device meta.
 dtype: Of the result, for floating tensors; ACCEL_UNSET: that of the tensor.
 Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.";
-accel_status_t accel_set_module_tensor_to_device(accel_module_t *module, const char *name, accel_device_t device, accel_tensor_t *value, int32_t dtype);
+accel_status_t accel_set_module_tensor_to_device(accel_module_t *module, const char *name, const accel_device_t *device, accel_tensor_t *value, int32_t dtype);
 
 %feature("docstring") accel_offload_state_dict "Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes. Tensors that are listed already stay.
 
@@ -5172,7 +5172,7 @@ device: The goal.
 prefetch_bytes: Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: those of the largest group. 0: nothing comes ahead.
 out: The stream.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED for a device that is not there.";
-accel_status_t accel_weight_stream_create(const accel_value_t *groups, accel_device_t device, int64_t prefetch_bytes, accel_weight_stream_t **OUTPUT);
+accel_status_t accel_weight_stream_create(const accel_value_t *groups, const accel_device_t *device, int64_t prefetch_bytes, accel_weight_stream_t **OUTPUT);
 
 %feature("docstring") accel_weight_stream_begin_use "Waits for a group. Each use ends with accel_weight_stream_end_use(); uses of a group may overlap.
 

@@ -108,7 +108,7 @@ accel_dispatch_model(accel_module_t *module, const accel_value_t *device_map,
  * @threads object, waits
  * @accelerate cpu_offload */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_cpu_offload(accel_module_t *module, accel_device_t device,
+accel_cpu_offload(accel_module_t *module, const accel_device_t *device,
                   const accel_dispatch_options_t *ACCEL_NULLABLE options);
 
 /** Keeps all weights in files; each block computes on a device.
@@ -120,7 +120,7 @@ accel_cpu_offload(accel_module_t *module, accel_device_t device,
  * @threads object, waits
  * @accelerate disk_offload */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t device,
+accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *device,
                    const accel_dispatch_options_t *ACCEL_NULLABLE options);
 
 /** Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched,
@@ -155,14 +155,14 @@ accel_has_offloaded_params(const accel_module_t *module, int32_t *out);
 /** The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes
  * of offloaded weights are lost at the end.
  * @param module A module.
- * @param device The goal; with type -1 offloaded weights go to their main device, and others stay.
+ * @param device The goal. NULL: offloaded weights go to their main device, and others stay.
  * @param out The scope.
  * @return ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails where
  * changes cannot be copied back; the weights are then those from before.
  * @threads object, waits
  * @accelerate align_module_device */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_align_module_device_begin(accel_module_t *module, accel_device_t device,
+accel_align_module_device_begin(accel_module_t *module, const accel_device_t *ACCEL_NULLABLE device,
                                 accel_scope_t *ACCEL_OWNED *out);
 
 /** Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and
@@ -190,7 +190,7 @@ typedef struct accel_offload_hook accel_offload_hook_t;
  * @threads object, waits
  * @accelerate cpu_offload_with_hook */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t device,
+accel_cpu_offload_with_hook(accel_module_t *module, const accel_device_t *device,
                             accel_offload_hook_t *ACCEL_NULLABLE previous, accel_offload_hook_t *ACCEL_OWNED *out);
 
 /** Moves the model back to the CPU.
@@ -245,7 +245,7 @@ accel_attach_layerwise_casting(accel_module_t *module, accel_dtype_t storage_dty
  * @threads object, waits
  * @accelerate utils.set_module_tensor_to_device */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_set_module_tensor_to_device(accel_module_t *module, const char *name, accel_device_t device,
+accel_set_module_tensor_to_device(accel_module_t *module, const char *name, const accel_device_t *device,
                                   accel_tensor_t *ACCEL_NULLABLE value, accel_dtype_t dtype);
 
 /** Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes. Tensors that are listed
@@ -302,7 +302,7 @@ typedef struct accel_weight_stream accel_weight_stream_t;
  * @return ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED for a device that is not there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_weight_stream_create(const accel_value_t *groups, accel_device_t device, int64_t prefetch_bytes,
+accel_weight_stream_create(const accel_value_t *groups, const accel_device_t *device, int64_t prefetch_bytes,
                            accel_weight_stream_t *ACCEL_OWNED *out);
 
 /** Waits for a group. Each use ends with accel_weight_stream_end_use(); uses of a group may overlap.

@@ -104,7 +104,7 @@ accel_init_empty_weights_begin(int32_t include_buffers, accel_scope_t *ACCEL_OWN
  * @threads thread
  * @accelerate init_on_device */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_init_on_device_begin(accel_device_t device, int32_t include_buffers, accel_scope_t *ACCEL_OWNED *out);
+accel_init_on_device_begin(const accel_device_t *device, int32_t include_buffers, accel_scope_t *ACCEL_OWNED *out);
 
 /* Layers, with the names, shapes and initial distributions of torch.nn. Each takes one tensor and returns one. */
 /** weight [out_features, in_features].
@@ -460,7 +460,7 @@ accel_module_load_state_dict(accel_module_t *module, const accel_value_t *state_
  * @return ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_module_to(accel_module_t *module, accel_dtype_t dtype, accel_device_t device);
+accel_module_to(accel_module_t *module, accel_dtype_t dtype, const accel_device_t *device);
 
 /** Switches between training and evaluation.
  * @param module A module.

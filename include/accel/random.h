@@ -38,7 +38,7 @@ accel_set_seed(accel_state_t *state, int64_t seed, int32_t device_specific, int3
  * @return ACCEL_OK or UNSUPPORTED.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t *ACCEL_OWNED *out);
+accel_generator_create(int64_t seed, const accel_device_t *device, accel_generator_t *ACCEL_OWNED *out);
 
 /** Adds an owner.
  * @param generator A generator.

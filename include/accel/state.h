@@ -304,10 +304,11 @@ ACCEL_SINCE(0, 1) int32_t accel_debug(const accel_state_t *state);
 
 /** The state's device.
  * @param state A state.
- * @return The device that prepared models and batches are put on.
+ * @return The device that prepared models and batches are put on, valid as long as the state; NULL, with the thread's error,
+ *   for an invalid handle.
  * @threads any
  * @accelerate device */
-ACCEL_SINCE(0, 1) accel_device_t accel_device(const accel_state_t *state);
+ACCEL_SINCE(0, 1) const accel_device_t *accel_device(const accel_state_t *state);
 
 /** Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
  * @param state A state.

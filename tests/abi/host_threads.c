@@ -53,7 +53,7 @@ static void* train(void* steps) {
   long step;
   options.cpu = 1;
   if (accel_state_create(&options, &state) != ACCEL_OK || accel_module_linear(64, 64, 1, &layer) != ACCEL_OK ||
-      accel_tensor_full(shape, 2, 0.5, ACCEL_DTYPE_FLOAT32, kCpu, &rows) != ACCEL_OK)
+      accel_tensor_full(shape, 2, 0.5, ACCEL_DTYPE_FLOAT32, &kCpu, &rows) != ACCEL_OK)
     _exit(2);
   input = accel_arg_tensor(rows);
   for (step = *(const long*)steps; step > 0; step--) {
@@ -225,7 +225,7 @@ static void* call_for_two_seconds(void* unused) {
   const int64_t shape[] = {2};
   accel_tensor_t* tensor = NULL;
   accel_value_t value, made = ACCEL_VALUE_INIT;
-  if (accel_tensor_full(shape, 1, 0, ACCEL_DTYPE_FLOAT32, kCpu, &tensor) != ACCEL_OK) _exit(2);
+  if (accel_tensor_full(shape, 1, 0, ACCEL_DTYPE_FLOAT32, &kCpu, &tensor) != ACCEL_OK) _exit(2);
   value = accel_arg_tensor(tensor);
   if (accel_recursively_apply(&value, 1, compute, NULL, NULL, &made) != ACCEL_OK) _exit(2);
   call_has_ended = 1;
@@ -258,7 +258,7 @@ static void release_what_is_held(void) {
 static void exit_with_a_handler_of_the_host(void) {
   const int64_t shape[] = {2};
   atexit(release_what_is_held); /* before the first call, so that it runs after the library's */
-  if (accel_tensor_full(shape, 1, 0, ACCEL_DTYPE_FLOAT32, kCpu, &held) != ACCEL_OK) _exit(2);
+  if (accel_tensor_full(shape, 1, 0, ACCEL_DTYPE_FLOAT32, &kCpu, &held) != ACCEL_OK) _exit(2);
   exit(0);
 }
 
@@ -304,7 +304,7 @@ static void compute_on_a_new_thread(void) {
   options.cpu = 1;
   options.num_threads = 1;
   if (accel_state_create(&options, &state) != ACCEL_OK ||
-      accel_tensor_full(shape, 4, 0.5, ACCEL_DTYPE_FLOAT32, kCpu, &tensor) != ACCEL_OK)
+      accel_tensor_full(shape, 4, 0.5, ACCEL_DTYPE_FLOAT32, &kCpu, &tensor) != ACCEL_OK)
     _exit(2);
   images = accel_arg_tensor(tensor);
   before = count_threads();

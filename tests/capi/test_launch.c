@@ -82,7 +82,7 @@ static accel_status_t add_up(int32_t local_process_index, void *user_data) {
   void *data = NULL;
   accel_status_t status = accel_state_create(NULL, &state);
   if (status < 0) return status;
-  status = accel_tensor_full(shape, 1, accel_process_index(state) + 1, ACCEL_DTYPE_INT64, cpu, &number);
+  status = accel_tensor_full(shape, 1, accel_process_index(state) + 1, ACCEL_DTYPE_INT64, &cpu, &number);
   if (status < 0) return status;
   in = accel_arg_tensor(number);
   status = accel_reduce(state, &in, ACCEL_REDUCE_SUM, 1.0, &result);
@@ -489,7 +489,7 @@ static accel_status_t compute(int32_t local_process_index, void *user_data) {
   accel_status_t status = accel_op_find("aten::mm", "", &product);
   (void)local_process_index;
   (void)user_data;
-  if (status >= 0) status = accel_tensor_full(shape, 2, 1, ACCEL_DTYPE_FLOAT32, cpu, &ones);
+  if (status >= 0) status = accel_tensor_full(shape, 2, 1, ACCEL_DTYPE_FLOAT32, &cpu, &ones);
   if (status < 0) return status;
   factors[0] = factors[1] = accel_arg_tensor(ones);
   status = accel_op_call(product, factors, 2, &result, 1, &results);

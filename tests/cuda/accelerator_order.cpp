@@ -93,7 +93,7 @@ int main(int count, char** steps) {
   check(accel_unavailable_reason("cuda", &reason));
   std::cout << "devices: " << devices << " " << static_cast<const char*>(reason.data) << "\n";
   accel_buffer_dispose(&reason);
-  if (state != nullptr) std::cout << "state: type " << accel_device(state).type << "\n";
+  if (state != nullptr) std::cout << "state: type " << accel_device(state)->type << "\n";
   std::cout << "hooks: " << (at::detail::getCUDAHooks().isBuilt() ? "real" : "none") << "\n";
   accel_state_release(state);
   return 0;

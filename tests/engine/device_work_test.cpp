@@ -259,10 +259,10 @@ TEST(DeviceWork, StatesChooseTheDevice) {
     EXPECT_STREQ(accel_device_type_name(device.type), "sim");
     EXPECT_EQ(accel_is_available("sim"), 1);
     accel_value_t memory = ACCEL_VALUE_INIT;
-    ASSERT_EQ(accel_device_memory(device, &memory), ACCEL_OK) << accel_last_error();
+    ASSERT_EQ(accel_device_memory(&device, &memory), ACCEL_OK) << accel_last_error();
     EXPECT_NE(accel_value_get(&memory, "peak_allocated"), nullptr);
     accel_value_dispose(&memory);
-    ASSERT_EQ(accel_device_properties(device, &memory), ACCEL_OK) << accel_last_error();
+    ASSERT_EQ(accel_device_properties(&device, &memory), ACCEL_OK) << accel_last_error();
     EXPECT_STREQ(accel_value_get(&memory, "type")->as.string, "sim");
     accel_value_dispose(&memory);
   });

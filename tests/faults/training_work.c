@@ -115,7 +115,7 @@ static accel_status_t train_step(training_t* t) {
   TRY(accel_dataloader_next(t->loader, &batch));
   TRY(tensor_of(&batch, "x", &values));
   TRY(tensor_of(&batch, "y", &labels));
-  TRY(accel_tensor_to(values, ACCEL_DTYPE_FLOAT32, kCpu, 0, &x));
+  TRY(accel_tensor_to(values, ACCEL_DTYPE_FLOAT32, &kCpu, 0, &x));
   input = accel_arg_tensor(x);
   TRY(accel_module_call(t->model, &input, 1, &logits));
   TRY(accel_cross_entropy(logits.as.tensor, labels, &loss));

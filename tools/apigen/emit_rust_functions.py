@@ -2,7 +2,6 @@
 
 import re
 
-from emit_by_pointer import REASON, SUFFIX
 from emit_cpp import placed
 from emit_rust import NAMES, rust_name
 from emit_rust_closures import closures, module_of
@@ -19,12 +18,13 @@ OTHERWISE = {"callback": "its callbacks are by hand", "address": "memory of the 
              "bytes": "memory of the program", "out_dimensions": "an array of the library"}
 # By role: the type, the line that makes C's argument, and the argument. {1} is the type's name, {2} the NULL of C's.
 TAKEN = {"text": ("&str", "let {0} = c_string({0})?;", "{0}.as_ptr()"), "texts": ("&[&str]", "let {0} = Texts::new({0})?;", "{0}.as_ptr()"),
-         "value": ("&Value", "", "{0}.as_raw()"), "values": ("&[Arg<'_>]", "", "first({0}).cast()"), "numbers": ("&[{1}]", "", "first({0})"),
+         "value": ("&Value", "", "{0}.as_raw()"), "values": ("&[Arg<'_>]", "", "first({0}).cast()"), "numbers": ("&[{1}]", "", "first({0})"), "device": ("Device", "", "&{0}.to_raw()"),
          "handle": ("&{1}", "", "{0}.as_raw()"), "options": ("{1}", "let {0} = {0}.as_raw()?;", "{0}"),
          "handles": ("&[&{1}]", "let {0}: Vec<_> = {0}.iter().map(|one| one.as_raw()).collect();", "first(&{0})")}
 NULLABLE = {"text": ("Option<&str>", "let {0} = {0}.map(c_string).transpose()?;", "{0}.as_ref().map_or(ptr::null(), |text| text.as_ptr())"),
             "value": ("Option<&Value>", "", "{0}.map_or(ptr::null(), Value::as_raw)"),
             "handle": ("impl Into<Option<&'a {1}>>", "let {0} = {0}.into();", "{0}.map_or(ptr::{2}(), |one| one.as_raw())"),
+            "device": ("Option<Device>", "let {0} = {0}.map(Device::to_raw);", "{0}.as_ref().map_or(ptr::null(), ptr::from_ref)"),
             "options": ("impl Into<Option<{1}>>", "let {0} = {0}.into();\n        let {0} = optional(&{0})?;", "{0}")}
 PATH = ("impl AsRef<Path>", "let {0} = c_path({0}.as_ref())?;", "{0}.as_ptr()")
 NULLABLE_PATH = ("impl Into<Option<&'a Path>>", "let {0} = {0}.into().map(c_path).transpose()?;",
@@ -130,6 +130,8 @@ class Function:
         if returned["type"]["base"] == "accel_status_t":
             is_step = "ACCEL_STEP_SKIPPED" in self.function["statuses"]
             return f"Result<{'Step' if is_step else '()'}>", f"check({self.call()}).map({'Step::from_status' if is_step else 'drop'})"
+        if returned["type"]["base"] == "accel_device_t":
+            raise ByHand("a struct of the state")
         rust = "String" if returned["type"]["pointers"] else self.known.plain(returned["type"], returned["doc"])[0]
         if rust not in ("String", "bool", *NAMES.values()):
             raise ByHand("a number that a newer library may have added, or a struct")
@@ -227,8 +229,8 @@ def survey(api, root):
         name = function["name"]
         entry = entries.get(name) or next((entries[one] for one in entries if one.endswith("*") and name.startswith(one[:-1])), {})
         try:
-            if name.endswith(SUFFIX) or function["inline"] or name in done or entry.get("reason"):
-                raise ByHand(entry.get("reason") or REASON)
+            if function["inline"] or name in done or entry.get("reason"):
+                raise ByHand(entry.get("reason") or "values are made of Rust's own")
             one = Function(known, named, function, entry, known_closures)
             owner = "StateReader" if one.owner == "State" and function["threads"] == "any" else one.owner
             texts.append((name, function["section"], owner, one.name, one.text()))

@@ -69,7 +69,7 @@ def emit(api, root):
     classes = classes.replace("class accel_tensor: ...", "class accel_tensor:\n    def __getattr__(self, name: str) -> Any: ...\n")  # those of accel.Tensor
     for struct in api["structs"]:
         kinds = {field["name"]: types.plain(field["type"]["base"], field["type"]["pointers"]) for field in struct["fields"]}
-        if struct["init_function"]:
+        if struct["init_macro"]:
             classes += f"\nclass {struct['name']}:\n{options(struct, kinds)}"
         elif struct["name"] == "accel_device_t":
             classes += f"\nclass {struct['name']}:\n" + "".join(f"    {name}: {kind}\n" for name, kind in kinds.items())

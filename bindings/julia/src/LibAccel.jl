@@ -2175,6 +2175,81 @@ accel_dtype_from_name(name, out) =
     check(ccall(@address(accel_dtype_from_name), accel_status_t, (Cstring, Ptr{accel_dtype_t}), name, out), "accel_dtype_from_name")
 
 """
+    accel_value_bool(truth, out)
+
+A truth as a value.
+
+- `truth`: 0, or anything else for yes.
+- `out`: The value.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_value_bool(truth, out) =
+    check(ccall(@address(accel_value_bool), accel_status_t, (Int32, Ptr{accel_value_t}), truth, out), "accel_value_bool")
+
+"""
+    accel_value_int(integer, out)
+
+An integer as a value.
+
+- `integer`: The number.
+- `out`: The value.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_value_int(integer, out) =
+    check(ccall(@address(accel_value_int), accel_status_t, (Int64, Ptr{accel_value_t}), integer, out), "accel_value_int")
+
+"""
+    accel_value_double(number, out)
+
+A number as a value.
+
+- `number`: The number.
+- `out`: The value.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_value_double(number, out) =
+    check(ccall(@address(accel_value_double), accel_status_t, (Float64, Ptr{accel_value_t}), number, out), "accel_value_double")
+
+"""
+    accel_value_dtype(dtype, out)
+
+A dtype as a value.
+
+- `dtype`: ACCEL_DTYPE_*.
+- `out`: The value.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is not a dtype.
+
+Threads: any.
+"""
+accel_value_dtype(dtype, out) =
+    check(ccall(@address(accel_value_dtype), accel_status_t, (accel_dtype_t, Ptr{accel_value_t}), dtype, out), "accel_value_dtype")
+
+"""
+    accel_value_device(device, out)
+
+A device as a value.
+
+- `device`: A device.
+- `out`: The value.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not a device.
+
+Threads: any.
+"""
+accel_value_device(device, out) =
+    check(ccall(@address(accel_value_device), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_value_device")
+
+"""
     accel_value_string(text, out)
 
 A string value. Strings and keys of values are UTF-8 everywhere; any other bytes are refused, also in values that a program has filled in by hand.
@@ -2742,7 +2817,7 @@ Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
 Threads: any, waits.
 """
 accel_send_to_device(value, device, non_blocking, skip_keys, n_skip_keys, out) =
-    check(ccall(@address(accel_send_to_device), accel_status_t, (Ptr{accel_value_t}, accel_device_t, Int32, Ptr{Ptr{Cchar}}, Csize_t, Ptr{accel_value_t}), value, device, non_blocking, skip_keys, n_skip_keys, out), "accel_send_to_device")
+    check(ccall(@address(accel_send_to_device), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}, Int32, Ptr{Ptr{Cchar}}, Csize_t, Ptr{accel_value_t}), value, device, non_blocking, skip_keys, n_skip_keys, out), "accel_send_to_device")
 
 """
     accel_convert_to_fp32(value, out)
@@ -2918,7 +2993,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED 
 Threads: thread.
 """
 accel_device_set_current(device) =
-    check(ccall(@address(accel_device_set_current), accel_status_t, (accel_device_t,), device), "accel_device_set_current")
+    check(ccall(@address(accel_device_set_current), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_set_current")
 
 """
     accel_device_synchronize(device)
@@ -2932,7 +3007,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED 
 Threads: any, waits.
 """
 accel_device_synchronize(device) =
-    check(ccall(@address(accel_device_synchronize), accel_status_t, (accel_device_t,), device), "accel_device_synchronize")
+    check(ccall(@address(accel_device_synchronize), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_synchronize")
 
 """
     accel_device_empty_cache(device)
@@ -2946,7 +3021,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not ther
 Threads: any.
 """
 accel_device_empty_cache(device) =
-    check(ccall(@address(accel_device_empty_cache), accel_status_t, (accel_device_t,), device), "accel_device_empty_cache")
+    check(ccall(@address(accel_device_empty_cache), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_empty_cache")
 
 """
     accel_device_memory(device, out)
@@ -2961,7 +3036,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED 
 Threads: any.
 """
 accel_device_memory(device, out) =
-    check(ccall(@address(accel_device_memory), accel_status_t, (accel_device_t, Ptr{accel_value_t}), device, out), "accel_device_memory")
+    check(ccall(@address(accel_device_memory), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_device_memory")
 
 """
     accel_device_reset_peak_memory(device)
@@ -2975,7 +3050,7 @@ Returns: As accel_device_memory().
 Threads: any.
 """
 accel_device_reset_peak_memory(device) =
-    check(ccall(@address(accel_device_reset_peak_memory), accel_status_t, (accel_device_t,), device), "accel_device_reset_peak_memory")
+    check(ccall(@address(accel_device_reset_peak_memory), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_reset_peak_memory")
 
 """
     accel_device_properties(device, out)
@@ -2990,7 +3065,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not ther
 Threads: any.
 """
 accel_device_properties(device, out) =
-    check(ccall(@address(accel_device_properties), accel_status_t, (accel_device_t, Ptr{accel_value_t}), device, out), "accel_device_properties")
+    check(ccall(@address(accel_device_properties), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_device_properties")
 
 """
     accel_distributed_type_name(type)
@@ -3309,12 +3384,12 @@ The state's device.
 
 - `state`: A state.
 
-Returns: The device that prepared models and batches are put on.
+Returns: The device that prepared models and batches are put on, valid as long as the state; NULL, with the thread's error, for an invalid handle.
 
 Threads: any.
 """
 accel_device(state) =
-    ccall(@address(accel_device), accel_device_t, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_device), Ptr{accel_device_t}, (Ptr{accel_state_t},), state)
 
 """
     accel_fork_launched(state)
@@ -4557,7 +4632,7 @@ Returns: ACCEL_OK, INVALID_ARGUMENT or OUT_OF_MEMORY.
 Threads: any.
 """
 accel_tensor_empty(shape, ndim, dtype, device, out) =
-    check(ccall(@address(accel_tensor_empty), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, accel_device_t, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_empty")
+    check(ccall(@address(accel_tensor_empty), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_empty")
 
 """
     accel_tensor_full(shape, ndim, number, dtype, device, out)
@@ -4576,7 +4651,7 @@ Returns: As accel_tensor_empty().
 Threads: any, waits.
 """
 accel_tensor_full(shape, ndim, number, dtype, device, out) =
-    check(ccall(@address(accel_tensor_full), accel_status_t, (Ptr{Int64}, Csize_t, Float64, accel_dtype_t, accel_device_t, Ptr{Ptr{accel_tensor_t}}), shape, ndim, number, dtype, device, out), "accel_tensor_full")
+    check(ccall(@address(accel_tensor_full), accel_status_t, (Ptr{Int64}, Csize_t, Float64, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, number, dtype, device, out), "accel_tensor_full")
 
 """
     accel_tensor_randn(shape, ndim, dtype, device, out)
@@ -4594,7 +4669,7 @@ Returns: As accel_tensor_empty().
 Threads: any, waits.
 """
 accel_tensor_randn(shape, ndim, dtype, device, out) =
-    check(ccall(@address(accel_tensor_randn), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, accel_device_t, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_randn")
+    check(ccall(@address(accel_tensor_randn), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_randn")
 
 """
     accel_tensor_randint(low, high, shape, ndim, out)
@@ -4652,7 +4727,7 @@ Returns: As accel_tensor_empty().
 Threads: any.
 """
 accel_tensor_from_blob(data, shape, ndim, strides, dtype, device, user_data, destroy, out) =
-    check(ccall(@address(accel_tensor_from_blob), accel_status_t, (Ptr{Cvoid}, Ptr{Int64}, Csize_t, Ptr{Int64}, accel_dtype_t, accel_device_t, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tensor_t}}), data, shape, ndim, strides, dtype, device, user_data, destroy, out), "accel_tensor_from_blob")
+    check(ccall(@address(accel_tensor_from_blob), accel_status_t, (Ptr{Cvoid}, Ptr{Int64}, Csize_t, Ptr{Int64}, accel_dtype_t, Ptr{accel_device_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tensor_t}}), data, shape, ndim, strides, dtype, device, user_data, destroy, out), "accel_tensor_from_blob")
 
 """
     accel_tensor_from_dlpack(tensor, out)
@@ -5077,7 +5152,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 Threads: any, waits.
 """
 accel_tensor_to(tensor, dtype, device, non_blocking, out) =
-    check(ccall(@address(accel_tensor_to), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, accel_device_t, Int32, Ptr{Ptr{accel_tensor_t}}), tensor, dtype, device, non_blocking, out), "accel_tensor_to")
+    check(ccall(@address(accel_tensor_to), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_tensor_t}}), tensor, dtype, device, non_blocking, out), "accel_tensor_to")
 
 """
     accel_tensor_copy(tensor, source)
@@ -5486,7 +5561,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 Threads: thread.
 """
 accel_init_on_device_begin(device, include_buffers, out) =
-    check(ccall(@address(accel_init_on_device_begin), accel_status_t, (accel_device_t, Int32, Ptr{Ptr{accel_scope_t}}), device, include_buffers, out), "accel_init_on_device_begin")
+    check(ccall(@address(accel_init_on_device_begin), accel_status_t, (Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_scope_t}}), device, include_buffers, out), "accel_init_on_device_begin")
 
 """
     accel_module_linear(in_features, out_features, bias, out)
@@ -6061,7 +6136,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 Threads: object, waits.
 """
 accel_module_to(var"module", dtype, device) =
-    check(@waiting(ccall(@address(accel_module_to), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, accel_device_t), var"module", dtype, device)), "accel_module_to")
+    check(@waiting(ccall(@address(accel_module_to), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, Ptr{accel_device_t}), var"module", dtype, device)), "accel_module_to")
 
 """
     accel_module_train(module, training)
@@ -8883,7 +8958,7 @@ Returns: ACCEL_OK or UNSUPPORTED.
 Threads: any.
 """
 accel_generator_create(seed, device, out) =
-    check(ccall(@address(accel_generator_create), accel_status_t, (Int64, accel_device_t, Ptr{Ptr{accel_generator_t}}), seed, device, out), "accel_generator_create")
+    check(ccall(@address(accel_generator_create), accel_status_t, (Int64, Ptr{accel_device_t}, Ptr{Ptr{accel_generator_t}}), seed, device, out), "accel_generator_create")
 
 """
     accel_generator_retain(generator)
@@ -9346,7 +9421,7 @@ Returns: As accel_dispatch_model().
 Threads: object, waits.
 """
 accel_cpu_offload(var"module", device, options) =
-    check(@waiting(ccall(@address(accel_cpu_offload), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{accel_dispatch_options_t}), var"module", device, options)), "accel_cpu_offload")
+    check(@waiting(ccall(@address(accel_cpu_offload), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", device, options)), "accel_cpu_offload")
 
 """
     accel_disk_offload(module, offload_folder, device, options)
@@ -9363,7 +9438,7 @@ Returns: As accel_dispatch_model(); IO.
 Threads: object, waits.
 """
 accel_disk_offload(var"module", offload_folder, device, options) =
-    check(@waiting(ccall(@address(accel_disk_offload), accel_status_t, (Ptr{accel_module_t}, Cstring, accel_device_t, Ptr{accel_dispatch_options_t}), var"module", offload_folder, device, options)), "accel_disk_offload")
+    check(@waiting(ccall(@address(accel_disk_offload), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", offload_folder, device, options)), "accel_disk_offload")
 
 """
     accel_remove_dispatch(module, recurse)
@@ -9416,7 +9491,7 @@ accel_has_offloaded_params(var"module", out) =
 The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes of offloaded weights are lost at the end.
 
 - `module`: A module.
-- `device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+- `device`: `nothing`/`C_NULL` is allowed. The goal. NULL: offloaded weights go to their main device, and others stay.
 - `out`: The scope.
 
 Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails where changes cannot be copied back; the weights are then those from before.
@@ -9424,7 +9499,7 @@ Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT 
 Threads: object, waits.
 """
 accel_align_module_device_begin(var"module", device, out) =
-    check(@waiting(ccall(@address(accel_align_module_device_begin), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{Ptr{accel_scope_t}}), var"module", device, out)), "accel_align_module_device_begin")
+    check(@waiting(ccall(@address(accel_align_module_device_begin), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{Ptr{accel_scope_t}}), var"module", device, out)), "accel_align_module_device_begin")
 
 """
     accel_module_call_batches(module, inputs, n_batches, out)
@@ -9458,7 +9533,7 @@ Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for
 Threads: object, waits.
 """
 accel_cpu_offload_with_hook(var"module", device, previous, out) =
-    check(@waiting(ccall(@address(accel_cpu_offload_with_hook), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", device, previous, out)), "accel_cpu_offload_with_hook")
+    check(@waiting(ccall(@address(accel_cpu_offload_with_hook), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", device, previous, out)), "accel_cpu_offload_with_hook")
 
 """
     accel_offload_hook_offload(hook)
@@ -9548,7 +9623,7 @@ Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value
 Threads: object, waits.
 """
 accel_set_module_tensor_to_device(var"module", name, device, value, dtype) =
-    check(@waiting(ccall(@address(accel_set_module_tensor_to_device), accel_status_t, (Ptr{accel_module_t}, Cstring, accel_device_t, Ptr{accel_tensor_t}, accel_dtype_t), var"module", name, device, value, dtype)), "accel_set_module_tensor_to_device")
+    check(@waiting(ccall(@address(accel_set_module_tensor_to_device), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_device_t}, Ptr{accel_tensor_t}, accel_dtype_t), var"module", name, device, value, dtype)), "accel_set_module_tensor_to_device")
 
 """
     accel_offload_state_dict(folder, state_dict)
@@ -9626,7 +9701,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED 
 Threads: any.
 """
 accel_weight_stream_create(groups, device, prefetch_bytes, out) =
-    check(ccall(@address(accel_weight_stream_create), accel_status_t, (Ptr{accel_value_t}, accel_device_t, Int64, Ptr{Ptr{accel_weight_stream_t}}), groups, device, prefetch_bytes, out), "accel_weight_stream_create")
+    check(ccall(@address(accel_weight_stream_create), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}, Int64, Ptr{Ptr{accel_weight_stream_t}}), groups, device, prefetch_bytes, out), "accel_weight_stream_create")
 
 """
     accel_weight_stream_begin_use(stream, group, out)
@@ -11067,6 +11142,22 @@ accel_options_check(var"type", options) =
     check(ccall(@address(accel_options_check), accel_status_t, (Cstring, Ptr{Cvoid}), var"type", options), "accel_options_check")
 
 """
+    accel_options_init(type, options, size)
+
+Unsets every field of an options struct, as ACCEL_X_OPTIONS_INIT does in C, for languages that look the library's functions up.
+
+- `type`: The name of the struct, ACCEL_OPTIONS_*.
+- `options`: Memory for the struct.
+- `size`: Of that memory in bytes. Less than the library's struct is an older version's struct; of more only that is written.
+
+Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for a size without a field.
+
+Threads: any.
+"""
+accel_options_init(var"type", options, size) =
+    check(ccall(@address(accel_options_init), accel_status_t, (Cstring, Ptr{Cvoid}, Csize_t), var"type", options, size), "accel_options_init")
+
+"""
     accel_options_from_json(type, json, options, size)
 
 Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the \"offset\" that accel_option_get() returns.
@@ -11213,504 +11304,6 @@ Threads: thread.
 accel_set_numa_affinity(local_process_index) =
     check(ccall(@address(accel_set_numa_affinity), accel_status_t, (Int32,), local_process_index), "accel_set_numa_affinity")
 
-"""
-    accel_send_to_device_by_pointer(value, device, non_blocking, skip_keys, n_skip_keys, out)
-
-accel_send_to_device() by pointer.
-
-- `value`: As there.
-- `device`: As there.
-- `non_blocking`: As there.
-- `skip_keys`: `nothing`/`C_NULL` is allowed. As there.
-- `n_skip_keys`: As there.
-- `out`: As there.
-
-Returns: As accel_send_to_device().
-
-Threads: any, waits.
-"""
-accel_send_to_device_by_pointer(value, device, non_blocking, skip_keys, n_skip_keys, out) =
-    check(@waiting(ccall(@address(accel_send_to_device_by_pointer), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}, Int32, Ptr{Ptr{Cchar}}, Csize_t, Ptr{accel_value_t}), value, device, non_blocking, skip_keys, n_skip_keys, out)), "accel_send_to_device_by_pointer")
-
-"""
-    accel_arg_none_by_pointer(out)
-
-accel_arg_none() by pointer.
-
-- `out`: What accel_arg_none() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_none_by_pointer(out) =
-    check(ccall(@address(accel_arg_none_by_pointer), accel_status_t, (Ptr{accel_value_t},), out), "accel_arg_none_by_pointer")
-
-"""
-    accel_arg_bool_by_pointer(truth, out)
-
-accel_arg_bool() by pointer.
-
-- `truth`: As there.
-- `out`: What accel_arg_bool() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_bool_by_pointer(truth, out) =
-    check(ccall(@address(accel_arg_bool_by_pointer), accel_status_t, (Int32, Ptr{accel_value_t}), truth, out), "accel_arg_bool_by_pointer")
-
-"""
-    accel_arg_int_by_pointer(integer, out)
-
-accel_arg_int() by pointer.
-
-- `integer`: As there.
-- `out`: What accel_arg_int() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_int_by_pointer(integer, out) =
-    check(ccall(@address(accel_arg_int_by_pointer), accel_status_t, (Int64, Ptr{accel_value_t}), integer, out), "accel_arg_int_by_pointer")
-
-"""
-    accel_arg_double_by_pointer(number, out)
-
-accel_arg_double() by pointer.
-
-- `number`: As there.
-- `out`: What accel_arg_double() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_double_by_pointer(number, out) =
-    check(ccall(@address(accel_arg_double_by_pointer), accel_status_t, (Float64, Ptr{accel_value_t}), number, out), "accel_arg_double_by_pointer")
-
-"""
-    accel_arg_string_by_pointer(string, out)
-
-accel_arg_string() by pointer.
-
-- `string`: As there.
-- `out`: What accel_arg_string() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_string_by_pointer(string, out) =
-    check(ccall(@address(accel_arg_string_by_pointer), accel_status_t, (Cstring, Ptr{accel_value_t}), string, out), "accel_arg_string_by_pointer")
-
-"""
-    accel_arg_bytes_by_pointer(bytes, out)
-
-accel_arg_bytes() by pointer.
-
-- `bytes`: As there.
-- `out`: What accel_arg_bytes() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_bytes_by_pointer(bytes, out) =
-    check(ccall(@address(accel_arg_bytes_by_pointer), accel_status_t, (Ptr{accel_bytes_t}, Ptr{accel_value_t}), bytes, out), "accel_arg_bytes_by_pointer")
-
-"""
-    accel_arg_tensor_by_pointer(tensor, out)
-
-accel_arg_tensor() by pointer.
-
-- `tensor`: As there.
-- `out`: What accel_arg_tensor() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_tensor_by_pointer(tensor, out) =
-    check(ccall(@address(accel_arg_tensor_by_pointer), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_value_t}), tensor, out), "accel_arg_tensor_by_pointer")
-
-"""
-    accel_arg_dtype_by_pointer(dtype, out)
-
-accel_arg_dtype() by pointer.
-
-- `dtype`: As there.
-- `out`: What accel_arg_dtype() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_dtype_by_pointer(dtype, out) =
-    check(ccall(@address(accel_arg_dtype_by_pointer), accel_status_t, (accel_dtype_t, Ptr{accel_value_t}), dtype, out), "accel_arg_dtype_by_pointer")
-
-"""
-    accel_arg_device_by_pointer(device, out)
-
-accel_arg_device() by pointer.
-
-- `device`: As there.
-- `out`: What accel_arg_device() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_device_by_pointer(device, out) =
-    check(ccall(@address(accel_arg_device_by_pointer), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_arg_device_by_pointer")
-
-"""
-    accel_device_set_current_by_pointer(device)
-
-accel_device_set_current() by pointer.
-
-- `device`: As there.
-
-Returns: As accel_device_set_current().
-
-Threads: thread.
-"""
-accel_device_set_current_by_pointer(device) =
-    check(ccall(@address(accel_device_set_current_by_pointer), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_set_current_by_pointer")
-
-"""
-    accel_device_synchronize_by_pointer(device)
-
-accel_device_synchronize() by pointer.
-
-- `device`: As there.
-
-Returns: As accel_device_synchronize().
-
-Threads: any, waits.
-"""
-accel_device_synchronize_by_pointer(device) =
-    check(@waiting(ccall(@address(accel_device_synchronize_by_pointer), accel_status_t, (Ptr{accel_device_t},), device)), "accel_device_synchronize_by_pointer")
-
-"""
-    accel_device_empty_cache_by_pointer(device)
-
-accel_device_empty_cache() by pointer.
-
-- `device`: As there.
-
-Returns: As accel_device_empty_cache().
-
-Threads: any.
-"""
-accel_device_empty_cache_by_pointer(device) =
-    check(ccall(@address(accel_device_empty_cache_by_pointer), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_empty_cache_by_pointer")
-
-"""
-    accel_device_memory_by_pointer(device, out)
-
-accel_device_memory() by pointer.
-
-- `device`: As there.
-- `out`: As there.
-
-Returns: As accel_device_memory().
-
-Threads: any.
-"""
-accel_device_memory_by_pointer(device, out) =
-    check(ccall(@address(accel_device_memory_by_pointer), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_device_memory_by_pointer")
-
-"""
-    accel_device_reset_peak_memory_by_pointer(device)
-
-accel_device_reset_peak_memory() by pointer.
-
-- `device`: As there.
-
-Returns: As accel_device_reset_peak_memory().
-
-Threads: any.
-"""
-accel_device_reset_peak_memory_by_pointer(device) =
-    check(ccall(@address(accel_device_reset_peak_memory_by_pointer), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_reset_peak_memory_by_pointer")
-
-"""
-    accel_device_properties_by_pointer(device, out)
-
-accel_device_properties() by pointer.
-
-- `device`: As there.
-- `out`: As there.
-
-Returns: As accel_device_properties().
-
-Threads: any.
-"""
-accel_device_properties_by_pointer(device, out) =
-    check(ccall(@address(accel_device_properties_by_pointer), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_device_properties_by_pointer")
-
-"""
-    accel_device_by_pointer(state, out)
-
-accel_device() by pointer.
-
-- `state`: As there.
-- `out`: What accel_device() returns.
-
-Returns: ACCEL_OK or INVALID_HANDLE.
-
-Threads: any.
-"""
-accel_device_by_pointer(state, out) =
-    check(ccall(@address(accel_device_by_pointer), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_device_t}), state, out), "accel_device_by_pointer")
-
-"""
-    accel_tensor_empty_by_pointer(shape, ndim, dtype, device, out)
-
-accel_tensor_empty() by pointer.
-
-- `shape`: `nothing`/`C_NULL` is allowed. As there.
-- `ndim`: As there.
-- `dtype`: As there.
-- `device`: As there.
-- `out`: As there.
-
-Returns: As accel_tensor_empty().
-
-Threads: any.
-"""
-accel_tensor_empty_by_pointer(shape, ndim, dtype, device, out) =
-    check(ccall(@address(accel_tensor_empty_by_pointer), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_empty_by_pointer")
-
-"""
-    accel_tensor_full_by_pointer(shape, ndim, number, dtype, device, out)
-
-accel_tensor_full() by pointer.
-
-- `shape`: `nothing`/`C_NULL` is allowed. As there.
-- `ndim`: As there.
-- `number`: As there.
-- `dtype`: As there.
-- `device`: As there.
-- `out`: As there.
-
-Returns: As accel_tensor_full().
-
-Threads: any, waits.
-"""
-accel_tensor_full_by_pointer(shape, ndim, number, dtype, device, out) =
-    check(@waiting(ccall(@address(accel_tensor_full_by_pointer), accel_status_t, (Ptr{Int64}, Csize_t, Float64, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, number, dtype, device, out)), "accel_tensor_full_by_pointer")
-
-"""
-    accel_tensor_randn_by_pointer(shape, ndim, dtype, device, out)
-
-accel_tensor_randn() by pointer.
-
-- `shape`: `nothing`/`C_NULL` is allowed. As there.
-- `ndim`: As there.
-- `dtype`: As there.
-- `device`: As there.
-- `out`: As there.
-
-Returns: As accel_tensor_randn().
-
-Threads: any, waits.
-"""
-accel_tensor_randn_by_pointer(shape, ndim, dtype, device, out) =
-    check(@waiting(ccall(@address(accel_tensor_randn_by_pointer), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out)), "accel_tensor_randn_by_pointer")
-
-"""
-    accel_tensor_from_blob_by_pointer(data, shape, ndim, strides, dtype, device, user_data, destroy, out)
-
-accel_tensor_from_blob() by pointer.
-
-- `data`: As there.
-- `shape`: `nothing`/`C_NULL` is allowed. As there.
-- `ndim`: As there.
-- `strides`: `nothing`/`C_NULL` is allowed. As there.
-- `dtype`: As there.
-- `device`: As there.
-- `user_data`: `nothing`/`C_NULL` is allowed. As there.
-- `destroy`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
-
-Returns: As accel_tensor_from_blob().
-
-Threads: any.
-"""
-accel_tensor_from_blob_by_pointer(data, shape, ndim, strides, dtype, device, user_data, destroy, out) =
-    check(ccall(@address(accel_tensor_from_blob_by_pointer), accel_status_t, (Ptr{Cvoid}, Ptr{Int64}, Csize_t, Ptr{Int64}, accel_dtype_t, Ptr{accel_device_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tensor_t}}), data, shape, ndim, strides, dtype, device, user_data, destroy, out), "accel_tensor_from_blob_by_pointer")
-
-"""
-    accel_tensor_to_by_pointer(tensor, dtype, device, non_blocking, out)
-
-accel_tensor_to() by pointer.
-
-- `tensor`: As there.
-- `dtype`: As there.
-- `device`: As there.
-- `non_blocking`: As there.
-- `out`: As there.
-
-Returns: As accel_tensor_to().
-
-Threads: any, waits.
-"""
-accel_tensor_to_by_pointer(tensor, dtype, device, non_blocking, out) =
-    check(@waiting(ccall(@address(accel_tensor_to_by_pointer), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_tensor_t}}), tensor, dtype, device, non_blocking, out)), "accel_tensor_to_by_pointer")
-
-"""
-    accel_init_on_device_begin_by_pointer(device, include_buffers, out)
-
-accel_init_on_device_begin() by pointer.
-
-- `device`: As there.
-- `include_buffers`: As there.
-- `out`: As there.
-
-Returns: As accel_init_on_device_begin().
-
-Threads: thread.
-"""
-accel_init_on_device_begin_by_pointer(device, include_buffers, out) =
-    check(ccall(@address(accel_init_on_device_begin_by_pointer), accel_status_t, (Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_scope_t}}), device, include_buffers, out), "accel_init_on_device_begin_by_pointer")
-
-"""
-    accel_module_to_by_pointer(module, dtype, device)
-
-accel_module_to() by pointer.
-
-- `module`: As there.
-- `dtype`: As there.
-- `device`: As there.
-
-Returns: As accel_module_to().
-
-Threads: object, waits.
-"""
-accel_module_to_by_pointer(var"module", dtype, device) =
-    check(@waiting(ccall(@address(accel_module_to_by_pointer), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, Ptr{accel_device_t}), var"module", dtype, device)), "accel_module_to_by_pointer")
-
-"""
-    accel_generator_create_by_pointer(seed, device, out)
-
-accel_generator_create() by pointer.
-
-- `seed`: As there.
-- `device`: As there.
-- `out`: As there.
-
-Returns: As accel_generator_create().
-
-Threads: any.
-"""
-accel_generator_create_by_pointer(seed, device, out) =
-    check(ccall(@address(accel_generator_create_by_pointer), accel_status_t, (Int64, Ptr{accel_device_t}, Ptr{Ptr{accel_generator_t}}), seed, device, out), "accel_generator_create_by_pointer")
-
-"""
-    accel_cpu_offload_by_pointer(module, device, options)
-
-accel_cpu_offload() by pointer.
-
-- `module`: As there.
-- `device`: As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-
-Returns: As accel_cpu_offload().
-
-Threads: object, waits.
-"""
-accel_cpu_offload_by_pointer(var"module", device, options) =
-    check(@waiting(ccall(@address(accel_cpu_offload_by_pointer), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", device, options)), "accel_cpu_offload_by_pointer")
-
-"""
-    accel_disk_offload_by_pointer(module, offload_folder, device, options)
-
-accel_disk_offload() by pointer.
-
-- `module`: As there.
-- `offload_folder`: As there.
-- `device`: As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-
-Returns: As accel_disk_offload().
-
-Threads: object, waits.
-"""
-accel_disk_offload_by_pointer(var"module", offload_folder, device, options) =
-    check(@waiting(ccall(@address(accel_disk_offload_by_pointer), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", offload_folder, device, options)), "accel_disk_offload_by_pointer")
-
-"""
-    accel_align_module_device_begin_by_pointer(module, device, out)
-
-accel_align_module_device_begin() by pointer.
-
-- `module`: As there.
-- `device`: As there.
-- `out`: As there.
-
-Returns: As accel_align_module_device_begin().
-
-Threads: object, waits.
-"""
-accel_align_module_device_begin_by_pointer(var"module", device, out) =
-    check(@waiting(ccall(@address(accel_align_module_device_begin_by_pointer), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{Ptr{accel_scope_t}}), var"module", device, out)), "accel_align_module_device_begin_by_pointer")
-
-"""
-    accel_cpu_offload_with_hook_by_pointer(module, device, previous, out)
-
-accel_cpu_offload_with_hook() by pointer.
-
-- `module`: As there.
-- `device`: As there.
-- `previous`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
-
-Returns: As accel_cpu_offload_with_hook().
-
-Threads: object, waits.
-"""
-accel_cpu_offload_with_hook_by_pointer(var"module", device, previous, out) =
-    check(@waiting(ccall(@address(accel_cpu_offload_with_hook_by_pointer), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", device, previous, out)), "accel_cpu_offload_with_hook_by_pointer")
-
-"""
-    accel_set_module_tensor_to_device_by_pointer(module, name, device, value, dtype)
-
-accel_set_module_tensor_to_device() by pointer.
-
-- `module`: As there.
-- `name`: As there.
-- `device`: As there.
-- `value`: `nothing`/`C_NULL` is allowed. As there.
-- `dtype`: As there.
-
-Returns: As accel_set_module_tensor_to_device().
-
-Threads: object, waits.
-"""
-accel_set_module_tensor_to_device_by_pointer(var"module", name, device, value, dtype) =
-    check(@waiting(ccall(@address(accel_set_module_tensor_to_device_by_pointer), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_device_t}, Ptr{accel_tensor_t}, accel_dtype_t), var"module", name, device, value, dtype)), "accel_set_module_tensor_to_device_by_pointer")
-
-"""
-    accel_weight_stream_create_by_pointer(groups, device, prefetch_bytes, out)
-
-accel_weight_stream_create() by pointer.
-
-- `groups`: As there.
-- `device`: As there.
-- `prefetch_bytes`: As there.
-- `out`: As there.
-
-Returns: As accel_weight_stream_create().
-
-Threads: any.
-"""
-accel_weight_stream_create_by_pointer(groups, device, prefetch_bytes, out) =
-    check(ccall(@address(accel_weight_stream_create_by_pointer), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}, Int64, Ptr{Ptr{accel_weight_stream_t}}), groups, device, prefetch_bytes, out), "accel_weight_stream_create_by_pointer")
-
 # Every function of the library, for a look whether the loaded one is new enough.
 const FUNCTIONS = (
     :accel_buffer_dispose,
@@ -11737,6 +11330,11 @@ const FUNCTIONS = (
     :accel_dtype_size,
     :accel_dtype_byte_size,
     :accel_dtype_from_name,
+    :accel_value_bool,
+    :accel_value_int,
+    :accel_value_double,
+    :accel_value_dtype,
+    :accel_value_device,
     :accel_value_string,
     :accel_value_tensor,
     :accel_value_list,
@@ -12303,6 +11901,7 @@ const FUNCTIONS = (
     :accel_option_count,
     :accel_option_get,
     :accel_options_check,
+    :accel_options_init,
     :accel_options_from_json,
     :accel_config_load,
     :accel_config_save,
@@ -12313,37 +11912,6 @@ const FUNCTIONS = (
     :accel_accept_fork,
     :accel_environment_report,
     :accel_set_numa_affinity,
-    :accel_send_to_device_by_pointer,
-    :accel_arg_none_by_pointer,
-    :accel_arg_bool_by_pointer,
-    :accel_arg_int_by_pointer,
-    :accel_arg_double_by_pointer,
-    :accel_arg_string_by_pointer,
-    :accel_arg_bytes_by_pointer,
-    :accel_arg_tensor_by_pointer,
-    :accel_arg_dtype_by_pointer,
-    :accel_arg_device_by_pointer,
-    :accel_device_set_current_by_pointer,
-    :accel_device_synchronize_by_pointer,
-    :accel_device_empty_cache_by_pointer,
-    :accel_device_memory_by_pointer,
-    :accel_device_reset_peak_memory_by_pointer,
-    :accel_device_properties_by_pointer,
-    :accel_device_by_pointer,
-    :accel_tensor_empty_by_pointer,
-    :accel_tensor_full_by_pointer,
-    :accel_tensor_randn_by_pointer,
-    :accel_tensor_from_blob_by_pointer,
-    :accel_tensor_to_by_pointer,
-    :accel_init_on_device_begin_by_pointer,
-    :accel_module_to_by_pointer,
-    :accel_generator_create_by_pointer,
-    :accel_cpu_offload_by_pointer,
-    :accel_disk_offload_by_pointer,
-    :accel_align_module_device_begin_by_pointer,
-    :accel_cpu_offload_with_hook_by_pointer,
-    :accel_set_module_tensor_to_device_by_pointer,
-    :accel_weight_stream_create_by_pointer,
 )
 
 end # module

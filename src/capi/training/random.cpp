@@ -51,7 +51,8 @@ ACCEL_FUNCTION accel_status_t accel_set_seed(accel_state_t* state, int64_t seed,
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t** out) {
+ACCEL_FUNCTION accel_status_t accel_generator_create(int64_t seed, const accel_device_t* device,
+                                                     accel_generator_t** out) {
   return guarded(__func__, out, [&] { return tensor::new_generator(read_seed(seed), to_device(device)); });
 }
 

@@ -28,6 +28,9 @@
 #include "tensor/device/device_work.hpp"
 #include "tensor/tree.hpp"
 
+accel_state::accel_state(std::shared_ptr<accel::accelerator::Accelerator> accelerator)
+    : accelerator(std::move(accelerator)), device(accel::capi::from_device(this->accelerator->state().device())) {}
+
 namespace accel::capi {
 namespace {
 
@@ -188,9 +191,8 @@ ACCEL_FUNCTION int32_t accel_fork_launched(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.fork_launched(); });
 }
 
-ACCEL_FUNCTION accel_device_t accel_device(const accel_state_t* state) {
-  return guarded_value(__func__, accel_device_t{-1, -1},
-                       [&] { return from_device(check(state, "state").accelerator->state().device()); });
+ACCEL_FUNCTION const accel_device_t* accel_device(const accel_state_t* state) {
+  return guarded_value<const accel_device_t*>(__func__, nullptr, [&] { return &check(state, "state").device; });
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_device(const accel_state_t* state) {

@@ -250,7 +250,7 @@ A generator of its own, with the numbers of torch.Generator.
 - `device`: Whose numbers it draws.
 """
 Generator(seed::Integer; device = CPU) =
-    made(Generator, out -> LibAccel.accel_generator_create(seed, as_device(device), out))
+    made(Generator, out -> LibAccel.accel_generator_create(seed, Ref(as_device(device)), out))
 
 """
     seed!(generator, seed)
@@ -630,7 +630,7 @@ Makes a device the current one of its type on this thread. accel_set_device() do
 - `device`: The device; nothing changes for index -1, the CPU and meta.
 """
 current_device!(device) =
-    (LibAccel.accel_device_set_current(as_device(device)); nothing)
+    (LibAccel.accel_device_set_current(Ref(as_device(device))); nothing)
 
 """
     synchronize(device)
@@ -640,7 +640,7 @@ Waits until a device has done all work of all its streams.
 - `device`: The device; there is nothing to wait for on the CPU.
 """
 synchronize(device) =
-    (LibAccel.accel_device_synchronize(as_device(device)); nothing)
+    (LibAccel.accel_device_synchronize(Ref(as_device(device))); nothing)
 
 """
     empty_cache!(device)
@@ -650,7 +650,7 @@ Returns the memory that the allocator of a type of devices keeps for later tenso
 - `device`: A device of the type. All devices of the type are meant.
 """
 empty_cache!(device) =
-    (LibAccel.accel_device_empty_cache(as_device(device)); nothing)
+    (LibAccel.accel_device_empty_cache(Ref(as_device(device))); nothing)
 
 """
     device_memory(device)
@@ -662,7 +662,7 @@ The memory of an accelerator in bytes.
 Gives: A map with \"allocated\" and \"peak_allocated\" (by tensors), \"reserved\" and \"peak_reserved\" (by the allocator, which keeps memory for later tensors), and \"free\" and \"total\" (of the device), which are NONE when it does not tell.
 """
 device_memory(device) =
-    result(out -> LibAccel.accel_device_memory(as_device(device), out))::Map
+    result(out -> LibAccel.accel_device_memory(Ref(as_device(device)), out))::Map
 
 """
     reset_peak_memory!(device)
@@ -672,7 +672,7 @@ Counts the peaks of accel_device_memory() from what is in use now.
 - `device`: The device.
 """
 reset_peak_memory!(device) =
-    (LibAccel.accel_device_reset_peak_memory(as_device(device)); nothing)
+    (LibAccel.accel_device_reset_peak_memory(Ref(as_device(device))); nothing)
 
 """
     device_properties(device)
@@ -684,7 +684,7 @@ Describes a device and its abilities.
 Gives: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of the names of those that it computes with; all when it does not tell).
 """
 device_properties(device) =
-    result(out -> LibAccel.accel_device_properties(as_device(device), out))::Map
+    result(out -> LibAccel.accel_device_properties(Ref(as_device(device)), out))::Map
 
 """
     send_to_device(value, device; non_blocking = false)
@@ -698,7 +698,7 @@ Moves each tensor to a device.
 Gives: The new tree.
 """
 send_to_device(value, device; non_blocking = false) =
-    result(out -> lend(value -> LibAccel.accel_send_to_device(value, as_device(device), non_blocking, C_NULL, 0, out), value))
+    result(out -> lend(value -> LibAccel.accel_send_to_device(value, Ref(as_device(device)), non_blocking, C_NULL, 0, out), value))
 
 """
     convert_to_fp32(value)
@@ -962,7 +962,7 @@ device meta. Layers draw their numbers from the generator of the device.
 - `include_buffers`: 1: buffers too; 0: they are as outside; `nothing`: as for accel_init_empty_weights_begin().
 """
 init_on_device(body::Function, device; include_buffers = nothing) =
-    scoped(body, out -> LibAccel.accel_init_on_device_begin(as_device(device), something(include_buffers, LibAccel.ACCEL_UNSET), out))
+    scoped(body, out -> LibAccel.accel_init_on_device_begin(Ref(as_device(device)), something(include_buffers, LibAccel.ACCEL_UNSET), out))
 
 """
     load_torchscript(path)
@@ -2809,16 +2809,6 @@ mixed_precision(state::State) =
     name_of(CHOICES.precision, LibAccel.accel_mixed_precision(state))
 
 """
-    device(state)
-
-The state's device.
-
-Gives: The device that prepared models and batches are put on.
-"""
-device(state::State) =
-    LibAccel.accel_device(state)
-
-"""
     fork_launched(state)
 
 Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
@@ -3776,7 +3766,7 @@ Keeps all weights in the memory of the host; each block computes on a device.
 - `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 cpu_offload(model::Model, device; options...) =
-    (with_options(given -> LibAccel.accel_cpu_offload(model, as_device(device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
+    (with_options(given -> LibAccel.accel_cpu_offload(model, Ref(as_device(device)), given), LibAccel.accel_dispatch_options_t; options...); nothing)
 
 """
     disk_offload(model, offload_folder, device; options...)
@@ -3801,7 +3791,7 @@ Keeps all weights in files; each block computes on a device.
 - `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 disk_offload(model::Model, offload_folder, device; options...) =
-    (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), as_device(device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
+    (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), Ref(as_device(device)), given), LibAccel.accel_dispatch_options_t; options...); nothing)
 
 """
     remove_dispatch(model, recurse)
@@ -3840,10 +3830,10 @@ has_offloaded_params(model::Model) =
 The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes of
 offloaded weights are lost at the end.
 
-- `device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+- `device`: The goal. `nothing`: offloaded weights go to their main device, and others stay.
 """
 align_module_device(body::Function, model::Model, device) =
-    scoped(body, out -> LibAccel.accel_align_module_device_begin(model, as_device(device), out))
+    scoped(body, out -> LibAccel.accel_align_module_device_begin(model, device === nothing ? C_NULL : Ref(as_device(device)), out))
 
 """
     cpu_offload_with_hook(model, device, previous)
@@ -3854,7 +3844,7 @@ model of a chain is called.
 - `device`: An accelerator.
 """
 cpu_offload_with_hook(model::Model, device, previous::Union{OffloadHook,Nothing}) =
-    made(OffloadHook, out -> LibAccel.accel_cpu_offload_with_hook(model, as_device(device), something(previous, C_NULL), out))
+    made(OffloadHook, out -> LibAccel.accel_cpu_offload_with_hook(model, Ref(as_device(device)), something(previous, C_NULL), out))
 
 """
     offload(hook)
@@ -3897,7 +3887,7 @@ Moves or replaces one parameter or buffer of a model.
 - `dtype`: Of the result, for floating tensors; `nothing`: that of the tensor.
 """
 module_tensor_to_device!(model::Model, name, device, value::Union{Tensor,Nothing}, dtype) =
-    (LibAccel.accel_set_module_tensor_to_device(model, string(name), as_device(device), something(value, C_NULL), dtype_code(dtype)); model)
+    (LibAccel.accel_set_module_tensor_to_device(model, string(name), Ref(as_device(device)), something(value, C_NULL), dtype_code(dtype)); model)
 
 """
     read_ahead(tensors)

@@ -18,11 +18,7 @@ def align_module_device(module, execution_device=None):
     are lost with the scope."""
     if is_torch_model(module):
         return _hooks().align_module_device(module, execution_device)
-    if execution_device is not None:
-        device = Device(str(execution_device))
-    else:
-        device = capi.accel_device_t()
-        device.type = device.index = -1  # where it computes
+    device = None if execution_device is None else Device(str(execution_device))
     return scope(capi.accel_align_module_device_begin, module.handle, device)
 
 

@@ -3765,6 +3765,56 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_dtype_from_name(name: *const c_char, out: *mut accel_dtype_t) -> accel_status_t;
 
+    /// A truth as a value.
+    ///
+    /// * `truth`: 0, or anything else for yes.
+    /// * `out`: The value.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_bool(truth: i32, out: *mut accel_value_t) -> accel_status_t;
+
+    /// An integer as a value.
+    ///
+    /// * `integer`: The number.
+    /// * `out`: The value.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_int(integer: i64, out: *mut accel_value_t) -> accel_status_t;
+
+    /// A number as a value.
+    ///
+    /// * `number`: The number.
+    /// * `out`: The value.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_double(number: f64, out: *mut accel_value_t) -> accel_status_t;
+
+    /// A dtype as a value.
+    ///
+    /// * `dtype`: ACCEL_DTYPE_*.
+    /// * `out`: The value.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is not a dtype.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_dtype(dtype: accel_dtype_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// A device as a value.
+    ///
+    /// * `device`: A device.
+    /// * `out`: The value.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not a device.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_device(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
+
     /// A string value.
     ///
     /// Strings and keys of values are UTF-8 everywhere; any other bytes are refused, also in values that a program has filled in by hand.
@@ -4160,7 +4210,7 @@ functions! {
     /// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_send_to_device(value: *const accel_value_t, device: accel_device_t, non_blocking: i32, skip_keys: *const *const c_char, n_skip_keys: usize, out: *mut accel_value_t) -> accel_status_t;
+    pub fn accel_send_to_device(value: *const accel_value_t, device: *const accel_device_t, non_blocking: i32, skip_keys: *const *const c_char, n_skip_keys: usize, out: *mut accel_value_t) -> accel_status_t;
 
     /// float16 and bfloat16 tensors become float32; others stay.
     ///
@@ -4280,7 +4330,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type.
     ///
     /// Threads: thread. Since 0.1.
-    pub fn accel_device_set_current(device: accel_device_t) -> accel_status_t;
+    pub fn accel_device_set_current(device: *const accel_device_t) -> accel_status_t;
 
     /// Waits until a device has done all work of all its streams.
     ///
@@ -4289,7 +4339,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type, or it cannot do this; the error of the device.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_device_synchronize(device: accel_device_t) -> accel_status_t;
+    pub fn accel_device_synchronize(device: *const accel_device_t) -> accel_status_t;
 
     /// Returns the memory that the allocator of a type of devices keeps for later tensors; for the CPU as accel_empty_cache().
     ///
@@ -4298,7 +4348,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_device_empty_cache(device: accel_device_t) -> accel_status_t;
+    pub fn accel_device_empty_cache(device: *const accel_device_t) -> accel_status_t;
 
     /// The memory of an accelerator in bytes.
     ///
@@ -4308,7 +4358,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that do not count.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_device_memory(device: accel_device_t, out: *mut accel_value_t) -> accel_status_t;
+    pub fn accel_device_memory(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Counts the peaks of accel_device_memory() from what is in use now.
     ///
@@ -4317,7 +4367,7 @@ functions! {
     /// Returns: As accel_device_memory().
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_device_reset_peak_memory(device: accel_device_t) -> accel_status_t;
+    pub fn accel_device_reset_peak_memory(device: *const accel_device_t) -> accel_status_t;
 
     /// Describes a device and its abilities.
     ///
@@ -4327,7 +4377,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_device_properties(device: accel_device_t, out: *mut accel_value_t) -> accel_status_t;
+    pub fn accel_device_properties(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// The name of a distributed type.
     ///
@@ -4537,10 +4587,10 @@ functions! {
     ///
     /// * `state`: A state.
     ///
-    /// Returns: The device that prepared models and batches are put on.
+    /// Returns: The device that prepared models and batches are put on, valid as long as the state; NULL, with the thread's error, for an invalid handle.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_device(state: *const accel_state_t) -> accel_device_t;
+    pub fn accel_device(state: *const accel_state_t) -> *const accel_device_t;
 
     /// Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
     ///
@@ -5426,7 +5476,7 @@ functions! {
     /// Returns: ACCEL_OK, INVALID_ARGUMENT or OUT_OF_MEMORY.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_tensor_empty(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+    pub fn accel_tensor_empty(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// All elements equal.
     ///
@@ -5440,7 +5490,7 @@ functions! {
     /// Returns: As accel_tensor_empty().
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_tensor_full(shape: *const i64, ndim: usize, number: f64, dtype: accel_dtype_t, device: accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+    pub fn accel_tensor_full(shape: *const i64, ndim: usize, number: f64, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// Draws from the standard normal distribution with the default generator.
     ///
@@ -5453,7 +5503,7 @@ functions! {
     /// Returns: As accel_tensor_empty().
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_tensor_randn(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+    pub fn accel_tensor_randn(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// Integers below a bound, as int64, with the default generator.
     ///
@@ -5496,7 +5546,7 @@ functions! {
     /// Returns: As accel_tensor_empty().
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_tensor_from_blob(data: *mut c_void, shape: *const i64, ndim: usize, strides: *const i64, dtype: accel_dtype_t, device: accel_device_t, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_tensor_t) -> accel_status_t;
+    pub fn accel_tensor_from_blob(data: *mut c_void, shape: *const i64, ndim: usize, strides: *const i64, dtype: accel_dtype_t, device: *const accel_device_t, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// Takes a DLPack tensor without a copy.
     ///
@@ -5789,7 +5839,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_tensor_to(tensor: *const accel_tensor_t, dtype: accel_dtype_t, device: accel_device_t, non_blocking: i32, out: *mut *mut accel_tensor_t) -> accel_status_t;
+    pub fn accel_tensor_to(tensor: *const accel_tensor_t, dtype: accel_dtype_t, device: *const accel_device_t, non_blocking: i32, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// Copies elements, converting dtype and device, broadcasting shapes.
     ///
@@ -6086,7 +6136,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
     ///
     /// Threads: thread. Since 0.1.
-    pub fn accel_init_on_device_begin(device: accel_device_t, include_buffers: i32, out: *mut *mut accel_scope_t) -> accel_status_t;
+    pub fn accel_init_on_device_begin(device: *const accel_device_t, include_buffers: i32, out: *mut *mut accel_scope_t) -> accel_status_t;
 
     /// weight \[out_features, in_features\].
     ///
@@ -6497,7 +6547,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_module_to(module: *mut accel_module_t, dtype: accel_dtype_t, device: accel_device_t) -> accel_status_t;
+    pub fn accel_module_to(module: *mut accel_module_t, dtype: accel_dtype_t, device: *const accel_device_t) -> accel_status_t;
 
     /// Switches between training and evaluation.
     ///
@@ -8585,7 +8635,7 @@ functions! {
     /// Returns: ACCEL_OK or UNSUPPORTED.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_generator_create(seed: i64, device: accel_device_t, out: *mut *mut accel_generator_t) -> accel_status_t;
+    pub fn accel_generator_create(seed: i64, device: *const accel_device_t, out: *mut *mut accel_generator_t) -> accel_status_t;
 
     /// Adds an owner.
     ///
@@ -8921,7 +8971,7 @@ functions! {
     /// Returns: As accel_dispatch_model().
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_cpu_offload(module: *mut accel_module_t, device: accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+    pub fn accel_cpu_offload(module: *mut accel_module_t, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
 
     /// Keeps all weights in files; each block computes on a device.
     ///
@@ -8933,7 +8983,7 @@ functions! {
     /// Returns: As accel_dispatch_model(); IO.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_disk_offload(module: *mut accel_module_t, offload_folder: *const c_char, device: accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+    pub fn accel_disk_offload(module: *mut accel_module_t, offload_folder: *const c_char, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
 
     /// Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on the CPU if they were nowhere.
     ///
@@ -8972,13 +9022,13 @@ functions! {
     /// Changes of offloaded weights are lost at the end.
     ///
     /// * `module`: A module.
-    /// * `device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+    /// * `device`: NULL is allowed. The goal. NULL: offloaded weights go to their main device, and others stay.
     /// * `out`: The scope.
     ///
     /// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails where changes cannot be copied back; the weights are then those from before.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_align_module_device_begin(module: *mut accel_module_t, device: accel_device_t, out: *mut *mut accel_scope_t) -> accel_status_t;
+    pub fn accel_align_module_device_begin(module: *mut accel_module_t, device: *const accel_device_t, out: *mut *mut accel_scope_t) -> accel_status_t;
 
     /// Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and runs for all batches before the next one.
     ///
@@ -9004,7 +9054,7 @@ functions! {
     /// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_cpu_offload_with_hook(module: *mut accel_module_t, device: accel_device_t, previous: *mut accel_offload_hook_t, out: *mut *mut accel_offload_hook_t) -> accel_status_t;
+    pub fn accel_cpu_offload_with_hook(module: *mut accel_module_t, device: *const accel_device_t, previous: *mut accel_offload_hook_t, out: *mut *mut accel_offload_hook_t) -> accel_status_t;
 
     /// Moves the model back to the CPU.
     ///
@@ -9068,7 +9118,7 @@ functions! {
     /// Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_set_module_tensor_to_device(module: *mut accel_module_t, name: *const c_char, device: accel_device_t, value: *mut accel_tensor_t, dtype: accel_dtype_t) -> accel_status_t;
+    pub fn accel_set_module_tensor_to_device(module: *mut accel_module_t, name: *const c_char, device: *const accel_device_t, value: *mut accel_tensor_t, dtype: accel_dtype_t) -> accel_status_t;
 
     /// Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes.
     ///
@@ -9127,7 +9177,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED for a device that is not there.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_weight_stream_create(groups: *const accel_value_t, device: accel_device_t, prefetch_bytes: i64, out: *mut *mut accel_weight_stream_t) -> accel_status_t;
+    pub fn accel_weight_stream_create(groups: *const accel_value_t, device: *const accel_device_t, prefetch_bytes: i64, out: *mut *mut accel_weight_stream_t) -> accel_status_t;
 
     /// Waits for a group.
     ///
@@ -10171,6 +10221,17 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_options_check(r#type: *const c_char, options: *const c_void) -> accel_status_t;
 
+    /// Unsets every field of an options struct, as ACCEL_X_OPTIONS_INIT does in C, for languages that look the library's functions up.
+    ///
+    /// * `type`: The name of the struct, ACCEL_OPTIONS_*.
+    /// * `options`: Memory for the struct.
+    /// * `size`: Of that memory in bytes. Less than the library's struct is an older version's struct; of more only that is written.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for a size without a field.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_options_init(r#type: *const c_char, options: *mut c_void, size: usize) -> accel_status_t;
+
     /// Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset.
     ///
     /// Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_option_get() returns.
@@ -10279,347 +10340,4 @@ functions! {
     ///
     /// Threads: thread. Since 0.1.
     pub fn accel_set_numa_affinity(local_process_index: i32) -> accel_status_t;
-
-    /// accel_send_to_device() by pointer.
-    ///
-    /// * `value`: As there.
-    /// * `device`: As there.
-    /// * `non_blocking`: As there.
-    /// * `skip_keys`: NULL is allowed. length `n_skip_keys`. As there.
-    /// * `n_skip_keys`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_send_to_device().
-    ///
-    /// Threads: any, waits. Since 0.1.
-    pub fn accel_send_to_device_by_pointer(value: *const accel_value_t, device: *const accel_device_t, non_blocking: i32, skip_keys: *const *const c_char, n_skip_keys: usize, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_none() by pointer.
-    ///
-    /// * `out`: What accel_arg_none() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_none_by_pointer(out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_bool() by pointer.
-    ///
-    /// * `truth`: As there.
-    /// * `out`: What accel_arg_bool() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_bool_by_pointer(truth: i32, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_int() by pointer.
-    ///
-    /// * `integer`: As there.
-    /// * `out`: What accel_arg_int() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_int_by_pointer(integer: i64, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_double() by pointer.
-    ///
-    /// * `number`: As there.
-    /// * `out`: What accel_arg_double() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_double_by_pointer(number: f64, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_string() by pointer.
-    ///
-    /// * `string`: As there.
-    /// * `out`: What accel_arg_string() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_string_by_pointer(string: *const c_char, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_bytes() by pointer.
-    ///
-    /// * `bytes`: As there.
-    /// * `out`: What accel_arg_bytes() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_bytes_by_pointer(bytes: *const accel_bytes_t, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_tensor() by pointer.
-    ///
-    /// * `tensor`: As there.
-    /// * `out`: What accel_arg_tensor() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_tensor_by_pointer(tensor: *mut accel_tensor_t, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_dtype() by pointer.
-    ///
-    /// * `dtype`: As there.
-    /// * `out`: What accel_arg_dtype() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_dtype_by_pointer(dtype: accel_dtype_t, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_device() by pointer.
-    ///
-    /// * `device`: As there.
-    /// * `out`: What accel_arg_device() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_device_by_pointer(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_device_set_current() by pointer.
-    ///
-    /// * `device`: As there.
-    ///
-    /// Returns: As accel_device_set_current().
-    ///
-    /// Threads: thread. Since 0.1.
-    pub fn accel_device_set_current_by_pointer(device: *const accel_device_t) -> accel_status_t;
-
-    /// accel_device_synchronize() by pointer.
-    ///
-    /// * `device`: As there.
-    ///
-    /// Returns: As accel_device_synchronize().
-    ///
-    /// Threads: any, waits. Since 0.1.
-    pub fn accel_device_synchronize_by_pointer(device: *const accel_device_t) -> accel_status_t;
-
-    /// accel_device_empty_cache() by pointer.
-    ///
-    /// * `device`: As there.
-    ///
-    /// Returns: As accel_device_empty_cache().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_device_empty_cache_by_pointer(device: *const accel_device_t) -> accel_status_t;
-
-    /// accel_device_memory() by pointer.
-    ///
-    /// * `device`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_device_memory().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_device_memory_by_pointer(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_device_reset_peak_memory() by pointer.
-    ///
-    /// * `device`: As there.
-    ///
-    /// Returns: As accel_device_reset_peak_memory().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_device_reset_peak_memory_by_pointer(device: *const accel_device_t) -> accel_status_t;
-
-    /// accel_device_properties() by pointer.
-    ///
-    /// * `device`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_device_properties().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_device_properties_by_pointer(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_device() by pointer.
-    ///
-    /// * `state`: As there.
-    /// * `out`: What accel_device() returns.
-    ///
-    /// Returns: ACCEL_OK or INVALID_HANDLE.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_device_by_pointer(state: *const accel_state_t, out: *mut accel_device_t) -> accel_status_t;
-
-    /// accel_tensor_empty() by pointer.
-    ///
-    /// * `shape`: NULL is allowed. length `ndim`. As there.
-    /// * `ndim`: As there.
-    /// * `dtype`: As there.
-    /// * `device`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_tensor_empty().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_tensor_empty_by_pointer(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
-
-    /// accel_tensor_full() by pointer.
-    ///
-    /// * `shape`: NULL is allowed. length `ndim`. As there.
-    /// * `ndim`: As there.
-    /// * `number`: As there.
-    /// * `dtype`: As there.
-    /// * `device`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_tensor_full().
-    ///
-    /// Threads: any, waits. Since 0.1.
-    pub fn accel_tensor_full_by_pointer(shape: *const i64, ndim: usize, number: f64, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
-
-    /// accel_tensor_randn() by pointer.
-    ///
-    /// * `shape`: NULL is allowed. length `ndim`. As there.
-    /// * `ndim`: As there.
-    /// * `dtype`: As there.
-    /// * `device`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_tensor_randn().
-    ///
-    /// Threads: any, waits. Since 0.1.
-    pub fn accel_tensor_randn_by_pointer(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
-
-    /// accel_tensor_from_blob() by pointer.
-    ///
-    /// * `data`: As there.
-    /// * `shape`: NULL is allowed. length `ndim`. As there.
-    /// * `ndim`: As there.
-    /// * `strides`: NULL is allowed. length `ndim`. As there.
-    /// * `dtype`: As there.
-    /// * `device`: As there.
-    /// * `user_data`: NULL is allowed. As there.
-    /// * `destroy`: NULL is allowed. As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_tensor_from_blob().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_tensor_from_blob_by_pointer(data: *mut c_void, shape: *const i64, ndim: usize, strides: *const i64, dtype: accel_dtype_t, device: *const accel_device_t, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_tensor_t) -> accel_status_t;
-
-    /// accel_tensor_to() by pointer.
-    ///
-    /// * `tensor`: As there.
-    /// * `dtype`: As there.
-    /// * `device`: As there.
-    /// * `non_blocking`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_tensor_to().
-    ///
-    /// Threads: any, waits. Since 0.1.
-    pub fn accel_tensor_to_by_pointer(tensor: *const accel_tensor_t, dtype: accel_dtype_t, device: *const accel_device_t, non_blocking: i32, out: *mut *mut accel_tensor_t) -> accel_status_t;
-
-    /// accel_init_on_device_begin() by pointer.
-    ///
-    /// * `device`: As there.
-    /// * `include_buffers`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_init_on_device_begin().
-    ///
-    /// Threads: thread. Since 0.1.
-    pub fn accel_init_on_device_begin_by_pointer(device: *const accel_device_t, include_buffers: i32, out: *mut *mut accel_scope_t) -> accel_status_t;
-
-    /// accel_module_to() by pointer.
-    ///
-    /// * `module`: As there.
-    /// * `dtype`: As there.
-    /// * `device`: As there.
-    ///
-    /// Returns: As accel_module_to().
-    ///
-    /// Threads: object, waits. Since 0.1.
-    pub fn accel_module_to_by_pointer(module: *mut accel_module_t, dtype: accel_dtype_t, device: *const accel_device_t) -> accel_status_t;
-
-    /// accel_generator_create() by pointer.
-    ///
-    /// * `seed`: As there.
-    /// * `device`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_generator_create().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_generator_create_by_pointer(seed: i64, device: *const accel_device_t, out: *mut *mut accel_generator_t) -> accel_status_t;
-
-    /// accel_cpu_offload() by pointer.
-    ///
-    /// * `module`: As there.
-    /// * `device`: As there.
-    /// * `options`: NULL is allowed. As there.
-    ///
-    /// Returns: As accel_cpu_offload().
-    ///
-    /// Threads: object, waits. Since 0.1.
-    pub fn accel_cpu_offload_by_pointer(module: *mut accel_module_t, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
-
-    /// accel_disk_offload() by pointer.
-    ///
-    /// * `module`: As there.
-    /// * `offload_folder`: As there.
-    /// * `device`: As there.
-    /// * `options`: NULL is allowed. As there.
-    ///
-    /// Returns: As accel_disk_offload().
-    ///
-    /// Threads: object, waits. Since 0.1.
-    pub fn accel_disk_offload_by_pointer(module: *mut accel_module_t, offload_folder: *const c_char, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
-
-    /// accel_align_module_device_begin() by pointer.
-    ///
-    /// * `module`: As there.
-    /// * `device`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_align_module_device_begin().
-    ///
-    /// Threads: object, waits. Since 0.1.
-    pub fn accel_align_module_device_begin_by_pointer(module: *mut accel_module_t, device: *const accel_device_t, out: *mut *mut accel_scope_t) -> accel_status_t;
-
-    /// accel_cpu_offload_with_hook() by pointer.
-    ///
-    /// * `module`: As there.
-    /// * `device`: As there.
-    /// * `previous`: NULL is allowed. As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_cpu_offload_with_hook().
-    ///
-    /// Threads: object, waits. Since 0.1.
-    pub fn accel_cpu_offload_with_hook_by_pointer(module: *mut accel_module_t, device: *const accel_device_t, previous: *mut accel_offload_hook_t, out: *mut *mut accel_offload_hook_t) -> accel_status_t;
-
-    /// accel_set_module_tensor_to_device() by pointer.
-    ///
-    /// * `module`: As there.
-    /// * `name`: As there.
-    /// * `device`: As there.
-    /// * `value`: NULL is allowed. As there.
-    /// * `dtype`: As there.
-    ///
-    /// Returns: As accel_set_module_tensor_to_device().
-    ///
-    /// Threads: object, waits. Since 0.1.
-    pub fn accel_set_module_tensor_to_device_by_pointer(module: *mut accel_module_t, name: *const c_char, device: *const accel_device_t, value: *mut accel_tensor_t, dtype: accel_dtype_t) -> accel_status_t;
-
-    /// accel_weight_stream_create() by pointer.
-    ///
-    /// * `groups`: As there.
-    /// * `device`: As there.
-    /// * `prefetch_bytes`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_weight_stream_create().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_weight_stream_create_by_pointer(groups: *const accel_value_t, device: *const accel_device_t, prefetch_bytes: i64, out: *mut *mut accel_weight_stream_t) -> accel_status_t;
 }

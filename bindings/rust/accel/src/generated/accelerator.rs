@@ -423,7 +423,7 @@ impl Generator {
     /// Unsupported.
     #[inline]
     pub fn new(seed: i64, device: Device) -> Result<Generator> {
-        made(|out| unsafe { sys::accel_generator_create(seed, device.to_raw(), out) })
+        made(|out| unsafe { sys::accel_generator_create(seed, &device.to_raw(), out) })
     }
 
     /// Starts a generator anew.

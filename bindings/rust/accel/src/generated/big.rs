@@ -288,7 +288,7 @@ pub fn dispatch_model(module: &Model, device_map: &Value, state_dict: Option<&Va
 pub fn cpu_offload(module: &Model, device: Device, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
     let options = options.into();
     let options = optional(&options)?;
-    check(unsafe { sys::accel_cpu_offload(module.as_raw(), device.to_raw(), options) }).map(drop)
+    check(unsafe { sys::accel_cpu_offload(module.as_raw(), &device.to_raw(), options) }).map(drop)
 }
 
 /// Keeps all weights in files; each block computes on a device.
@@ -306,7 +306,7 @@ pub fn disk_offload(module: &Model, offload_folder: &str, device: Device, option
     let options = options.into();
     let options = optional(&options)?;
     check(unsafe {
-        sys::accel_disk_offload(module.as_raw(), offload_folder.as_ptr(), device.to_raw(), options)
+        sys::accel_disk_offload(module.as_raw(), offload_folder.as_ptr(), &device.to_raw(), options)
     }).map(drop)
 }
 
@@ -350,15 +350,18 @@ pub fn has_offloaded_params(module: &Model) -> Result<bool> {
 /// Changes of offloaded weights are lost at the end.
 ///
 /// * `module`: A module.
-/// * `device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+/// * `device`: The goal. `None`: offloaded weights go to their main device, and others stay.
 ///
 /// Gives: The scope.
 ///
 /// # Errors
 /// InvalidArgument, Unsupported.
 #[inline]
-pub fn align_module_device(module: &Model, device: Device) -> Result<Scope<'static>> {
-    Scope::begin(|out| unsafe { sys::accel_align_module_device_begin(module.as_raw(), device.to_raw(), out) })
+pub fn align_module_device(module: &Model, device: Option<Device>) -> Result<Scope<'static>> {
+    let device = device.map(Device::to_raw);
+    Scope::begin(|out| unsafe {
+        sys::accel_align_module_device_begin(module.as_raw(), device.as_ref().map_or(ptr::null(), ptr::from_ref), out)
+    })
 }
 
 /// The model moves to a device when it is called, and stays there until [`OffloadHook::offload`](crate::OffloadHook::offload), or until
@@ -376,7 +379,7 @@ pub fn align_module_device(module: &Model, device: Device) -> Result<Scope<'stat
 pub fn cpu_offload_with_hook<'a>(module: &Model, device: Device, previous: impl Into<Option<&'a OffloadHook>>) -> Result<OffloadHook> {
     let previous = previous.into();
     made(|out| unsafe {
-        sys::accel_cpu_offload_with_hook(module.as_raw(), device.to_raw(), previous.map_or(ptr::null_mut(), |one| one.as_raw()), out)
+        sys::accel_cpu_offload_with_hook(module.as_raw(), &device.to_raw(), previous.map_or(ptr::null_mut(), |one| one.as_raw()), out)
     })
 }
 
@@ -417,7 +420,7 @@ pub fn set_module_tensor_to_device<'a>(module: &Model, name: &str, device: Devic
     let name = c_string(name)?;
     let value = value.into();
     check(unsafe {
-        sys::accel_set_module_tensor_to_device(module.as_raw(), name.as_ptr(), device.to_raw(), value.map_or(ptr::null_mut(), |one| one.as_raw()), or_unset(dtype))
+        sys::accel_set_module_tensor_to_device(module.as_raw(), name.as_ptr(), &device.to_raw(), value.map_or(ptr::null_mut(), |one| one.as_raw()), or_unset(dtype))
     }).map(drop)
 }
 
@@ -551,7 +554,7 @@ impl WeightStream {
     pub fn create(groups: &Value, device: Device, prefetch_bytes: Option<i64>) -> Result<WeightStream> {
         memory::reads(groups)?;
         made(|out| unsafe {
-            sys::accel_weight_stream_create(groups.as_raw(), device.to_raw(), or_unset(prefetch_bytes), out)
+            sys::accel_weight_stream_create(groups.as_raw(), &device.to_raw(), or_unset(prefetch_bytes), out)
         })
     }
 
