@@ -201,7 +201,7 @@ say_plan() {
       echo "set-up: LibTorch: $size MB to download into $cache, which all clones share; 490 MB are unpacked into $libtorch_folder"
     fi
   fi
-  [ -z "$develop" ] || [ -e build/deps/libclang.txt ] || echo "set-up: 280 MB of Python packages, crates and tools for tests in build/deps"
+  [ -z "$develop" ] || [ -e build/deps/apigen.txt ] || echo "set-up: 280 MB of Python packages, crates and tools for tests in build/deps"
   [ -z "$docs" ] || [ -e build/deps/docs.txt ] || echo "set-up: 130 MB in build/deps/docs, for the documentation's site"
   [ -z "$torch" ] || [ -e build/deps/torch_programs.txt ] || echo "set-up: 5500 MB in build/deps/torch_python, for the tests of torch's programs"
 }
@@ -311,9 +311,9 @@ if wants_libtorch && ! { cmp -s $pins "$libtorch_folder/libtorch.txt" && [ -e "$
   fi
 fi
 if [ -n "$develop" ]; then
-  if ! cmp -s tools/apigen/libclang.txt build/deps/libclang.txt; then
-    pip_install libclang --no-deps --require-hashes -r tools/apigen/libclang.txt
-    cp tools/apigen/libclang.txt build/deps/libclang.txt
+  if ! cmp -s tools/apigen/requirements.txt build/deps/apigen.txt; then
+    pip_install "libclang and PyYAML" --no-deps --require-hashes -r tools/apigen/requirements.txt
+    cp tools/apigen/requirements.txt build/deps/apigen.txt
   fi
   if ! cmp -s tools/clang_tidy.txt build/deps/clang_tidy.txt; then
     if try_pip --no-deps --require-hashes -r tools/clang_tidy.txt; then

@@ -4,7 +4,8 @@
 usage: python3 tools/apigen SOURCE_ROOT [--check]
 
 The header is checked against the conventions first (lint.py). With --check nothing is written: files that differ are
-named, and the result is 1. Needs the package libclang (tools/setup.sh --develop); 77 says that it is not there.
+named, and the result is 1. Needs the packages libclang and PyYAML (tools/setup.sh --develop); 77 says that
+one of them is not there.
 """
 
 import importlib
@@ -60,8 +61,9 @@ def main():
         return 2
     try:
         import parse
+        import yaml  # noqa: F401 (languages.py)
     except ImportError:
-        print("skipped: no libclang for this Python; tools/setup.sh --develop installs it into build/deps/python")
+        print("skipped: no libclang or PyYAML for this Python; tools/setup.sh --develop installs it into build/deps/python")
         return 77
     root = pathlib.Path(sys.argv[1])
     path = root / "include/accel.h"

@@ -1,18 +1,17 @@
-"""The regular functions of the package of Julia: bindings/julia/src/generated/, after the table TABLE and otherwise by rule."""
+"""The regular functions of the package of Julia: bindings/julia/src/generated/, after api/languages.yaml and otherwise by rule."""
 
 import re
 import textwrap
 
-import class_table
 import emit_julia_topics
 import function_shape
+import languages
 import option
 from emit_julia import NOTE, quoted
 from emit_python import ELSE, choices, short
 from emit_swig import INFORMATION
 from go_types import Api
 
-TABLE = "bindings/julia/functions.txt"
 FILE = "bindings/julia/src/generated/methods.jl"
 NUMBERS = {"int64_t": "Int64", "double": "Float64", "int32_t": "Int32", "size_t": "Csize_t", "accel_device_t": "Device"}
 UNSET = {"double": "LibAccel.ACCEL_UNSET_DOUBLE", "int64_t": "LibAccel.ACCEL_UNSET_INT64", "int32_t": "LibAccel.ACCEL_UNSET",
@@ -92,7 +91,7 @@ class Method:
         if function_shape.is_truth(kind, doc):
             return f"{call} == 1"
         if base == "accel_device_t" and not self.output:
-            return f"device_at({call})"
+            return f'device_at({call}, "{self.function["name"]}")'
         return f"name_of(CHOICES.{short(base)}, {call})" if base in self.named else f"unsafe_string({call})" if base == "char" else \
             f"Int({call})" if base in ("int32_t", "size_t") else call
 
@@ -132,13 +131,13 @@ def rule(function, known):
     roles = [(parameter["name"], role) for parameter, role, _ in function_shape.roles(function, known)]
     listed = ", ".join(own(one) for one, role in roles if role in ("handle", "text", "number", "numbers", "value", "handles", "device"))
     name = re.sub("^(?:set_(.*)|(load_.*))", lambda found: f"{found[1] or found[2]}!", name)
-    return [class_table.Row(known, "", f"{name} = {function['name']}({listed})")] if handle in known.handles else []
+    return [languages.Row(known, "", f"{name} = {function['name']}({listed})")] if handle in known.handles else []
 
 
 def emit(api, root):
     known, named = Api(api), choices(api)
-    made = [Method(row, known, named) for _, rows in class_table.read(root / TABLE, known) for row in rows]
-    written = {method.function["name"] for method in made} | class_table.named_in(root / "bindings/julia/src", "*.jl")
+    made = [Method(row, known, named) for row in languages.rows(languages.read(root, "julia")["functions"], known)]
+    written = {method.function["name"] for method in made} | languages.named_in(root / "bindings/julia/src", "*.jl")
     for function in api["functions"]:
         if function["name"] not in written and not function["inline"] and not re.search("^accel_value_|_(retain|release|async)$", function["name"]):
             try:

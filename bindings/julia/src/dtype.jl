@@ -43,7 +43,7 @@ as_device(device::Device) = device
 as_device(name::AbstractString) = Device(name)
 
 """A device of which C gives the address; the error of the thread where there is none."""
-device_at(address::Ptr{Device}) = address == C_NULL ? LibAccel.fail("accel_device") : unsafe_load(address)
+device_at(address::Ptr{Device}, call::String) = address == C_NULL ? LibAccel.fail(call) : unsafe_load(address)
 function device_name(device::Device)
     name = LibAccel.accel_device_type_name(getfield(device, :type))
     return string(name == C_NULL ? "unknown" : unsafe_string(name), device.index < 0 ? "" : ":$(device.index)")

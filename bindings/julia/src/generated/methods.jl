@@ -2809,6 +2809,16 @@ mixed_precision(state::State) =
     name_of(CHOICES.precision, LibAccel.accel_mixed_precision(state))
 
 """
+    device(state)
+
+The state's device.
+
+Gives: The device that prepared models and batches are put on, valid as long as the state; `nothing`, with the thread's error, for an invalid handle.
+"""
+device(state::State) =
+    device_at(LibAccel.accel_device(state), "accel_device")
+
+"""
     fork_launched(state)
 
 Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.

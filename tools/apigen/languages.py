@@ -1,24 +1,28 @@
-"""A table of how a language's package maps functions of the header, one per line:
+"""What the header does not say of functions in a language: the table api/languages.yaml."""
 
-    NAME = FUNCTION(PARAMETERS) | ARGUMENT = VALUE; ...
-
-FUNCTION without the words that its section says; PARAMETERS in the language, with defaults, bound to those of C by their names
-whatever their case; behind the bar values of C's arguments, or of fields of options, that are not one parameter."""
-
-import configparser
 import re
 
 import function_shape
 
+TABLE = "api/languages.yaml"
 ROW = re.compile(r"([\w.!]+)(?: = (\w+))?\((.*?)\)(?: \| (.*))?")
 
 
+def read(root, language):
+    """The part of a language."""
+    import yaml  # here, since without it __main__.py says how to get it
+
+    return yaml.safe_load((root / TABLE).read_text())[language]
+
+
 class Row:
+    """NAME = FUNCTION(PARAMETERS) | ARGUMENT = VALUE; ..., which the head of the table explains."""
+
     def __init__(self, known, prefix, line):
         found = ROW.fullmatch(line)
         self.function = known.functions.get(prefix + (found[2] or found[1].lower())) if found else None
         if not self.function:
-            raise SystemExit(f"a table of classes has {line!r}, expected NAME = FUNCTION(PARAMETERS) | ARGUMENT = VALUE; ... of a {prefix}FUNCTION")
+            raise SystemExit(f"{TABLE} has {line!r}, expected NAME = FUNCTION(PARAMETERS) | ARGUMENT = VALUE; ... of a {prefix}FUNCTION")
         self.name, _, self.text, changed = found.groups()
         self.listed = [tuple(re.split(r"\s*=\s*", re.sub(r"::\S+", "", part), 1)) for part in re.split("[,;] ", self.text) if part]
         self.changed = dict(re.split(r"\s*=\s*", part, 1) for part in (changed or "").split("; ") if part)
@@ -32,12 +36,9 @@ class Row:
         return next((part for part in self.listed if part[0].lower() == name), None)
 
 
-def read(path, known):
-    """(section, its rows) of a table"""
-    table = configparser.ConfigParser(interpolation=None, delimiters="=")
-    table.read_string(path.read_text())
-    for section in map(table.__getitem__, table.sections()):
-        yield section, [Row(known, section["prefix"], line) for line in section["rows"].strip().split("\n")]
+def rows(section, known):
+    """The rows of a section."""
+    return [Row(known, section["prefix"], line) for line in section["rows"].splitlines()]
 
 
 def named_in(folder, pattern):
