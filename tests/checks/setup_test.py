@@ -391,6 +391,7 @@ class SetUp(SystemTest):
         for arguments in (["--libtorch", "2.10.0"], ["--libtorch", "2.13"], ["--libtorch"]):
             self.assert_stopped(self.run_script("setup.sh", *arguments), "--libtorch", "expected one of 2.13.0")
 
+    # Regression: a Meson that asks `distutils` found no Python 3.12, and said that it is not valid.
     def test_a_meson_that_does_not_know_the_python_is_replaced(self):
         (self.folder / "installed").touch()
         self.command("meson", "echo 1.0.1")
@@ -479,6 +480,7 @@ build build.ninja: phony
         self.run_script("build.sh", "-Dtests=true")
         self.assertEqual(self.meson_calls()[1:], ["configure -Dtests=true build/release"])
 
+    # Regression: a build compiled one source at a time where `OMP_NUM_THREADS` was 1, for `nproc` counts what the variable says.
     def test_threads_of_programs_are_not_those_of_the_build(self):
         self.environment["OMP_NUM_THREADS"] = "1"
         self.describe([f"tr '\\0' ' ' </proc/$$PPID/cmdline >ninja.log"])
