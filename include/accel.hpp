@@ -526,7 +526,7 @@ struct FsdpOptions : accel_fsdp_options_t {
 };
 
 // Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3
-// FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields here, and a field that says
+// FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values come from the fields here, and a field that says
 // otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in
 // one warning.
 struct DeepspeedOptions : accel_deepspeed_options_t {
@@ -1455,7 +1455,7 @@ class Optimizer : public detail::Handle<accel_optimizer_t, accel_optimizer_retai
     detail::check(accel_optimizer_set_setting(get(), group, name.c_str(), value));
   }
 
-  // How the float16 and bfloat16 parameters of a group are updated; those of other dtypes are not concerned.
+  // How the float16 and bfloat16 parameters of a group are updated; other dtypes are not concerned.
   void set_update_precision(std::size_t group, accel_update_precision_t precision) {
     detail::check(accel_optimizer_set_update_precision(get(), group, precision));
   }
@@ -2259,7 +2259,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated
+  // Gathers a list of results as accel_gather_object() does, and leaves out results of samples that the loader repeated
   // to fill batches.
   Value gather_object_for_metrics(const Value& items) {
     Value out;
@@ -2294,7 +2294,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // Every rank gets one rank's list of values, which may be those of accel_gather_object().
+  // Every rank gets one rank's list of values, such as the result of accel_gather_object().
   Value broadcast_object_list(const Value& objects, std::int32_t from_process) {
     Value out;
     detail::check(accel_broadcast_object_list(get(), objects.get(), from_process, out.put()));
@@ -2600,7 +2600,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   }
 
   // The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in
-  // what the others still exchange, with gradients of 0, and the mean is still that of all ranks.
+  // what the others still exchange, with gradients of 0, and the mean is still over all ranks.
   Scope join_uneven_inputs(const std::vector<Module>& modules, std::int32_t even_batches) {
     Scope out;
     detail::check(accel_join_uneven_inputs_begin(get(), detail::borrowed(modules).data(), modules.size(), even_batches,
@@ -2663,7 +2663,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // Seeds the default generators of all devices, and those of accel_add_seed_callback().
+  // Seeds the default generators of all devices, and runs the callbacks of accel_add_seed_callback().
   void set_seed(std::int64_t seed, bool device_specific, bool deterministic) {
     detail::check(accel_set_seed(get(), seed, device_specific, deterministic));
   }
@@ -2677,7 +2677,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // device's allocator keeps.
   void free_memory() { detail::check(accel_free_memory(get())); }
 
-  // Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of
+  // Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU tensors, of
   // large results of a gather or a reduce, and of the device.
   void empty_cache() { detail::check(accel_empty_cache(get())); }
 
@@ -3095,8 +3095,8 @@ class Profile : public detail::Handle<accel_profile_t, accel_profile_retain, acc
   // Writes the latest recorded cycle as a Chrome trace; ".gz" at the end of the name compresses it.
   void export_trace(const std::string& path) { detail::check(accel_profile_export_trace(get(), path.c_str())); }
 
-  // Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or that of a span,
-  // "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"}, the largest
+  // Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or the kind of a
+  // span, "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"}, the largest
   // self_cpu_us first.
   Value key_averages(bool group_by_shapes) {
     Value out;
@@ -3371,7 +3371,7 @@ inline Value device_properties(accel_device_t device) {
 inline const char* distributed_type_name(accel_distributed_type_t type) { return accel_distributed_type_name(type); }
 
 // Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all
-// threads, and so do those of the other ranks of their groups.
+// threads, and so do the calls of the other ranks of their groups.
 inline void interrupt() { detail::check(accel_interrupt()); }
 
 // How exact float32 products are, of LibTorch as a whole, in this process: as torch.set_float32_matmul_precision().
@@ -3774,7 +3774,7 @@ inline Value checkpoint_show(const std::string& folder) {
   return out;
 }
 
-// How two checkpoints differ, by the bytes of their files, and in safetensors by those of their tensors.
+// How two checkpoints differ, by the bytes of their files, and in safetensors by the bytes of their tensors.
 inline Value checkpoint_diff(const std::string& folder, const std::string& other) {
   Value out;
   detail::check(accel_checkpoint_diff(folder.c_str(), other.c_str(), out.put()));
@@ -3863,7 +3863,7 @@ inline const char* options_name(std::size_t index) { return accel_options_name(i
 inline std::int64_t option_count(const std::string& type) { return accel_option_count(type.c_str()); }
 
 // Describes a field by a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object";
-// "doc", its comment in this header; "variable", that of the environment; "default" as a text, or NONE where the
+// "doc", its comment in this header; "variable", the name in the environment; "default" as a text, or NONE where the
 // library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices
 // "choices", a map from their names to their numbers; "offset" and "size" in bytes.
 inline Value option_get(const std::string& type, std::size_t index) {
@@ -3925,8 +3925,8 @@ inline std::string environment_report() {
   return out.string();
 }
 
-// Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a rank: those
-// of its NUMA node, which ranks with the same node share out.
+// Binds this thread, and threads that it starts, to the processors that are nearest to the accelerator of a rank: the
+// processors of its NUMA node, which ranks with the same node share out.
 inline void set_numa_affinity(std::int32_t local_process_index) {
   detail::check(accel_set_numa_affinity(local_process_index));
 }

@@ -26,7 +26,7 @@ typedef struct accel_dispatch_options {
                                          * Default 1 */
   accel_flag_t broadcast_from_rank0;    /* 1: rank 0 reads the weights, and sends them to the others. Default 0 */
   int64_t block_bytes;                  /* Bytes of weights that a module may have to be brought as one. In [1, inf).
-                                         * Default: those of the largest module without children, at least 64 MiB */
+                                         * Default: the bytes of the largest module without children, at least 64 MiB */
   int64_t prefetch_bytes;               /* Bytes of blocks that may be on the main device beside the one in use. 0:
                                          * none is brought ahead. In [0, inf). Default: block_bytes */
   const char *main_device;              /* The device on which offloaded weights are used: "cpu", "xpu:0". Default: the first
@@ -240,7 +240,7 @@ accel_attach_layerwise_casting(accel_module_t *module, accel_dtype_t storage_dty
  * @param name "layers.0.weight".
  * @param device The goal.
  * @param value New values of the same shape; may be NULL unless the tensor is on the device meta.
- * @param dtype Of the result, for floating tensors; ACCEL_UNSET: that of the tensor.
+ * @param dtype The result's, for floating tensors; ACCEL_UNSET: the tensor's own dtype.
  * @return ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
  * @threads object, waits
  * @accelerate utils.set_module_tensor_to_device */
@@ -292,12 +292,12 @@ typedef struct accel_weight_stream accel_weight_stream_t;
 
 /** Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a stream of the
  * device of its own, while the program computes with the present one. In the first pass they are expected in the order
- * of the list, later as they were used in the pass before. On the CPU tensors are used where they are, and those of
+ * of the list, later as they were used in the pass before. On the CPU tensors are used where they are, and tensors of
  * mapped files are read ahead.
  * @param groups A list of lists of tensors on the CPU, which must not change.
  * @param device The goal.
- * @param prefetch_bytes Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: those of the
- *   largest group. 0: nothing comes ahead.
+ * @param prefetch_bytes Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: the bytes of
+ *   the largest group. 0: nothing comes ahead.
  * @param out The stream.
  * @return ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED for a device that is not there.
  * @threads any */

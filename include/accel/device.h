@@ -44,7 +44,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_default(accel_devi
  * @threads thread */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_current(int32_t type, accel_device_t *out);
 
-/** Makes a device the current one of its type on this thread. accel_set_device() does so with that of a state.
+/** Makes a device the current one of its type on this thread. accel_set_device() does so with a state's device.
  * @param device The device; nothing changes for index -1, the CPU and meta.
  * @return ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type.
  * @threads thread */

@@ -22,7 +22,7 @@ typedef accel_status_t (*accel_forward_fn)(accel_module_t *module, const accel_v
 /** Runs before or after a module's forward or its backward.
  * @param module The module that is called.
  * @param values A list: the inputs before the forward, one output after it; the gradients of the output before the
- *   backward, those of the inputs after it, in the structure of these, NONE where there is none.
+ *   backward, the gradients of the inputs after it, in the structure of these, NONE where there is none.
  * @param out_values A list that replaces it; leave NONE to keep it.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK or an error.
@@ -335,7 +335,7 @@ typedef struct accel_activation_checkpointing_options {
                                              * again, for dropout. Default 1 */
   accel_flag_t offload;                     /* 1: the inputs of a module on an accelerator are kept in the memory of the
                                              * host. Default 0 */
-  accel_flag_t determinism_check;           /* 1: shapes, dtypes and devices are compared with those of the first
+  accel_flag_t determinism_check;           /* 1: shapes, dtypes and devices are compared with the first
                                              * forward. Default 1 */
   accel_flag_t early_stop;                  /* 1: a forward is computed again only as far as backward needs it.
                                              * Default 1 */

@@ -294,7 +294,7 @@ typedef struct accel_backward_options {
                                    * again. Break the cycle of parameters and gradients afterwards by zeroing the
                                    * gradients. Default 0 */
   const accel_value_t *inputs;    /* The only leaves that get gradients: a tensor, or a list or map of tensors, for
-                                   * example those of accel_module_named_parameters(). Default: all leaves */
+                                   * example the result of accel_module_named_parameters(). Default: all leaves */
   const accel_tensor_t *gradient; /* The gradient of the tensor, of its shape. Default: 1, for a tensor of one
                                    * element */
 } accel_backward_options_t;

@@ -81,6 +81,7 @@ static void create_add_and_release(void) {
 
 /* The library finds its plugins beside itself, also when the program has changed its folder since. Comes first: the
  * name by which a library was loaded first stays. */
+// Regression: a library that was loaded by a relative path lost its plugins when the program changed its folder.
 static void test_plugins_are_found_after_loading_by_a_relative_path(void** state) {
   int32_t (*is_available)(const char*) = NULL;
   char folder[4096], name[4200];

@@ -120,6 +120,7 @@ static void test_load_and_dispatch(void **state) {
   accel_module_release(model);
 }
 
+// Regression: `accel_align_module_device_begin()` took the device meta, and its end ended the process.
 static void test_no_weights_can_be_read_on_meta(void **state) {
   (void)state;
   accel_module_t *layer = NULL;
@@ -185,6 +186,8 @@ static void test_loading_only(void **state) {
 }
 
 /* The ranks of a state get the weights of rank 0, which is alone here; several are in the tests of the engine. */
+// Regression: `accel_load_checkpoint_in_model()` with `broadcast_from_rank0` always failed, and Python dropped the
+// setting.
 static void test_rank_0_sends_the_weights(void **unused) {
   (void)unused;
   accel_state_options_t settings = ACCEL_STATE_OPTIONS_INIT;

@@ -377,6 +377,7 @@ static accel_status_t have_the_same_signals(int32_t local_process_index, void *u
   return sigismember(&mask, SIGUSR2) && action.sa_handler == on_signal ? ACCEL_OK : ACCEL_ERROR_USER;
 }
 
+// Regression: `accel_set_numa_affinity(INT32_MAX)` crashed.
 static void numbers_of_ranks_have_a_range(void **unused) {
   (void)unused;
   assert_fails(accel_set_numa_affinity(-1), ACCEL_ERROR_INVALID_ARGUMENT, "local_process_index is -1");

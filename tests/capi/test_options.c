@@ -376,6 +376,8 @@ static void write_file(char *path, const char *content) {
 }
 
 /* The configuration file speaks to every struct from which something is made. */
+// Regression: a configuration file's values for `accel_checkpoint_activations()`, device maps and `accel_launch()` were
+// ignored in silence, and so were sections that no call takes.
 static void test_configuration_file(void **state) {
   (void)state;
   char path[] = "/tmp/accel_options_XXXXXX";

@@ -420,6 +420,7 @@ static void test_two_ranks_as_threads(void **unused) {
 
 /* Languages may take the buffer from standard output; other ranks write to it as well. A datagram is what one write()
  * sends. */
+// Regression: lines that two ranks printed were mixed where standard output has no buffer, as in Julia.
 static void test_a_line_is_printed_at_once(void **unused) {
   accel_state_t *state = new_state();
   int ends[2];

@@ -132,6 +132,7 @@ static void test_create(void **state) {
   accel_tensor_release(integers);
 }
 
+// Regression: numbers that no element type or memory holds were reported as a defect of the library.
 static void test_create_refuses(void **state) {
   (void)state;
   const int64_t negative[] = {2, -1}, large[] = {INT64_MAX, 2};

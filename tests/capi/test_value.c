@@ -427,6 +427,7 @@ static void test_copy(void **state) {
   assert_fails(accel_value_copy(&number, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
 }
 
+// Regression: `accel_value_copy()` answered another status than the header says.
 static void test_copy_refuses(void **state) {
   (void)state;
   accel_value_t out = ACCEL_VALUE_INIT;
@@ -465,6 +466,7 @@ static int64_t one_item(void *user_data) {
 }
 
 /* Bytes that are not UTF-8 enter no value, whichever way they come. */
+// Regression: text that is not UTF-8 was taken, and written into JSON.
 static void test_text_is_utf8(void **state) {
   (void)state;
   static char latin1[] = "caf\xe9", surrogate[] = "\xed\xa0\x80", overlong[] = "\xc0\xaf", cut[] = "\xe2\x82";

@@ -13,6 +13,8 @@ import tempfile
 import unittest
 import zipfile
 
+import defined_tests
+
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 CHECKS = pathlib.Path(__file__).resolve().parent
 
@@ -236,6 +238,7 @@ class CheckLibtorch(ToolTest):
         self.assertEqual(result.returncode, 77)
         self.assertIn("tools/setup.sh --libtorch 2.11.0 fetches it", result.stdout)
 
+    # Regression: the UCX plugin did not compile with LibTorch 2.11, which the build took.
     def test_compiles_with_the_other_headers(self):
         header = self.folder / "build/deps/libtorch-2.11.0/torch/include/ATen/core/Tensor.h"
         write(header, "#pragma once\nstruct Tensor { int of_2_11; };\n")
@@ -465,37 +468,22 @@ class CheckLayers(ToolTest):
                 self.assertIn(expected, output)
 
 
-class NamedTests(ToolTest):
-    def check(self, *rows):
-        write(self.folder / "tests/a_test.cpp", "TEST_F(A, Works) {\n}\n// TEST(A, Worked)\n")
-        write(self.folder / "tests/a.c", "static void unused(void);\nstatic void works(void **state,\n  int a) {\n  call();\n}\n")
-        write(self.folder / "tests/test_a.py", "class Tests:\n    def test_works(self):\n        pass\n")
-        table = "| what happened | the test that keeps it away |\n| --- | --- |\n"
-        write(self.folder / "page.md", table + "".join(f"| {what} | {tests} |\n" for what, tests in rows))
-        result = run(CHECKS / "named_tests_test.py", self.folder, self.folder / "page.md")
-        return result.returncode, result.stdout
+class DefinedTests(unittest.TestCase):
+    C = "static void unused(void);\nstatic void works(void **state,\n  int a) {\n  call();\n}\n"
 
     def test_tests_of_each_language(self):
-        status, output = self.check(("a crash", "`tests/a_test.cpp: A.Works`, `tests/a.c: works`"), ("a hang", "`tests/test_a.py: test_works`"),
-                                    ("a leak", "`tests/test_a.py: test_works`, `test_works`"))
-        self.assertEqual((status, output), (0, "every test that is named exists\n"))
-
-    def test_what_is_found(self):
-        for rows, expected in (
-            ((("a", "`tests/a_test.cpp: A.Worked`"),), "a: tests/a_test.cpp has no test A.Worked"),
-            ((("a", "`tests/a.c: call`"),), "has no test call"),
-            ((("a", "`tests/a.c: unused`"),), "has no test unused"),
-            ((("a", "`tests/test_a.py: works`"),), "has no test works"),
-            ((("a", "`tests/b.c: works`"),), "which does not exist"),
-            ((("a", "`works`"),), "works is in no file"),
-            ((("a", "by eye"),), "a: expected what happened, and the names of tests"),
-            ((("", "`tests/a.c: works`"),), "expected what happened"),
-            ((), "has no table"),
+        for name, text, suffix, expected in (
+            ("A.Works", "TEST_F(A, Works) {\n}\n", ".cpp", True),
+            ("A.Worked", "// TEST(A, Worked)\n", ".cpp", False),
+            ("works", self.C, ".c", True),
+            ("call", self.C, ".c", False),
+            ("unused", self.C, ".c", False),
+            ("test_works", "class Tests:\n    def test_works(self):\n        pass\n", ".py", True),
+            ("works", "class Tests:\n    def test_works(self):\n        pass\n", ".py", False),
+            ("a set", '@testset "a set" begin\n', ".jl", True),
         ):
-            with self.subTest(expected=expected):
-                status, output = self.check(*rows)
-                self.assertEqual(status, 1)
-                self.assertIn(expected, output)
+            with self.subTest(name=name, suffix=suffix):
+                self.assertEqual(defined_tests.is_defined(name, text, suffix), expected)
 
 
 @unittest.skipIf(shutil.which("git") is None, "there is no git")

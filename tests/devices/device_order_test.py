@@ -45,11 +45,14 @@ class DeviceOrder(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
 
+    # Regression: a plugin of a device whose state came after a first backward had no thread of autograd: its first backward
+    # failed inside of LibTorch.
     def test_each_order_by_the_variable(self):
         for steps in itertools.permutations(STEPS):
             with self.subTest(steps):
                 self.assertEqual(self.output(program(steps, {}, TRAIN), ACCEL_DEVICE_PLUGINS=PLUGIN), "sim ['sim', 'sim']\n")
 
+    # Regression: a seed that was set before the device was there was not the device's.
     def test_a_seed_before_the_device_is_that_of_the_device(self):
         late = self.output(program(["state", "seed"], {}, DRAW), ACCEL_DEVICE_PLUGINS=PLUGIN)
         self.assertIn("sim [", late)

@@ -58,6 +58,7 @@ class Pages(unittest.TestCase):
                     problem = fragments.problem(block, ROOT)
                     self.assertFalse(problem, problem)
 
+    # Regression: the page about development started tests with several ranks without the plugin that they load.
     def test_commands_of_the_build_are_rehearsed(self):
         folder = tempfile.TemporaryDirectory(prefix="accel-page-")
         self.addCleanup(folder.cleanup)

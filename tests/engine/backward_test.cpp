@@ -145,6 +145,7 @@ TEST(Backward, OfASumWithAnotherLossOfTheSameGraph) {
   });
 }
 
+// Regression: `evaluation_mode` had no effect where models are sharded: each rank got rank 0's weights, in parts.
 TEST(Backward, AnEvaluatedModelIsEachRanksOwn) {
   for (const bool sharded : {false, true})
     run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {

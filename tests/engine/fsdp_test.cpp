@@ -482,6 +482,8 @@ std::vector<std::string> groups_of(const nn::ModulePtr& model, const std::string
   return groups;
 }
 
+// Regression: ZeRO 3 with `transformer_moe_cls_names` gathered all other modules for the whole forward, and dropped the
+// persistence threshold.
 TEST(FsdpModel, WrapsLeavesAsTheyAreAndTheRestBySize) {
   using Groups = std::vector<std::string>;
   const auto model = tests::block_model({2, 16, 32});  // linear layers of 544 and 528 parameters in blocks
@@ -547,6 +549,7 @@ TEST(FsdpCheckpoint, LoadsOnAnyNumberOfRanks) {
 }
 
 // Only rank 1 of the loading ones needs the damaged piece, and optimizers are loaded before models.
+// Regression: a damaged piece that one rank needs was found after other objects had changed.
 TEST(FsdpCheckpoint, ADamagedPieceChangesNothingOnAnyRank) {
   FsdpSettings settings = by_blocks();
   settings.state_dict_type = StateDictType::kShardedStateDict;
@@ -582,6 +585,7 @@ TEST(FsdpCheckpoint, ADamagedPieceChangesNothingOnAnyRank) {
   }
 }
 
+// Regression: with `SHARDED_STATE_DICT`, a hook made every save fail.
 TEST(FsdpCheckpoint, HooksSeeAndChangeTheRowsOfTheirRank) {
   FsdpSettings settings = by_blocks();
   settings.state_dict_type = StateDictType::kShardedStateDict;

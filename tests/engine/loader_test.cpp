@@ -565,6 +565,7 @@ TEST(LoaderDispatch, AFailureOfRank0IsOneOfAllRanks) {
 }
 
 // Rows would be lost, as in the reference.
+// Regression: batches of one row that are split and dispatched are refused: Accelerate loses rows here.
 TEST(LoaderDispatch, RefusesToSplitBatchesOfOneRow) {
   run(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     auto sharding = together(communicator, true);
@@ -610,6 +611,7 @@ TEST(LoaderSeed, IsDrawnOnceByRank0AndKept) {
 }
 
 // A program that seeds by rank would lose items and repeat others, were each rank's order its own.
+// Regression: ranks that seeded a shuffled loader by rank lost items and repeated others.
 TEST(LoaderSeed, OfRank0CountsForAllRanks) {
   run(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     const auto sharding = together(communicator, false);

@@ -128,6 +128,7 @@ TEST(LocalSgdGroup, GoesOnExchangingGradients) {
 }
 
 // It exchanges gradients when the local steps are over.
+// Regression: a gradient hook that was registered inside of local SGD was gone when its scope ended.
 TEST(LocalSgdGroup, AHookThatIsRegisteredMeanwhileStays) {
   run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     const auto model = new_model(communicator);
@@ -226,6 +227,8 @@ void expect_the_same_after_a_load(int ranks, const LocalSgdSettings& settings, i
     });
 }
 
+// Regression: a training state that was saved inside of local SGD had rank 0's weights and optimizers for all ranks,
+// and no count of steps.
 TEST(LocalSgdCheckpoint, ARunThatIsResumedContinuesExactly) {
   for (const int ranks : {1, 2, 3})
     for (const int save_at : {0, 1, 4, 6}) {

@@ -288,6 +288,11 @@ EstimateMemorySettings sharded(int ranks, ShardingStrategy strategy = ShardingSt
 
 class MemoryEstimate : public testing::TestWithParam<Training> {};
 
+// Regression: while the buckets of gradients were laid out again, in the second step, a rank had twice the memory of
+// all gradients for them.
+// Regression: in a sharded model's backward no group was gathered ahead of its use, because the model's own backward,
+// around all others, counted as the last.
+// Regression: the memory of training was measured with files of other ranks that were open for a moment.
 TEST_P(MemoryEstimate, IsWhatARankTakes) {
   const Training& run = GetParam();
   if (const char* const end = std::getenv(kRankVariable)) {

@@ -370,6 +370,8 @@ TEST(RegisteredParameters, AnErrorOfOneRankIsThatOfAll) {
   });
 }
 
+// Regression: with `ignored_modules`, gradients of parameters that the application computes were averaged for other
+// parameters than it named, or for none.
 TEST(RegisteredParameters, WhatOnlyShardingLeavesOutIsRefused) {
   tests::run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
     FsdpSettings settings = sharded();

@@ -111,6 +111,7 @@ void fails_in_the_next_forward(const std::string& part, const std::function<void
   });
 }
 
+// Regression: a sharded model trained on without an error after a parameter was replaced or its memory exchanged.
 TEST(ShardedMisuse, AParameterWasReplaced) {
   fails_in_the_next_forward("parameter 'block1.weight' was added or replaced after", [](nn::CallbackModule& inner) {
     inner.find("block1")->replace_tensor("weight", at::zeros({7, 7}).requires_grad_());
@@ -151,6 +152,7 @@ TEST(ShardedMisuse, ParametersMayChangeInPlace) {
   });
 }
 
+// Regression: a part of a sharded model could be prepared once more, which sharded its shards.
 TEST(ShardedMisuse, AModulePreparedTwice) {
   on_ranks(2, [](const Prepared& prepared) {
     expect_error(Status::kInvalidState, "prepared already",
@@ -191,6 +193,8 @@ TEST(ShardedMisuse, AModuleWithoutAGroupCalledOutsideOfItsModel) {
 }
 
 // As of a model with adapters: the group of the root is frozen, and is needed behind trained groups.
+// Regression: frozen parameters of a sharded model were given back before the backward had used them, behind modules
+// whose inputs need no gradients.
 TEST(ShardedMisuse, AFrozenRootBehindTrainedGroups) {
   const auto run = [](int ranks, bool wraps) {
     return losses_of(ranks, 4, [wraps](const AcceleratorPtr& accelerator) {
@@ -308,6 +312,7 @@ TEST(ShardedMisuse, TwoModelsInOneOptimizer) {
 }
 
 // As in gradual unfreezing, and when a part is no longer trained.
+// Regression: the gradients of a parameter that was frozen when its model was sharded, and trained later, were lost.
 TEST(ShardedMisuse, ParametersMayBeFrozenAndTrainedAgain) {
   const auto run = [](int ranks) {
     return losses_of(
@@ -327,6 +332,7 @@ TEST(ShardedMisuse, ParametersMayBeFrozenAndTrainedAgain) {
 }
 
 // The gradient of its inputs needs the frozen parameter when that of its trained one is there.
+// Regression: frozen parameters of a module that runs twice were given back before the backward had used them.
 TEST(ShardedMisuse, AFrozenParameterOfAModuleThatRunsTwice) {
   const auto run = [](int ranks) {
     return losses_of(ranks, 4, [](const AcceleratorPtr& accelerator) {

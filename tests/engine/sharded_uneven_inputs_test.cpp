@@ -123,6 +123,8 @@ TEST(ShardedUnevenInputs, TrainAsThoseThatAreLeft) {
     }
 }
 
+// Regression: with sharding and uneven inputs, ranks without inputs took gradients that the others had clipped by
+// value, unclipped.
 TEST(ShardedUnevenInputs, FollowWhatTheOthersDo) {
   Training run{{2, 5, 1}};
   for (const bool forward_prefetch : {false, true})
@@ -144,6 +146,8 @@ TEST(ShardedUnevenInputs, FrozenTiedAndSharedParameters) {
   }
 }
 
+// Regression: a rank whose inputs ended after a step with two backwards over one graph repeated that step without its
+// forward.
 TEST(ShardedUnevenInputs, SeveralBackwardsOverAKeptGraph) {
   for (const bool again : {false, true}) {
     Training run{{1, 3, 2}};

@@ -351,6 +351,7 @@ TEST(StateSettings, TheTimeoutIsThatOfTheCallElseThatOfItsVariable) {
             std::string::npos);
 }
 
+// Regression: the state that was made last decided which kernels calls without a state use.
 TEST(StateSettings, AnotherStateDoesNotChangeCallsWithoutOne) {
   const StateEnvironment environment({});
   const auto make = [](CpuKernels choice) {

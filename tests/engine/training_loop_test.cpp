@@ -753,6 +753,7 @@ nn::ModulePtr weight_and_mean() {
   return model;
 }
 
+// Regression: checkpoints had the buffers of rank 0 only.
 TEST(TrainingLoopCheckpoint, HoldsTheBuffersOfEachRank) {
   const checkpoint::tests::Folder folder;
   DdpSettings options;

@@ -215,6 +215,7 @@ void resume(const Case& test_case, int ranks, bool sharded) {
   });
 }
 
+// Regression: a folder that Accelerate's `save_state()` wrote under FSDP or DeepSpeed "holds 0 models".
 TEST(ShardedCheckpointsParity, TrainingContinuesOnAnyNumberOfRanks) {
   const std::vector<Case> cases = readable_cases();
   EXPECT_EQ(cases.size(), 11);

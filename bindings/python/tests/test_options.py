@@ -20,6 +20,7 @@ def test_fields_are_given_by_name():
     assert capi.accel_optimizer_lr(optimizer, 0) == 0.25
 
 
+# Regression: in Python, a misspelt option of the low layer was an attribute without effect, `del` of one a SystemError.
 def test_what_is_no_field():
     options = capi.accel_adam_options_t()
     with pytest.raises(AttributeError, match="^accel_adam_options_t has no field 'beta'; the nearest name is 'beta"):

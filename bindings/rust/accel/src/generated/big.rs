@@ -20,7 +20,7 @@ pub fn convert_file_size_to_int(size: &str) -> Result<i64> {
 ///
 /// * `module`: A model.
 /// * `options`: `None`: defaults. dtype and special_dtypes have an effect.
-/// * `buffers_only`: Of buffers alone; the size of "" is that of all buffers.
+/// * `buffers_only`: Of buffers alone; the size of "" is the size of all buffers.
 ///
 /// Gives: A map path -> bytes, in the order of parameters, then of buffers. A tensor with several names is
 /// listed under the first.
@@ -411,7 +411,7 @@ pub fn attach_layerwise_casting(module: &Model, storage_dtype: DType, compute_dt
 /// * `name`: "layers.0.weight".
 /// * `device`: The goal.
 /// * `value`: New values of the same shape; may be `None` unless the tensor is on the device meta.
-/// * `dtype`: Of the result, for floating tensors; `None`: that of the tensor.
+/// * `dtype`: The result's, for floating tensors; `None`: the tensor's own dtype.
 ///
 /// # Errors
 /// InvalidArgument, ShapeMismatch, NotFound.
@@ -539,12 +539,12 @@ impl WeightStream {
     /// Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a
     /// stream of the device of its own, while the program computes with the present one. In the first pass they are
     /// expected in the order of the list, later as they were used in the pass before. On the CPU tensors are used
-    /// where they are, and those of mapped files are read ahead.
+    /// where they are, and tensors of mapped files are read ahead.
     ///
     /// * `groups`: A list of lists of tensors on the CPU, which must not change.
     /// * `device`: The goal.
-    /// * `prefetch_bytes`: Bytes that may be on the device beside the groups in use; `None`: those of the largest
-    ///   group. false: nothing comes ahead.
+    /// * `prefetch_bytes`: Bytes that may be on the device beside the groups in use; `None`: the bytes of the
+    ///   largest group. false: nothing comes ahead.
     ///
     /// Gives: The stream.
     ///

@@ -120,7 +120,7 @@ pub fn device_current(r#type: i32) -> Result<Device> {
     made(|out| unsafe { sys::accel_device_current(r#type, out) })
 }
 
-/// Makes a device the current one of its type on this thread. [`StateReader::set_device`](crate::StateReader::set_device) does so with that of a state.
+/// Makes a device the current one of its type on this thread. [`StateReader::set_device`](crate::StateReader::set_device) does so with a state's device.
 ///
 /// * `device`: The device; nothing changes for index -1, the CPU and meta.
 ///
