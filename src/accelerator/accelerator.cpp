@@ -66,7 +66,7 @@ void Accelerator::make_grad_scaler(const GradScalerSettings& settings) {
   check_settings(settings);
   grad_scaler_settings_ = settings;
   prepared_.grad_scaler.reset();
-  if (settings.enabled.value_or(state_.mixed_precision() == Precision::kFp16))
+  if (settings.enabled.value_or(state_.settings().mixed_precision == Precision::kFp16))
     prepared_.grad_scaler = std::make_shared<precision::GradScaler>(settings);
 }
 
@@ -82,12 +82,12 @@ void Accelerator::set_autocast(const AutocastSettings& settings) {
 
 // Ranks along these axes would train copies of one model and compute the same.
 void Accelerator::require_split(const nn::Module& module, const PrepareModelSettings& preparation) const {
-  const int64_t parts = state_.mesh()->size("pipeline,context,tensor");
+  const int64_t parts = state_.groups().mesh()->size("pipeline,context,tensor");
   require(
       parts == 1 || preparation.split_by_program || preparation.evaluation_mode ||
           prepared_.placed->tell_parts(module, "pipeline,context,tensor"),
       Status::kUnsupported, "the mesh has axes that split a model or its sequences over ", parts, " ranks (",
-      state_.mesh()->describe(),
+      state_.groups().mesh()->describe(),
       "), and nothing splits this one; expected axes replicate and shard only, or split_by_program of a program whose "
       "forward splits it");
 }
@@ -95,17 +95,17 @@ void Accelerator::require_split(const nn::Module& module, const PrepareModelSett
 // The norm counts each parameter once, and which of a rank's are parts and which are copies only the program knows.
 void Accelerator::require_known_norm(const nn::Module& module) const {
   require(prepared_.placed->tell_parts(module, prepared_.placed->axes_of_models()), Status::kUnsupported,
-          "the ranks have different parts of the model (", state_.mesh()->describe(),
+          "the ranks have different parts of the model (", state_.groups().mesh()->describe(),
           "), so that a rank does not know the norm of all gradients; expected clipping by value, "
           "or a norm that the program computes over the groups of the mesh");
 }
 
 // A mesh with a shard axis says who shares a copy. Without one all ranks do.
 parallel::ModelRanks Accelerator::model_ranks(const FsdpSettings& settings) const {
-  comm::Mesh& mesh = *state_.mesh();
+  comm::Mesh& mesh = *state_.groups().mesh();
   if (mesh.size("shard") > 1) {
     const std::string axes = "shard,context";
-    return {state_.gradient_group(), mesh.group(axes), mesh.group("replicate"), axes};
+    return {state_.groups().gradient_group(), mesh.group(axes), mesh.group("replicate"), axes};
   }
   const bool is_hybrid = settings.sharding_strategy == ShardingStrategy::kHybridShard ||
                          settings.sharding_strategy == ShardingStrategy::kHybridShardZero2;
@@ -115,15 +115,15 @@ parallel::ModelRanks Accelerator::model_ranks(const FsdpSettings& settings) cons
       "sharding_strategy is HYBRID_SHARD and data_parallel_shard_size is 1; expected the number of ranks that share a "
       "copy, such as the ",
       on_host, " of this host");
-  return {state_.gradient_group(), state_.gradient_group(), nullptr, "replicate,shard,context"};
+  return {state_.groups().gradient_group(), state_.groups().gradient_group(), nullptr, "replicate,shard,context"};
 }
 
 ShardingChoice Accelerator::choose_sharding(const PrepareModelSettings& preparation) const {
   ShardingJob job;
-  job.mixed_precision = state_.mixed_precision();
+  job.mixed_precision = state_.settings().mixed_precision;
   job.accumulation = state_.gradient_state()->settings();
-  job.data_parallel_size = state_.data_parallel()->size();
-  job.has_shards = state_.mesh()->size("shard") > 1;
+  job.data_parallel_size = state_.groups().data_parallel()->size();
+  job.has_shards = state_.groups().mesh()->size("shard") > 1;
   job.reports_keys = prepared_.models.empty();
   for (const auto& loader : prepared_.loaders)
     if (const auto rows = loader->total_batch_size()) job.batch_sizes.push_back(*rows / job.data_parallel_size);
@@ -147,11 +147,11 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
   if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory &&
       module->weight_store() == nullptr)
     module->to(std::nullopt, state_.device());
-  const ForwardPrecision precision{state_.mixed_precision(), state_.device().type(), autocast_,
+  const ForwardPrecision precision{state_.settings().mixed_precision, state_.device().type(), autocast_,
                                    state_.settings().keep_output_dtype};
   auto prepared = std::make_shared<PreparedModel>(
       parallel::parallelize(module, model_ranks(settings.fsdp), settings, state_.device()), precision,
-      state_.compute_policy(), state_.step_times());
+      state_.compute_policy(), state_.communicator()->step_times());
   prepared_.placed->add(prepared->parallel());
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
@@ -164,9 +164,8 @@ std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr
   require(std::dynamic_pointer_cast<PreparedOptimizer>(optimizer) == nullptr, Status::kInvalidState,
           "the optimizer is prepared already; prepare the optimizer inside it");
   auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(),
-                                                      prepared_.grad_scaler, state_.step_times(), prepared_.placed);
-  prepared->set_step_clipping(step_clipping_);
-  prepared->set_index(prepared_.optimizers.size());
+                                                      prepared_.grad_scaler, state_.communicator()->step_times(),
+                                                      prepared_.placed, step_clipping_, prepared_.optimizers.size());
   prepared_.optimizers.push_back(prepared);
   return prepared;
 }
@@ -174,7 +173,7 @@ std::shared_ptr<optim::Optimizer> Accelerator::prepare_optimizer(std::shared_ptr
 int64_t Accelerator::steps_per_update() const {
   const auto& settings = state_.settings();
   const bool per_batch = settings.scheduler_steps == SchedulerSteps::kPerBatch;
-  return per_batch && !settings.split_batches ? state_.data_parallel()->size() : 1;
+  return per_batch && !settings.split_batches ? state_.groups().data_parallel()->size() : 1;
 }
 
 std::shared_ptr<optim::Scheduler> Accelerator::prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler) {
@@ -202,8 +201,8 @@ std::shared_ptr<data::PreparedDataLoader> Accelerator::prepare_data_loader(const
   require(plain != nullptr, Status::kInvalidState,
           "the loader is prepared already; prepare the loader that it was made from");
   data::ShardOptions sharding;
-  sharding.num_processes = state_.data_parallel()->size();
-  sharding.process_index = state_.data_parallel()->rank();
+  sharding.num_processes = state_.groups().data_parallel()->size();
+  sharding.process_index = state_.groups().data_parallel()->rank();
   sharding.split_batches = configuration.split_batches.value_or(state_.settings().split_batches);
   sharding.even_batches = configuration.even_batches;
   if (configuration.put_on_device.value_or(state_.settings().device_placement)) sharding.device = state_.device();
@@ -213,9 +212,9 @@ std::shared_ptr<data::PreparedDataLoader> Accelerator::prepare_data_loader(const
   sharding.draw_seed = !configuration.use_seedable_sampler;
   sharding.resumes = configuration.use_stateful_dataloader;
   sharding.communicator = state_.communicator();
-  sharding.process_indices = state_.data_parallel_indices();
+  sharding.process_indices = state_.groups().data_parallel_indices();
   sharding.gradient_state = state_.gradient_state();
-  sharding.step_times = state_.step_times();
+  sharding.step_times = state_.communicator()->step_times();
   const std::string rng_types = state_.settings().rng_types;
   if (!rng_types.empty())
     sharding.at_epoch_begin = [communicator = state_.communicator(), device = state_.device(), rng_types] {
@@ -254,14 +253,14 @@ std::shared_ptr<PreparedParameters> Accelerator::prepare_parameters(nn::ModulePt
   prepared_.placed->add(parallel.model);
   auto window = std::make_shared<state::AccumulationWindow>();
   prepared_.models.push_back({std::move(module), {}, window, parallel.model});
-  return std::make_shared<PreparedParameters>(parallel, std::move(trained), state_.gradient_group(),
+  return std::make_shared<PreparedParameters>(parallel, std::move(trained), state_.groups().gradient_group(),
                                               state_.gradient_state(), std::move(window));
 }
 
 std::shared_ptr<parallel::LocalSgd> Accelerator::begin_local_sgd(const nn::ModulePtr& model, int64_t local_sgd_steps,
                                                                  const LocalSgdSettings& settings,
                                                                  parallel::CommunicatorPtr gradient_group) {
-  auto local_sgd = std::make_shared<parallel::LocalSgd>(require_prepared(model), state_.gradient_group(),
+  auto local_sgd = std::make_shared<parallel::LocalSgd>(require_prepared(model), state_.groups().gradient_group(),
                                                         local_sgd_steps, settings, std::move(gradient_group));
   prepared_.local_sgds.erase(std::remove_if(prepared_.local_sgds.begin(), prepared_.local_sgds.end(),
                                             [](const auto& run) { return run.expired(); }),
@@ -308,18 +307,18 @@ state::LoaderProgress Accelerator::batch_in_hand() const {
 
 void Accelerator::set_seed(int64_t seed, bool device_specific) {
   require(seed >= 0, Status::kInvalidArgument, "seed is ", seed, "; expected 0 or more");
-  const int64_t own = seed + (device_specific ? state_.random_stream() : 0);
+  const int64_t own = seed + (device_specific ? state_.groups().random_stream() : 0);
   state::set_seed_of_default_generators(static_cast<uint64_t>(own));
   for (const auto& callback : seed_callbacks_) callback(own);
 }
 
 // Afterwards this rank is as if it had taken the steps for which it had no inputs.
 void Accelerator::broadcast_training_state(int rank) {
-  comm::Communicator& ranks = *state_.gradient_group();
+  comm::Communicator& ranks = *state_.groups().gradient_group();
   std::vector<std::shared_ptr<tensor::Stateful>> followers;
   for (const auto& optimizer : prepared_.optimizers)
-    if (optimizer->updates_parts())
-      optimizer->share_settings(ranks, rank);
+    if (optimizer->update().updates_parts())
+      optimizer->update().share_settings(ranks, rank);
     else
       followers.push_back(optimizer);
   followers.insert(followers.end(), prepared_.schedulers.begin(), prepared_.schedulers.end());

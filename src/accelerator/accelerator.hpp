@@ -188,7 +188,7 @@ class Accelerator {
   at::Tensor seed_;  // of the latest backward, which has this factor
   double seed_factor_ = 0;
   std::vector<std::function<void(int64_t)>> seed_callbacks_;
-  PreparedObjects prepared_{state_.mesh()};
+  PreparedObjects prepared_{state_.groups().mesh()};
   TrainingCheckpoints checkpoints_{state_, prepared_};
   ProjectCheckpoints projects_{state_, checkpoints_};
   const PreparedFiles files_{state_, prepared_, checkpoints_};

@@ -76,8 +76,8 @@ std::string Accelerator::describe() const {
   out << "device = " << state_.device() << "\n"
       << "processes = " << state_.num_processes() << ", this is " << state_.process_index() << ", over "
       << (state_.use_distributed() ? state_.communicator()->group().backend_name : "nothing") << "\n"
-      << "precision = " << precision_name(state_.mixed_precision()) << ", ";
-  describe_precision(out, state_.mixed_precision(), autocast_);
+      << "precision = " << precision_name(state_.settings().mixed_precision) << ", ";
+  describe_precision(out, state_.settings().mixed_precision, autocast_);
   out << "\nloss scale = ";
   if (prepared_.grad_scaler == nullptr)
     out << "none\n";

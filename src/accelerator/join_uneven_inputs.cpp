@@ -18,7 +18,7 @@ class SharedUpdates final : public parallel::UpdateFollower {
     accelerator_.placed_parameters().clip_gradients_by_value(model.module()->parameters(), clip_value);
   }
   void step(size_t optimizer, int source) override {
-    accelerator_.optimizers().at(optimizer)->follow_step(*accelerator_.state().gradient_group(), source);
+    accelerator_.optimizers().at(optimizer)->update().follow(*accelerator_.state().groups().gradient_group(), source);
   }
 
  private:
@@ -44,7 +44,7 @@ JoinedInputs::JoinedInputs(std::shared_ptr<Accelerator> accelerator, const std::
     if (auto parallel = parallel_model_of(model); parallel->exchange() != nullptr)
       parallel_models.push_back(std::move(parallel));
   if (!parallel_models.empty())
-    inputs_.emplace(accelerator_->state().gradient_group(), std::move(parallel_models),
+    inputs_.emplace(accelerator_->state().groups().gradient_group(), std::move(parallel_models),
                     std::make_unique<SharedUpdates>(*accelerator_));
 }
 

@@ -66,7 +66,7 @@ class SuspendGradientReduction {
 }  // namespace
 
 void Accelerator::run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options) try {
-  const StepTimes::Section timed(*state_.step_times(), StepPart::kBackward);
+  const StepTimes::Section timed(*state_.communicator()->step_times(), StepPart::kBackward);
   if (prepared_.grad_scaler != nullptr) factor *= prepared_.grad_scaler->scale_for_backward();
   const kernels::ComputeScope scope(state_.compute_policy());
   // The factor is in the seed of backward, so the loss is not multiplied. It hardly ever changes.
@@ -115,10 +115,10 @@ void Accelerator::backward_sum(const at::Tensor& loss_sum, int64_t count, const 
     // Gradients are averaged over the gradient group, so the weight includes the number of its ranks.
     at::Tensor total = at::full({1}, items, at::TensorOptions().dtype(at::kLong));
     if (exchanges) {
-      total = total.to(state_.gradient_group()->device());
-      state_.gradient_group()->all_reduce(total, comm::ReduceOp::kSum);
+      total = total.to(state_.groups().gradient_group()->device());
+      state_.groups().gradient_group()->all_reduce(total, comm::ReduceOp::kSum);
     }
-    weight = static_cast<double>(state_.gradient_group()->size()) /
+    weight = static_cast<double>(state_.groups().gradient_group()->size()) /
              static_cast<double>(std::max<int64_t>(total.item<int64_t>(), 1));
   } else if (weight == 0) {
     weight = 1.0 / static_cast<double>(settings.num_steps * std::max<int64_t>(count, 1));  // about what it will be
@@ -143,7 +143,7 @@ void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr
     for (const at::Tensor& parameter : optimizer->parameters()) parameters.insert(parameter.unsafeGetTensorImpl());
   const SuspendGradientReduction suspended(prepared_.parallel_models(), parameters);
   optim::lomo_backward(lomo, loss, lr, [this](const at::Tensor& gradient) {
-    state_.gradient_group()->all_reduce(gradient, comm::ReduceOp::kMean);
+    state_.groups().gradient_group()->all_reduce(gradient, comm::ReduceOp::kMean);
   });
 }
 
@@ -175,7 +175,7 @@ bool Accelerator::unscale_gradients(optim::Optimizer* optimizer) {
   for (const auto& prepared : prepared_.optimizers) {
     if (optimizer != nullptr && prepared.get() != optimizer) continue;
     found = true;
-    prepared->unscale();
+    prepared->update().unscale();
   }
   require(found, Status::kInvalidArgument,
           "optimizer is not prepared by this state; expected what accel_prepare_optimizer() gave");
@@ -198,7 +198,7 @@ void Accelerator::unscale_gradients_of(const nn::Module& model) {
       scaled.empty(), Status::kInvalidState, scaled.size(),
       " parameters of the module have scaled gradients and belong to no prepared optimizer; prepare their optimizer "
       "before clipping");
-  for (PreparedOptimizer* optimizer : owners) optimizer->unscale();
+  for (PreparedOptimizer* optimizer : owners) optimizer->update().unscale();
 }
 
 Accelerator::Clipping Accelerator::begin_clipping(const nn::ModulePtr& model) {

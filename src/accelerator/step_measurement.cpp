@@ -30,7 +30,7 @@ void refresh_live_metrics(Accelerator& accelerator) {
 }  // namespace
 
 track::RankReport step_report(Accelerator& accelerator, bool reset) {
-  StepTimes& times = *accelerator.state().step_times();
+  StepTimes& times = *accelerator.state().communicator()->step_times();
   track::RankReport report;
   report.times = times.report();
   report.throughput = accelerator.throughput().report(report.times);
@@ -86,7 +86,7 @@ int serve_metrics(Accelerator& accelerator, const ServeMetricsSettings& settings
 void note_log(Accelerator& accelerator, int64_t step_report_interval) {
   refresh_live_metrics(accelerator);
   if (step_report_interval <= 0) return;
-  const StepTimes::Report times = accelerator.state().step_times()->report();
+  const StepTimes::Report times = accelerator.state().communicator()->step_times()->report();
   if (!accelerator.throughput().is_report_due(times, step_report_interval)) return;
   accelerator.trackers().log_step_report(track::tracked_report(track::JobReport({own_report(accelerator, false)})));
 }

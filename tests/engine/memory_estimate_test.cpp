@@ -210,7 +210,8 @@ size_t peak_of_this_rank(const Training& run) {
   MemoryMeter meter;
   const auto accelerator = std::make_shared<Accelerator>(state_of(run.settings));
   comm::Communicator& all = *accelerator->state().communicator();
-  for (const char* const axes : {"shard,context", "replicate"}) accelerator->state().mesh()->group(axes)->barrier();
+  for (const char* const axes : {"shard,context", "replicate"})
+    accelerator->state().groups().mesh()->group(axes)->barrier();
   all.barrier();
   const size_t before = meter.in_use();
   const nn::ModulePtr inner = make_model(run.blocks, at::kCPU);

@@ -114,7 +114,7 @@ constexpr int64_t kRows = 8;
 class Training {
  public:
   Training(const AcceleratorPtr& accelerator, StateDictType type) : accelerator_(accelerator) {
-    comm::Mesh& mesh = *accelerator->state().mesh();
+    comm::Mesh& mesh = *accelerator->state().groups().mesh();
     inner_ = mesh.size("tensor") > 1 ? column_strategy::split_model(mesh) : column_strategy::make_model();
     PrepareModelSettings preparation;
     preparation.fsdp.enabled = mesh.size("shard") > 1;
@@ -126,7 +126,7 @@ class Training {
   }
 
   void backward(int number) {
-    const auto data = accelerator_->state().data_parallel();
+    const auto data = accelerator_->state().groups().data_parallel();
     const int64_t share = kRows / data->size();
     const at::Tensor rows =
         at::linspace(-2, 2, kRows * column_strategy::kInputs).mul(1.3 + number).sin().view({kRows, -1});

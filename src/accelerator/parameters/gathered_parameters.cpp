@@ -12,7 +12,7 @@ namespace accel::accelerator {
 GatheredParameters::GatheredParameters(std::shared_ptr<Accelerator> accelerator, std::vector<at::Tensor> parameters,
                                        std::optional<int> modifier)
     : accelerator_(std::move(accelerator)), parameters_(std::move(parameters)), modifier_(modifier) {
-  const int ranks = accelerator_->state().gradient_group()->size();
+  const int ranks = accelerator_->state().groups().gradient_group()->size();
   require(!modifier_ || (*modifier_ >= 0 && *modifier_ < ranks), Status::kInvalidArgument, "modifier_rank is ",
           modifier_.value_or(-1), "; expected 0 to ", ranks - 1, ", or -1 for none");
   std::vector<parallel::ParallelModelPtr> done;
@@ -48,7 +48,7 @@ void GatheredParameters::finish() {
   const at::NoGradGuard no_grad;
   for (const at::Tensor& parameter : parameters_) {
     if (placed.find(parameter) == nullptr)
-      accelerator_->state().gradient_group()->broadcast(parameter.detach(), *modifier_);
+      accelerator_->state().groups().gradient_group()->broadcast(parameter.detach(), *modifier_);
   }
 }
 

@@ -16,15 +16,16 @@ namespace accel::accelerator {
 std::shared_ptr<PreparedParameters> Accelerator::register_parameters(const std::function<nn::NamedTensors()>& tensors,
                                                                      double bucket_cap_mb, const FsdpSettings& fsdp) {
   std::shared_ptr<const RegisteredMemory> memory;
-  checkpoint::run_on_all_ranks(ranks_of(state_, *state_.gradient_group(), /*each_host=*/false), [&]() -> std::string {
-    require(prepared_.grad_scaler == nullptr, Status::kUnsupported,
-            "the state scales losses for fp16, which the application computes itself, and with it the gradients; "
-            "expected mixed_precision 'no' or 'bf16', with parameters of any floating dtype");
-    memory = std::make_shared<RegisteredMemory>(tensors(), state_.device());
-    for (const ModelEntry& entry : prepared_.models)
-      if (entry.memory != nullptr) memory->require_apart_from(*entry.memory);
-    return {};
-  });
+  checkpoint::run_on_all_ranks(
+      ranks_of(state_, *state_.groups().gradient_group(), /*each_host=*/false), [&]() -> std::string {
+        require(prepared_.grad_scaler == nullptr, Status::kUnsupported,
+                "the state scales losses for fp16, which the application computes itself, and with it the gradients; "
+                "expected mixed_precision 'no' or 'bf16', with parameters of any floating dtype");
+        memory = std::make_shared<RegisteredMemory>(tensors(), state_.device());
+        for (const ModelEntry& entry : prepared_.models)
+          if (entry.memory != nullptr) memory->require_apart_from(*entry.memory);
+        return {};
+      });
   auto parameters = prepare_parameters(memory->module(), bucket_cap_mb, fsdp, memory->device());
   prepared_.models.back().memory = memory;
   memory->gather(*parameters->model());

@@ -84,7 +84,7 @@ ACCEL_FUNCTION accel_status_t accel_autocast_begin(accel_state_t* state, const a
                                                    accel_scope_t** out) {
   return guarded(__func__, out, [&] {
     const accelerator::Accelerator& accelerator = *accelerator_of(state);
-    return open_scope<precision::AutocastGuard>(accelerator.state().mixed_precision(),
+    return open_scope<precision::AutocastGuard>(accelerator.state().settings().mixed_precision.value,
                                                 accelerator.state().device().type(),
                                                 read_autocast_options(options, accelerator.autocast()));
   });
