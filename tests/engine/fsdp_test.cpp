@@ -341,16 +341,17 @@ TEST(FsdpMemory, EachRankStoresItsRows) {
     // Blocks are released after their forward, the root stays for the backward.
     const auto& groups = prepared.sharded().groups();
     ASSERT_EQ(groups.size(), 4);
-    for (size_t i = 0; i < groups.size(); i++) EXPECT_EQ(groups[i]->is_unsharded(), i == 3) << groups[i]->name();
+    for (size_t i = 0; i < groups.size(); i++)
+      EXPECT_EQ(groups[i]->gather().is_unsharded(), i == 3) << groups[i]->name();
     prepared.accelerator->backward(loss);
-    for (const auto& group : groups) EXPECT_FALSE(group->is_unsharded()) << group->name();
+    for (const auto& group : groups) EXPECT_FALSE(group->gather().is_unsharded()) << group->name();
     EXPECT_EQ(weight.sizes(), (std::vector<int64_t>{rank == 2 ? 1 : 3, 7}));
     EXPECT_EQ(weight.grad().sizes(), weight.sizes());
     {
       const at::NoGradGuard no_grad;
       prepared.loss();
     }
-    for (const auto& group : groups) EXPECT_FALSE(group->is_unsharded()) << group->name();
+    for (const auto& group : groups) EXPECT_FALSE(group->gather().is_unsharded()) << group->name();
     prepared.loss();  // nobody calls its backward
     prepared.optimizer->step();
     EXPECT_EQ(weight.sizes(), (std::vector<int64_t>{rank == 2 ? 1 : 3, 7}));
