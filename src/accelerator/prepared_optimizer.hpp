@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "accelerator/optimizer_update.hpp"
-#include "accelerator/step_clipping.hpp"
+#include "accelerator/steps/optimizer_update.hpp"
+#include "accelerator/steps/step_clipping.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/placed_parameters.hpp"
 #include "precision/grad_scaler.hpp"

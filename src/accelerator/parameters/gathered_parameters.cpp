@@ -30,7 +30,7 @@ GatheredParameters::GatheredParameters(std::shared_ptr<Accelerator> accelerator,
 
 std::vector<parallel::ParallelModelPtr> GatheredParameters::models() const {
   std::vector<parallel::ParallelModelPtr> models;
-  for (auto& model : accelerator_->placed_parameters().models())
+  for (auto& model : accelerator_->prepared().placed->models())
     if (model->parts() != nullptr) models.push_back(std::move(model));
   return models;
 }
@@ -42,7 +42,7 @@ GatheredParameters::~GatheredParameters() {
 
 void GatheredParameters::finish() {
   gathered_ = false;
-  const parallel::PlacedParameters& placed = accelerator_->placed_parameters();
+  const parallel::PlacedParameters& placed = *accelerator_->prepared().placed;
   for (const auto& model : models()) model->parts()->release_parameters(parameters_, modifier_);
   if (!modifier_) return;
   const at::NoGradGuard no_grad;

@@ -305,11 +305,12 @@ ACCEL_FUNCTION accel_status_t accel_set_gradient_accumulation_steps(accel_state_
 }
 
 ACCEL_FUNCTION int64_t accel_accumulation_step(const accel_state_t* state) {
-  return guarded_value<int64_t>(__func__, -1, [&] { return check(state, "state").accelerator->accumulation_step(); });
+  return guarded_value<int64_t>(__func__, -1,
+                                [&] { return check(state, "state").accelerator->backward().accumulation_step(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_accumulation_step(accel_state_t* state, int64_t step) {
-  return guarded(__func__, [&] { check(state, "state").accelerator->set_accumulation_step(step); });
+  return guarded(__func__, [&] { check(state, "state").accelerator->backward().set_accumulation_step(step); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_gradient_accumulation(accel_state_t* state,

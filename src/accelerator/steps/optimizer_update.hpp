@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "accelerator/step_clipping.hpp"
+#include "accelerator/steps/step_clipping.hpp"
 #include "comm/communicator.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/placed_parameters.hpp"

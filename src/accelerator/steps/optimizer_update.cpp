@@ -1,4 +1,4 @@
-#include "accelerator/optimizer_update.hpp"
+#include "accelerator/steps/optimizer_update.hpp"
 
 #include <utility>
 
