@@ -230,8 +230,8 @@ TEST(DdpGradients, ABackwardThatFailedIsNamedAtTheNextForward) {
         })[0];
       return at::linear(hidden, module.find_tensor("second"));
     });
-    const nn::ModulePtr model = accelerator->prepare_model(inner);
-    const auto step = [&] { accelerator->backward(model->call(nn::Inputs{rows(0, 4)}).toTensor().sum()); };
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
+    const auto step = [&] { accelerator->backward().run(model->call(nn::Inputs{rows(0, 4)}).toTensor().sum()); };
     step();
     step();
     fails = true;

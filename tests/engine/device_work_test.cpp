@@ -252,7 +252,7 @@ TEST(DeviceWork, StatesChooseTheDevice) {
     const accelerator::Accelerator accelerator(settings);
     EXPECT_EQ(accelerator.state().device(), c10::Device(kSimulated, 0));
     EXPECT_EQ(accelerator.state().distributed_type(), state::DistributedType::kNo);
-    EXPECT_NE(accelerator.grad_scaler(), nullptr);
+    EXPECT_NE(accelerator.prepared().grad_scaler, nullptr);
     accel_device_t device;
     ASSERT_EQ(accel_device_default(&device), ACCEL_OK);
     EXPECT_EQ(device.type, ACCEL_DEVICE_OUT_OF_TREE);

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "accelerator/metrics.hpp"
+#include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "numbers.hpp"
 
@@ -649,7 +650,7 @@ TEST_F(LoaderCheckpoint, InTheMiddleOfAGroupWithBatchesReadAhead) {
     loader.shuffle = true;
     loader.seed = 5;
     loader.num_workers = 2;
-    return accelerator->prepare_data_loader(DataLoader(data, loader), {});
+    return accelerator->preparation().prepare_data_loader(DataLoader(data, loader), {});
   };
   std::mutex mutex;
   Numbers seen, rest;
@@ -676,7 +677,8 @@ TEST_F(LoaderCheckpoint, InTheMiddleOfAGroupWithBatchesReadAhead) {
       accelerator->checkpoints().load_state(folder_ / "state");
       {
         accelerator::MicroBatch micro_batch(accelerator, {});
-        require(accelerator->sync_gradients(), Status::kInternal, "the fourth micro-batch ends the group");
+        require(accelerator->state().gradient_state()->sync_gradients(), Status::kInternal,
+                "the fourth micro-batch ends the group");
       }
       const Numbers own = valid_rows(*loader);
       const std::lock_guard lock(mutex);

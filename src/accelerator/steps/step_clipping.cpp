@@ -1,4 +1,4 @@
-#include "accelerator/step_clipping.hpp"
+#include "accelerator/steps/step_clipping.hpp"
 
 #include <ATen/core/Tensor.h>
 

@@ -1,4 +1,5 @@
-// Backward with accumulation weights and the loss scale, and micro-batches, which determine them.
+#include "accelerator/steps/loss_backward.hpp"
+
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -8,11 +9,9 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "accelerator/accelerator.hpp"
+#include "accelerator/checkpoints/rank_state.hpp"
 #include "base/error.hpp"
-#include "optim/clip.hpp"
 #include "optim/lomo.hpp"
-#include "parallel/uneven_inputs.hpp"
 
 namespace accel::accelerator {
 namespace {
@@ -65,8 +64,8 @@ class SuspendGradientReduction {
 
 }  // namespace
 
-void Accelerator::run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options) try {
-  const StepTimes::Section timed(*state_.step_times(), StepPart::kBackward);
+void LossBackward::back_propagate(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options) try {
+  const StepTimes::Section timed(*state_.communicator()->step_times(), StepPart::kBackward);
   if (prepared_.grad_scaler != nullptr) factor *= prepared_.grad_scaler->scale_for_backward();
   const kernels::ComputeScope scope(state_.compute_policy());
   // The factor is in the seed of backward, so the loss is not multiplied. It hardly ever changes.
@@ -83,7 +82,7 @@ void Accelerator::run_backward(const at::Tensor& loss, double factor, const tens
   throw;
 }
 
-void Accelerator::backward(const at::Tensor& loss, const tensor::BackwardOptions& options) {
+void LossBackward::run(const at::Tensor& loss, const tensor::BackwardOptions& options) {
   check_loss(loss, options);
   const state::AccumulationSettings& settings = state_.gradient_state()->settings();
   double weight = 1.0 / static_cast<double>(settings.num_steps);
@@ -95,40 +94,41 @@ void Accelerator::backward(const at::Tensor& loss, const tensor::BackwardOptions
     if (settings.true_divisor && window.complete) weight = 1.0 / static_cast<double>(window.length);
     set_loss_weight(weight);
   }
-  run_backward(loss, weight, options);
+  back_propagate(loss, weight, options);
 }
 
-void Accelerator::backward_sum(const at::Tensor& loss_sum, int64_t count, const tensor::BackwardOptions& options) {
+void LossBackward::run_sum(const at::Tensor& loss_sum, int64_t count, const tensor::BackwardOptions& options) {
   check_loss(loss_sum, options);
   require(count >= 0, Status::kInvalidArgument, "count is ", count, "; expected 0 or more items");
   const state::GradientState& gradient_state = *state_.gradient_state();
   const state::AccumulationSettings& settings = gradient_state.settings();
-  if (current_ == nullptr) state::advance(*gradient_state.own().front(), sync_gradients());
+  const bool syncs = gradient_state.sync_gradients();
+  if (current_ == nullptr) state::advance(*gradient_state.own().front(), syncs);
   const state::AccumulationWindows& windows = current_ != nullptr ? current_->windows : gradient_state.own();
   const state::AccumulationWindow& window = *windows.front();
   require(window.weight == 0 || window.items >= 0, Status::kInvalidState,
           "accel_backward() was called for this group of micro-batches; expected one kind of backward in a group");
   const int64_t items = std::max<int64_t>(window.items, 0) + count;
-  const bool exchanges = state_.use_distributed() && (sync_gradients() || settings.sync_each_batch);
+  const bool exchanges = state_.use_distributed() && (syncs || settings.sync_each_batch);
   double weight = window.weight;
-  if (exchanges || sync_gradients()) {
+  if (exchanges || syncs) {
     // Gradients are averaged over the gradient group, so the weight includes the number of its ranks.
     at::Tensor total = at::full({1}, items, at::TensorOptions().dtype(at::kLong));
     if (exchanges) {
-      total = total.to(state_.gradient_group()->device());
-      state_.gradient_group()->all_reduce(total, comm::ReduceOp::kSum);
+      total = total.to(state_.groups().gradient_group()->device());
+      state_.groups().gradient_group()->all_reduce(total, comm::ReduceOp::kSum);
     }
-    weight = static_cast<double>(state_.gradient_group()->size()) /
+    weight = static_cast<double>(state_.groups().gradient_group()->size()) /
              static_cast<double>(std::max<int64_t>(total.item<int64_t>(), 1));
   } else if (weight == 0) {
     weight = 1.0 / static_cast<double>(settings.num_steps * std::max<int64_t>(count, 1));  // about what it will be
   }
   set_loss_weight(weight);
   for (const auto& counted : windows) counted->items = items;
-  run_backward(loss_sum, weight, options);
+  back_propagate(loss_sum, weight, options);
 }
 
-void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr) {
+void LossBackward::run_lomo(const at::Tensor& loss, std::optional<double> lr) {
   require(prepared_.grad_scaler == nullptr, Status::kUnsupported,
           "LOMO has no whole set of gradients to look for overflows in; expected bf16 or no mixed precision, not fp16");
   std::vector<std::shared_ptr<optim::Optimizer>> lomo;
@@ -143,11 +143,11 @@ void Accelerator::lomo_backward(const at::Tensor& loss, std::optional<double> lr
     for (const at::Tensor& parameter : optimizer->parameters()) parameters.insert(parameter.unsafeGetTensorImpl());
   const SuspendGradientReduction suspended(prepared_.parallel_models(), parameters);
   optim::lomo_backward(lomo, loss, lr, [this](const at::Tensor& gradient) {
-    state_.gradient_group()->all_reduce(gradient, comm::ReduceOp::kMean);
+    state_.groups().gradient_group()->all_reduce(gradient, comm::ReduceOp::kMean);
   });
 }
 
-std::vector<at::Tensor> Accelerator::gradients_of_current() const {
+std::vector<at::Tensor> LossBackward::gradients_of_current() const {
   std::vector<at::Tensor> gradients;
   std::unordered_set<const c10::TensorImpl*> seen;  // models may share parameters
   for (const nn::ModulePtr& model : current_ != nullptr ? current_->models : prepared_.modules())
@@ -156,7 +156,7 @@ std::vector<at::Tensor> Accelerator::gradients_of_current() const {
   return gradients;
 }
 
-void Accelerator::set_loss_weight(double weight) {
+void LossBackward::set_loss_weight(double weight) {
   const state::AccumulationWindows& windows = current_ != nullptr ? current_->windows : state_.gradient_state()->own();
   const double former = windows.front()->weight;
   // Otherwise the reference's weights apply, and accumulated gradients are not rescaled.
@@ -169,94 +169,13 @@ void Accelerator::set_loss_weight(double weight) {
   for (const auto& window : windows) window->weight = weight;
 }
 
-bool Accelerator::unscale_gradients(optim::Optimizer* optimizer) {
-  if (!sync_gradients()) return false;
-  bool found = optimizer == nullptr;
-  for (const auto& prepared : prepared_.optimizers) {
-    if (optimizer != nullptr && prepared.get() != optimizer) continue;
-    found = true;
-    prepared->unscale();
-  }
-  require(found, Status::kInvalidArgument,
-          "optimizer is not prepared by this state; expected what accel_prepare_optimizer() gave");
-  return true;
-}
-
-void Accelerator::unscale_gradients_of(const nn::Module& model) {
-  if (prepared_.grad_scaler == nullptr) return;
-  std::unordered_set<const c10::TensorImpl*> scaled;
-  for (const at::Tensor& parameter : model.parameters())
-    if (parameter.grad().defined()) scaled.insert(parameter.unsafeGetTensorImpl());
-  std::vector<PreparedOptimizer*> owners;
-  for (const auto& optimizer : prepared_.optimizers) {
-    size_t covered = 0;
-    for (const at::Tensor& parameter : optimizer->parameters())
-      covered += scaled.erase(parameter.unsafeGetTensorImpl());
-    if (covered > 0) owners.push_back(optimizer.get());
-  }
-  require(
-      scaled.empty(), Status::kInvalidState, scaled.size(),
-      " parameters of the module have scaled gradients and belong to no prepared optimizer; prepare their optimizer "
-      "before clipping");
-  for (PreparedOptimizer* optimizer : owners) optimizer->unscale();
-}
-
-Accelerator::Clipping Accelerator::begin_clipping(const nn::ModulePtr& model) {
-  unscale_gradients_of(*model);
-  Clipping clipping{nullptr, parallel_model_of(model)->module()->parameters()};
-  for (const auto& owner : prepared_.placed->models_of(clipping.parameters)) {
-    if (!owner->has_uneven_inputs()) continue;
-    const size_t all = owner->module()->parameters().size();
-    require(clipping.parameters.size() == all, Status::kUnsupported, clipping.parameters.size(),
-            " parameters of a sharded model are clipped while ranks may be without inputs, which would clip all ", all,
-            "; expected the whole model");
-    clipping.model = owner;
-  }
-  return clipping;
-}
-
-std::optional<at::Tensor> Accelerator::clip_gradients_by_norm(const nn::ModulePtr& model, double max_norm,
-                                                              double norm_type) {
-  require_known_norm(*parallel_model_of(model)->module());
-  if (!sync_gradients()) return std::nullopt;
-  const Clipping clipping = begin_clipping(model);
-  if (clipping.model != nullptr)
-    clipping.model->uneven_inputs()->announce_clip_by_norm(*clipping.model, max_norm, norm_type);
-  return prepared_.placed->clip_gradients_by_norm(clipping.parameters, max_norm, norm_type);
-}
-
-bool Accelerator::clip_gradients_by_value(const nn::ModulePtr& model, double clip_value) {
-  if (!sync_gradients()) return false;
-  const Clipping clipping = begin_clipping(model);
-  if (clipping.model != nullptr) clipping.model->uneven_inputs()->announce_clip_by_value(*clipping.model, clip_value);
-  prepared_.placed->clip_gradients_by_value(clipping.parameters, clip_value);
-  return true;
-}
-
-int64_t Accelerator::accumulation_step() const {
+int64_t LossBackward::accumulation_step() const {
   return latest_micro_batch(prepared_.windows(*state_.gradient_state()));
 }
 
-void Accelerator::set_accumulation_step(int64_t step) {
+void LossBackward::set_accumulation_step(int64_t step) {
   require(step >= 0, Status::kInvalidArgument, "step is ", step, "; expected at least 0");
   for (const auto& window : prepared_.windows(*state_.gradient_state())) window->micro_batch = step;
 }
-
-MicroBatch::MicroBatch(std::shared_ptr<Accelerator> accelerator, const std::vector<nn::ModulePtr>& modules)
-    : accelerator_(std::move(accelerator)), former_(accelerator_->current_) {
-  state::GradientState& gradient_state = *accelerator_->state_.gradient_state();
-  for (const nn::ModulePtr& module : modules)
-    if (const auto* prepared = dynamic_cast<const PreparedModel*>(module.get()))
-      current_.windows.push_back(prepared->accumulation());
-  gradient_state.begin_micro_batch(current_.windows);
-  if (current_.windows.empty()) current_.windows = gradient_state.own();
-  current_.models = modules.empty() ? accelerator_->prepared_.modules() : modules;
-  const bool exchanges = gradient_state.sync_gradients() ||
-                         (accelerator_->state_.use_distributed() && gradient_state.settings().sync_each_batch);
-  if (!exchanges) no_sync_.emplace(modules);
-  accelerator_->current_ = &current_;
-}
-
-MicroBatch::~MicroBatch() { accelerator_->current_ = former_; }
 
 }  // namespace accel::accelerator
