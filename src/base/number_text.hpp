@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 namespace accel {
@@ -18,6 +19,13 @@ std::from_chars_result number_from_chars(const char* begin, const char* end, Num
     return double_from_chars(begin, end, number);
   else
     return std::from_chars(begin, end, number);
+}
+
+// Whether the whole text is a number, which is then `number`.
+template <typename Number>
+bool parse_whole(std::string_view text, Number& number) {
+  const std::from_chars_result result = number_from_chars(text.data(), text.data() + text.size(), number);
+  return result.ec == std::errc() && result.ptr == text.data() + text.size();
 }
 
 // The shortest text that reads back as the same number.
