@@ -4,6 +4,7 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -37,6 +38,11 @@ std::string text_of_number(Number number) {
     std::array<char, 24> digits{};
     return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr};
   }
+}
+
+// The word for a number that is not finite.
+inline const char* nonfinite_word(double number) {
+  return std::isnan(number) ? "NaN" : number > 0 ? "Infinity" : "-Infinity";
 }
 
 }  // namespace accel

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/number_text.hpp"
 #include "tensor/access.hpp"
 #include "tensor/tree.hpp"
-#include "track/text_numbers.hpp"
 
 namespace accel::capi {
 namespace {
@@ -88,7 +88,7 @@ Json tracked_json(const c10::IValue& value, const std::string& path) {
   if (value.isBool()) return Json(value.toBool());
   if (value.isInt()) return Json::number(value.toInt());
   if (value.isDouble())
-    return std::isfinite(value.toDouble()) ? Json::number(value.toDouble()) : Json(track::word_of(value.toDouble()));
+    return std::isfinite(value.toDouble()) ? Json::number(value.toDouble()) : Json(nonfinite_word(value.toDouble()));
   if (value.isString()) return Json(value.toStringRef());
   if (value.isTensor()) return tracked_json(tree::listify(value), path);
   if (tree::is_sequence(value)) {
