@@ -12,6 +12,7 @@
 #include "profile/memory_timeline.hpp"
 #include "profile/trace_file.hpp"
 #include "tensor/tree.hpp"
+#include "tensor/tree_json.hpp"
 #include "trace/step_times.hpp"
 #include "trace/trace_merge.hpp"
 
@@ -149,7 +150,7 @@ Json Profiler::header() const {
   header.emplace_back("step_report", Json(std::move(times)));
   std::vector<c10::IValue> averages = accel::profile::key_averages(*cycle.trace, cycle.spans, false).toListRef().vec();
   if (averages.size() > kAveragesInHeader) averages.resize(kAveragesInHeader);
-  header.emplace_back("averages", parse_json(tree::to_json(tree::new_list(std::move(averages))), "averages"));
+  header.emplace_back("averages", tree::json_of(tree::new_list(std::move(averages))));
   if (communicator_->size() > 1)
     header.emplace_back("flight_record", parse_json(communicator_->flight_record()->to_json(), "flight record"));
   return Json(std::move(header));
