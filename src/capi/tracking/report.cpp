@@ -37,7 +37,7 @@ ACCEL_FUNCTION accel_status_t accel_step_report_of_ranks(accel_state_t* state, i
 ACCEL_FUNCTION accel_status_t accel_step_report_table(const accel_value_t* report, accel_buffer_t* out) {
   return guarded(__func__, out, [&] {
     const c10::IValue value = to_ivalue(*check_pointer(report, "report"), "report");
-    return new_buffer(track::step_report_table(parse_json(tree::to_json(value), "report")));
+    return new_buffer(track::step_report_table(tree::json_of(value)));
   });
 }
 
