@@ -29,7 +29,9 @@ from .state.enums import DDPCommunicationHookType as DDPCommunicationHookType, D
 from .engine.errors import Error as Error
 from .parallel.fsdp import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
 from .parallel.gathered_parameters import GatheredParameters as GatheredParameters
-from .state.handlers import AutocastKwargs as AutocastKwargs, DataLoaderConfiguration as DataLoaderConfiguration, DistributedDataParallelKwargs as DistributedDataParallelKwargs, GradScalerKwargs as GradScalerKwargs, GradientAccumulationPlugin as GradientAccumulationPlugin, InitProcessGroupKwargs as InitProcessGroupKwargs, PowerSGDKwargs as PowerSGDKwargs, ProjectConfiguration as ProjectConfiguration
+from .generated.settings import AutocastKwargs as AutocastKwargs, GradScalerKwargs as GradScalerKwargs, GradientAccumulationPlugin as GradientAccumulationPlugin, PowerSGDKwargs as PowerSGDKwargs
+from .parallel.ddp import DistributedDataParallelKwargs as DistributedDataParallelKwargs
+from .state.handlers import DataLoaderConfiguration as DataLoaderConfiguration, InitProcessGroupKwargs as InitProcessGroupKwargs, ProjectConfiguration as ProjectConfiguration
 from .launch.launchers import debug_launcher as debug_launcher, notebook_launcher as notebook_launcher
 from .parallel.local_sgd import LocalSGD as LocalSGD
 from .state.memory import find_executable_batch_size as find_executable_batch_size, release_memory as release_memory

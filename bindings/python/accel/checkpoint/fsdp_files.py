@@ -2,7 +2,7 @@
 
 from .. import capi
 from ..engine.torch_types import is_torch_model
-from ..state.handlers import fill
+from ..state.options import fill
 
 
 def save_fsdp_model(fsdp_plugin, accelerator, model, output_dir, model_index=0, adapter_only=False, use_dcp=True):

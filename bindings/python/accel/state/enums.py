@@ -63,3 +63,8 @@ class LoggerType(BaseEnum):
 
 class DDPCommunicationHookType(BaseEnum):
     NO, FP16, BF16, POWER_SGD, BATCHED_POWER_SGD = "no", "fp16", "bf16", "power_sgd", "batched_power_sgd"
+
+
+DynamoBackend = BaseEnum("DynamoBackend", {name: name for name in (
+    "NO", "EAGER", "AOT_EAGER", "INDUCTOR", "AOT_TS_NVFUSER", "NVPRIMS_NVFUSER", "CUDAGRAPHS", "OFI", "FX2TRT", "ONNXRT", "TENSORRT",
+    "AOT_TORCHXLA_TRACE_ONCE", "TORCHXLA_TRACE_ONCE", "TVM", "HPU_BACKEND", "NEURON")}, module=__name__)
