@@ -39,6 +39,10 @@ HOMES = {
     ),
     "compat.other": "convert_bytes do_nothing get_pretty_name merge_dicts recursive_getattr wait_for_everyone",
     "data.data_loader": "skip_first_batches",
+    "generated.enums": (
+        "ComputeEnvironment CustomDtype DDPCommunicationHookType DistributedType DynamoBackend FP8BackendType LoggerType "
+        "PrecisionType RNGType SageMakerDistributedType"
+    ),
     "generated.settings": "AutocastKwargs GradientAccumulationPlugin GradScalerKwargs PowerSGDKwargs",
     "launch.command_lines": "prepare_deepspeed_cmd_env prepare_extend_env_parallelism_config prepare_multi_gpu_env prepare_simple_launcher_cmd_env",
     "launch.launchers": "debug_launcher notebook_launcher PrepareForLaunch test_launch",
@@ -54,10 +58,7 @@ HOMES = {
     "parallel.gathered_parameters": "GatheredParameters",
     "parallel.local_sgd": "LocalSGD",
     "parallel.parallelism_config": "ParallelismConfig TorchContextParallelConfig",
-    "state.enums": (
-        "BaseEnum ComputeEnvironment CustomDtype DDPCommunicationHookType DistributedType DynamoBackend EnumWithContains "
-        "FP8BackendType LoggerType PrecisionType RNGType SageMakerDistributedType"
-    ),
+    "state.base_enum": "BaseEnum EnumWithContains",
     "state.environment": (
         "clear_environment convert_dict_to_env_variables env_var_path_add get_free_port get_int_from_env is_port_in_use "
         "parse_choice_from_env parse_flag_from_env patch_environment purge_accelerate_environment str_to_bool"
@@ -141,7 +142,7 @@ MODULES = {
     "datasets": "data.datasets",
     "device": "tensors.device",
     "dtypes": "tensors.dtypes",
-    "enums": "state.enums",
+    "enums": "generated.enums",
     "errors": "engine.errors",
     "functional": "tensors.functional",
     "handlers": "state.handlers",

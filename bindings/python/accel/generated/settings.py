@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Optional, Union
 
-from ..state.enums import ComputeEnvironment, DDPCommunicationHookType, DistributedType, SageMakerDistributedType
 from ..state.options import KwargsHandler
+from .enums import ComputeEnvironment, DDPCommunicationHookType, DistributedType, SageMakerDistributedType
 
 
 @dataclass

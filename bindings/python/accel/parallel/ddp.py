@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from .. import capi
 from ..generated import settings
-from ..state.enums import DDPCommunicationHookType
+from ..generated.enums import DDPCommunicationHookType
 from ..state.options import engine_options, fill
 
 

@@ -7,7 +7,7 @@ from types import MethodType
 from ..compat import missing
 from ..engine.torch_types import torch_module
 from ..generated import settings
-from ..state.enums import DynamoBackend
+from ..generated.enums import DynamoBackend
 from ..state.options import read_variables
 
 

@@ -8,7 +8,7 @@ import pathlib
 
 from ...compat.names import resolver
 from ...generated import settings
-from ...state.enums import ComputeEnvironment, DistributedType, SageMakerDistributedType
+from ...generated.enums import ComputeEnvironment, DistributedType, SageMakerDistributedType
 from .. import program
 
 hf_cache_home = os.path.expanduser(os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"))

@@ -2,7 +2,7 @@
 
 import argparse
 
-from ...state.enums import DynamoBackend
+from ...generated.enums import DynamoBackend
 
 DYNAMO_BACKENDS = [backend for backend in DynamoBackend.list() if backend != "NO"]
 
