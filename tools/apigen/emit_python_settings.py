@@ -61,10 +61,11 @@ def dataclass_of(section, structs):
         fields += [(name, TYPES.get(field["option"]["kind"], "Any"), "None") for name, field in options.items() if name not in known]
     rows = {words[0]: (*words[1:], None)[:3] for words in map(str.split, section.get("variables", "").splitlines())}
     rows |= {name: variable_of(options[name]) for name, *_ in fields if name in options and options[name]["option"]["variable"]}
-    text = textwrap.fill(section.get("text", "The fields.").replace("\n", " "), 140, initial_indent='    """', subsequent_indent="    ")
+    text = textwrap.fill(section.get("text", f"The fields of {section.name}.").replace("\n", " "), 140, initial_indent='    """', subsequent_indent="    ")
     base = f"({section['base']})" if "base" in section else ""
     lines = "".join(f"        {name!r}: {row},\n" for name, row in rows.items()).replace("'", '"')
-    return (f'\n\n@dataclass\nclass {section.name}{base}:\n{text}"""\n\n' + "".join(declaration(*one) for one in fields)
+    return (f'\n\n@dataclass{"(frozen=True)" * ("frozen" in section)}\nclass {section.name}{base}:\n{text}"""\n' + "\n" * bool(fields)
+            + "".join(declaration(*one) for one in fields)
             + (f'    _struct = "{struct["name"]}"\n' if options else "") + (f"    _variables = {{\n{lines}    }}\n" if rows else ""))
 
 

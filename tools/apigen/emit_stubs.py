@@ -2,8 +2,6 @@
 
 import pathlib
 
-import emit_python_names
-import emit_python_settings
 import emit_swig
 import function_shape
 from go_types import Api
@@ -79,5 +77,4 @@ def emit(api, root):
     functions = "".join(declaration(function, types) for function in api["functions"]
                         if not emit_swig.skipped(function) and function["name"] not in emit_swig.HAND_WRITTEN)
     functions += "def accel_tensor_from_blob(buffer: Any, dtype: int) -> Any: ...\n"
-    return {"bindings/python/accel/capi.pyi": f"{TEMPLATE.read_text()}{classes}\n{constants}\n{functions}", **emit_python_settings.emit(api, root),
-            **emit_python_names.emit(api, root)}
+    return {"bindings/python/accel/capi.pyi": f"{TEMPLATE.read_text()}{classes}\n{constants}\n{functions}"}

@@ -49,7 +49,7 @@ class PowerSGDKwargs(KwargsHandler):
 
 @dataclass
 class DistributedDataParallelKwargs(KwargsHandler):
-    """The fields."""
+    """The fields of DistributedDataParallelKwargs."""
 
     dim: int = 0
     broadcast_buffers: bool = True
@@ -66,7 +66,7 @@ class DistributedDataParallelKwargs(KwargsHandler):
 
 @dataclass
 class InitProcessGroupKwargs(KwargsHandler):
-    """The fields."""
+    """The fields of InitProcessGroupKwargs."""
 
     backend: str = "nccl"
     init_method: Optional[str] = None
@@ -86,7 +86,7 @@ class GradientAccumulationPlugin(KwargsHandler):
 
 @dataclass
 class DataLoaderConfiguration(KwargsHandler):
-    """The fields."""
+    """The fields of DataLoaderConfiguration."""
 
     split_batches: bool = False
     dispatch_batches: Optional[bool] = None
@@ -100,7 +100,7 @@ class DataLoaderConfiguration(KwargsHandler):
 
 @dataclass
 class ProjectConfiguration(KwargsHandler):
-    """The fields."""
+    """The fields of ProjectConfiguration."""
 
     project_dir: Optional[str] = None
     logging_dir: Optional[str] = None
@@ -112,7 +112,7 @@ class ProjectConfiguration(KwargsHandler):
 
 @dataclass
 class ProfileKwargs(KwargsHandler):
-    """The fields."""
+    """The fields of ProfileKwargs."""
 
     activities: Optional[list] = None
     schedule_option: Optional[dict] = None
@@ -137,7 +137,7 @@ class ProfileKwargs(KwargsHandler):
 
 @dataclass
 class TorchDynamoPlugin(KwargsHandler):
-    """The fields."""
+    """The fields of TorchDynamoPlugin."""
 
     backend: Optional[str] = None
     mode: Optional[str] = None
@@ -157,7 +157,7 @@ class TorchDynamoPlugin(KwargsHandler):
 
 @dataclass
 class FullyShardedDataParallelPlugin:
-    """The fields."""
+    """The fields of FullyShardedDataParallelPlugin."""
 
     fsdp_version: Optional[int] = None
     sharding_strategy: Any = None
@@ -206,7 +206,7 @@ class FullyShardedDataParallelPlugin:
 
 @dataclass
 class TorchContextParallelConfig:
-    """The fields."""
+    """The fields of TorchContextParallelConfig."""
 
     cp_comm_strategy: Optional[str] = None
     _variables = {
@@ -216,7 +216,7 @@ class TorchContextParallelConfig:
 
 @dataclass
 class ParallelismConfig:
-    """The fields."""
+    """The fields of ParallelismConfig."""
 
     dp_replicate_size: Optional[int] = None
     dp_shard_size: Optional[int] = None
@@ -243,7 +243,7 @@ class ParallelismConfig:
 
 @dataclass
 class BaseConfig:
-    """The fields."""
+    """The fields of BaseConfig."""
 
     compute_environment: ComputeEnvironment
     distributed_type: Union[DistributedType, SageMakerDistributedType]
@@ -254,7 +254,7 @@ class BaseConfig:
 
 @dataclass
 class ClusterConfig:
-    """The fields."""
+    """The fields of ClusterConfig."""
 
     num_processes: int = -1
     machine_rank: int = 0
@@ -286,7 +286,7 @@ class ClusterConfig:
 
 @dataclass
 class SageMakerConfig:
-    """The fields."""
+    """The fields of SageMakerConfig."""
 
     ec2_instance_type: str
     iam_role_name: str
@@ -304,3 +304,72 @@ class SageMakerConfig:
     additional_args: Optional[dict] = None
     dynamo_config: Any = None
     enable_cpu_affinity: bool = False
+
+
+@dataclass
+class FullStateDictConfig:
+    """The fields of FullStateDictConfig."""
+
+    offload_to_cpu: bool = False
+    rank0_only: bool = False
+
+
+@dataclass
+class FullOptimStateDictConfig:
+    """The fields of FullOptimStateDictConfig."""
+
+    offload_to_cpu: bool = True
+    rank0_only: bool = False
+
+
+@dataclass
+class ShardedStateDictConfig:
+    """The fields of ShardedStateDictConfig."""
+
+    offload_to_cpu: bool = False
+
+
+@dataclass
+class ShardedOptimStateDictConfig:
+    """The fields of ShardedOptimStateDictConfig."""
+
+    offload_to_cpu: bool = True
+
+
+@dataclass
+class MixedPrecision:
+    """The fields of MixedPrecision."""
+
+    param_dtype: Any = None
+    reduce_dtype: Any = None
+    buffer_dtype: Any = None
+    cast_forward_inputs: bool = False
+
+
+@dataclass(frozen=True)
+class MixedPrecisionPolicy:
+    """The fields of MixedPrecisionPolicy."""
+
+    param_dtype: Any = None
+    reduce_dtype: Any = None
+    output_dtype: Any = None
+    cast_forward_inputs: bool = True
+
+
+@dataclass
+class CPUOffload:
+    """The fields of CPUOffload."""
+
+    offload_params: bool = False
+
+
+@dataclass
+class OffloadPolicy:
+    """The fields of OffloadPolicy."""
+
+
+@dataclass
+class CPUOffloadPolicy(OffloadPolicy):
+    """The fields of CPUOffloadPolicy."""
+
+    pin_memory: bool = True
