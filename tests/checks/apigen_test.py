@@ -19,6 +19,7 @@ import emit_julia
 import emit_julia_methods
 import emit_options_init
 import emit_python
+import emit_python_settings
 import emit_rust
 import emit_rust_closures
 import emit_rust_functions
@@ -295,6 +296,22 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_heat(
         self.assertIn("\n    count: int\n    def __init__(self, *, weight: float = 1, color: int = ACCEL_COLOR_RED, heavy: Optional[int] = None, "
                       "count: Optional[int] = None) -> None: ...\n", text)
         self.assertNotIn("reserved", text)
+
+    def test_settings_of_python(self):
+        """What the header adds to a struct is a field of the dataclass that has a *, with its variable."""
+        made = HEADER.replace("  int32_t reserved;", "  int32_t reserved;\n  const char *label;  /* Variable ACCEL_LABEL. Default: none */").replace(
+            "ACCEL_UNSET, 0}", "ACCEL_UNSET, 0, NULL}")
+        table = ("[Thing]\ntext = How.\nbase = KwargsHandler\noptions = accel_thing_options_t\nwithout = heavy\n"
+                 "fields = color, size: int = 3, parts: dict = {}, name: str = ..., *\nvariables = size SIZE integer 3\n\n"
+                 "[Color]\nbase = BaseEnum\nchoices = accel_color_t\n\n[Kind]\nbase = NamedEnum\nmembers = NO OTHER:other\n")
+        text = self.made_after(emit_python_settings, made, table)
+        self.assertIn('@dataclass\nclass Thing(KwargsHandler):\n    """How."""\n\n    color: Any = None\n    size: int = 3\n'
+                      "    parts: dict = field(default_factory=dict)\n    name: str\n    weight: Optional[float] = None\n"
+                      '    count: Optional[int] = None\n    label: Optional[str] = None\n    _struct = "accel_thing_options_t"\n', text)
+        self.assertIn('"size": ("SIZE", "integer", "3"),\n        "weight": ("ACCEL_WEIGHT", "number", "1"),\n'
+                      '        "label": ("ACCEL_LABEL", "text", None),\n    }\n', text)
+        self.assertIn('class Color(BaseEnum):\n    RED = "red"\n    BLUE = "blue"\n', text)
+        self.assertIn('class Kind(NamedEnum):\n    NO = "NO"\n    OTHER = "other"\n', text)
 
     def test_methods_of_julia(self):
         made = HEADER + """/** Its color. @param thing A thing. @param unit A text. @return ACCEL_COLOR_*. @threads any */

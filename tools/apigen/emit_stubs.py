@@ -39,7 +39,7 @@ def declaration(function, types):
     has_kwargs, callbacks = any(parameter["name"] == "kwargs" for parameter, _ in roles), [role for _, role in roles].count("callback")
     for parameter, role in roles:
         name = parameter["name"]
-        if parameter["direction"] == "out" and role != "n_results":
+        if role.startswith("out_"):
             made.append(types.made(parameter["type"], role))
         elif has_kwargs and name in ("names", "kwargs"):
             given += ["kwargs: Optional[Mapping[str, Any]]"] * (name == "names")

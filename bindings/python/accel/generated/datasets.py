@@ -5,7 +5,7 @@ from typing import Any, Optional
 
 from .. import capi
 from ..data.dataset import EngineDataset, handle_of
-from ..state.handlers import fill, number_of
+from ..state.options import fill, number_of
 from ..tensors.creation import as_tensor
 
 __all__ = ["ArrowDataset", "ConcatDataset", "CsvDataset", "ImageDataset", "JsonLinesDataset", "LinesDataset", "MergedDataset",

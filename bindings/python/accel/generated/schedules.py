@@ -4,7 +4,7 @@
 from typing import Optional
 
 from .. import capi
-from ..state.handlers import fill
+from ..state.options import fill
 from ..training.scheduler import LRScheduler, num_steps
 
 __all__ = ["ConstantLR", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "CyclicLR", "ExponentialLR", "LinearLR", "MultiStepLR",
