@@ -34,6 +34,9 @@
 #include "tensor/autograd/backward.hpp"
 #include "tensor/stateful.hpp"
 
+namespace accel {
+struct ParametersStepSettings;
+}
 namespace accel::track {
 class LiveMetricsServer;
 class Throughput;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/report.hpp"
 #include "track/step_report.hpp"
 
 namespace accel::accelerator {

@@ -10,6 +10,7 @@
 #include "accelerator/ranks.hpp"
 #include "base/error.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
+#include "config/generated/settings/parameters.hpp"
 
 namespace accel::accelerator {
 

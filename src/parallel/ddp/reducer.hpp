@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "parallel/ddp/comm_hook.hpp"
 #include "parallel/gradient_buffer.hpp"
 #include "parallel/parallel_model.hpp"
