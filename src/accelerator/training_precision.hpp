@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "accelerator/prepared_objects.hpp"
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "precision/grad_scaler.hpp"
 #include "state/state.hpp"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "nn/module.hpp"
 #include "parallel/gradient_exchange.hpp"
 #include "parallel/parameter_parts.hpp"

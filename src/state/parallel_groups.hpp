@@ -7,7 +7,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/mesh.hpp"
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/state.hpp"
 
 namespace accel::state {
 

@@ -24,6 +24,7 @@
 #include "accelerator_ranks.hpp"
 #include "base/error.hpp"
 #include "checkpoint_fixture.hpp"
+#include "config/generated/settings/parameters.hpp"
 #include "expect_error.hpp"
 #include "nn/callback_module.hpp"
 #include "optim/rules/rules.hpp"

@@ -14,6 +14,7 @@
 
 #include "base/current_call.hpp"
 #include "base/error.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "config/precedence.hpp"
 #include "config/process_place.hpp"
 #include "kernels/compute_policy.hpp"

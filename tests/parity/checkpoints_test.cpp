@@ -16,7 +16,6 @@
 
 #include "accelerator_ranks.hpp"
 #include "checkpoint/formats/torch/torch_file.hpp"
-#include "config/generated/settings.hpp"
 #include "fixture.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/layers/linear.hpp"

@@ -21,7 +21,7 @@
 #include "accelerator_ranks.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "fixture.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/layers/linear.hpp"

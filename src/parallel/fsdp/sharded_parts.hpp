@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "parallel/fsdp/parameter_group.hpp"
 #include "parallel/parallel_model.hpp"
 #include "parallel/parameter_parts.hpp"
