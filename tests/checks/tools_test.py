@@ -296,6 +296,78 @@ class SummarizeTests(ToolTest):
         self.assertEqual(self.summarize(("a", "SKIP", ""), ("b", "OK", "")), ("1 passed, 0 failed", 0))
 
 
+class RunsOfTests(ToolTest):
+    """tools/test.sh and tools/run_tests.sh, with scripts in the place of those that they call."""
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "tools").mkdir()
+        for tool in ("test.sh", "run_tests.sh"):
+            shutil.copy2(TOOLS / tool, self.folder / "tools")
+        for tool in ("tools/setup.sh", "tools/build.sh", "bin/meson"):
+            write(self.folder / tool, f"#!/bin/sh\necho {pathlib.Path(tool).name} \"$@\" >>{self.folder}/calls\n")
+            (self.folder / tool).chmod(0o755)
+        write(self.folder / "tools/summarize_tests.py", "print('7 passed, 0 failed')\n")
+        for folder in ("build/release", "build/develop"):
+            write(self.folder / folder / "build.ninja")
+
+    def run_script(self, name, *arguments):
+        environment = {**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
+        done = subprocess.run([self.folder / "tools" / name, *arguments], capture_output=True, text=True, check=False, env=environment)
+        calls = self.folder / "calls"
+        return done.returncode, done.stdout.splitlines()[-1:], done.stderr, calls.read_text().splitlines() if calls.exists() else []
+
+    def test_what_each_runs(self):
+        for script, arguments, setup, rest in (
+            ("test.sh", [], "default", ""), ("test.sh", ["--all"], "all", ""), ("test.sh", ["-C", "build/develop", "--all", "-Dx=a b"], "all", ""),
+            ("run_tests.sh", ["build/release"], "default", ""), ("run_tests.sh", ["build/release", "--all"], "all", ""),
+            ("run_tests.sh", ["build/release", "--suite", "peer", "tidy"], "all", " --suite peer tidy"),
+        ):
+            with self.subTest(script=script, arguments=arguments):
+                (self.folder / "calls").unlink(missing_ok=True)
+                status, last, _, calls = self.run_script(script, *arguments)
+                self.assertEqual((status, last), (0, ["7 passed, 0 failed"]))
+                folder = "build/develop" if "build/develop" in arguments else "build/release"
+                self.assertTrue(calls[-1].startswith(f"meson test -C {folder} --setup libaccel:{setup} "), calls)
+                self.assertTrue(calls[-1].endswith(f" --timeout-multiplier 2{rest}"), calls)
+                if script == "test.sh":
+                    self.assertIn(f"build.sh -C {folder} {'-Dx=a b ' if '-Dx=a b' in arguments else ''}-Dtests=true", calls[1])
+
+    def test_wrong_arguments_are_said_and_nothing_is_built(self):
+        for script, arguments, said in (("test.sh", ["--al"], "test: --al: expected --all, -C FOLDER or -Doption=value"), ("test.sh", ["-C"], "test: -C: "),
+                                        ("test.sh", ["tidy"], "test: tidy: expected"), ("run_tests.sh", [], "run_tests: nothing: expected the folder"),
+                                        ("run_tests.sh", ["build/nowhere"], "run_tests: build/nowhere: expected")):
+            with self.subTest(script=script, arguments=arguments):
+                status, last, errors, calls = self.run_script(script, *arguments)
+                self.assertEqual((status, last, calls), (2, ["0 passed, 1 failed"], []))
+                self.assertEqual((errors.startswith(said), errors.count("\n")), (True, 1), errors)
+
+
+class Promises(ToolTest):
+    def check(self, *rows):
+        """What is said of a build with one test of every run and two others."""
+        tests = [("engine/loader", []), ("engine/loader_combinations", ["thorough"]), ("peer/peer", ["thorough"])]
+        write(self.folder / "meson-info/intro-tests.json", json.dumps(
+            [{"name": name.split("/")[1], "suite": [f"libaccel:{suite}" for suite in (name.split("/")[0], *more)]} for name, more in tests]))
+        write(self.folder / "docs/testing.md", "\n".join(("## What each test proves", "", "| promise | every run | only in `--all` |", "| --- | --- | --- |",
+                                                          *rows, "")))
+        return run(CHECKS / "promises_test.py", self.folder, self.folder)
+
+    def test_each_test_has_one_row(self):
+        loaders, peer = "| loaders | `engine` | `engine/*_combinations` |", "| the reference | `engine/loader` | `peer` |"
+        self.assertEqual(self.check(loaders, peer).stdout, "each of 3 tests has its row\n")
+        for rows, said in (
+            ([loaders], "peer/peer is in no row; expected it in the third column of one"),
+            ([loaders, "| the reference | | `peer` |"], "the reference: expected a test of every run"),
+            ([loaders, "| the reference | `peer` | |"], "the reference: peer is no test of every run"),
+            ([loaders, peer, "| gone | `engine/sampler` | |"], "gone: engine/sampler is no test of every run"),
+            ([loaders, peer, "| again | `engine` | |"], "engine is in 2 rows: loaders; again"),
+        ):
+            with self.subTest(said=said):
+                result = self.check(*rows)
+                self.assertEqual((result.returncode, said in result.stdout), (1, True), result.stdout)
+
+
 class CheckImports(ToolTest):
     def check(self, *options, **files):
         for name, content in {"__init__": "", **files}.items():

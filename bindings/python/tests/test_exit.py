@@ -103,8 +103,8 @@ PROGRAMS = {
                 time.sleep(0.02)
                 return index
 
-        threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
         try:
+            threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()  # it may ring before this returns
             for batch in DataLoader(Slow(), 2, num_workers=2):
                 pass
         except KeyboardInterrupt:
