@@ -132,8 +132,8 @@ Failure GroupProgress::current_failure(const std::string& what) const {
   }
 }
 
-std::exception_ptr GroupProgress::fail_task(Task& task) noexcept {
-  for (at::Tensor& memory : task.held) keep(std::move(memory));
+std::exception_ptr GroupProgress::fail_task(PostedTask& task) noexcept {
+  for (at::Tensor& memory : task.task.held) keep(std::move(memory));
   try {
     const auto title = task.work->title();
     auto failure = current_failure(title);
@@ -150,14 +150,14 @@ std::exception_ptr GroupProgress::fail_task(Task& task) noexcept {
   }
 }
 
-void GroupProgress::skip_rest_of(const Task& task) noexcept {
+void GroupProgress::skip_rest_of(const PostedTask& task) noexcept {
   const std::lock_guard<std::mutex> lock(engine_->mutex());
-  const uint64_t skipped = task.parts.back().header.sequence - task.work->getSequencenumber();
+  const uint64_t skipped = task.task.parts.back().header.sequence - task.work->getSequencenumber();
   if (failure_ || skipped == 0) return;
   sequence_ -= skipped;
-  for (Task& later : tasks_) {
-    for (auto& part : later.parts) part.header.sequence -= skipped;
-    later.work->set_sequence(later.parts[0].header.sequence);
+  for (PostedTask& later : tasks_) {
+    for (auto& part : later.task.parts) part.header.sequence -= skipped;
+    later.work->set_sequence(later.task.parts[0].header.sequence);
   }
 }
 
@@ -197,7 +197,7 @@ std::exception_ptr GroupProgress::error_for_open_calls() const noexcept {
 }
 
 void GroupProgress::fail_open_calls() noexcept {
-  std::list<Task> tasks;
+  std::list<PostedTask> tasks;
   std::list<PointToPoint> calls;
   std::vector<PointToPoint> posted;
   {

@@ -54,13 +54,13 @@ GroupProgress::GroupProgress(ProgressEngine::Membership membership, uint32_t num
 
 GroupProgress::~GroupProgress() { shutdown(); }
 
-void GroupProgress::submit(Task task) {
-  if (current_call_ != nullptr) task.call = current_call_();
+void GroupProgress::submit(PostedTask task) {
+  if (current_call_ != nullptr) task.function = current_call_();
   std::unique_lock<std::mutex> lock(engine_->mutex());
   if (failure_) throw_failure(*failure_);
-  task.work->name_call(task.call, sequence_);
-  for (auto& part : task.parts) part.header.sequence = sequence_++;
-  if (task.async || engine_->is_claimed() || !tasks_.empty() || running_ != nullptr) {
+  task.work->name_call(task.function, sequence_);
+  for (auto& part : task.task.parts) part.header.sequence = sequence_++;
+  if (task.task.is_async || engine_->is_claimed() || !tasks_.empty() || running_ != nullptr) {
     tasks_.push_back(std::move(task));
     tasks_waiting_.store(true);
     lock.unlock();
@@ -170,11 +170,11 @@ GroupWait GroupProgress::current_wait() const {
 
 bool GroupProgress::has_work() const { return !tasks_.empty() || !submissions_.empty() || is_busy(); }
 
-std::optional<Task> GroupProgress::next_task() {
+std::optional<PostedTask> GroupProgress::next_task() {
   const std::lock_guard<std::mutex> lock(engine_->mutex());
   if (failure_) throw_failure(*failure_);
   if (tasks_.empty()) return std::nullopt;
-  std::optional<Task> task(std::move(tasks_.front()));
+  std::optional<PostedTask> task(std::move(tasks_.front()));
   tasks_.pop_front();
   tasks_waiting_.store(!tasks_.empty());
   return task;
@@ -233,7 +233,7 @@ void GroupProgress::start_next_task() {
 }
 
 GroupProgress::Running::Running(GroupProgress& group)
-    : fiber([this, &group] {
+    : task{Task(c10d::OpType::COALESCED), {}, {}}, fiber([this, &group] {
         try {
           group.run_parts(task);
         } catch (const std::exception&) {
@@ -269,7 +269,7 @@ bool GroupProgress::resume_running() {
   }
   running.fiber.resume();
   if (!running.fiber.has_ended()) return true;
-  Task task = std::move(running.task);
+  PostedTask task = std::move(running.task);
   std::exception_ptr error = std::exchange(running.error, nullptr);
   spare_ = std::move(running_);
   if (error) {
@@ -283,30 +283,30 @@ bool GroupProgress::resume_running() {
   return true;
 }
 
-void GroupProgress::run_parts(Task& task) {
+void GroupProgress::run_parts(PostedTask& task) {
   const SessionLinks links{*transport_, segment_.get(), memory_, peers_, engine_->spin(), *this};
   StatusPage* const page = peers_.status_page(rank());
-  for (const auto& part : task.parts) {
-    if (page != nullptr) page->begin(task.call, traits_of(part.header.kind).name, part.header.sequence);
+  for (const auto& part : task.task.parts) {
+    if (page != nullptr) page->begin(task.function, traits_of(part.header.kind).name, part.header.sequence);
     task.work->set_sequence(part.header.sequence);
-    Session session(links, memory_of_calls_.front().buffers, part.header, task.call, task.timeout);
+    Session session(links, memory_of_calls_.front().buffers, part.header, task.function, task.task.timeout);
     run(part, session);
   }
 }
 
 // Not on a fiber: callbacks may need a large stack.
-void GroupProgress::end_task(Task& task, std::exception_ptr error) noexcept {
+void GroupProgress::end_task(PostedTask& task, std::exception_ptr error) noexcept {
   if (!error) {
     try {
-      for (const auto& [to, from] : task.copies) copy_result(to, from);
+      for (const auto& [to, from] : task.task.copies) copy_result(to, from);
       if (StatusPage* const page = peers_.status_page(rank())) page->end();
     } catch (const std::exception&) {
       error = fail_task(task);
     }
   }
   // Who waits may count on the memory: it frees it, and takes some for the next call.
-  task.held.clear();
-  task.copies.clear();
+  task.task.held.clear();
+  task.task.copies.clear();
   task.work->complete(std::move(error), task.thread_state);
 }
 

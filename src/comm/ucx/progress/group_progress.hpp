@@ -16,8 +16,8 @@
 #include "comm/ucx/algorithms/session.hpp"
 #include "comm/ucx/host/host_segment.hpp"
 #include "comm/ucx/progress/fiber.hpp"
+#include "comm/ucx/progress/posted_calls.hpp"
 #include "comm/ucx/progress/progress_engine.hpp"
-#include "comm/ucx/progress/task.hpp"
 #include "comm/ucx/transport/peers.hpp"
 #include "comm/ucx/transport/transport.hpp"
 
@@ -38,7 +38,7 @@ class GroupProgress final : public ProgressedGroup, public WorkProgress, private
 
   // Runs the task before it returns if the engine is free and the task is not async; otherwise queues it. Both throw
   // kAborted once the group has failed.
-  void submit(Task task);
+  void submit(PostedTask task);
   void submit(PointToPoint call);
 
   void progress_until_complete(UcxWork& work) override;
@@ -68,7 +68,7 @@ class GroupProgress final : public ProgressedGroup, public WorkProgress, private
   // A task that runs on a fiber.
   struct Running {
     explicit Running(GroupProgress& group);
-    Task task;
+    PostedTask task;
     Session* session = nullptr;       // while the task waits
     std::exception_ptr interruption;  // thrown from its wait()
     std::exception_ptr error;         // of the task
@@ -88,9 +88,9 @@ class GroupProgress final : public ProgressedGroup, public WorkProgress, private
   void check_peers(Session* session);
   void check_deadlines(Session* session);
 
-  void run_parts(Task& task);
-  void end_task(Task& task, std::exception_ptr error) noexcept;
-  std::optional<Task> next_task();
+  void run_parts(PostedTask& task);
+  void end_task(PostedTask& task, std::exception_ptr error) noexcept;
+  std::optional<PostedTask> next_task();
   std::optional<PointToPoint> next_submission();
   bool leave();
 
@@ -108,9 +108,9 @@ class GroupProgress final : public ProgressedGroup, public WorkProgress, private
   // In an exception handler: the failure of the group that the exception means.
   Failure current_failure(const std::string& what) const;
   // In an exception handler: the error for the caller. The group fails too, unless its ranks are still in step.
-  std::exception_ptr fail_task(Task& task) noexcept;
+  std::exception_ptr fail_task(PostedTask& task) noexcept;
   // After a mismatch, which ends the task on all ranks, so that later calls have equal sequence numbers everywhere.
-  void skip_rest_of(const Task& task) noexcept;
+  void skip_rest_of(const PostedTask& task) noexcept;
   void fail_group_for_exception() noexcept;
   Failure end_of_group(const char* when) const noexcept;
   void fail_group(Failure failure) noexcept;
@@ -148,7 +148,7 @@ class GroupProgress final : public ProgressedGroup, public WorkProgress, private
   std::atomic<uint64_t> sequence_{0};
 
   // Under the engine's mutex. Lists, because emptying them needs no memory.
-  std::list<Task> tasks_;
+  std::list<PostedTask> tasks_;
   std::list<PointToPoint> submissions_;
   std::optional<Failure> failure_;
   bool stop_ = false;
