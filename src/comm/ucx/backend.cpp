@@ -16,13 +16,13 @@ namespace accel::comm::ucx {
 UcxBackend::UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
                        std::chrono::milliseconds timeout, const std::string& group, const char* (*current_call)(),
                        const UcxBackend* parent)
-    : CollectiveBackend(rank, size), timeout_(timeout) {
+    : CollectiveBackend(rank, size), timeout_(timeout), current_call_(current_call) {
   const Deadline deadline(timeout);
   ProgressEngine::Membership engine = parent != nullptr ? parent->group_->engine()->join() : nullptr;
   if (engine == nullptr) engine = ProgressEngine::start(rank, size);
   const uint32_t number = engine->new_group_number();
-  auto transport = std::make_unique<Transport>(engine->worker(), number, rank, size);
-  Peers peers(store, group, rank, size, Worker::version(), engine->worker().address(), number, deadline);
+  auto transport = std::make_unique<Transport>(engine->loop().worker(), number, rank, size);
+  Peers peers(store, group, rank, size, Worker::version(), engine->loop().worker().address(), number, deadline);
   engine->run([&] {
     for (int peer = 0; peer < size; peer++)
       if (peer != rank) transport->connect(peer, peers.address(peer), peers.number(peer), peers.same_host(peer));
@@ -50,6 +50,14 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::endCoalescing() {
   const auto task = coalesced_.end();
   if (task == nullptr || task->parts.empty()) return {};
   return submit(std::move(*task));
+}
+
+at::Tensor UcxBackend::allocateTensor(long numel, at::TensorOptions options) {  // NOLINT(google-runtime-int): c10d's
+  SharedMemory* const memory = group_->shared_memory();
+  if (memory == nullptr)
+    throw CollectiveError(CollectiveFailure::kInvalid, getRank(),
+                          text("the ranks of this group do not share memory; allocate the tensor on the CPU"));
+  return memory->allocate(numel, options);
 }
 
 void UcxBackend::abort() { group_->abort(text("rank ", getRank(), " aborted the group")); }
@@ -82,6 +90,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::submit(Task&& task) {
   const char* const name = parts == 0 ? "nothing" : traits_of(task.parts[0].header.kind).name;
   PostedTask posted{std::move(task), {}, {}};
   posted.work = c10::make_intrusive<UcxWork>(group_, getRank(), posted.task.type, name, std::move(posted.task.outputs));
+  if (current_call_ != nullptr) posted.function = current_call_();
   if (posted.task.is_async) posted.thread_state = std::make_unique<at::ThreadLocalState>();
   auto work = posted.work;
   group_->submit(std::move(posted));

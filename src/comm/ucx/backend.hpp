@@ -18,6 +18,7 @@ namespace accel::comm::ucx {
 
 class UcxBackend final : public CollectiveBackend, public ChunkedCalls, public Coalescing {
  public:
+  // `current_call` returns the function of the C API that the thread is in, and may be null.
   UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout,
              const std::string& group, const char* (*current_call)(), const UcxBackend* parent);
   ~UcxBackend() override;
@@ -41,8 +42,8 @@ class UcxBackend final : public CollectiveBackend, public ChunkedCalls, public C
   void fail(CollectiveFailure failure, const std::string& reason) override { group_->fail(failure, reason); }
 
   // For gradient buckets, which are reduced in place.
-  bool supportsTensorAlloc(c10::DeviceIndex) override { return group_->shares_memory(); }
-  at::Tensor allocateTensor(long numel, at::TensorOptions options) override { return group_->allocate(numel, options); }
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return group_->shared_memory() != nullptr; }
+  at::Tensor allocateTensor(long numel, at::TensorOptions options) override;
 
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
@@ -53,6 +54,7 @@ class UcxBackend final : public CollectiveBackend, public ChunkedCalls, public C
   std::chrono::milliseconds deadline(std::chrono::milliseconds timeout) const;
 
   std::chrono::milliseconds timeout_;
+  const char* (*const current_call_)();
   std::shared_ptr<GroupProgress> group_;
   CoalescedCall<Task> coalesced_;
 };
