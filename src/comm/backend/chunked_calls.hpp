@@ -24,7 +24,7 @@ class ChunkedCalls {
  public:
   virtual ~ChunkedCalls() = default;
 
-  virtual c10::intrusive_ptr<c10d::Work> start_chunk(CollectiveCall chunk, const WholeCall& whole) = 0;
+  virtual c10::intrusive_ptr<c10d::Work> start_chunk(CollectiveCall&& chunk, const WholeCall& whole) = 0;
   // Fails open and later calls, here and on the other ranks.
   virtual void fail(CollectiveFailure failure, const std::string& reason) = 0;
 };

@@ -24,7 +24,7 @@ class CollectiveBackend : public c10d::Backend {
   using Splits = std::vector<int64_t>;
 
   // Null for a part of a coalesced call.
-  virtual WorkPointer start(CollectiveCall call) = 0;
+  virtual WorkPointer start(CollectiveCall&& call) = 0;
 
   WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     CollectiveCall call(CollectiveKind::kBroadcast, c10d::OpType::BROADCAST, options);

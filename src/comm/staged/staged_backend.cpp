@@ -182,7 +182,7 @@ StagedOperation StagedBackend::make_operation(const CollectiveCall& call, size_t
   return operation;
 }
 
-c10::intrusive_ptr<c10d::Work> StagedBackend::start(CollectiveCall call) {
+c10::intrusive_ptr<c10d::Work> StagedBackend::start(CollectiveCall&& call) {
   if (call.traits().is_message()) return start_message(std::move(call));
   Batch batch;
   const size_t count = call.kind == CollectiveKind::kBarrier ? 1 : call.count();

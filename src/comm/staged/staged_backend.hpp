@@ -37,7 +37,7 @@ class StagedBackend final : public CollectiveBackend, public Coalescing {
   WorkPointer endCoalescing() override;
   void cancel_coalescing() noexcept override { coalesced_.cancel(); }
 
-  WorkPointer start(CollectiveCall call) override;
+  WorkPointer start(CollectiveCall&& call) override;
 
  private:
   // Collectives that are posted together.

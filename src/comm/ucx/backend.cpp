@@ -49,7 +49,7 @@ c10::intrusive_ptr<c10d::Backend::Options> UcxBackend::getBackendOptions() {
 c10::intrusive_ptr<c10d::Work> UcxBackend::endCoalescing() {
   const auto task = coalesced_.end();
   if (task == nullptr || task->parts.empty()) return {};
-  return submit(std::move(*task));
+  return submit({std::move(*task), {}, {}});
 }
 
 at::Tensor UcxBackend::allocateTensor(long numel, at::TensorOptions options) {  // NOLINT(google-runtime-int): c10d's
@@ -63,24 +63,24 @@ at::Tensor UcxBackend::allocateTensor(long numel, at::TensorOptions options) {  
 void UcxBackend::abort() { group_->abort(text("rank ", getRank(), " aborted the group")); }
 void UcxBackend::shutdown() { group_->shutdown(); }
 
-c10::intrusive_ptr<c10d::Work> UcxBackend::start(CollectiveCall call) {
+c10::intrusive_ptr<c10d::Work> UcxBackend::start(CollectiveCall&& call) {
   return call.traits().is_message() ? start_message(call) : start(std::move(call), nullptr);
 }
 
-c10::intrusive_ptr<c10d::Work> UcxBackend::start_chunk(CollectiveCall chunk, const WholeCall& whole) {
+c10::intrusive_ptr<c10d::Work> UcxBackend::start_chunk(CollectiveCall&& chunk, const WholeCall& whole) {
   return start(std::move(chunk), &whole);
 }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::start(CollectiveCall&& call, const WholeCall* whole) {
   call.timeout = deadline(call.timeout);
-  Task task = make_task(std::move(call), whole, getRank(), getSize());
   Task* const coalesced = coalesced_.current();
-  if (coalesced == nullptr) return submit(std::move(task));
-  coalesced->append(std::move(task));
+  if (coalesced == nullptr) return submit({make_task(std::move(call), whole, getRank(), getSize()), {}, {}});
+  coalesced->append(make_task(std::move(call), whole, getRank(), getSize()));
   return {};
 }
 
-c10::intrusive_ptr<c10d::Work> UcxBackend::submit(Task&& task) {
+c10::intrusive_ptr<c10d::Work> UcxBackend::submit(PostedTask&& posted) {
+  Task& task = posted.task;
   const auto parts = static_cast<uint32_t>(task.parts.size());
   for (uint32_t part = 0; parts > 1 && part < parts; part++) {
     task.parts[part].header.part = part;
@@ -88,10 +88,9 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::submit(Task&& task) {
   }
   // Without parts there is nothing to wait for, or to be named.
   const char* const name = parts == 0 ? "nothing" : traits_of(task.parts[0].header.kind).name;
-  PostedTask posted{std::move(task), {}, {}};
-  posted.work = c10::make_intrusive<UcxWork>(group_, getRank(), posted.task.type, name, std::move(posted.task.outputs));
+  posted.work = c10::make_intrusive<UcxWork>(group_, getRank(), task.type, name, std::move(task.outputs));
   if (current_call_ != nullptr) posted.function = current_call_();
-  if (posted.task.is_async) posted.thread_state = std::make_unique<at::ThreadLocalState>();
+  if (task.is_async) posted.thread_state = std::make_unique<at::ThreadLocalState>();
   auto work = posted.work;
   group_->submit(std::move(posted));
   return work;

@@ -37,8 +37,8 @@ class UcxBackend final : public CollectiveBackend, public ChunkedCalls, public C
   WorkPointer endCoalescing() override;
   void cancel_coalescing() noexcept override { coalesced_.cancel(); }
 
-  WorkPointer start(CollectiveCall call) override;
-  WorkPointer start_chunk(CollectiveCall chunk, const WholeCall& whole) override;
+  WorkPointer start(CollectiveCall&& call) override;
+  WorkPointer start_chunk(CollectiveCall&& chunk, const WholeCall& whole) override;
   void fail(CollectiveFailure failure, const std::string& reason) override { group_->fail(failure, reason); }
 
   // For gradient buckets, which are reduced in place.
@@ -49,7 +49,7 @@ class UcxBackend final : public CollectiveBackend, public ChunkedCalls, public C
 
  private:
   WorkPointer start(CollectiveCall&& call, const WholeCall* whole);
-  WorkPointer submit(Task&& task);
+  WorkPointer submit(PostedTask&& posted);
   WorkPointer start_message(const CollectiveCall& call);
   std::chrono::milliseconds deadline(std::chrono::milliseconds timeout) const;
 

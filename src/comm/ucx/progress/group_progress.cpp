@@ -24,7 +24,7 @@ GroupProgress::GroupProgress(ProgressEngine::Membership membership, std::unique_
 
 GroupProgress::~GroupProgress() { shutdown(); }
 
-void GroupProgress::submit(PostedTask task) {
+void GroupProgress::submit(PostedTask&& task) {
   Claim& claim = engine_->claim();
   std::unique_lock<std::mutex> lock(claim.mutex());
   failure_.throw_if_known();
@@ -36,11 +36,11 @@ void GroupProgress::submit(PostedTask task) {
   }
   claim.take();
   lock.unlock();
-  tasks_.run_here(std::move(task));
+  tasks_.run_here(task);
   engine_->release();
 }
 
-void GroupProgress::submit(PointToPoint call) {
+void GroupProgress::submit(PointToPoint&& call) {
   Claim& claim = engine_->claim();
   std::unique_lock<std::mutex> lock(claim.mutex());
   failure_.throw_if_known();

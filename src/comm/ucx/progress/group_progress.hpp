@@ -34,8 +34,8 @@ class GroupProgress final : public ProgressedGroup, public WorkProgress {
 
   // Runs the task before it returns if the engine is free and the task is not async; otherwise queues it. Both throw
   // kAborted once the group has failed.
-  void submit(PostedTask task);
-  void submit(PointToPoint call);
+  void submit(PostedTask&& task);
+  void submit(PointToPoint&& call);
 
   void progress_until_complete(UcxWork& work) override;
 

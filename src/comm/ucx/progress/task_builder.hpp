@@ -19,11 +19,8 @@ namespace accel::comm::ucx {
 class TaskBuilder {
  public:
   // `rank` and `size` are those of the group. `whole` is what the call is a chunk of, or null.
-  TaskBuilder(int rank, int size, const CollectiveCall& call, const WholeCall* whole)
-      : rank_(rank), size_(size), kind_(call.kind), whole_(whole), task_(call.type) {
-    task_.timeout = call.timeout;
-    task_.is_async = call.is_async;
-  }
+  TaskBuilder(int rank, int size, CollectiveKind kind, const WholeCall* whole, Task& task)
+      : rank_(rank), size_(size), kind_(kind), whole_(whole), task_(task) {}
 
   // The next collective of the call. `described` is the tensor that all ranks must agree on.
   void begin(const at::Tensor& described, int64_t root = -1);
@@ -49,8 +46,6 @@ class TaskBuilder {
   void set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& received);
   Collective& current() { return task_.parts.back(); }
 
-  Task take() { return std::move(task_); }
-
   // Throws kInvalid with the call's name in front.
   template <typename... Parts>
   void require(bool condition, const Parts&... parts) const {
@@ -70,7 +65,7 @@ class TaskBuilder {
   const int rank_, size_;
   const CollectiveKind kind_;
   const WholeCall* const whole_;
-  Task task_;
+  Task& task_;
 };
 
 // A dense CPU tensor, or a kInvalid error that begins with `name`.

@@ -16,7 +16,7 @@ void TaskQueue::number(PostedTask& task) {
   for (auto& part : task.task.parts) part.header.sequence = sequence_++;
 }
 
-void TaskQueue::run_here(PostedTask task) noexcept {
+void TaskQueue::run_here(PostedTask& task) noexcept {
   std::exception_ptr error;
   try {
     runner_.run_here(task);

@@ -27,7 +27,7 @@ class TaskQueue {
   void push(PostedTask&& task) { waiting_.push(std::move(task)); }
 
   // The rest is called by the thread that has claimed the engine. On the stack of the caller:
-  void run_here(PostedTask task) noexcept;
+  void run_here(PostedTask& task) noexcept;
   // Starts the next one, or resumes the running one. True if something happened. Throws if the group has failed.
   bool progress();
   // Once the group has failed, which ends the waits of the running one.
