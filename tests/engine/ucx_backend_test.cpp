@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 
-#include "comm/coalescing.hpp"
+#include "comm/backend/coalescing.hpp"
 #include "ucx_fixture.hpp"
 
 namespace accel::comm {

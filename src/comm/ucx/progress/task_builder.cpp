@@ -1,4 +1,4 @@
-#include "comm/ucx/progress/call.hpp"
+#include "comm/ucx/progress/task_builder.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -67,45 +67,42 @@ void require_dense_cpu(const at::Tensor& tensor, int rank, const char* name) {
   if (!reason.empty()) throw CollectiveError(CollectiveFailure::kInvalid, rank, text(name, ": ", reason));
 }
 
-Call::Call(std::shared_ptr<GroupProgress> group, Task* coalesced, CollectiveKind kind, const WholeCall* whole)
-    : group_(std::move(group)), coalesced_(coalesced), kind_(kind), whole_(whole) {}
-
-void Call::refuse(const std::string& reason) const {
+void TaskBuilder::refuse(const std::string& reason) const {
   throw CollectiveError(CollectiveFailure::kInvalid, rank(),
                         text(traits_of(kind_).name, " on rank ", rank(), ": ", reason));
 }
 
-void Call::require_rank(int64_t rank, const char* what) const {
+void TaskBuilder::require_rank(int64_t rank, const char* what) const {
   require(rank >= 0 && rank < size(), what, " ", rank, " is not a rank; the group has ", size());
 }
 
-void Call::require_like(const at::Tensor& tensor, const at::Tensor& other, const char* what) const {
+void TaskBuilder::require_like(const at::Tensor& tensor, const at::Tensor& other, const char* what) const {
   check(tensor);
   require(tensor.scalar_type() == other.scalar_type() && tensor.numel() == other.numel(), what, " holds ",
           tensor.numel(), " ", dtype_name(tensor.scalar_type()), ", expected ", other.numel(), " ",
           dtype_name(other.scalar_type()));
 }
 
-void Call::require_times(const at::Tensor& tensor, const at::Tensor& part, const char* what) const {
+void TaskBuilder::require_times(const at::Tensor& tensor, const at::Tensor& part, const char* what) const {
   check(tensor);
   require(tensor.scalar_type() == part.scalar_type() && tensor.numel() == part.numel() * size(), what, " holds ",
           tensor.numel(), " ", dtype_name(tensor.scalar_type()), ", expected ", size(), " x ", part.numel(), " ",
           dtype_name(part.scalar_type()));
 }
 
-void Call::check(const at::Tensor& tensor) const { require_dense_cpu(tensor, rank(), traits_of(kind_).name); }
+void TaskBuilder::check(const at::Tensor& tensor) const { require_dense_cpu(tensor, rank(), traits_of(kind_).name); }
 
-void Call::begin_barrier() {
+void TaskBuilder::begin_barrier() {
   Collective collective;
   collective.header.kind = kind_;
   if (whole_ != nullptr) {
     collective.header.part = whole_->part;
     collective.header.parts = whole_->parts;
   }
-  own_.parts.push_back(std::move(collective));
+  task_.parts.push_back(std::move(collective));
 }
 
-void Call::begin(const at::Tensor& described, int64_t root) {
+void TaskBuilder::begin(const at::Tensor& described, int64_t root) {
   check(described);
   if (root >= 0) require_rank(root, "root");
   begin_barrier();
@@ -113,7 +110,7 @@ void Call::begin(const at::Tensor& described, int64_t root) {
   header.root = static_cast<int32_t>(root);
   header.dtype = static_cast<int8_t>(described.scalar_type());
   current().element_size = described.element_size();
-  const bool may_differ = kind_ == CollectiveKind::kAllToAll;  // the shapes, which have splits then
+  const bool may_differ = traits_of(kind_).shapes_may_differ();  // then there are splits
   if (!may_differ) header.numel = described.numel();
   if (!may_differ || whole_ != nullptr) {
     const c10::IntArrayRef shape = whole_ != nullptr ? whole_->shape : described.sizes();
@@ -124,7 +121,7 @@ void Call::begin(const at::Tensor& described, int64_t root) {
   current().incoming.resize(size());
 }
 
-void Call::combine(const at::Tensor& described, const c10d::ReduceOp& reduction) {
+void TaskBuilder::combine(const at::Tensor& described, const c10d::ReduceOp& reduction) {
   const auto known = reduction_of(reduction);
   require(known.has_value(),
           "this reduction is not supported; use sum, mean, premul_sum, product, min, max, band, bor or bxor");
@@ -138,91 +135,57 @@ void Call::combine(const at::Tensor& described, const c10d::ReduceOp& reduction)
   current().header.reduction = *known;
 }
 
-Outgoing Call::read(const at::Tensor& tensor) {
+Outgoing TaskBuilder::read(const at::Tensor& tensor) {
   check(tensor);
   const at::Tensor memory = tensor.contiguous();
-  own_.held.push_back(memory);
+  task_.held.push_back(memory);
   return {static_cast<const char*>(memory.const_data_ptr()), memory.nbytes()};
 }
 
-Incoming Call::write(const at::Tensor& tensor) {
+Incoming TaskBuilder::write(const at::Tensor& tensor) {
   check(tensor);
   at::Tensor memory = tensor;
   if (!tensor.is_contiguous()) {
     memory = at::empty_like(tensor, at::MemoryFormat::Contiguous);
-    own_.copies.emplace_back(tensor, memory);
+    task_.copies.emplace_back(tensor, memory);
   }
-  own_.held.push_back(memory);
+  task_.held.push_back(memory);
   const size_t bytes = memory.nbytes();
   if (bytes >= kHugeOutput) ask_for_huge_pages(memory.data_ptr(), bytes);
   return {static_cast<char*>(memory.data_ptr()), bytes};
 }
 
-Incoming Call::update(const at::Tensor& tensor) {
+Incoming TaskBuilder::update(const at::Tensor& tensor) {
   const Incoming block = write(tensor);
   if (!tensor.is_contiguous()) {
     const at::NoGradGuard no_grad;
-    own_.held.back().copy_(tensor);
+    task_.held.back().copy_(tensor);
   }
   return block;
 }
 
-void Call::send_to_all(Outgoing block) { std::fill(current().outgoing.begin(), current().outgoing.end(), block); }
+void TaskBuilder::send_to_all(Outgoing block) {
+  std::fill(current().outgoing.begin(), current().outgoing.end(), block);
+}
 
-void Call::combine_whole(Incoming block) {
+void TaskBuilder::combine_whole(Incoming block) {
   send_to(0, {block.data, block.bytes});
   receive_from(0, block);
 }
 
-void Call::send_parts(Outgoing whole) {
+void TaskBuilder::send_parts(Outgoing whole) {
   const size_t part = whole.bytes / size();
   for (int peer = 0; peer < size(); peer++) send_to(peer, {whole.data + part * peer, part});
 }
 
-void Call::receive_parts(Incoming whole) {
+void TaskBuilder::receive_parts(Incoming whole) {
   const size_t part = whole.bytes / size();
   for (int peer = 0; peer < size(); peer++) receive_from(peer, {whole.data + part * peer, part});
 }
 
-void Call::set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& received) {
+void TaskBuilder::set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& received) {
   sent.insert(sent.end(), received.begin(), received.end());
   current().splits = std::move(sent);
-}
-
-c10::intrusive_ptr<c10d::Work> Call::submit(c10d::OpType type, std::vector<at::Tensor> outputs, bool async,
-                                            std::chrono::milliseconds timeout) {
-  own_.timeout = timeout;
-  if (coalesced_ == nullptr) {
-    own_.type = type;
-    own_.outputs = std::move(outputs);
-    own_.async = async;
-    return submit_task(group_, std::move(own_));
-  }
-  const auto append = [](auto& to, auto& from) {
-    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
-  };
-  append(coalesced_->parts, own_.parts);
-  append(coalesced_->held, own_.held);
-  append(coalesced_->copies, own_.copies);
-  append(coalesced_->outputs, outputs);
-  coalesced_->timeout = timeout;
-  coalesced_->async = coalesced_->async || async;
-  return {};
-}
-
-c10::intrusive_ptr<c10d::Work> submit_task(const std::shared_ptr<GroupProgress>& group, Task&& task) {
-  const auto parts = static_cast<uint32_t>(task.parts.size());
-  for (uint32_t part = 0; parts > 1 && part < parts; part++) {
-    task.parts[part].header.part = part;
-    task.parts[part].header.parts = parts;
-  }
-  // Without parts there is nothing to wait for, or to be named.
-  const char* const name = parts == 0 ? "nothing" : traits_of(task.parts[0].header.kind).name;
-  auto work = c10::make_intrusive<UcxWork>(group, group->rank(), task.type, name, std::move(task.outputs));
-  task.work = work;
-  if (task.async) task.thread_state = std::make_unique<at::ThreadLocalState>();
-  group->submit(std::move(task));
-  return work;
 }
 
 }  // namespace accel::comm::ucx

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <c10/util/ArrayRef.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
 #include <string>
 
+#include "comm/backend/collective_call.hpp"
 #include "comm/collective_error.hpp"
 
 namespace accel::comm {
@@ -22,8 +24,7 @@ class ChunkedCalls {
  public:
   virtual ~ChunkedCalls() = default;
 
-  // Sets the call that the next collectives are chunks of; null where they are whole. By one thread at a time.
-  virtual void set_whole_call(const WholeCall* whole) = 0;
+  virtual c10::intrusive_ptr<c10d::Work> start_chunk(CollectiveCall&& chunk, const WholeCall& whole) = 0;
   // Fails open and later calls, here and on the other ranks.
   virtual void fail(CollectiveFailure failure, const std::string& reason) = 0;
 };

@@ -3,25 +3,24 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <memory>
+#include <cstdint>
 #include <string>
 #include <torch/csrc/distributed/c10d/Types.hpp>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
-#include "comm/chunked_calls.hpp"
-#include "comm/ucx/progress/group_progress.hpp"
+#include "comm/backend/chunked_calls.hpp"
+#include "comm/backend/collective_call.hpp"
+#include "comm/ucx/progress/task.hpp"
 
 namespace accel::comm::ucx {
 
-// Gives the task its work and runs or queues it.
-c10::intrusive_ptr<c10d::Work> submit_task(const std::shared_ptr<GroupProgress>& group, Task&& task);
-
-class Call {
+class TaskBuilder {
  public:
-  // Adds to `coalesced` where that is not null, instead of being submitted. `whole` is what the call is a chunk of, or
-  // null.
-  Call(std::shared_ptr<GroupProgress> group, Task* coalesced, CollectiveKind kind, const WholeCall* whole);
+  // `rank` and `size` are those of the group. `whole` is what the call is a chunk of, or null.
+  TaskBuilder(int rank, int size, CollectiveKind kind, const WholeCall* whole, Task& task)
+      : rank_(rank), size_(size), kind_(kind), whole_(whole), task_(task) {}
 
   // The next collective of the call. `described` is the tensor that all ranks must agree on.
   void begin(const at::Tensor& described, int64_t root = -1);
@@ -45,11 +44,7 @@ class Call {
   void send_parts(Outgoing whole);
   void receive_parts(Incoming whole);
   void set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& received);
-  Collective& current() { return own_.parts.back(); }
-
-  // Null if it was coalesced.
-  c10::intrusive_ptr<c10d::Work> submit(c10d::OpType type, std::vector<at::Tensor> outputs, bool async,
-                                        std::chrono::milliseconds timeout);
+  Collective& current() { return task_.parts.back(); }
 
   // Throws kInvalid with the call's name in front.
   template <typename... Parts>
@@ -60,18 +55,17 @@ class Call {
   void require_like(const at::Tensor& tensor, const at::Tensor& other, const char* what) const;
   // `tensor` holds as many as `part` on every rank together.
   void require_times(const at::Tensor& tensor, const at::Tensor& part, const char* what) const;
-  int rank() const { return group_->rank(); }
-  int size() const { return group_->size(); }
+  int rank() const { return rank_; }
+  int size() const { return size_; }
 
  private:
   [[noreturn]] void refuse(const std::string& reason) const;
   void check(const at::Tensor& tensor) const;
 
-  std::shared_ptr<GroupProgress> group_;
-  Task* const coalesced_;
-  CollectiveKind kind_;
+  const int rank_, size_;
+  const CollectiveKind kind_;
   const WholeCall* const whole_;
-  Task own_;
+  Task& task_;
 };
 
 // A dense CPU tensor, or a kInvalid error that begins with `name`.
