@@ -12,7 +12,7 @@ _PARTS = {
     "tensor and context parallelism": "TorchTensorParallelConfig TorchTensorParallelPlugin torch_tp_plugin",
     "pipeline parallelism": "build_pipeline find_pippy_batch_size generate_device_map pippy_forward prepare_pippy",
     "quantization": """
-        BnbQuantizationConfig get_keys_to_not_convert get_parameter_device get_quantized_model_device_map load_and_quantize_model
+        get_keys_to_not_convert get_parameter_device get_quantized_model_device_map load_and_quantize_model
         quantize_and_offload_8bit replace_with_bnb_layers""",
     "computing in 8-bit floating point": """
         AORecipeKwargs AmaxComputeAlgorithm Backend FP8Format FP8RecipeKwargs MSAMPRecipeKwargs OptLevel TERecipeKwargs apply_fp8_autowrap

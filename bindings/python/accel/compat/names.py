@@ -85,6 +85,7 @@ _TORCH_HOMES = {
     "big_models.model_offload": "CpuOffload UserCpuOffloadHook",
     "big_models.offloaded_weights": """extract_submodules_state_dict load_offloaded_weight load_offloaded_weights offload_state_dict
         offload_weight OffloadedWeightsLoader PrefixedDataset save_offload_index""",
+    "big_models.quantization_config": "BnbQuantizationConfig",
     "big_models.torch_module_tensors": "check_device_same check_tied_parameters_in_config check_tied_parameters_on_same_device id_tensor_storage",
     "data.batch_sampler_shard": "BatchSamplerShard",
     "data.dispatcher": "DataLoaderDispatcher",
