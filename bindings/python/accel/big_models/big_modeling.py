@@ -9,6 +9,7 @@ import os
 from .. import capi
 from ..engine.torch_types import is_torch_model
 from ..engine.values import to_engine
+from ..modules.given import check_model, engine_module
 from ..tensors import dtypes
 from ..tensors.device import Device
 from . import device_maps
@@ -23,10 +24,10 @@ def cpu_offload(model, execution_device=None, offload_buffers=False, state_dict=
     model."""
     if is_torch_model(model):
         return _torch().cpu_offload(model, execution_device, offload_buffers, state_dict, preload_module_classes)
-    options, device = dispatch_options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes), _device(execution_device, model)
+    handle, device = engine_module("cpu_offload", model), _device(execution_device, model)
     if state_dict is not None:
         _put_into(model, state_dict)
-    capi.accel_cpu_offload(model.handle, device, options)
+    capi.accel_cpu_offload(handle, device, dispatch_options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes))
     return model
 
 
@@ -47,7 +48,7 @@ def disk_offload(model, offload_dir, execution_device=None, offload_buffers=Fals
     if is_torch_model(model):
         return _torch().disk_offload(model, offload_dir, execution_device, offload_buffers, preload_module_classes)
     options = dispatch_options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes)
-    capi.accel_disk_offload(model.handle, os.fspath(offload_dir), _device(execution_device, model), options)
+    capi.accel_disk_offload(engine_module("disk_offload", model), os.fspath(offload_dir), _device(execution_device, model), options)
     return model
 
 
@@ -60,7 +61,7 @@ def cpu_offload_with_hook(model, execution_device=None, prev_module_hook=None):
         return model_offload.cpu_offload_with_hook(model, execution_device, prev_module_hook)
     device = capi.accel_device_default() if execution_device is None else Device(device_maps.name_of(execution_device))
     previous = None if prev_module_hook is None else prev_module_hook.hook
-    return model, OffloadHook(model, capi.accel_cpu_offload_with_hook(model.handle, device, previous))
+    return model, OffloadHook(model, capi.accel_cpu_offload_with_hook(engine_module("cpu_offload_with_hook", model), device, previous))
 
 
 class OffloadHook:
@@ -83,7 +84,7 @@ def dispatch_model(model, device_map, main_device=None, state_dict=None, offload
     for a forward only. Those on the CPU are the model's own, or in `state_dict`; those on the disk are in `offload_dir`, where they
     are written if there is no index, or where `offload_index` says. What has one of the `skip_keys` in keyword arguments is not moved. With
     `force_hooks` inputs are moved also where there is one device. The model."""
-    device_maps.check_device_map(model, device_map)
+    device_maps.check_device_map(check_model("dispatch_model", model), device_map)
     if is_torch_model(model):
         return _torch().dispatch_model(model, device_map, main_device, state_dict, offload_dir, offload_index, offload_buffers, skip_keys,
                                        preload_module_classes, force_hooks)
@@ -91,7 +92,7 @@ def dispatch_model(model, device_map, main_device=None, state_dict=None, offload
         raise ValueError("offload_index is for models of torch; expected offload_dir, the folder of the index")
     options = dispatch_options(main_device=main_device, offload_folder=offload_dir, offload_buffers=offload_buffers, skip_keys=skip_keys,
                        preload_module_classes=preload_module_classes, force_hooks=force_hooks)
-    capi.accel_dispatch_model(model.handle, device_maps.to_engine(device_map), to_engine(state_dict), options)
+    capi.accel_dispatch_model(engine_module("dispatch_model", model), device_maps.to_engine(device_map), to_engine(state_dict), options)
     model.hf_device_map = dict(device_map)
     return model
 
@@ -110,7 +111,8 @@ def load_checkpoint_and_dispatch(model, checkpoint, device_map=None, max_memory=
         return _torch().load_and_dispatch(model, checkpoint, device_map, {**settings, "full_state_dict": full_state_dict}, shared)
     options = dispatch_options(**settings, **shared, no_split_module_classes=no_split_module_classes, offload_folder=offload_folder)
     state = device_maps.state_for(broadcast_from_rank0)
-    used = capi.accel_load_checkpoint_and_dispatch(state, model.handle, os.fspath(checkpoint), device_maps.to_engine(device_map),
+    handle = engine_module("load_checkpoint_and_dispatch", model)
+    used = capi.accel_load_checkpoint_and_dispatch(state, handle, os.fspath(checkpoint), device_maps.to_engine(device_map),
                                                    device_maps.to_engine(max_memory), options)
     if device_map is not None:
         model.hf_device_map = used
@@ -127,7 +129,8 @@ def attach_layerwise_casting_hooks(module, storage_dtype, compute_dtype, skip_mo
         return
     classes = [kind if isinstance(kind, str) else kind.__name__ for kind in skip_modules_classes or ()]
     stored, computed = (dtypes.dtype(kind).number for kind in (storage_dtype, compute_dtype))
-    capi.accel_attach_layerwise_casting(module.handle, stored, computed, joined(skip_modules_pattern), joined(classes))
+    capi.accel_attach_layerwise_casting(engine_module("attach_layerwise_casting_hooks", module), stored, computed, joined(skip_modules_pattern),
+                                        joined(classes))
 
 
 def _torch():

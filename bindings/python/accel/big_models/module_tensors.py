@@ -3,6 +3,7 @@
 from .. import capi
 from ..engine.torch_types import is_torch_model
 from ..engine.values import to_engine
+from ..modules.given import engine_module
 from ..tensors import dtypes
 from ..tensors.device import Device
 
@@ -11,20 +12,21 @@ def named_module_tensors(module, include_buffers=True, recurse=False, remove_non
     """Pairs of name and tensor: the parameters, then the buffers; without those that no state dict has with `remove_non_persistent`."""
     if is_torch_model(module):
         return _tensors().named_module_tensors(module, include_buffers, recurse, remove_non_persistent)
-    return iter(capi.accel_named_module_tensors(module.handle, int(include_buffers), int(recurse), int(remove_non_persistent)).items())
+    handle = engine_module("named_module_tensors", module)
+    return iter(capi.accel_named_module_tensors(handle, int(include_buffers), int(recurse), int(remove_non_persistent)).items())
 
 
 def get_non_persistent_buffers(module, recurse=False, fqns=False):
     """The names of the buffers that no state dict has; with `fqns` whole paths."""
     if is_torch_model(module):
         return _tensors().get_non_persistent_buffers(module, recurse, fqns)
-    paths = capi.accel_get_non_persistent_buffers(module.handle, int(recurse))
+    paths = capi.accel_get_non_persistent_buffers(engine_module("get_non_persistent_buffers", module), int(recurse))
     return {path if fqns else path.rpartition(".")[2] for path in paths}
 
 
 def find_tied_parameters(model, **_):
     """The groups of names of parameters that are one tensor, sorted."""
-    return _tensors().find_tied_parameters(model) if is_torch_model(model) else capi.accel_find_tied_parameters(model.handle)
+    return _tensors().find_tied_parameters(model) if is_torch_model(model) else capi.accel_find_tied_parameters(engine_module("find_tied_parameters", model))
 
 
 def find_shared_buffers(model):
@@ -37,7 +39,7 @@ def retie_parameters(model, tied_params):
     if is_torch_model(model):
         _tensors().retie_parameters(model, tied_params)
     else:
-        capi.accel_retie_parameters(model.handle, tied_params)
+        capi.accel_retie_parameters(engine_module("retie_parameters", model), tied_params)
 
 
 def set_module_tensor_to_device(module, tensor_name, device, value=None, dtype=None, fp16_statistics=None, tied_params_map=None,
@@ -53,7 +55,7 @@ def set_module_tensor_to_device(module, tensor_name, device, value=None, dtype=N
         _tensors().set_module_tensor_to_device(module, tensor_name, device, value, dtype, fp16_statistics, tied_params_map, non_blocking, clear_cache)
     else:
         kind = capi.ACCEL_UNSET if dtype is None else dtypes.dtype(dtype).number
-        capi.accel_set_module_tensor_to_device(module.handle, tensor_name, Device(str(device)), to_engine(value), kind)
+        capi.accel_set_module_tensor_to_device(engine_module("set_module_tensor_to_device", module), tensor_name, Device(str(device)), to_engine(value), kind)
 
 
 def _tensors():

@@ -3,6 +3,7 @@
 from .. import capi
 from ..engine.scopes import scope
 from ..engine.torch_types import is_torch_model
+from ..modules.given import check_model, engine_module
 from ..tensors.device import Device
 
 
@@ -10,7 +11,7 @@ def has_offloaded_params(module):
     """Whether the weights of a module, itself and not what is in it, are put away between its forwards."""
     if is_torch_model(module):
         return _hooks().has_offloaded_params(module)
-    return bool(capi.accel_has_offloaded_params(module.handle))
+    return bool(capi.accel_has_offloaded_params(engine_module("has_offloaded_params", module)))
 
 
 def align_module_device(module, execution_device=None):
@@ -23,7 +24,7 @@ def align_module_device(module, execution_device=None):
     else:
         device = capi.accel_device_t()
         device.type = device.index = -1  # where it computes
-    return scope(capi.accel_align_module_device_begin, module.handle, device)
+    return scope(capi.accel_align_module_device_begin, engine_module("align_module_device", module), device)
 
 
 def get_state_dict_offloaded_model(model):
