@@ -1,7 +1,7 @@
 """What programs give where an object of a kind is expected: anything else is one error, which says what came and what would be right."""
 
+from .. import capi
 from ..engine.torch_types import is_torch_model
-from .module import Module
 
 
 def wrong_kind(function, thing, kind, expected):
@@ -11,7 +11,7 @@ def wrong_kind(function, thing, kind, expected):
 
 def check_model(function, model):
     """The model, of accel or of torch."""
-    if isinstance(model, Module) or is_torch_model(model):
+    if isinstance(getattr(model, "handle", None), capi.accel_module) or is_torch_model(model):
         return model
     raise wrong_kind(function, model, "a model", "one of accel or torch")
 

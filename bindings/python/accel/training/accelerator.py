@@ -14,7 +14,6 @@ from ..compat import missing
 from ..compat.availability import is_bitsandbytes_multi_backend_available, is_xpu_available
 from ..compat.modeling import extract_model_from_parallel, is_split
 from ..data import loader as data
-from ..data.data_loader import skip_first_batches
 from ..engine.scopes import noting, scope
 from ..engine.torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
 from ..modules.given import check_model, engine_module, wrong_kind
@@ -410,9 +409,8 @@ class Accelerator(Observed):
         return noting(model, "triggered", scope(capi.accel_trigger_sync_in_backward_begin, self._current(), handle_of(model, "trigger_sync_in_backward")))
 
     def join_uneven_inputs(self, joinables, even_batches=None):
-        """The ranks may have different numbers of batches inside. Optimizers among the models are passed over: the models take them along."""
-        name = "join_uneven_inputs"
-        models = [handle_of(check_model(name, one), name) for one in joinables if not is_optimizer(one)]
+        """The ranks may have different numbers of batches inside. Optimizers are passed over."""
+        models = [handle_of(one, "join_uneven_inputs") for one in joinables if not is_optimizer(one)]
         if any(map(is_torch_loader, self._dataloaders)) or any(map(is_torch_model, joinables)):
             from .uneven_inputs import join  # imports torch
 
@@ -606,6 +604,10 @@ class Accelerator(Observed):
 
     def skip_first_batches(self, dataloader, num_batches=0):
         """A new loader whose first epoch leaves out its first batches."""
+        if isinstance(dataloader, data.DataLoader):
+            return data.skip_first_batches(dataloader, num_batches)
+        from ..data.prepare_data_loader import skip_first_batches  # imports torch
+
         return skip_first_batches(dataloader, num_batches)
 
     def free_memory(self, *objects):
