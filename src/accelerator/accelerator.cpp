@@ -45,7 +45,7 @@ Accelerator::Accelerator(const Accelerator& parent, std::shared_ptr<comm::Commun
       autocast_(parent.autocast_),
       trackers_(std::make_shared<track::Trackers>()),
       throughput_(std::make_shared<track::Throughput>()) {
-  make_grad_scaler(parent.grad_scaler_settings_);
+  make_grad_scaler(parent.own_grad_scaler_);
 }
 
 Accelerator::Accelerator(const Accelerator& parent, const StateSettings& given)
@@ -62,9 +62,10 @@ void Accelerator::require_nothing_prepared(const char* what) const {
           " was prepared; set it before, or after accel_free_memory()");
 }
 
-void Accelerator::make_grad_scaler(const GradScalerSettings& settings) {
+void Accelerator::make_grad_scaler(const std::optional<GradScalerSettings>& given) {
+  const GradScalerSettings settings = given.value_or(GradScalerSettings());
   check_settings(settings);
-  grad_scaler_settings_ = settings;
+  own_grad_scaler_ = given;
   prepared_.grad_scaler.reset();
   if (settings.enabled.value_or(state_.mixed_precision() == Precision::kFp16))
     prepared_.grad_scaler = std::make_shared<precision::GradScaler>(settings);
@@ -142,6 +143,8 @@ nn::ModulePtr Accelerator::prepare_model(nn::ModulePtr module, const PrepareMode
   PrepareModelSettings settings = preparation;
   ShardingChoice sharding = choose_sharding(preparation);
   if (sharding.gradient_clipping > 0) require_known_norm(*module);
+  if (sharding.loss_scale && prepared_.grad_scaler != nullptr && prepared_.models.empty())  // the first model's counts
+    follow_loss_scale(*sharding.loss_scale, *prepared_.grad_scaler, own_grad_scaler_.has_value());
   settings.fsdp = std::move(sharding.settings);
   const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
   if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory &&

@@ -167,7 +167,7 @@ class Accelerator {
   void require_nothing_prepared(const char* what) const;
   parallel::ModelRanks model_ranks(const FsdpSettings& settings) const;
   ShardingChoice choose_sharding(const PrepareModelSettings& preparation) const;
-  void make_grad_scaler(const GradScalerSettings& settings);
+  void make_grad_scaler(const std::optional<GradScalerSettings>& given);
   void run_backward(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
   // Sets the weight of losses in the open accumulation windows; gradients that are already accumulated are rescaled.
   void set_loss_weight(double weight);
@@ -183,7 +183,7 @@ class Accelerator {
   Clipping begin_clipping(const nn::ModulePtr& model);
   state::State state_;
   AutocastSettings autocast_;
-  GradScalerSettings grad_scaler_settings_;
+  std::optional<GradScalerSettings> own_grad_scaler_;  // by set_grad_scaler()
   const Current* current_ = nullptr;
   at::Tensor seed_;  // of the latest backward, which has this factor
   double seed_factor_ = 0;

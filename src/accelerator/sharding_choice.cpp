@@ -1,5 +1,6 @@
 #include "accelerator/sharding_choice.hpp"
 
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -47,10 +48,24 @@ std::string describe(const DeepspeedConfig& config) {
 
 }  // namespace
 
+void follow_loss_scale(const DeepspeedLossScale& scale, precision::GradScaler& scaler, bool program_says) {
+  if (program_says) {
+    log(LogLevel::kWarning,
+        "fp16 of DeepSpeed's file and accel_set_grad_scaler() both say how losses are scaled; the call counts");
+    return;
+  }
+  GradScalerSettings settings;
+  const bool is_constant = scale.loss_scale > 0;
+  settings.init_scale.set(is_constant ? scale.loss_scale : std::ldexp(1.0, static_cast<int>(scale.initial_scale_power)),
+                          is_constant ? "fp16.loss_scale" : "fp16.initial_scale_power");
+  settings.growth_interval.set(scale.loss_scale_window, "fp16.loss_scale_window");
+  scaler.follow(settings, {is_constant, scale.hysteresis, scale.consecutive_hysteresis, scale.min_loss_scale});
+}
+
 ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const ShardingJob& job) {
   const DeepspeedSettings deepspeed = resolve_deepspeed_settings(preparation.deepspeed);
   if (!deepspeed.enabled)
-    return {in_precision(resolve_fsdp_settings(preparation.fsdp, job.has_shards), job.mixed_precision), 0,
+    return {in_precision(resolve_fsdp_settings(preparation.fsdp, job.has_shards), job.mixed_precision), 0, std::nullopt,
             job.accumulation, ""};
   require(!preparation.fsdp.enabled.value_or(false), Status::kInvalidArgument,
           "fsdp.enabled and deepspeed.enabled are both 1, and both say how a model is sharded; expected one of them");
@@ -61,8 +76,8 @@ ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const Sh
   accumulation.num_steps = config.gradient_accumulation_steps;
   accumulation.sync_each_batch = accumulation.sync_each_batch || config.shards_gradients;
   std::string description = describe(config);
-  return {in_precision(std::move(config.fsdp), job.mixed_precision), config.gradient_clipping, accumulation,
-          std::move(description)};
+  return {in_precision(std::move(config.fsdp), job.mixed_precision), config.gradient_clipping, config.loss_scale,
+          accumulation, std::move(description)};
 }
 
 }  // namespace accel::accelerator

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "config/deepspeed_config.hpp"
 #include "config/generated/settings.hpp"
+#include "precision/grad_scaler.hpp"
 #include "state/gradient_state.hpp"
 
 namespace accel::accelerator {
@@ -23,9 +26,13 @@ struct ShardingJob {
 struct ShardingChoice {
   FsdpSettings settings;         // complete
   double gradient_clipping = 0;  // at each step; 0: none
+  std::optional<DeepspeedLossScale> loss_scale;
   state::AccumulationSettings accumulation;
   std::string deepspeed;  // what its settings are, if they say how the model is shared out
 };
+
+// The scaler follows DeepSpeed's file, unless the program has said how losses are scaled, which a warning says.
+void follow_loss_scale(const DeepspeedLossScale& scale, precision::GradScaler& scaler, bool program_says);
 
 ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const ShardingJob& job);
 
