@@ -82,6 +82,7 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   PrepareModelSettings settings = preparation;
   ShardingChoice sharding = choose_sharding(preparation);
   if (sharding.gradient_clipping > 0) require_known_norm(*module, *prepared_.placed, *state_.groups().mesh());
+  if (sharding.loss_scale) precision_.follow_loss_scale(*sharding.loss_scale);
   settings.fsdp = std::move(sharding.settings);
   const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
   if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory &&

@@ -41,7 +41,7 @@ int64_t steps_per_update(const state::State& state);
 class Preparation {
  public:
   // All are those of the accelerator that has this.
-  Preparation(state::State& state, PreparedObjects& prepared, const TrainingPrecision& precision)
+  Preparation(state::State& state, PreparedObjects& prepared, TrainingPrecision& precision)
       : state_(state), prepared_(prepared), precision_(precision) {}
 
   nn::ModulePtr prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation = {});
@@ -71,7 +71,7 @@ class Preparation {
 
   state::State& state_;
   PreparedObjects& prepared_;
-  const TrainingPrecision& precision_;
+  TrainingPrecision& precision_;
   const std::shared_ptr<StepClipping> step_clipping_ = std::make_shared<StepClipping>();
 };
 

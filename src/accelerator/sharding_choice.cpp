@@ -50,7 +50,7 @@ std::string describe(const DeepspeedConfig& config) {
 ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const ShardingJob& job) {
   const DeepspeedSettings deepspeed = resolve_deepspeed_settings(preparation.deepspeed);
   if (!deepspeed.enabled)
-    return {in_precision(resolve_fsdp_settings(preparation.fsdp, job.has_shards), job.mixed_precision), 0,
+    return {in_precision(resolve_fsdp_settings(preparation.fsdp, job.has_shards), job.mixed_precision), 0, std::nullopt,
             job.accumulation, ""};
   require(!preparation.fsdp.enabled.value_or(false), Status::kInvalidArgument,
           "fsdp.enabled and deepspeed.enabled are both 1, and both say how a model is sharded; expected one of them");
@@ -61,8 +61,8 @@ ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const Sh
   accumulation.num_steps = config.gradient_accumulation_steps;
   accumulation.sync_each_batch = accumulation.sync_each_batch || config.shards_gradients;
   std::string description = describe(config);
-  return {in_precision(std::move(config.fsdp), job.mixed_precision), config.gradient_clipping, accumulation,
-          std::move(description)};
+  return {in_precision(std::move(config.fsdp), job.mixed_precision), config.gradient_clipping, config.loss_scale,
+          accumulation, std::move(description)};
 }
 
 }  // namespace accel::accelerator

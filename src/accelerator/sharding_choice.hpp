@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "config/deepspeed_config.hpp"
 #include "config/generated/settings/prepare.hpp"
 #include "state/gradient_state.hpp"
 
@@ -23,6 +25,7 @@ struct ShardingJob {
 struct ShardingChoice {
   FsdpSettings settings;         // complete
   double gradient_clipping = 0;  // at each step; 0: none
+  std::optional<DeepspeedLossScale> loss_scale;
   state::AccumulationSettings accumulation;
   std::string deepspeed;  // what its settings are, if they say how the model is shared out
 };

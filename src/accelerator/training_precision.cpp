@@ -1,6 +1,9 @@
 #include "accelerator/training_precision.hpp"
 
+#include <cmath>
+
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "config/precedence.hpp"
 
 namespace accel::accelerator {
@@ -13,7 +16,7 @@ TrainingPrecision::TrainingPrecision(const state::State& state, PreparedObjects&
 TrainingPrecision::TrainingPrecision(const state::State& state, PreparedObjects& prepared,
                                      const TrainingPrecision& other)
     : state_(state), prepared_(prepared), autocast_(other.autocast_) {
-  make_grad_scaler(other.grad_scaler_settings_);
+  make_grad_scaler(other.own_grad_scaler_);
 }
 
 void TrainingPrecision::require_nothing_prepared(const char* what) const {
@@ -22,9 +25,10 @@ void TrainingPrecision::require_nothing_prepared(const char* what) const {
           " was prepared; set it before, or after accel_free_memory()");
 }
 
-void TrainingPrecision::make_grad_scaler(const GradScalerSettings& settings) {
+void TrainingPrecision::make_grad_scaler(const std::optional<GradScalerSettings>& given) {
+  const GradScalerSettings settings = given.value_or(GradScalerSettings());
   check_settings(settings);
-  grad_scaler_settings_ = settings;
+  own_grad_scaler_ = given;
   prepared_.grad_scaler.reset();
   if (settings.enabled.value_or(state_.settings().mixed_precision == Precision::kFp16))
     prepared_.grad_scaler = std::make_shared<precision::GradScaler>(settings);
@@ -33,6 +37,22 @@ void TrainingPrecision::make_grad_scaler(const GradScalerSettings& settings) {
 void TrainingPrecision::set_grad_scaler(const GradScalerSettings& settings) {
   require_nothing_prepared("the gradient scaler");
   make_grad_scaler(settings);
+}
+
+void TrainingPrecision::follow_loss_scale(const DeepspeedLossScale& scale) {
+  if (prepared_.grad_scaler == nullptr || !prepared_.models.empty()) return;
+  if (own_grad_scaler_) {
+    log(LogLevel::kWarning,
+        "fp16 of DeepSpeed's file and accel_set_grad_scaler() both say how losses are scaled; the call counts");
+    return;
+  }
+  GradScalerSettings settings;
+  const bool is_constant = scale.loss_scale > 0;
+  settings.init_scale.set(is_constant ? scale.loss_scale : std::ldexp(1.0, static_cast<int>(scale.initial_scale_power)),
+                          is_constant ? "fp16.loss_scale" : "fp16.initial_scale_power");
+  settings.growth_interval.set(scale.loss_scale_window, "fp16.loss_scale_window");
+  prepared_.grad_scaler->follow(settings,
+                                {is_constant, scale.hysteresis, scale.consecutive_hysteresis, scale.min_loss_scale});
 }
 
 void TrainingPrecision::set_autocast(const AutocastSettings& settings) {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "accelerator/prepared_objects.hpp"
+#include "config/deepspeed_config.hpp"
 #include "config/generated/settings/prepare.hpp"
 #include "precision/grad_scaler.hpp"
 #include "state/state.hpp"
@@ -21,15 +23,17 @@ class TrainingPrecision {
   void set_grad_scaler(const GradScalerSettings& settings);
   void set_autocast(const AutocastSettings& settings);
   const AutocastSettings& autocast() const { return autocast_; }
+  // DeepSpeed's file says how losses are scaled, unless the program has. Only the first model's file counts.
+  void follow_loss_scale(const DeepspeedLossScale& scale);
 
  private:
   void require_nothing_prepared(const char* what) const;
-  void make_grad_scaler(const GradScalerSettings& settings);
+  void make_grad_scaler(const std::optional<GradScalerSettings>& given);
 
   const state::State& state_;
   PreparedObjects& prepared_;
   AutocastSettings autocast_;
-  GradScalerSettings grad_scaler_settings_;
+  std::optional<GradScalerSettings> own_grad_scaler_;  // by set_grad_scaler()
 };
 
 }  // namespace accel::accelerator

@@ -78,6 +78,7 @@ class Reader {
     choose_batch_sizes(config);
     config.shards_gradients = config.zero_stage >= 2;
     config.fsdp = sharding(config);
+    config.loss_scale = loss_scale();
     refuse_mismatches();
     note_options_without_effect(config);
     config.fsdp = check_fsdp_settings(config.fsdp);
@@ -230,6 +231,36 @@ class Reader {
     if (fp16 == false && state == Precision::kFp16) disagree("fp16.enabled", "false");
     if (bf16 == false && state == Precision::kBf16) disagree("bf16.enabled", "false");
     return bf16.value_or(false) ? Precision::kBf16 : state;
+  }
+
+  // A number of the section fp16.
+  template <typename T>
+  void read_scale(const char* key, double low, double high, T& result) const {
+    const std::string path = text("fp16.", key);
+    const Json* const value = find(path);
+    if (value == nullptr || is_auto(*value)) return;
+    const auto found = value->number();
+    const bool is_whole = std::is_floating_point_v<T> || (found && std::floor(*found) == *found);
+    if (!found || !is_whole || *found < low || *found > high)
+      refuse(path, *value, OptionInterval{low, high, false, false}.text());
+    result = static_cast<T>(*found);
+  }
+
+  std::optional<DeepspeedLossScale> loss_scale() const {
+    if (find("fp16") == nullptr || precision() != Precision::kFp16) return std::nullopt;
+    constexpr double kMost = 3e38;  // of float32
+    DeepspeedLossScale scale;
+    read_scale("loss_scale", 0, kMost, scale.loss_scale);
+    read_scale("initial_scale_power", 0, 127, scale.initial_scale_power);
+    read_scale("loss_scale_window", 1, 1LL << 53, scale.loss_scale_window);
+    read_scale("hysteresis", 1, 1LL << 53, scale.hysteresis);
+    read_scale("min_loss_scale", 0, kMost, scale.min_loss_scale);
+    const char* const consecutive = "fp16.consecutive_hysteresis";
+    if (const Json* const value = find(consecutive); value != nullptr && !is_auto(*value)) {
+      if (value->flag() == nullptr) refuse(consecutive, *value, "true or false");
+      scale.consecutive_hysteresis = *value->flag();
+    }
+    return scale;
   }
 
   FsdpSettings sharding(const DeepspeedConfig& config) {

@@ -18,6 +18,14 @@ struct DeepspeedJob {
   std::vector<int64_t> batch_sizes;  // of the loaders, on one rank
 };
 
+// How losses are scaled in float16, with the defaults of DeepSpeed.
+struct DeepspeedLossScale {
+  double loss_scale = 0;  // above 0: it is constant
+  int64_t initial_scale_power = 16, loss_scale_window = 1000, hysteresis = 2;
+  bool consecutive_hysteresis = false;
+  double min_loss_scale = 1;
+};
+
 struct DeepspeedConfig {
   FsdpSettings fsdp;  // checked
   int64_t zero_stage = 0;
@@ -26,7 +34,8 @@ struct DeepspeedConfig {
   std::optional<int64_t> train_micro_batch_size_per_gpu, train_batch_size;  // nothing: neither file nor loader says it
   // Stages 2 and 3: no rank has whole gradients, also while they accumulate, so that each micro-batch exchanges them.
   bool shards_gradients = false;
-  std::vector<std::string> without_effect;  // "key: why"
+  std::optional<DeepspeedLossScale> loss_scale;  // nothing: the file has no section fp16 that is on
+  std::vector<std::string> without_effect;       // "key: why"
 };
 
 // Settings that the call leaves unset, from the environment and the configuration file.

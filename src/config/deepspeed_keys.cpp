@@ -17,7 +17,6 @@ struct Key {
 
 constexpr const char* kNothing = "this library does not support it";
 constexpr const char* kBySize = "the groups of parameters say what is sent together";
-constexpr const char* kScaler = "accel_set_grad_scaler() says how losses are scaled";
 constexpr const char* kReports = "nothing is printed; accel_step_report() tells of times, trackers of values";
 constexpr const char* kByProgram = "the program makes it";
 constexpr const char* kAlways = "it is always so here";
@@ -35,12 +34,12 @@ constexpr Key kKeys[] = {
     {"scheduler", kByProgram},
     {"fp16.enabled", nullptr},
     {"fp16.auto_cast", "mixed_precision says what is cast"},
-    {"fp16.loss_scale", kScaler},
-    {"fp16.initial_scale_power", kScaler},
-    {"fp16.loss_scale_window", kScaler},
-    {"fp16.hysteresis", kScaler},
-    {"fp16.consecutive_hysteresis", kScaler},
-    {"fp16.min_loss_scale", kScaler},
+    {"fp16.loss_scale", nullptr},
+    {"fp16.initial_scale_power", nullptr},
+    {"fp16.loss_scale_window", nullptr},
+    {"fp16.hysteresis", nullptr},
+    {"fp16.consecutive_hysteresis", nullptr},
+    {"fp16.min_loss_scale", nullptr},
     {"fp16.fp16_master_weights_and_grads", kStates},
     {"bf16.enabled", nullptr},
     {"bf16.immediate_grad_update", kAlways},

@@ -20,6 +20,8 @@ namespace {
 
 using Map = c10::impl::GenericDict;
 
+constexpr const char* kTolerated = "_tolerated_overflows";
+
 double number_of(const Map& state, const char* key) {
   const auto entry = state.find(key);
   require(entry != state.end() && (entry->value().isDouble() || entry->value().isInt()), Status::kInvalidArgument,
@@ -52,20 +54,43 @@ GradScaler::GradScaler(const GradScalerSettings& settings) : settings_(settings)
   scale_ = in_float32("init_scale", settings.init_scale);
 }
 
+void GradScaler::follow(const GradScalerSettings& settings, const BackoffRules& rules) {
+  check_settings(settings);
+  scale_ = in_float32("init_scale", settings.init_scale);
+  settings_ = settings;
+  rules_ = rules;
+  tolerated_ = rules.hysteresis;
+  growth_tracker_ = 0;
+}
+
+void GradScaler::shrink() {
+  if (tolerated_ > 1) {
+    tolerated_ -= 1;
+    return;
+  }
+  require(rules_.least_scale == 0 || scale_ > rules_.least_scale, Status::kInvalidState,
+          "gradients overflow although the loss scale is ", scale_,
+          ", the least one that is allowed; expected a training that does not diverge, or a smaller min_loss_scale");
+  scale_ = std::max(static_cast<float>(scale_ * settings_.backoff_factor), static_cast<float>(rules_.least_scale));
+}
+
 double GradScaler::scale_for_backward() {
   backwards_ += 1;
   return scale_;
 }
 
 void GradScaler::update(bool overflowed, const ScaledGradients* stepped) {
+  if (rules_.is_constant) return;
   const float former = scale_;
   if (overflowed) {
-    scale_ = static_cast<float>(scale_ * settings_.backoff_factor);
     growth_tracker_ = 0;
-  } else if (++growth_tracker_ == settings_.growth_interval) {
+    shrink();
+  } else {
+    const bool grows = ++growth_tracker_ == settings_.growth_interval;
+    if (grows || rules_.is_consecutive) tolerated_ = rules_.hysteresis;
     const auto grown = static_cast<float>(scale_ * settings_.growth_factor);
-    if (std::isfinite(grown)) scale_ = grown;
-    growth_tracker_ = 0;
+    if (grows && std::isfinite(grown)) scale_ = grown;
+    if (grows) growth_tracker_ = 0;
   }
   if (scale_ == former) return;
   for (const auto& user : users_)
@@ -80,6 +105,7 @@ c10::IValue GradScaler::state_dict() const {
   state.insert("backoff_factor", settings_.backoff_factor);
   state.insert("growth_interval", settings_.growth_interval);
   state.insert("_growth_tracker", growth_tracker_);
+  if (rules_.hysteresis > 1) state.insert(kTolerated, tolerated_);
   return state;
 }
 
@@ -94,7 +120,10 @@ void GradScaler::load_state_dict(const c10::IValue& state_dict) {
   loaded.backoff_factor = number_of(state, "backoff_factor");
   loaded.growth_interval = count_of(state, "growth_interval", 1);
   const int64_t tracker = count_of(state, "_growth_tracker", 0);
+  const bool counts = rules_.hysteresis > 1 && state.contains(kTolerated);
+  const int64_t tolerated = counts ? count_of(state, kTolerated, 1) : rules_.hysteresis;
   check_settings(loaded);
+  tolerated_ = std::min(tolerated, rules_.hysteresis);
   settings_ = loaded;
   scale_ = scale;
   growth_tracker_ = tracker;
@@ -157,9 +186,9 @@ bool ScaledGradients::overflowed() {
 }
 
 void ScaledGradients::finish(bool overflowed) {
-  scaler_->update(overflowed, this);
   found_.clear();
   stepped_at_ = scaler_->backwards_;
+  scaler_->update(overflowed, this);
 }
 
 }  // namespace accel::precision

@@ -19,6 +19,14 @@ namespace accel::precision {
 
 class ScaledGradients;
 
+// When the scale shrinks, in the words of DeepSpeed. The defaults are the rules of torch.amp.GradScaler.
+struct BackoffRules {
+  bool is_constant = false;     // the scale never changes
+  int64_t hysteresis = 1;       // overflows until it shrinks: all but the last one skip a step only
+  bool is_consecutive = false;  // each step without an overflow, instead of each growth, allows as many again
+  double least_scale = 0;       // an overflow there is an error; 0: there is no least
+};
+
 // The scale is a number on the CPU: every step has to wait for the check of overflows anyway.
 class GradScaler final : public tensor::Stateful {
  public:
@@ -30,6 +38,9 @@ class GradScaler final : public tensor::Stateful {
   int64_t growth_tracker() const { return growth_tracker_; }
   const GradScalerSettings& settings() const { return settings_; }
 
+  // Begins again with these settings and rules.
+  void follow(const GradScalerSettings& settings, const BackoffRules& rules);
+
   // After the step of one optimizer. Gradients of others that have the former scale are multiplied to the new one.
   void update(bool overflowed, const ScaledGradients* stepped);
 
@@ -40,8 +51,12 @@ class GradScaler final : public tensor::Stateful {
  private:
   friend class ScaledGradients;
 
+  void shrink();
+
   GradScalerSettings settings_;
-  float scale_ = 1;  // in float32, as the reference has it
+  BackoffRules rules_;
+  int64_t tolerated_ = 1;  // overflows until the scale shrinks
+  float scale_ = 1;        // in float32, as the reference has it
   int64_t growth_tracker_ = 0;
   int64_t backwards_ = 0;
   std::vector<std::weak_ptr<ScaledGradients>> users_;

@@ -114,6 +114,40 @@ TEST(DeepspeedConfig, AWholeFileOfDeepspeed) {
                 "zero_optimization.reduce_bucket_size: the groups of parameters say what is sent together"}));
 }
 
+TEST(DeepspeedConfig, TheScaleOfLossesIsFollowed) {
+  const auto scale_of = [](const std::string& fp16, Precision precision = Precision::kFp16) {
+    const DeepspeedConfig config =
+        read(R"({"zero_optimization": {"stage": 1}, "fp16": )" + fp16 + "}", job_of(precision));
+    EXPECT_TRUE(config.without_effect.empty());
+    return config.loss_scale;
+  };
+  const auto defaults = scale_of(R"({"enabled": "auto"})");
+  ASSERT_TRUE(defaults.has_value());
+  EXPECT_EQ(defaults->loss_scale, 0);
+  EXPECT_EQ(defaults->initial_scale_power, 16);
+  EXPECT_EQ(defaults->loss_scale_window, 1000);
+  EXPECT_EQ(defaults->hysteresis, 2);
+  EXPECT_EQ(defaults->min_loss_scale, 1);
+  EXPECT_FALSE(defaults->consecutive_hysteresis);
+  const auto given = scale_of(
+      R"({"enabled": true, "loss_scale": 128, "initial_scale_power": 12, "loss_scale_window": 500, "hysteresis": 3,
+          "consecutive_hysteresis": true, "min_loss_scale": 0.5})");
+  ASSERT_TRUE(given.has_value());
+  EXPECT_EQ(given->loss_scale, 128);
+  EXPECT_EQ(given->initial_scale_power, 12);
+  EXPECT_EQ(given->loss_scale_window, 500);
+  EXPECT_EQ(given->hysteresis, 3);
+  EXPECT_EQ(given->min_loss_scale, 0.5);
+  EXPECT_TRUE(given->consecutive_hysteresis);
+  EXPECT_FALSE(scale_of(R"({"enabled": "auto", "hysteresis": 3})", Precision::kBf16).has_value());
+  EXPECT_FALSE(read(R"({"zero_optimization": {}})", job_of(Precision::kFp16)).loss_scale.has_value());
+  for (const char* wrong :
+       {R"("hysteresis": 0)", R"("hysteresis": 1.5)", R"("loss_scale": -1)", R"("initial_scale_power": 200)",
+        R"("min_loss_scale": "small")", R"("consecutive_hysteresis": 1)"})
+    tests::expect_error(Status::kInvalidArgument, "hf_ds_config: fp16.",
+                        [&] { scale_of(std::string(R"({"enabled": true, )") + wrong + "}"); });
+}
+
 TEST(DeepspeedConfig, KeysThatAreNotKnownAreNamed) {
   const DeepspeedConfig config = read(R"({"gradient_clip": 1, "_comment": "mine", "zero_optimization": {"stage": 1}})");
   EXPECT_TRUE(has_line(config, "gradient_clip: it is not known; the nearest is gradient_clipping"));

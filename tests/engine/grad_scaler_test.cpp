@@ -12,6 +12,7 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 #include <string>
@@ -43,6 +44,86 @@ at::Tensor parameter_with_gradient(const std::vector<float>& gradient) {
 
 std::shared_ptr<ScaledGradients> gradients_of(const std::shared_ptr<GradScaler>& scaler, at::Tensor parameter) {
   return ScaledGradients::create(scaler, [parameter] { return std::vector<at::Tensor>{parameter}; });
+}
+
+// DeepSpeed's rules as its documentation has them: an overflow in a row of `hysteresis` shrinks the scale, `window`
+// steps without one let it grow.
+class ScaleOfDeepspeed {
+ public:
+  ScaleOfDeepspeed(double scale, int64_t window, const BackoffRules& rules)
+      : scale(scale), window_(window), rules_(rules), left_(rules.hysteresis) {}
+
+  void update(bool overflowed) {
+    if (overflowed) {
+      if (left_ == 1)
+        scale = std::max(scale / 2, rules_.least_scale);
+      else
+        left_ -= 1;
+      latest_overflow_ = step_;
+    } else {
+      if (rules_.is_consecutive) left_ = rules_.hysteresis;
+      if ((step_ - latest_overflow_) % window_ == 0) {
+        if (!rules_.is_consecutive) left_ = rules_.hysteresis;
+        scale *= 2;
+      }
+    }
+    step_ += 1;
+  }
+
+  double scale;
+
+ private:
+  int64_t window_;
+  BackoffRules rules_;
+  int64_t left_, step_ = 0, latest_overflow_ = -1;
+};
+
+TEST(GradScalerScale, FollowsTheRulesOfDeepspeed) {
+  const auto generator = at::detail::createCPUGenerator(5);
+  for (const int64_t hysteresis : {1, 2, 4})
+    for (const bool is_consecutive : {false, true}) {
+      const BackoffRules rules{false, hysteresis, is_consecutive, 1e-30};
+      GradScalerSettings settings;
+      settings.init_scale = 1024;
+      settings.growth_interval = 3;
+      GradScaler scaler(GradScalerSettings{});
+      scaler.follow(settings, rules);
+      ScaleOfDeepspeed expected(1024, 3, rules);
+      for (int step = 0; step < 400; step++) {
+        const bool overflowed = at::rand({}, generator, at::kFloat).item<float>() < 0.3f;
+        if (step == 200) {  // goes on in another one
+          GradScaler other(GradScalerSettings{});
+          other.follow(settings, rules);
+          other.load_state_dict(scaler.state_dict());
+          scaler = other;
+        }
+        scaler.update(overflowed, nullptr);
+        expected.update(overflowed);
+        ASSERT_EQ(scaler.scale(), expected.scale) << hysteresis << is_consecutive << " step " << step;
+      }
+    }
+}
+
+TEST(GradScalerScale, IsConstantOrHasALeast) {
+  GradScalerSettings settings;
+  settings.init_scale = 8;
+  settings.growth_interval = 1;
+  GradScaler constant(GradScalerSettings{});
+  constant.follow(settings, {true, 2, false, 1});
+  for (int step = 0; step < 9; step++) constant.update(step % 3 == 0, nullptr);
+  EXPECT_EQ(constant.scale(), 8);
+
+  GradScaler scaler(GradScalerSettings{});
+  scaler.follow(settings, {false, 1, false, 3});
+  scaler.update(true, nullptr);
+  EXPECT_EQ(scaler.scale(), 4);
+  scaler.update(true, nullptr);
+  EXPECT_EQ(scaler.scale(), 3);
+  std::string message;
+  EXPECT_EQ(status_of([&] { scaler.update(true, nullptr); }, &message), Status::kInvalidState);
+  EXPECT_NE(message.find("the loss scale is 3, the least one"), std::string::npos) << message;
+  scaler.update(false, nullptr);  // it can still be used
+  EXPECT_EQ(scaler.scale(), 6);
 }
 
 // The numbers of LibTorch's own kernel, step by step.

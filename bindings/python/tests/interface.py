@@ -1,7 +1,8 @@
 """The interface of a package as data: the kind and the signature of each name, and the attributes of the objects that a training makes.
 
 interface.py PACKAGE prints it as JSON. accelerate_interface.json is what it says of Accelerate 1.15.0 under torch 2.13.0 on the CPU;
-test_torch_interface.py compares that with this package. The names are those of accelerate_names.json.
+test_torch_interface.py compares that with this package. The names are those of accelerate_names.json. As one of several ranks it prints the objects
+alone, rank 0 does; accelerate_interface_of_ranks.json is that of two ranks.
 """
 
 import enum
@@ -113,7 +114,7 @@ def objects_of(package):
         list(loop)
     of_torch = set(dir(torch.utils.data.DataLoader)) | set(dir(rows))
     found = {"Accelerator": (accelerator, set()), "AcceleratorState": (accelerator.state, set()), "PartialState": (accel.PartialState(), set()),
-             "GradientState": (accelerator.gradient_state, set()), "model": (model, set(dir(torch.nn.Linear(2, 1)))), "optimizer": (optimizer, set()),
+             "GradientState": (accelerator.gradient_state, set()), "model": (model, set(dir(torch.nn.Linear(2, 1))) - {"module"}), "optimizer": (optimizer, set()),
              "scheduler": (schedule, set()), "loader": (loader, of_torch), "dispatcher": (dispatcher, of_torch)}
     return {kind: {name: _attribute(value, name) for name in sorted(set(dir(value)) - known) if not name.startswith("_")}
             for kind, (value, known) in found.items()}
@@ -143,4 +144,7 @@ if __name__ == "__main__":
     for name in ("HF_HOME", "XDG_CACHE_HOME", "ACCELERATE_CONFIG_FILE"):
         os.environ.pop(name, None)
     os.environ.update(CUDA_VISIBLE_DEVICES="", HOME="/home/user")  # as everywhere
-    print(_lines(interface(sys.argv[1])))
+    of_ranks = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    found = {"objects": objects_of(sys.argv[1])} if of_ranks else interface(sys.argv[1])
+    if not of_ranks or os.environ["RANK"] == "0":
+        print(_lines(found))

@@ -34,13 +34,13 @@ def test_each_module_has_its_names(path):
 
 def test_missing_names_say_so_when_they_are_used():
     from accel.commands.menu.selection_menu import BulletMenu
-    from accel.utils import BnbQuantizationConfig, MegatronLMPlugin
+    from accel.utils import load_and_quantize_model, MegatronLMPlugin
 
     assert not isinstance(3, MegatronLMPlugin)
     with pytest.raises(NotImplementedError, match="^MegatronLMPlugin: Megatron-LM is not in libaccel yet$"):
         MegatronLMPlugin()
     with pytest.raises(NotImplementedError, match="quantization"):
-        BnbQuantizationConfig(load_in_8bit=True)
+        load_and_quantize_model(None, None)
     with pytest.raises(NotImplementedError, match="accel config"):
         BulletMenu()
     with pytest.raises(AttributeError, match="Megatron-LM"):

@@ -431,3 +431,21 @@ def test_a_copy_of_a_model_that_ran_leaves_its_weights_in_their_files(x, tmp_pat
     copied = copy.deepcopy(model)
     assert in_memory() == before
     torch.testing.assert_close(copied(x), expected)
+
+
+def test_settings_of_quantization_are_checked_and_nothing_quantizes():
+    from accel.utils import BnbQuantizationConfig, load_and_quantize_model
+
+    eight = BnbQuantizationConfig(load_in_8bit=True, skip_modules=["head"])
+    assert (eight.target_dtype, eight.torch_dtype, eight.bnb_4bit_compute_dtype) == (torch.int8, torch.float16, torch.float16)
+    four = BnbQuantizationConfig(load_in_4bit=True, bnb_4bit_compute_dtype="bf16", bnb_4bit_quant_type="nf4")
+    assert four.torch_dtype is torch.bfloat16 and four.target_dtype == "int4"
+    for given, word in ((dict(), "both False"), (dict(load_in_8bit=True, load_in_4bit=True), "both True"), (dict(load_in_8bit=1), "load_in_8bit=1"),
+                        (dict(load_in_4bit=True, bnb_4bit_quant_type="fp8"), "fp4, nf4"), (dict(load_in_8bit=True, torch_dtype="half"), "torch_dtype='half'"),
+                        (dict(load_in_8bit=True, skip_modules="head"), "skip_modules='head'")):
+        with pytest.raises(ValueError, match=word):
+            BnbQuantizationConfig(**given)
+    with pytest.warns(UserWarning, match="llm_int8_threshold"):
+        BnbQuantizationConfig(load_in_4bit=True, llm_int8_threshold=5)
+    with pytest.raises(NotImplementedError, match="quantization is not in libaccel yet"):
+        load_and_quantize_model(torch.nn.Linear(1, 1), eight)

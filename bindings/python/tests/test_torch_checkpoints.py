@@ -1,5 +1,6 @@
 """Checkpoints of programs of torch, and those of Accelerate itself where it is installed."""
 
+import logging
 import os
 import random
 
@@ -9,6 +10,7 @@ torch = pytest.importorskip("torch", reason="there is no torch")
 
 import accel  # noqa: E402
 from accel import ProjectConfiguration  # noqa: E402
+from accel.logging import log_engine  # noqa: E402
 
 
 class Progress:
@@ -128,7 +130,7 @@ def test_settings_of_sharding_with_one_process():
 
 
 # Regression: a checkpoint of Accelerate could not be loaded where a loader of torch was prepared.
-def test_a_folder_of_the_reference_has_no_positions_of_loaders(tmp_path):
+def test_a_folder_of_the_reference_has_no_positions_of_loaders(tmp_path, caplog):
     """What cannot be restored is a warning that names it."""
     def prepared():
         accelerator, *things = job(accel)
@@ -144,6 +146,11 @@ def test_a_folder_of_the_reference_has_no_positions_of_loaders(tmp_path):
     accelerator, things, loader = prepared()
     for parameter in things[0].parameters():
         parameter.data.zero_()
-    accelerator.load_state(tmp_path / "state")
+    log_engine()
+    with caplog.at_level(logging.WARNING):
+        accelerator.load_state(tmp_path / "state")
+    log_engine(None)
+    warned = [record.message for record in caplog.records if "which continues as it is" in record.message]
+    assert len(warned) >= 1 and f"'{tmp_path / 'state'}' holds no 'custom_torch_dataloaders'" in warned[0], warned
     assert all(torch.equal(tensor, expected[name]) for name, tensor in things[0].state_dict().items())
     assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3]]

@@ -187,12 +187,85 @@ def test_optimizers_of_deepspeed():
         optimizer = make(kind, parameters, given)
         assert type(optimizer) is made and settings.items() <= optimizer.param_groups[0].items()
     for kind, given, error, told in (
-            ("Lamb", {}, NotImplementedError, "whole parameters"), ("OneBitAdam", {}, NotImplementedError, "one bit"),
+            ("OneBitAdam", {}, NotImplementedError, "one bit"),
             ("MuSGD", {}, NotImplementedError, "mup"),
             ("Adamant", {}, NotImplementedError, "a class of torch.optim"), ("lr_scheduler", {}, NotImplementedError, "a class of torch.optim"),
             ("Adam", {"max_grad_norm": 1.0}, ValueError, "gradient_clipping"), ("Adam", {"bias_correction": False}, NotImplementedError, "expected True")):
         with pytest.raises(error, match=told):
             make(kind, parameters, given)
+
+
+def test_lamb_is_as_long_as_the_parameter():
+    parameter = torch.nn.Parameter(torch.tensor([3.0, 4.0], dtype=torch.float64))
+    optimizer = make("Lamb", [parameter], {"lr": 0.1, "betas": [0.8, 0.9], "eps": 0.5, "weight_decay": 0.2, "max_coeff": 100.0})
+    first, second, expected = [0.0, 0.0], [0.0, 0.0], [3.0, 4.0]
+    for step, gradient in enumerate(([1.0, -2.0], [0.5, 0.5], [0.0, 1.0]), 1):
+        parameter.grad = torch.tensor(gradient, dtype=torch.float64)
+        optimizer.step()
+        first = [0.8 * one + 0.2 * value for one, value in zip(first, gradient)]
+        second = [0.9 * one + 0.1 * value * value for one, value in zip(second, gradient)]
+        update = [one / (math.sqrt(two) + 0.5) + 0.2 * value for one, two, value in zip(first, second, expected)]
+        size = 0.1 * math.sqrt(1 - 0.9 ** step) / (1 - 0.8 ** step) * math.hypot(*expected) / math.hypot(*update)
+        expected = [value - size * part for value, part in zip(expected, update)]
+        assert parameter.tolist() == pytest.approx(expected, rel=1e-12)
+    # A length of 0 is no factor, and max_coeff bounds it.
+    bounded, zero = torch.nn.Parameter(torch.full((2,), 1e6)), torch.nn.Parameter(torch.zeros(2))
+    for one in (bounded, zero):
+        one.grad = torch.ones(2)
+    make("LAMB", [bounded, zero], {"lr": 1.0, "bias_correction": False, "betas": [0.0, 0.0]}).step()
+    assert bounded.tolist() == pytest.approx([1e6 - 10] * 2) and zero.tolist() == pytest.approx([-1] * 2)
+
+
+def test_muon_updates_matrices_and_adamw_the_rest():
+    def parameters():
+        torch.manual_seed(3)
+        return [torch.nn.Parameter(torch.randn(4, 3)), torch.nn.Parameter(torch.randn(3)), torch.nn.Parameter(torch.randn(5, 2))]
+
+    ours, theirs = parameters(), parameters()
+    ours[2].use_muon = False
+    optimizer = make("Muon", ours, {"lr": 0.1, "weight_decay": 0.01, "muon_lr": 0.3})
+    expected = [torch.optim.Muon(theirs[:1], lr=0.3, weight_decay=0.01), torch.optim.AdamW(theirs[1:], lr=0.1, betas=(0.9, 0.95), eps=1e-10, weight_decay=0.01)]
+    for step in range(4):
+        if step == 2:  # goes on in another one
+            saved, optimizer = optimizer.state_dict(), make("muon", ours, {"lr": 9.0})
+            optimizer.load_state_dict(saved)
+        for one, other in zip(ours, theirs):
+            one.grad = torch.randn(one.shape)
+            other.grad = one.grad.clone()
+        optimizer.step()
+        for other in expected:
+            other.step()
+    assert all(torch.equal(one, other) for one, other in zip(ours, theirs))
+
+
+@pytest.mark.parametrize("kind", ["Lamb", "Muon"])
+def test_optimizers_of_whole_parameters_train_under_stage_0_and_are_refused_where_parameters_are_cut(ranks, kind):
+    for printed in ranks(f"""
+        import torch
+        from accel import Accelerator, AcceleratorState, DeepSpeedPlugin
+        from accel.utils import DummyOptim
+
+        for stage in (0, 2):
+            AcceleratorState._reset_state(True)
+            plugin = DeepSpeedPlugin(hf_ds_config={{"optimizer": {{"type": {kind!r}, "params": {{"lr": 0.1}}}}, "zero_optimization": {{"stage": stage}},
+                                                   "train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 1}})
+            accelerator = Accelerator(cpu=True, deepspeed_plugin=plugin)
+            torch.manual_seed(1)
+            model = torch.nn.Sequential(torch.nn.Embedding(5, 4), torch.nn.Linear(4, 3))
+            try:
+                model, optimizer = accelerator.prepare(model, DummyOptim(model.parameters()))
+            except NotImplementedError as error:
+                print("expected zero_optimization.stage 0" in str(error), stage)
+                continue
+            losses = []
+            for _ in range(4):
+                loss = model(torch.tensor([accelerator.process_index, 2])).square().mean()
+                accelerator.backward(loss)
+                losses.append(float(accelerator.reduce(loss.detach(), "mean")))
+            print(losses[-1] < losses[0], stage)
+            accelerator.free_memory()
+    """):
+        assert printed == "True 0\nTrue 2\n"
 
 
 def test_lion_moves_by_the_sign():

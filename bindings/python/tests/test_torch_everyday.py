@@ -2,6 +2,8 @@
 
 import importlib
 import logging
+import sys
+import types
 
 import pytest
 
@@ -75,6 +77,37 @@ def test_what_a_model_consists_of():
             return [Part()]
 
     assert model_has_dtensor(Model())
+
+
+@pytest.mark.parametrize("function, module, name", [
+    ("has_4bit_bnb_layers", "bitsandbytes.nn", "Linear4bit"), ("has_4bit_bnb_layers", "bitsandbytes.nn", "Linear8bitLt"),
+    ("has_ao_layers", "torchao.float8.float8_linear", "Float8Linear"), ("has_transformer_engine_layers", "transformer_engine.pytorch", "LayerNorm"),
+    ("has_transformer_engine_layers", "transformer_engine.pytorch", "Linear"),
+    ("has_transformer_engine_layers", "transformer_engine.pytorch", "TransformerLayer"), ("is_peft_model", "peft", "PeftModel")])
+def test_what_packages_put_into_a_model_is_seen(accelerator, monkeypatch, function, module, name):
+    """The package is a stand-in that has the class, which a part of the model is of."""
+    kind = type(name, (torch.nn.Linear,), {})
+    stand_in = types.ModuleType(module)
+    setattr(stand_in, name, kind)
+    asks = getattr(accel.utils, function)
+    model = kind(2, 2) if function == "is_peft_model" else torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Sequential(kind(2, 2)))
+    assert not asks(model)  # the package is not imported
+    monkeypatch.setitem(sys.modules, module, stand_in)
+    assert asks(model) and asks(accelerator.prepare(model)) and not asks(torch.nn.Linear(2, 2))
+
+
+def test_a_tensor_of_an_xpu_is_seen():
+    class OnXpu(torch.Tensor):
+        device = torch.device("xpu", 0)
+
+    assert accel.utils.is_torch_xpu_tensor(torch.ones(2).as_subclass(OnXpu)) and not accel.utils.is_torch_xpu_tensor("xpu")
+
+
+@pytest.mark.parametrize("kind, supported, expected", [("cuda", False, False), ("cuda", True, True), ("cpu", False, True)])
+def test_a_gpu_without_bfloat16_is_said(monkeypatch, kind, supported, expected):
+    monkeypatch.setattr(accel.capi, "accel_device_default", lambda: types.SimpleNamespace(type=kind))
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda *_, **__: supported)
+    assert accel.utils.is_bf16_available() is expected
 
 
 # Regression: with a parallelism configuration a loader of torch could not be prepared.
@@ -365,3 +398,64 @@ def test_items_of_any_value_are_gathered_for_metrics(ranks, value):
         accelerator.end_training()
     """)
     assert printed == ["", ""]
+
+
+WRONG = {"None": None, "a text": "model", "an optimizer": torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1)}
+OF_MODELS = {
+    "prepare_model": lambda accelerator, model, folder: accelerator.prepare_model(model),
+    "unwrap_model": lambda accelerator, model, folder: accelerator.unwrap_model(model),
+    "save_model": lambda accelerator, model, folder: accelerator.save_model(model, folder),
+    "no_sync": lambda accelerator, model, folder: accelerator.no_sync(model),
+    "accumulate": lambda accelerator, model, folder: accelerator.accumulate(model),
+    "trigger_sync_in_backward": lambda accelerator, model, folder: accelerator.trigger_sync_in_backward(model),
+    "verify_device_map": lambda accelerator, model, folder: accelerator.verify_device_map(model),
+    "LocalSGD": lambda accelerator, model, folder: accel.local_sgd.LocalSGD(accelerator, model, 2),
+    "extract_model_from_parallel": lambda accelerator, model, folder: accel.utils.extract_model_from_parallel(model),
+    "save_fsdp_model": lambda accelerator, model, folder: accel.utils.save_fsdp_model(None, accelerator, model, folder),
+    "load_checkpoint_in_model": lambda accelerator, model, folder: accel.load_checkpoint_in_model(model, folder),
+    "load_checkpoint_and_dispatch": lambda accelerator, model, folder: accel.load_checkpoint_and_dispatch(model, folder),
+    "dispatch_model": lambda accelerator, model, folder: accel.dispatch_model(model, {"": "cpu"}),
+    "cpu_offload": lambda accelerator, model, folder: accel.cpu_offload(model),
+    "disk_offload": lambda accelerator, model, folder: accel.disk_offload(model, folder),
+    "infer_auto_device_map": lambda accelerator, model, folder: accel.infer_auto_device_map(model),
+    "compute_module_sizes": lambda accelerator, model, folder: accel.utils.compute_module_sizes(model),
+    "find_tied_parameters": lambda accelerator, model, folder: accel.utils.find_tied_parameters(model),
+}
+OF_OTHERS = {
+    "prepare_optimizer": ("an optimizer", lambda accelerator, thing: accelerator.prepare_optimizer(thing)),
+    "prepare_scheduler": ("a scheduler", lambda accelerator, thing: accelerator.prepare_scheduler(thing)),
+    "prepare_data_loader": ("a loader", lambda accelerator, thing: accelerator.prepare_data_loader(thing)),
+    "skip_first_batches": ("a loader", lambda accelerator, thing: accelerator.skip_first_batches(thing, 1)),
+    "clip_grad_norm_": ("a parameter", lambda accelerator, thing: accelerator.clip_grad_norm_(thing, 1)),
+    "clip_grad_value_": ("a parameter", lambda accelerator, thing: accelerator.clip_grad_value_(thing, 1)),
+    "join_uneven_inputs": ("a model", lambda accelerator, thing: accelerator.join_uneven_inputs([thing])),
+    "get_state_dict": ("a model", lambda accelerator, thing: accelerator.get_state_dict(thing)),
+}
+
+
+@pytest.mark.parametrize("function", OF_MODELS)
+@pytest.mark.parametrize("what", WRONG)
+def test_no_model_is_an_error_that_says_what_was_given(accelerator, tmp_path, function, what):
+    with pytest.raises(TypeError, match=rf"^{function}\(\): a {type(WRONG[what]).__name__} is not a model; expected one of accel or torch$"):
+        OF_MODELS[function](accelerator, WRONG[what], tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
+
+
+@pytest.mark.parametrize("function", OF_OTHERS)
+@pytest.mark.parametrize("thing", [None, "text"])
+def test_other_things_of_a_wrong_kind_are_the_same_error(accelerator, function, thing):
+    kind, call = OF_OTHERS[function]
+    with pytest.raises(TypeError, match=rf"^{function}\(\): a {type(thing).__name__} is not {kind}; expected "):
+        call(accelerator, thing)
+    with pytest.raises(TypeError, match=r"^unscale_gradients\(\): a Linear is not a prepared optimizer"):
+        accelerator.unscale_gradients(torch.nn.Linear(1, 1))
+    for call in (accelerator.save_state, accelerator.load_state):
+        with pytest.raises(TypeError, match="PathLike object, not Linear"):
+            call(torch.nn.Linear(1, 1))
+
+
+@pytest.mark.parametrize("function", ["no_sync", "accumulate", "trigger_sync_in_backward", "join_uneven_inputs"])
+def test_a_model_that_was_never_prepared_is_named(accelerator, function):
+    model = torch.nn.Linear(1, 1)
+    with pytest.raises(ValueError, match=rf"^{function}\(\): the Linear is not prepared; expected what prepare\(\) returned$"):
+        getattr(accelerator, function)([model] if function == "join_uneven_inputs" else model)

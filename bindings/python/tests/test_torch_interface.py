@@ -80,19 +80,44 @@ def differences(reference, own):
             attributes = own["objects"].get(name, {})
             for member, what in of_names(description, own["names"].get(path, {}).get(name, ["missing"]), attributes):
                 yield f"{path}.{name}{'.' * bool(member)}{member}: {what}"
-    for kind, attributes in reference["objects"].items():
+    yield from of_objects(reference["objects"], own["objects"])
+
+
+def of_objects(reference, own):
+    """Lines `<object>.attribute: what differs`."""
+    for kind, attributes in reference.items():
         for name, value in attributes.items():
-            other = own["objects"][kind].get(name, "missing")
+            other = own[kind].get(name, "missing")
             if other != value:
                 yield f"<{kind}>.{name}: is {value}, here {other}"
+
+
+def _record(name):
+    return json.loads((HERE / name).read_text())
 
 
 def test_nothing_differs_without_a_reason():
     done = subprocess.run([sys.executable, HERE / "interface.py", "accel"], capture_output=True, text=True, timeout=120,
                           env={**os.environ, "PYTHONWARNINGS": "ignore"})
     assert done.returncode == 0, done.stderr
-    found = list(differences(json.loads((HERE / "accelerate_interface.json").read_text()), json.loads(done.stdout)))
-    rows = [line.split(" | ") for line in (HERE / "interface_differences.txt").read_text().splitlines() if line and not line.startswith("#")]
+    check(differences(_record("accelerate_interface.json"), json.loads(done.stdout)), "interface_differences.txt")
+
+
+def test_no_object_of_two_ranks_differs_without_a_reason(ranks):
+    printed = ranks(f"""
+        import os, runpy, sys, warnings
+        warnings.simplefilter("ignore")
+        sys.argv = ["interface.py", "accel"]
+        runpy.run_path({str(HERE / "interface.py")!r}, run_name="__main__")
+    """)
+    own = json.loads(printed[0])["objects"]
+    check(of_objects(_record("accelerate_interface_of_ranks.json")["objects"], own), "interface_differences_of_ranks.txt")
+
+
+def check(found, reasons):
+    """All differences stand in a file of reasons, and nothing else does."""
+    found = list(found)
+    rows = [line.split(" | ") for line in (HERE / reasons).read_text().splitlines() if line and not line.startswith("#")]
     assert all(len(row) == 2 and row[1] for row in rows)
     allowed = {difference for difference, _ in rows}
     assert sorted(set(found) - allowed) == [], "differ from the reference"

@@ -408,3 +408,39 @@ def test_transformers_outputs(accelerator):
     accelerator.backward(output.loss)
     assert model.transformer.wte.weight.grad is not None
     assert isinstance(model, transformers.GPT2LMHeadModel) and not isinstance(model, DistributedModel)
+
+
+def test_a_distributed_model_has_what_programs_read_of_torch_s(ranks):
+    """The settings of the exchange, and the device; an attribute of the model inside goes first."""
+    for printed in ranks("""
+        import torch
+        from accel import Accelerator, DistributedDataParallelKwargs
+
+        class Net(torch.nn.Linear):
+            dim = "of the model"
+
+        accelerator = Accelerator(cpu=True, kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True, bucket_cap_mb=2)])
+        model = accelerator.prepare(Net(2, 1))
+        assert model.find_unused_parameters is True and model.static_graph is False and model.broadcast_buffers is True
+        assert model.bucket_bytes_cap == 2 * 1024 * 1024 and model.dim == "of the model"
+        assert model.device == torch.device("cpu") and model.device_type == "cpu" and model.device_ids is None and model.output_device is None
+        assert model.parameters_to_ignore == set() and not model.is_multi_device_module and model.require_backward_grad_sync
+        model.require_backward_grad_sync = True
+        for wrong in (lambda: setattr(model, "require_backward_grad_sync", False), lambda: model.join(throw_on_early_termination=True)):
+            try:
+                wrong()
+                raise AssertionError
+            except NotImplementedError as error:
+                assert "expected" in str(error)
+        with model.join(enable=False):
+            pass
+        with model.join():
+            for batch in range(1 + accelerator.process_index):
+                accelerator.backward(model(torch.ones(1, 2)).sum())
+        print(model.weight.grad.tolist())
+        try:
+            model.no_such_name
+        except AttributeError as error:
+            print(error)
+    """):
+        assert printed == "[[1.0, 1.0]]\n'Net' object has no attribute 'no_such_name'\n", printed

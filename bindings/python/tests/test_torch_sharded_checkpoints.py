@@ -4,6 +4,8 @@ import json
 import logging
 import pathlib
 import shutil
+import sys
+import types
 
 import pytest
 
@@ -141,3 +143,83 @@ def test_a_stateful_loader_goes_on(tmp_path, caplog):
         assert "dl_state_dict.bin" not in caplog.text
         assert len(resumed()) == 6
     assert "dl_state_dict.bin is the position of loader 0, which is not restored" in caplog.text and "begins its epoch again" in caplog.text
+
+
+class Trap:
+    """A data set that runs code when a pickle of it is read."""
+
+    def __reduce__(self):
+        return exec, ("raise SystemExit('code of the file was run')",)
+
+
+def test_a_seedable_sampler_takes_the_seed_and_the_epoch_of_a_file(tmp_path, caplog, monkeypatch):
+    module = types.ModuleType("accelerate.data_loader")  # the file names the reference's class
+    kind = type("SeedableRandomSampler", (torch.utils.data.RandomSampler,), {"__module__": module.__name__})
+    module.SeedableRandomSampler = kind
+    folder = pathlib.Path(folder_of("stateful_loader", tmp_path))
+    (folder / "dl_state_dict.bin").unlink()
+    given = kind(range(12), generator=torch.Generator().manual_seed(4))
+    given.initial_seed, given.epoch, given.data_source = 1234, 3, Trap()
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "accelerate", types.ModuleType("accelerate"))
+        patch.setitem(sys.modules, module.__name__, module)
+        torch.save(given, folder / "sampler.bin")
+
+    def resumed(**settings):
+        accel.PartialState._reset_state()
+        program = {"torch": torch}
+        exec(MODEL, program)
+        accelerator = accel.Accelerator(cpu=True, dataloader_config=accel.DataLoaderConfiguration(**settings))
+        accelerator.prepare(*program["make"](CASES["stateful_loader"]["input"]))
+        loader = accelerator.prepare(torch.utils.data.DataLoader(torch.arange(12), batch_size=2, shuffle=True))
+        accelerator.load_state(folder)
+        return [[number for batch in loader for number in batch.tolist()] for epoch in range(2)]
+
+    expected = [torch.randperm(12, generator=torch.Generator().manual_seed(1234 + epoch)).tolist() for epoch in (3, 4)]
+    with caplog.at_level(logging.WARNING):
+        assert resumed(use_seedable_sampler=True) == expected
+        assert "sampler.bin" not in caplog.text
+        resumed()
+        assert "sampler.bin is the position of loader 0, which is not restored" in caplog.text and "use_seedable_sampler=True" in caplog.text
+        caplog.clear()
+        torch.save({"epoch": 3}, folder / "sampler.bin")
+        resumed(use_seedable_sampler=True)
+        assert "holds a dict without initial_seed and epoch; expected a SeedableRandomSampler" in caplog.text
+        caplog.clear()
+        (folder / "sampler.bin").write_bytes(b"no archive")
+        resumed(use_seedable_sampler=True)
+        assert "BadZipFile" in caplog.text
+
+
+@pytest.mark.parametrize("kind, first", [("FULL_STATE_DICT", 0), ("FULL_STATE_DICT", 1), ("SHARDED_STATE_DICT", 1)])
+def test_states_that_one_rank_alone_has_are_named_by_all_ranks(ranks, tmp_path, kind, first):
+    for number, printed in enumerate(ranks(f"""
+import accel, os, torch
+from accel.utils import save_fsdp_optimizer
+plugin = accel.FullyShardedDataParallelPlugin(state_dict_type={kind!r})
+accelerator = accel.Accelerator(cpu=True, fsdp_plugin=plugin)
+model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.Linear(6, 2))
+model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.1))
+if accelerator.process_index == {first}:  # a step outside of the job
+    for parameter in list(model.parameters())[1:]:
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.optimizer.step()
+for save in (accelerator.save_state, lambda folder: save_fsdp_optimizer(plugin, accelerator, optimizer, model, folder)):
+    try:
+        save({str(tmp_path / "saved")!r})
+    except RuntimeError as error:
+        print(type(error).__name__, error)
+optimizer.zero_grad()
+accelerator.backward(model(torch.ones(2, 4)).sum())
+optimizer.step()
+try:
+    accelerator.save_state({str(tmp_path / "saved")!r})
+except RuntimeError as error:
+    print(type(error).__name__, error)
+""", 2, ACCEL_TIMEOUT_MS=30000)):
+        lines = printed.splitlines()
+        # A step on all ranks makes the missing states.
+        assert len(lines) == 2 and lines[0].startswith("StateError") and "'state.1.exp_avg'" in lines[0], (number, printed)
+        assert f"the optimizer of rank {1 - first} has no" in lines[0] and "let all ranks step" in lines[0]
+        assert "exp_avg'" in lines[1] and f"the optimizer of rank {1 - first} has no" in lines[1]
+    assert (tmp_path / "saved").is_dir()

@@ -92,6 +92,31 @@ def test_weights_are_collected_saved_and_loaded(ranks):
         assert printed in ("7\n", "6\n")
 
 
+def test_weights_of_modules_inside_are_collected(ranks):
+    """The model that prepare() was given, what unwrap_model() returns, and a part of it have rows only, of which no file is made."""
+    for printed in ranks(TRAINING + """
+    from accel.utils import load_state_dict
+    whole = accelerator.get_state_dict(model)
+    inner = accelerator.unwrap_model(model)
+    for number, (part, prefix) in enumerate([(inner, ""), (model.module, ""), (inner.blocks, "blocks."), (inner.blocks[1], "blocks.1.")]):
+        found = accelerator.get_state_dict(part)
+        accelerator.save_model(part, f"part_{number}")
+        accelerator.wait_for_everyone()
+        expected = {name[len(prefix):]: value for name, value in whole.items() if name.startswith(prefix)}
+        if accelerator.is_main_process:
+            for given in (found, load_state_dict(f"part_{number}")):
+                assert given.keys() == expected.keys() and all(torch.equal(given[name], value) for name, value in expected.items()), (number, given)
+        else:
+            assert not found
+    own = torch.nn.Linear(2, 3)  # not prepared, and whole on each rank
+    assert accelerator.get_state_dict(own)["weight"].shape == (3, 2)
+    accelerator.save_model(own, "own")
+    accelerator.wait_for_everyone()
+    print(load_state_dict("own")["weight"].shape == (3, 2))
+    """):
+        assert printed == "True\n"
+
+
 # Regression: under FSDP or ZeRO, optimizers of torch that had states before `prepare()` (Adagrad always has) failed at their
 # first step, or stepped with the states of other rows.
 @pytest.mark.parametrize("kind", ["fsdp", "zero"])

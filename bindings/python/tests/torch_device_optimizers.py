@@ -180,6 +180,21 @@ def check_loss_scaling():
     assert scales == [1024.0, 2048.0, 1024.0, 1024.0], scales
 
 
+def check_loss_scaling_of_deepspeed():
+    """The file says how losses are scaled; two overflows until the scale shrinks."""
+    accel.AcceleratorState._reset_state(True)
+    scaled = {"enabled": True, "initial_scale_power": 4, "loss_scale_window": 2, "hysteresis": 2}
+    plugin = accel.DeepSpeedPlugin(hf_ds_config={"zero_optimization": {"stage": 0}, "fp16": scaled, "train_micro_batch_size_per_gpu": 1})
+    accelerator = accel.Accelerator(torch_device=DEVICE, mixed_precision="fp16", deepspeed_plugin=plugin)
+    model = torch.nn.Linear(2, 1)
+    model, optimizer = accelerator.prepare(model, optim.SGD(model.parameters(), lr=0.0))
+    scales = []
+    for factor in (1.0, 1.0, float("inf"), float("inf"), 1.0, 1.0):
+        accelerator.backward(model(torch.ones(1, 2, device=DEVICE)).sum() * factor)
+        scales.append(accelerator.loss_scale)
+    assert scales == [16.0, 32.0, 32.0, 16.0, 16.0, 32.0], scales
+
+
 def main():
     simulated_torch.register()
     for kind, settings in CASES:
@@ -190,6 +205,7 @@ def main():
     check_mixed_groups()
     check_moved_model()
     check_loss_scaling()
+    check_loss_scaling_of_deepspeed()
     print("equal")
 
 

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/split_text.hpp"
+#include "checkpoint/run_on_all_ranks.hpp"
 #include "checkpoint/training_state.hpp"
 #include "tensor/file_memory.hpp"
 #include "tensor/tensor_piece.hpp"
@@ -206,6 +208,52 @@ std::vector<checkpoint::NamedGroup> named_groups(const optim::Optimizer& optimiz
 
 namespace {
 
+void add_parts(const c10::IValue& value, const std::string& path, std::vector<std::string>& paths) {
+  if (tensor::piece_of(value) != nullptr) paths.push_back(path);
+  if (!value.isGenericDict()) return;
+  for (const auto& member : value.toGenericDict()) {
+    const c10::IValue& key = member.key();
+    add_parts(member.value(), tree::path_below(path, key.isInt() ? std::to_string(key.toInt()) : key.toStringRef()),
+              paths);
+  }
+}
+
+// The maps sorted by their keys: parts are gathered in this order, and a rank has the order in which its parameters got
+// their first gradients.
+c10::IValue in_order(const c10::IValue& value) {
+  if (!value.isGenericDict()) return value;
+  std::vector<std::pair<c10::IValue, c10::IValue>> members;
+  for (const auto& member : value.toGenericDict()) members.emplace_back(member.key(), in_order(member.value()));
+  std::stable_sort(members.begin(), members.end(), [](const auto& one, const auto& other) {
+    const c10::IValue &first = one.first, &second = other.first;
+    if (first.isInt() && second.isInt()) return first.toInt() < second.toInt();
+    return first.isString() && second.isString() && first.toStringRef() < second.toStringRef();
+  });
+  auto sorted = tree::new_map();
+  for (const auto& [key, member] : members) sorted.insert(key, member);
+  return sorted;
+}
+
+// A line for each.
+std::string paths_of_parts(const c10::IValue& state) {
+  std::vector<std::string> paths;
+  add_parts(state, "", paths);
+  std::string lines;
+  for (const std::string& path : paths) lines += path + '\n';
+  return lines;
+}
+
+// The first path that only one of the two texts has, and whether it is the first text.
+std::pair<std::string, bool> first_difference(const std::string& first, const std::string& second) {
+  const std::vector<std::string> some = split_text(first, '\n'), others = split_text(second, '\n');
+  const auto lacks = [](const auto& paths) {
+    return [&paths](const std::string& path) { return std::find(paths.begin(), paths.end(), path) == paths.end(); };
+  };
+  const auto of_first = std::find_if(some.begin(), some.end(), lacks(others));
+  if (of_first != some.end()) return {*of_first, true};
+  return {*std::find_if(others.begin(), others.end(), lacks(some)), false};
+}
+
 at::Tensor kept_in(const std::string& folder, const at::Tensor& tensor) {
   if (!folder.empty() && tensor.nbytes() >= tensor::kLeastFileBytes) try {
       return tensor::file_zeros(folder, tensor.sizes(), tensor.scalar_type()).copy_(tensor);
@@ -215,6 +263,24 @@ at::Tensor kept_in(const std::string& folder, const at::Tensor& tensor) {
 }
 
 }  // namespace
+
+c10::IValue with_equal_parts(const std::function<c10::IValue()>& make_state, const checkpoint::Ranks& ranks) {
+  c10::IValue state;
+  const std::vector<std::string> parts = checkpoint::run_on_all_ranks(ranks, [&] {
+    state = in_order(make_state());
+    return paths_of_parts(state);
+  });
+  for (size_t rank = 1; rank < parts.size(); rank++) {
+    if (parts[rank] == parts[0]) continue;
+    const auto [path, rank_0_has_it] = first_difference(parts[0], parts[rank]);
+    fail(Status::kInvalidState, "the optimizer of rank ", rank_0_has_it ? rank : 0, " has no '", path, "', which rank ",
+         rank_0_has_it ? 0 : rank,
+         " has; expected the same entries on all ranks, each with its part of the parameter: let all ranks step, or "
+         "load "
+         "a state on all of them, before it is saved");
+  }
+  return state;
+}
 
 c10::IValue gather_state(const c10::IValue& state, const parallel::PlacedParameters& placed, bool keep,
                          const std::string& folder) {

@@ -4,6 +4,7 @@
 
 #include <ATen/core/ivalue.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -70,6 +71,10 @@ class OptimizerState final : public tensor::Stateful {
 // The parameters of an optimizer by their names in the models; see checkpoint::StateEntry.
 std::vector<checkpoint::NamedGroup> named_groups(const optim::Optimizer& optimizer,
                                                  const std::vector<nn::ModulePtr>& models);
+
+// Collective among all ranks: the state of an optimizer, as `make_state` makes it on each of them. All ranks throw
+// where one does, and where they have other entries that are parts: what they do with parts they do together.
+c10::IValue with_equal_parts(const std::function<c10::IValue()>& make_state, const checkpoint::Ranks& ranks);
 
 // Collective: the state with whole tensors in place of parts, gathered one after the other; NONE on ranks that do not
 // keep them. They are in files of `folder`, so that memory for one is enough, or in the memory of the host if there is

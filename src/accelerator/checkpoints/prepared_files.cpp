@@ -168,6 +168,7 @@ void PreparedFiles::save_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>&
                                               named_groups(*optimizer, prepared_.modules()));
     return file_of(settings, StateKind::kOptimizer, models);
   });
+  state = with_equal_parts([&state] { return state; }, ranks);
   checkpoint::save_fsdp_state(
       folder, file, saved_form(state, file.layout, *prepared_.placed, folder, state_.is_main_process()), ranks);
   log(LogLevel::kInfo, "the optimizer is saved in '", folder, "'");

@@ -188,10 +188,12 @@ void TrainingCheckpoints::require_known_parts() const {
 // With whole tensors on the ranks that may write them, or pieces on those that are the first to have them.
 c10::IValue TrainingCheckpoints::saved_state(const tensor::Stateful& object, StateKind kind,
                                              const std::string& folder) const {
-  c10::IValue state = object.state_dict();
-  if (kind != StateKind::kModel && kind != StateKind::kOptimizer) return state;
+  if (kind != StateKind::kModel && kind != StateKind::kOptimizer) return object.state_dict();
   const std::vector<parallel::ParallelModelPtr> models = prepared_.parallel_models();
-  if (first_placed(models) == nullptr) return state;
+  if (first_placed(models) == nullptr) return object.state_dict();
+  const auto make_state = [&object] { return object.state_dict(); };
+  const c10::IValue state =
+      kind == StateKind::kModel ? make_state() : with_equal_parts(make_state, ranks_of(state_, false));
   const bool whole = state_dict_type(models) == StateDictType::kFullStateDict;
   return form_to_save(state, *prepared_.placed, whole, state_.is_local_main_process(), folder);
 }

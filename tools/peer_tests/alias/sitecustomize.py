@@ -1,11 +1,14 @@
 """Puts the package accel in the place of accelerate, in every Python that has this folder in its path.
 
+Loggers have the names of modules, so that a logger of accelerate is that of accel, too.
+
 The tests bring a tool box, accelerate.test_utils: it stays their own, and is read from the archive, the folder $ACCEL_PEER_SOURCE.
 """
 
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import logging
 import os
 import pathlib
 import sys
@@ -37,4 +40,10 @@ class Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         module.__spec__ = self.own_spec  # importing has replaced it
 
 
+def logger_of(name=None):
+    first, point, rest = (name or "").partition(".")
+    return _get_logger("accel" + point + rest if first == "accelerate" else name)
+
+
 sys.meta_path.insert(0, Alias())
+_get_logger, logging.getLogger = logging.getLogger, logger_of

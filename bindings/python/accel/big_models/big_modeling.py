@@ -9,6 +9,7 @@ import os
 from .. import capi
 from ..engine.torch_types import is_torch_model, with_torch
 from ..engine.values import to_engine
+from ..modules.given import check_model, engine_module
 from ..tensors import dtypes
 from ..tensors.device import Device
 from . import device_maps
@@ -22,10 +23,10 @@ def cpu_offload(model, execution_device=None, offload_buffers=False, state_dict=
     """Keeps the weights of a model in the memory of the CPU, in `state_dict` if it is given. Each module gets its own for its forward, on
     `execution_device`, by default that of the first parameter; modules of the `preload_module_classes` those of all inside of them, too. The
     model."""
-    options, device = dispatch_options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes), _device(execution_device, model)
+    handle, device = engine_module("cpu_offload", model), _device(execution_device, model)
     if state_dict is not None:
         _put_into(model, state_dict)
-    capi.accel_cpu_offload(model.handle, device, options)
+    capi.accel_cpu_offload(handle, device, dispatch_options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes))
     return model
 
 
@@ -45,7 +46,7 @@ def _put_into(model, state_dict):
 def disk_offload(model, offload_dir, execution_device=None, offload_buffers=False, preload_module_classes=None):
     """Keeps the weights of a model in a folder: those that an index there names, else they are written. Otherwise as cpu_offload()."""
     options = dispatch_options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes)
-    capi.accel_disk_offload(model.handle, os.fspath(offload_dir), _device(execution_device, model), options)
+    capi.accel_disk_offload(engine_module("disk_offload", model), os.fspath(offload_dir), _device(execution_device, model), options)
     return model
 
 
@@ -55,7 +56,7 @@ def cpu_offload_with_hook(model, execution_device=None, prev_module_hook=None):
     of `prev_module_hook` leaves the device when this one is called."""
     device = capi.accel_device_default() if execution_device is None else Device(device_maps.name_of(execution_device))
     previous = None if prev_module_hook is None else prev_module_hook.hook
-    return model, OffloadHook(model, capi.accel_cpu_offload_with_hook(model.handle, device, previous))
+    return model, OffloadHook(model, capi.accel_cpu_offload_with_hook(engine_module("cpu_offload_with_hook", model), device, previous))
 
 
 class OffloadHook:
@@ -78,7 +79,7 @@ def dispatch_model(model, device_map, main_device=None, state_dict=None, offload
     for a forward only. Those on the CPU are the model's own, or in `state_dict`; those on the disk are in `offload_dir`, where they
     are written if there is no index, or where `offload_index` says. What has one of the `skip_keys` in keyword arguments is not moved. With
     `force_hooks` inputs are moved also where there is one device. The model."""
-    device_maps.check_device_map(model, device_map)
+    device_maps.check_device_map(check_model("dispatch_model", model), device_map)
     if is_torch_model(model):
         return _torch().dispatch_model(model, device_map, main_device, state_dict, offload_dir, offload_index, offload_buffers, skip_keys,
                                        preload_module_classes, force_hooks)
@@ -86,7 +87,7 @@ def dispatch_model(model, device_map, main_device=None, state_dict=None, offload
         raise ValueError("offload_index is for models of torch; expected offload_dir, the folder of the index")
     options = dispatch_options(main_device=main_device, offload_folder=offload_dir, offload_buffers=offload_buffers, skip_keys=skip_keys,
                        preload_module_classes=preload_module_classes, force_hooks=force_hooks)
-    capi.accel_dispatch_model(model.handle, device_maps.to_engine(device_map), to_engine(state_dict), options)
+    capi.accel_dispatch_model(engine_module("dispatch_model", model), device_maps.to_engine(device_map), to_engine(state_dict), options)
     model.hf_device_map = dict(device_map)
     return model
 
@@ -105,7 +106,8 @@ def load_checkpoint_and_dispatch(model, checkpoint, device_map=None, max_memory=
         return _torch().load_and_dispatch(model, checkpoint, device_map, {**settings, "full_state_dict": full_state_dict}, shared)
     options = dispatch_options(**settings, **shared, no_split_module_classes=no_split_module_classes, offload_folder=offload_folder)
     state = device_maps.state_for(broadcast_from_rank0)
-    used = capi.accel_load_checkpoint_and_dispatch(state, model.handle, os.fspath(checkpoint), device_maps.to_engine(device_map),
+    handle = engine_module("load_checkpoint_and_dispatch", model)
+    used = capi.accel_load_checkpoint_and_dispatch(state, handle, os.fspath(checkpoint), device_maps.to_engine(device_map),
                                                    device_maps.to_engine(max_memory), options)
     if device_map is not None:
         model.hf_device_map = used
@@ -118,7 +120,8 @@ def attach_layerwise_casting_hooks(module, storage_dtype, compute_dtype, skip_mo
     another. Layers of the classes that are given, and those whose paths a pattern is found in, stay as they are, with all inside of them."""
     classes = [kind if isinstance(kind, str) else kind.__name__ for kind in skip_modules_classes or ()]
     stored, computed = (dtypes.dtype(kind).number for kind in (storage_dtype, compute_dtype))
-    capi.accel_attach_layerwise_casting(module.handle, stored, computed, joined(skip_modules_pattern), joined(classes))
+    capi.accel_attach_layerwise_casting(engine_module("attach_layerwise_casting_hooks", module), stored, computed, joined(skip_modules_pattern),
+                                        joined(classes))
 
 
 def _torch():

@@ -6,6 +6,7 @@ import warnings
 
 from .. import capi
 from ..engine.torch_types import is_torch_model
+from ..modules.given import engine_module
 from ..state.job import joined
 from ..state.options import fill
 from .module_queues import fallback_allocate, get_max_layer_size, get_module_leaves, get_module_size_with_ties
@@ -15,10 +16,10 @@ _logger = logging.getLogger(__name__)
 _STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
-def handle_of(model):
-    """The engine's module of a model of torch or of accel."""
+def handle_of(function, model):
+    """The engine's module of a model of torch or of accel that a function was given."""
     if not is_torch_model(model):
-        return model.handle
+        return engine_module(function, model)
     from ..training.mirrored_module import mirror  # imports torch
 
     return mirror(model)
@@ -52,7 +53,7 @@ def _options(dtype=None, special_dtypes=None, no_split_module_classes=None, **se
 def compute_module_sizes(model, dtype=None, special_dtypes=None, buffers_only=False):
     """The bytes of each module, parameter and buffer, by its path; "" is the whole. Floating numbers count as of `dtype` where that is smaller, and
     tensors of `special_dtypes` as of theirs. Tied parameters count once."""
-    sizes = capi.accel_compute_module_sizes(handle_of(model), _options(dtype, special_dtypes), int(buffers_only))
+    sizes = capi.accel_compute_module_sizes(handle_of("compute_module_sizes", model), _options(dtype, special_dtypes), int(buffers_only))
     return collections.defaultdict(int, sizes)
 
 
@@ -63,7 +64,7 @@ def compute_module_total_buffer_size(model, dtype=None, special_dtypes=None):
 
 def calculate_maximum_sizes(model):
     """The bytes of a model, and a pair of the bytes of its largest layer and the paths of those of that size."""
-    handle, options = handle_of(model), _options(no_split_module_classes=getattr(model, "_no_split_modules", None))
+    handle, options = handle_of("calculate_maximum_sizes", model), _options(no_split_module_classes=getattr(model, "_no_split_modules", None))
     largest = capi.accel_get_max_layer_size(handle, options)
     return capi.accel_compute_module_sizes(handle, options, 0).get("", 0), (largest["size"], largest["names"])
 
@@ -76,7 +77,7 @@ def get_max_memory(max_memory=None):
 def get_balanced_memory(model, max_memory=None, no_split_module_classes=None, dtype=None, special_dtypes=None, low_zero=False):
     """A max_memory with which accelerators get equal parts of a model; with `low_zero` the first one gets what the others have no room for."""
     options = _options(dtype, special_dtypes, no_split_module_classes, low_zero=low_zero)
-    return capi.accel_get_balanced_memory(handle_of(model), to_engine(max_memory), options)
+    return capi.accel_get_balanced_memory(handle_of("get_balanced_memory", model), to_engine(max_memory), options)
 
 
 def infer_auto_device_map(model, max_memory=None, no_split_module_classes=None, dtype=None, special_dtypes=None, verbose=False, clean_result=True,
@@ -86,7 +87,7 @@ def infer_auto_device_map(model, max_memory=None, no_split_module_classes=None, 
     `fallback_allocation` a device on which the next module does not fit gets a smaller one. `verbose` prints each decision."""
     options = _options(dtype, special_dtypes, no_split_module_classes, clean_result=clean_result, offload_buffers=offload_buffers,
                        fallback_allocation=fallback_allocation)
-    device_map, explanation = capi.accel_infer_auto_device_map(handle_of(model), to_engine(max_memory), options)
+    device_map, explanation = capi.accel_infer_auto_device_map(handle_of("infer_auto_device_map", model), to_engine(max_memory), options)
     if verbose:
         print(explanation["text"])
     if explanation["buffers_may_not_fit"]:
@@ -105,12 +106,12 @@ def resolve(model, device_map, max_memory, no_split_module_classes, dtype, offlo
     if device_map not in _STRATEGIES:
         raise ValueError(f"device_map={device_map!r}; expected a map, or one of {', '.join(_STRATEGIES)}")
     options = _options(dtype, None, no_split_module_classes, offload_buffers=offload_buffers, low_zero=device_map == "balanced_low_0")
-    return capi.accel_resolve_device_map(handle_of(model), device_map, to_engine(max_memory), options)
+    return capi.accel_resolve_device_map(handle_of("resolve", model), device_map, to_engine(max_memory), options)
 
 
 def check_device_map(model, device_map):
     """Warns of paths that name no module of the model; a tensor without a device is a ValueError."""
-    strange = capi.accel_check_device_map(handle_of(model), to_engine(device_map))
+    strange = capi.accel_check_device_map(handle_of("check_device_map", model), to_engine(device_map))
     if strange:
         warnings.warn(f"these device_map keys do not match any submodules of {type(model).__name__}: {', '.join(strange)}", UserWarning, stacklevel=2)
 

@@ -3,6 +3,7 @@
 from .. import capi
 from ..engine.torch_types import with_torch
 from ..engine.values import to_engine
+from ..modules.given import engine_module
 from ..tensors import dtypes
 from ..tensors.device import Device
 
@@ -10,20 +11,20 @@ from ..tensors.device import Device
 @with_torch("..big_models.torch_module_tensors")
 def named_module_tensors(module, include_buffers=True, recurse=False, remove_non_persistent=False):
     """Pairs of name and tensor: the parameters, then the buffers; without those that no state dict has with `remove_non_persistent`."""
-    return iter(capi.accel_named_module_tensors(module.handle, int(include_buffers), int(recurse), int(remove_non_persistent)).items())
+    return iter(capi.accel_named_module_tensors(engine_module("named_module_tensors", module), int(include_buffers), int(recurse), int(remove_non_persistent)).items())
 
 
 @with_torch("..big_models.torch_module_tensors")
 def get_non_persistent_buffers(module, recurse=False, fqns=False):
     """The names of the buffers that no state dict has; with `fqns` whole paths."""
-    paths = capi.accel_get_non_persistent_buffers(module.handle, int(recurse))
+    paths = capi.accel_get_non_persistent_buffers(engine_module("get_non_persistent_buffers", module), int(recurse))
     return {path if fqns else path.rpartition(".")[2] for path in paths}
 
 
 @with_torch("..big_models.torch_module_tensors")
 def find_tied_parameters(model, **_):
     """The groups of names of parameters that are one tensor, sorted."""
-    return capi.accel_find_tied_parameters(model.handle)
+    return capi.accel_find_tied_parameters(engine_module("find_tied_parameters", model))
 
 
 @with_torch("..big_models.torch_module_tensors")
@@ -35,7 +36,7 @@ def find_shared_buffers(model):
 @with_torch("..big_models.torch_module_tensors")
 def retie_parameters(model, tied_params):
     """Makes the parameters of each group one tensor again: the first that is not on the device meta."""
-    capi.accel_retie_parameters(model.handle, tied_params)
+    capi.accel_retie_parameters(engine_module("retie_parameters", model), tied_params)
 
 
 @with_torch("..big_models.torch_module_tensors")
@@ -49,4 +50,4 @@ def set_module_tensor_to_device(module, tensor_name, device, value=None, dtype=N
         raise ValueError(f"{'fp16_statistics' if tied_params_map is None else 'tied_params_map'} is for models of torch; expected none for a "
                          f"{type(module).__name__} of accel, whose tied tensors retie_parameters() makes one again")
     kind = capi.ACCEL_UNSET if dtype is None else dtypes.dtype(dtype).number
-    capi.accel_set_module_tensor_to_device(module.handle, tensor_name, Device(str(device)), to_engine(value), kind)
+    capi.accel_set_module_tensor_to_device(engine_module("set_module_tensor_to_device", module), tensor_name, Device(str(device)), to_engine(value), kind)

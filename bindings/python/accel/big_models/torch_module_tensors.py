@@ -88,7 +88,7 @@ def set_module_tensor_to_device(module, tensor_name, device, value=None, dtype=N
     with torch.no_grad():
         data = former if value is None else torch.as_tensor(value)
         if value is not None:
-            data = _fitting(data, former, module, name, dtype)
+            data = _fitting(data, former, name, dtype)
         elif dtype is not None and target == _META and _is_castable(former):
             data = data.to(kind_of(dtype))
         data = data.to(target, non_blocking=non_blocking)
@@ -118,9 +118,10 @@ def _is_castable(tensor):
     return tensor.is_floating_point() or tensor.is_complex()
 
 
-def _fitting(value, former, module, name, dtype):
+def _fitting(value, former, name, dtype):
     if value.shape != former.shape:
-        raise ValueError(f"{name} of {type(module).__name__} has the shape {list(former.shape)}; a value of shape {list(value.shape)} does not fit")
+        # Programs match these words, which are the reference's.
+        raise ValueError(f'Trying to set a tensor of shape {value.shape} in "{name}" (which has shape {former.shape}), this looks incorrect.')
     if dtype is None:
         return value.to(former.dtype)
     return value.to(kind_of(dtype)) if _is_castable(value) else value

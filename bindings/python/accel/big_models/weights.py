@@ -6,6 +6,7 @@ import os
 from .. import capi
 from ..engine.torch_types import is_torch_model, is_torch_tensor, torch_module
 from ..engine.values import to_engine
+from ..modules.given import wrong_kind
 from ..modules.module import Module
 from ..state.options import fill
 from ..tensors import dtypes
@@ -49,7 +50,7 @@ def load_checkpoint_in_model(model, checkpoint, device_map=None, offload_folder=
         _load_into_module(model, checkpoint, device_map, dtype=dtype, strict=strict, offload_folder=offload_folder,
                           offload_buffers=offload_buffers, keep_in_fp32_modules=keep_in_fp32_modules, broadcast_from_rank0=broadcast_from_rank0)
     else:
-        raise TypeError(f"a {type(model).__name__} is not a model; expected one of torch or accel")
+        raise wrong_kind("load_checkpoint_in_model", model, "a model", "one of accel or torch")
 
 
 def in_floating_type(value, name):

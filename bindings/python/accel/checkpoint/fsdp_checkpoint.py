@@ -64,11 +64,24 @@ def save_fsdp_optimizer(fsdp_plugin, accelerator, optimizer, model, output_dir, 
     if _is_of_rank(fsdp_plugin, use_dcp, of_model=False):
         _write(place, "optimizer", {"state": {names[id(one)]: optimizer.state.get(one, {}) for one in parameters}, "param_groups": groups}, True)
     else:
+        _require_equal_states({names[id(one)]: optimizer.state.get(one, {}) for one in parameters})
         whole = {}
         for parameter, rows in zip(parameters, _rows(parameters)):
-            state = {key: rows.whole(value, parameter) for key, value in optimizer.state.get(parameter, {}).items()}
+            state = {key: rows.whole(value, parameter) for key, value in sorted(optimizer.state.get(parameter, {}).items())}
             whole[names[id(parameter)]] = state if accelerator.is_main_process else None
         _write(place, "optimizer", {"state": whole, "param_groups": groups}, accelerator.is_main_process)
+
+
+def _require_equal_states(states):
+    """Refuses states that some ranks lack: a whole one is put together from the parts of all ranks."""
+    own = [f"{name}.{key}" for name, state in states.items() for key in state]
+    ranks = gather_object([own])
+    for rank, entries in enumerate(ranks):
+        differing = set(entries) ^ set(ranks[0])
+        if differing:
+            lacks, has = (rank, 0) if min(differing) in ranks[0] else (0, rank)
+            raise RuntimeError(f"the optimizer of rank {lacks} has no '{min(differing)}', which rank {has} has; expected the same entries on all ranks: "
+                               "let all ranks step, or load a state on all of them, before it is saved")
 
 
 def load_fsdp_optimizer(fsdp_plugin, accelerator, optimizer, model, input_dir, optimizer_index=0, adapter_only=False, use_dcp=True):

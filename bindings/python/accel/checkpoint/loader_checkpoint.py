@@ -2,14 +2,18 @@
 
 import logging
 import os
+import pickle
 import weakref
+import zipfile
 
 import torch
 
 from .. import capi
 from ..data.loader_adapter import DataLoaderAdapter
+from ..data.torch_samplers import SeedableRandomSampler
 from ..engine.objects import packed_state, unpacked_state
 from ..state.job import current
+from .reference_sampler import seed_and_epoch
 
 _NAME = "torch_dataloaders"
 _logger = logging.getLogger(__name__)
@@ -63,7 +67,7 @@ def _register(job, owners):
 
 def take_positions_of_reference(accelerator):
     """After load_state() of a folder that the reference saved: loaders with use_stateful_dataloader take the positions that torchdata's
-    loaders had; of the others each is named in a warning."""
+    loaders had, and those with a seedable sampler its seed and epoch; of the others each is named in a warning."""
     loaded_from = current(accelerator).__dict__.get("loaded_from")
     if not loaded_from or os.path.exists(os.path.join(loaded_from[0], "accel_manifest.json")):
         return
@@ -83,13 +87,26 @@ def take_positions_of_reference(accelerator):
 def _problem_of(loader, path, name):
     """Why a loader does not take a position of the reference; None if it has taken it."""
     if name == capi.ACCEL_SAMPLER_NAME:
-        return "it is a pickled sampler, and reading it can run any code"
+        return _problem_of_sampler(loader, path)
     if not loader.use_stateful_dataloader:
         return "it is that of torchdata's loader; DataLoaderConfiguration(use_stateful_dataloader=True) takes it"
     try:
         loader.load_state_dict(torch.load(path, weights_only=True))
     except Exception as error:  # whatever a file or the program's dataset raises
         return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _problem_of_sampler(loader, path):
+    sampler = loader.get_sampler()
+    if not isinstance(sampler, SeedableRandomSampler):
+        return "it has a seed and an epoch; DataLoaderConfiguration(use_seedable_sampler=True) takes them"
+    try:
+        seed, epoch = seed_and_epoch(path)
+    except (OSError, ValueError, EOFError, IndexError, KeyError, TypeError, AttributeError, pickle.UnpicklingError, zipfile.BadZipFile) as error:
+        return f"{type(error).__name__}: {error}"
+    sampler.initial_seed = seed
+    loader.set_epoch(epoch)
     return None
 
 

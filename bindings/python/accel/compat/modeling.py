@@ -4,6 +4,7 @@ import sys
 import types
 
 from ..engine.torch_types import is_torch_model, is_torch_tensor
+from ..modules.given import check_model
 from ..modules.module import PreparedModule
 from ..training.compilation import is_compiled_module, wrapped_by_compilation
 
@@ -59,6 +60,7 @@ def _is_container(model):
 def extract_model_from_parallel(model, keep_fp32_wrapper=True, keep_torch_compile=True, recursive=False):
     """The model inside a prepared one. With keep_fp32_wrapper=False its own forward is back, with keep_torch_compile=False it is not
     compiled, with `recursive` the modules in it are taken out of their containers too."""
+    check_model("extract_model_from_parallel", model)
     compiled, model = (model, wrapped_by_compilation(model)) if wrapped_by_compilation(model) is not None else (None, model)
     while _is_container(model):
         model = model.module

@@ -4,6 +4,7 @@ import sys
 
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 
+from ..modules.given import wrong_kind
 from ..state.handlers import warn_of_copies_that_block
 from ..state.process import PartialState
 from . import generators
@@ -152,6 +153,8 @@ def skip_first_batches(dataloader, num_batches=0):
     """A new loader whose first epoch leaves out its first batches."""
     if isinstance(dataloader, DataLoaderAdapter):
         return dataloader.skipping(num_batches)
+    if not isinstance(dataloader, DataLoader):
+        raise wrong_kind("skip_first_batches", dataloader, "a loader", "one of accel or torch")
     settings = _settings_of(dataloader)
     if isinstance(dataloader.dataset, IterableDataset):
         return SkipDataLoader(dataloader.dataset, skip_batches=num_batches, batch_size=dataloader.batch_size, drop_last=dataloader.drop_last,

@@ -108,6 +108,7 @@ TORCH_HOMES = {
         "extract_submodules_state_dict load_offloaded_weight load_offloaded_weights offload_state_dict offload_weight "
         "OffloadedWeightsLoader PrefixedDataset save_offload_index"
     ),
+    "big_models.quantization_config": "BnbQuantizationConfig",
     "big_models.torch_module_tensors": "check_device_same check_tied_parameters_in_config check_tied_parameters_on_same_device id_tensor_storage",
     "data.batch_sampler_shard": "BatchSamplerShard",
     "data.dispatcher": "DataLoaderDispatcher",
@@ -198,8 +199,8 @@ MISSING = {
     "tensor and context parallelism": "TorchTensorParallelConfig TorchTensorParallelPlugin torch_tp_plugin",
     "pipeline parallelism": "build_pipeline find_pippy_batch_size generate_device_map pippy_forward prepare_pippy",
     "quantization": (
-        "BnbQuantizationConfig get_keys_to_not_convert get_parameter_device get_quantized_model_device_map "
-        "load_and_quantize_model quantize_and_offload_8bit replace_with_bnb_layers"
+        "get_keys_to_not_convert get_parameter_device get_quantized_model_device_map load_and_quantize_model "
+        "quantize_and_offload_8bit replace_with_bnb_layers"
     ),
     "computing in 8-bit floating point": (
         "AORecipeKwargs AmaxComputeAlgorithm Backend FP8Format FP8RecipeKwargs MSAMPRecipeKwargs OptLevel TERecipeKwargs "

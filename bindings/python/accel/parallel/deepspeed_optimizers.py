@@ -2,11 +2,14 @@
 
 import torch
 
+from .whole_parameter_optimizers import Lamb, MuonWithAdam
+
 _NOT_HERE = {
-    "lamb": "its update needs whole parameters, which sharding cuts", "onebitadam": "it exchanges gradients of one bit",
+    "onebitadam": "it exchanges gradients of one bit",
     "zerooneadam": "it exchanges gradients of one bit", "onebitlamb": "it exchanges gradients of one bit", "muadam": "it is of the package mup",
-    "muadamw": "it is of the package mup", "musgd": "it is of the package mup", "muon": "its update needs whole parameters, which sharding cuts",
+    "muadamw": "it is of the package mup", "musgd": "it is of the package mup",
 }
+_OF_WHOLE_PARAMETERS = {"lamb": Lamb, "muon": MuonWithAdam}
 # Settings of DeepSpeed's kernels that change no number, with the only value that is known here.
 _OF_KERNELS = {"bias_correction": True, "fp32_optimizer_states": True, "set_grad_none": True}
 
@@ -37,15 +40,20 @@ class Lion(torch.optim.Optimizer):
         return loss
 
 
-def make(kind, params, given):
-    """The optimizer of a name. DeepSpeed's Adam decays weights as AdamW unless it is told otherwise, and by 0 unless it is told how much."""
+def make(kind, params, given, is_sharded=False):
+    """The optimizer of a name, for parameters of which with `is_sharded` each rank has a part. DeepSpeed's Adam decays weights as AdamW unless it is told otherwise, and by 0 unless it is told how much."""
     settings = {key: tuple(value) if isinstance(value, list) else value for key, value in given.items()}
     name = kind.lower()
     if name in _NOT_HERE:
-        raise NotImplementedError(f"optimizer.type={kind!r}: {_NOT_HERE[name]}; expected Adam, AdamW, Adagrad, Lion or a class of torch.optim in "
+        raise NotImplementedError(f"optimizer.type={kind!r}: {_NOT_HERE[name]}; expected Adam, AdamW, Adagrad, Lion, Lamb, Muon or a class of torch.optim in "
                                   "DeepSpeed's configuration, or an optimizer in the code")
     if "max_grad_norm" in settings:
         raise ValueError("optimizer.params.max_grad_norm of DeepSpeed's configuration: expected gradient_clipping, which clips, in its place")
+    if name in _OF_WHOLE_PARAMETERS:
+        if is_sharded:
+            raise NotImplementedError(f"optimizer.type={kind!r}: its update needs whole parameters, and several ranks share them; expected "
+                                      "zero_optimization.stage 0, or Adam, AdamW, Adagrad or Lion")
+        return _OF_WHOLE_PARAMETERS[name](params, **settings)
     for key, only in _OF_KERNELS.items():
         if settings.pop(key, only) != only:
             raise NotImplementedError(f"optimizer.params.{key}={given[key]} of DeepSpeed's configuration: expected {only}")
@@ -58,6 +66,6 @@ def make(kind, params, given):
         return Lion(params, **settings)
     made = {"adagrad": torch.optim.Adagrad, "sgd": torch.optim.SGD}.get(name) or getattr(torch.optim, kind, None)
     if not (isinstance(made, type) and issubclass(made, torch.optim.Optimizer)):
-        raise NotImplementedError(f"optimizer.type={kind!r}: expected Adam, AdamW, Adagrad, Lion or a class of torch.optim in DeepSpeed's configuration, "
+        raise NotImplementedError(f"optimizer.type={kind!r}: expected Adam, AdamW, Adagrad, Lion, Lamb, Muon or a class of torch.optim in DeepSpeed's configuration, "
                                   "or an optimizer in the code")
     return made(params, **settings)

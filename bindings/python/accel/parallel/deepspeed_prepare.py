@@ -40,7 +40,7 @@ def objects(accelerator, plugin, given):
     accelerator.deepspeed_config = plugin.deepspeed_config
     made = {}
     if isinstance(optimizer, DummyOptim):
-        made[id(optimizer)] = _make_optimizer(plugin.deepspeed_config["optimizer"], optimizer)
+        made[id(optimizer)] = _make_optimizer(plugin, optimizer, model, accelerator.num_processes > 1)
     if isinstance(scheduler, DummyScheduler):
         made[id(scheduler)] = _make_scheduler(plugin.deepspeed_config, scheduler, made.get(id(optimizer), optimizer))
     return [made.get(id(thing), thing) for thing in given]
@@ -137,14 +137,19 @@ def _of_schedule(accelerator, scheduler):
     return values
 
 
-def _make_optimizer(section, dummy):
+def _make_optimizer(plugin, dummy, model, has_ranks):
     """As DeepSpeed reads them: its own names in any case, else the name of a class of torch.optim."""
-    torch, kind = torch_module(), section.get("type", "")
+    torch, section = torch_module(), plugin.deepspeed_config["optimizer"]
+    kind = section.get("type", "")
     if torch is None:
         raise NotImplementedError("DummyOptim makes optimizers of torch: expected a program of torch, or an optimizer of accel in its place")
     from .deepspeed_optimizers import make  # imports torch
 
-    return make(kind, dummy.params, section.get("params", {}))
+    if kind.lower() == "muon":
+        for name, parameter in model.named_parameters():
+            if not hasattr(parameter, "use_muon"):  # as DeepSpeed sets it
+                parameter.use_muon = parameter.dim() >= 2 and "embed" not in name and "lm_head" not in name
+    return make(kind, dummy.params, section.get("params", {}), has_ranks and plugin.get_value("zero_optimization.stage", 0) > 0)
 
 
 def _make_scheduler(config, dummy, optimizer):

@@ -14,7 +14,7 @@ class LocalSGD:
                  start_step=None):
         options = fill(capi.accel_local_sgd_options_t(), {"enabled": enabled, "outer_lr": outer_lr, "outer_momentum": outer_momentum,
                                                           "outer_nesterov": outer_nesterov, "start_step": start_step})
-        self._scope = scope(capi.accel_local_sgd_begin, accelerator._current(), handle_of(model), local_sgd_steps, options)
+        self._scope = scope(capi.accel_local_sgd_begin, accelerator._current(), handle_of(model, "LocalSGD"), local_sgd_steps, options)
 
     def __enter__(self):
         self._open = self._scope.open()

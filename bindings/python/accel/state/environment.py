@@ -126,7 +126,7 @@ def convert_dict_to_env_variables(current_env):
     lines = []
     for name, value in current_env.items():
         if not str(name) or not str(value) or any(letter in f"{name}{value}" for letter in ";\n<>\0 "):
-            logging.getLogger(__name__).warning("the variable %r is left out: it is empty, or has letters that a shell reads", name)
+            logging.getLogger("accel.utils.environment").warning("the variable %r is left out: it is empty, or has letters that a shell reads", name)
         else:
             lines.append(f"{name}={value}\n")
     return lines

@@ -54,7 +54,10 @@ def recursively_apply(func, data, *args, test_type=is_torch_tensor, error_on_oth
         if test_type(value):
             return func(value, *args, **kwargs)
         if error_on_other_type:
-            raise TypeError(f"{getattr(func, '__name__', func)}: the tree has a {type(value).__name__}; expected tensors in lists, tuples and dicts")
+            names = [getattr(function, "__name__", function) for function in (func, test_type)]
+            # Programs match these words, which are the reference's.
+            raise TypeError(f"Unsupported types ({type(value)}) passed to `{names[0]}`. Only nested list/tuple/dicts of objects that are valid for "
+                            f"`{names[1]}` should be passed.")
         return value
 
     return map_leaves(data, lambda _: True, apply)

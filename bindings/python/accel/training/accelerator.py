@@ -18,6 +18,7 @@ from ..engine.scopes import noting, scope
 from ..engine.torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
 from ..generated.enums import FP8BackendType
 from ..generated.settings import AutocastKwargs, GradientAccumulationPlugin, GradScalerKwargs
+from ..modules.given import check_model, engine_module, wrong_kind
 from ..modules.module import Module, PreparedModule
 from ..parallel import collectives, deepspeed_prepare, sharding_choice
 from ..parallel.ddp import DistributedDataParallelKwargs
@@ -34,34 +35,12 @@ from ..tensors.tensor import Tensor
 from ..tracking.observed import Observed
 from ..tracking.profiling import ProfileKwargs
 from . import lr_scheduler, optim
-from .accelerator_arguments import (backward_settings, gradients_of, handle_of, is_lomo, is_prepared, kind_of, lomo_of_package, loss_in_engine,
-                                    pytorch_model, remembered)
+from .accelerator_arguments import (backward_settings, choice, coordinate, gradients_of, handle_of, handler_property, is_lomo, is_optimizer,
+                                    is_prepared, kind_of, lomo_of_package, loss_in_engine, pytorch_model, remembered)
 from .compilation import without_compilation
 from .grad_scaler import GradScaler
 
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs, ProfileKwargs)
-
-
-def _coordinate(axis, what, error=RuntimeError):
-    """A property: where this rank is along an axis of the mesh."""
-    def rank(self) -> int:
-        if self.parallelism_config is None:
-            raise error(f"{what} parallelism is not configured: give Accelerator(parallelism_config=ParallelismConfig(...))")
-        return self.torch_device_mesh.get_local_rank(axis)
-
-    return property(rank, doc=f"This rank's place in {what} parallelism.")
-
-
-def _handler(kind):
-    """A property: what kwargs_handlers has of this kind, or None."""
-    return property(lambda self: self._handlers.get(kind))
-
-
-def _choice(setting, name, names):
-    """The number that a setting's name has in C."""
-    if name not in (None, *names):
-        raise ValueError(f"{setting}={name!r}; expected one of {', '.join(names)}")
-    return None if name is None else getattr(capi, f"ACCEL_{setting}_{name}".upper())
 
 
 class Accelerator(Observed):
@@ -107,8 +86,8 @@ class Accelerator(Observed):
             mixed_precision, cpu, _from_accelerator=True, device_placement=None if device_placement else False,
             split_batches=self.dataloader_config.split_batches or None, rng_types=rng_types_of_engine(rng_types),
             step_scheduler_with_optimizer=None if step_scheduler_with_optimizer else False, true_divisor=true_divisor,
-            keep_output_dtype=keep_output_dtype, num_threads=num_threads, cpu_kernels=_choice("cpu_kernels", cpu_kernels, ("auto", "default", "onednn")),
-            cpu_memory=_choice("cpu_memory", cpu_memory, ("auto", "default", "cached")), cpu_memory_kept=cpu_memory_kept,
+            keep_output_dtype=keep_output_dtype, num_threads=num_threads, cpu_kernels=choice("cpu_kernels", cpu_kernels, ("auto", "default", "onednn")),
+            cpu_memory=choice("cpu_memory", cpu_memory, ("auto", "default", "cached")), cpu_memory_kept=cpu_memory_kept,
             torch_device=torch_device, device_plugins=device_plugins, cpu_affinity=cpu_affinity,
             dynamo_plugin=dynamo_plugin, parallelism_config=parallelism_config,
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
@@ -212,16 +191,16 @@ class Accelerator(Observed):
     save_iteration = property(attrgetter("project_configuration.iteration"))
 
     torch_device_mesh = property(attrgetter("state.device_mesh"), doc="The ranks by kind of parallelism; None without a parallelism_config.")
-    tensor_parallel_rank = _coordinate("tp", "tensor")
-    pipeline_parallel_rank = _coordinate("pp", "pipeline", NotImplementedError)
-    context_parallel_rank = _coordinate("cp", "context", NotImplementedError)
-    data_parallel_rank = _coordinate("dp_replicate", "data")
-    data_parallel_shard_rank = _coordinate("dp_shard", "shard-based data")
+    tensor_parallel_rank = coordinate("tp", "tensor")
+    pipeline_parallel_rank = coordinate("pp", "pipeline", NotImplementedError)
+    context_parallel_rank = coordinate("cp", "context", NotImplementedError)
+    data_parallel_rank = coordinate("dp_replicate", "data")
+    data_parallel_shard_rank = coordinate("dp_shard", "shard-based data")
 
     is_composable_parallelism_enabled = property(attrgetter("is_fsdp2"))
     deepspeed_plugin = property(attrgetter("state.deepspeed_plugin"), doc="The plugin of DeepSpeed that is selected.")
     autocast_handler, ddp_handler, init_handler, profile_handler, scaler_handler = map(
-        _handler, (AutocastKwargs, DistributedDataParallelKwargs, InitProcessGroupKwargs, ProfileKwargs, GradScalerKwargs))
+        handler_property, (AutocastKwargs, DistributedDataParallelKwargs, InitProcessGroupKwargs, ProfileKwargs, GradScalerKwargs))
     # Nothing computes in 8-bit floating point here yet.
     fp8_backend, fp8_enabled, has_fp8_handler, delayed_fp8_autocast = FP8BackendType.NO, False, False, False
     ao_recipe_handler = fp8_recipe_handler = msamp_recipe_handler = te_recipe_handler = None
@@ -295,7 +274,7 @@ class Accelerator(Observed):
         None: where it has parameters that torch or transformers has split. Such axes are an error else."""
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
             return remembered(self._models, model)
-        is_spread = self._refuse_dispatched(model)
+        is_spread = self._refuse_dispatched(check_model("prepare_model", model))
         options = capi.accel_prepare_model_options_t()
         options.device_placement = int(not is_spread and (self.device_placement if device_placement is None else device_placement))
         options.evaluation_mode = int(evaluation_mode)
@@ -306,7 +285,8 @@ class Accelerator(Observed):
             options.ddp = ddp
         sharding = sharding_choice.options_of(model, options)  # the options only point to them, too
         if is_torch_model(model):
-            prepared = pytorch_model().prepare(model, self._current(), options, self.use_distributed and not evaluation_mode)
+            exchanges = self.use_distributed and not evaluation_mode
+            prepared = pytorch_model().prepare(model, self._current(), options, (self.ddp_handler or DistributedDataParallelKwargs()) if exchanges else None)
         else:
             prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
         del ddp, power, sharding
@@ -321,6 +301,8 @@ class Accelerator(Observed):
 
             device_placement = self.device_placement if device_placement is None else device_placement
             prepared = AcceleratedOptimizer(optimizer, device_placement, self.scaler, state=self._current(), fused=self._fused_optimizers)
+        elif not isinstance(optimizer, optim.Optimizer):
+            raise wrong_kind("prepare_optimizer", optimizer, "an optimizer", "one of accel or torch")
         else:
             prepared = optim.Optimizer.of_handle(capi.accel_prepare_optimizer(self._current(), optimizer.handle), optimizer)
         return remembered(self._optimizers, prepared)
@@ -335,6 +317,8 @@ class Accelerator(Observed):
             own = [optimizer for optimizer in self._optimizers if scheduler.optimizer in (optimizer, getattr(optimizer, "optimizer", None))]
             prepared = AcceleratedScheduler(scheduler, own or self._optimizers, self.step_scheduler_with_optimizer, self.split_batches,
                                             state=self._current())
+        elif not isinstance(scheduler, lr_scheduler.LRScheduler):
+            raise wrong_kind("prepare_scheduler", scheduler, "a scheduler", "one of accel or torch")
         else:
             prepared = lr_scheduler.Prepared(capi.accel_prepare_scheduler(self._current(), scheduler.handle), scheduler)
         return remembered(self._schedulers, prepared)
@@ -345,6 +329,8 @@ class Accelerator(Observed):
             return remembered(self._dataloaders, data_loader)
         if is_torch_loader(data_loader):
             return self._prepare_torch_loader(data_loader, device_placement, slice_fn_for_dispatch)
+        if not isinstance(data_loader, data.DataLoader):
+            raise wrong_kind("prepare_data_loader", data_loader, "a loader", "one of accel or torch")
         config = self.dataloader_config.to_engine()
         config.put_on_device = int(self.device_placement if device_placement is None else device_placement)
         prepared = data.prepare(data_loader, self._current(), config, slice_fn_for_dispatch)
@@ -367,7 +353,7 @@ class Accelerator(Observed):
 
     def unwrap_model(self, model, keep_fp32_wrapper=True, keep_torch_compile=True):
         """The model inside a prepared one; with keep_fp32_wrapper it still runs under the precision, on its own rank only."""
-        if is_torch_model(model):
+        if is_torch_model(check_model("unwrap_model", model)):
             return extract_model_from_parallel(model, keep_fp32_wrapper, keep_torch_compile)
         if not isinstance(model, PreparedModule):
             return model
@@ -413,19 +399,19 @@ class Accelerator(Observed):
 
     def accumulate(self, *models: Module) -> scope:
         """One micro-batch of these models: gradients are exchanged, and optimizers step, when the group is complete."""
-        return scope(capi.accel_accumulate_begin, self._current(), [handle_of(model) for model in models])
+        return scope(capi.accel_accumulate_begin, self._current(), [handle_of(model, "accumulate") for model in models])
 
     def no_sync(self, model: Module) -> scope:
         """Gradients of this model are not exchanged inside."""
-        return noting(model, "held", scope(capi.accel_no_sync_begin, self._current(), handle_of(model)))
+        return noting(model, "held", scope(capi.accel_no_sync_begin, self._current(), handle_of(model, "no_sync")))
 
     def trigger_sync_in_backward(self, model):
         """Gradients are exchanged by a backward inside, although the forward was made where they are not."""
-        return noting(model, "triggered", scope(capi.accel_trigger_sync_in_backward_begin, self._current(), handle_of(model)))
+        return noting(model, "triggered", scope(capi.accel_trigger_sync_in_backward_begin, self._current(), handle_of(model, "trigger_sync_in_backward")))
 
     def join_uneven_inputs(self, joinables, even_batches=None):
-        """The ranks may have different numbers of batches inside."""
-        models = [handle_of(model) for model in joinables if isinstance(model, Module) or is_torch_model(model)]
+        """The ranks may have different numbers of batches inside. Optimizers are passed over."""
+        models = [handle_of(one, "join_uneven_inputs") for one in joinables if not is_optimizer(one)]
         if any(map(is_torch_loader, self._dataloaders)) or any(map(is_torch_model, joinables)):
             from .uneven_inputs import join  # imports torch
 
@@ -456,6 +442,8 @@ class Accelerator(Observed):
     def unscale_gradients(self, optimizer=None):
         """Takes the loss scale out of gradients, so that they can be looked at before the step."""
         for entry in [optimizer] if not isinstance(optimizer, (list, tuple)) else optimizer:
+            if entry is not None and not is_prepared(entry):
+                raise wrong_kind("unscale_gradients", entry, "a prepared optimizer", "what prepare() returned, or None for all")
             capi.accel_unscale_gradients(self._current(), None if entry is None else entry.handle)
 
     def clip_grad_norm_(self, parameters: Any, max_norm: float, norm_type: float = 2) -> "Tensor | None":
@@ -467,7 +455,7 @@ class Accelerator(Observed):
         return self._clip_grad_norm(parameters, max_norm, norm_type)
 
     def _clip_grad_norm(self, parameters, max_norm, norm_type=2):
-        parameters, module = gradients_of(parameters)
+        parameters, module = gradients_of(parameters, "clip_grad_norm_")
         status, norm = capi.accel_clip_grad_norm(self._current(), module.handle, float(max_norm), float(norm_type))
         if status == capi.ACCEL_OK:
             is_of_torch = any(map(is_torch_tensor, parameters)) or not parameters and torch_module() is not None
@@ -481,7 +469,7 @@ class Accelerator(Observed):
         if self._is_stepped_by_engine():
             raise NotImplementedError("clip_grad_value_(): under DeepSpeed's settings backward() has used the gradients; expected gradient_clipping in its "
                                       "configuration")
-        capi.accel_clip_grad_value(self._current(), gradients_of(parameters)[1].handle, float(clip_value))
+        capi.accel_clip_grad_value(self._current(), gradients_of(parameters, "clip_grad_value_")[1].handle, float(clip_value))
 
     def set_trigger(self) -> None:
         """Raises a flag that check_trigger() will see on all ranks."""
@@ -515,32 +503,36 @@ class Accelerator(Observed):
         if os.path.isfile(save_directory):
             logging.getLogger(__name__).error("save_model(): %s is a file; expected a folder", save_directory)
             return
-        is_prepared = not is_torch_model(model) or pytorch_model().forward_of(model) is not None
-        if self._type_of_whole_weights() is not None or _has_offloaded(model):
+        is_of_torch = is_torch_model(check_model("save_model", model))
+        is_usable = not is_of_torch or pytorch_model().forward_of(model) is not None
+        if self._type_of_whole_weights() is not None or _has_offloaded(model) or is_of_torch and pytorch_model().is_inside_sharded(model, self._models):
             whole = self.get_state_dict(model)
             if not whole:
                 return
             handle = tree_of(whole)
         else:
-            handle = handle_of(model) if is_prepared else pytorch_model().mirror(model)
+            handle = handle_of(model, "save_model") if is_usable else pytorch_model().mirror(model)
         options = fill(capi.accel_save_model_options_t(), {"max_shard_size": str(max_shard_size), "safe_serialization": safe_serialization,
                                                            "save_on_each_node": self.project_configuration.save_on_each_node})
-        capi.accel_save_model(self._current(), handle, str(save_directory), options)
+        capi.accel_save_model(self._current(), handle, os.fspath(save_directory), options)
 
     def get_state_dict(self, model, unwrap=True):
         """The weights of a model. Those of a sharded one are collected on the main process, the others get an empty dict. Under ZeRO 3 they are
         in 16 bits, as zero3_save_16bit_model of the plugin asks; without it this is a ValueError."""
+        if not hasattr(model, "state_dict"):
+            raise wrong_kind("get_state_dict", model, "a model", "one of accel or torch")
         kind = self._type_of_whole_weights()
         if _has_offloaded(model):
             whole = _align_devices().get_state_dict_offloaded_model(self.unwrap_model(model) if unwrap else model)
         elif is_torch_model(model):
-            whole = pytorch_model().sharded_state_dict(model, self._current())
-        elif isinstance(model, PreparedModule) and capi.accel_sharded_modules(model.handle):
-            whole = capi.accel_get_state_dict(self._current(), model.handle)
+            whole = pytorch_model().sharded_state_dict(model, self._models, self._current())
+        elif isinstance(model, Module):
+            whole = capi.accel_get_state_dict(self._current(), model.handle)  # also of the one inside a prepared model
         else:
             whole = None
         if whole is None:
-            whole = (self.unwrap_model(model, keep_fp32_wrapper=is_torch_model(model)) if unwrap else model).state_dict()  # the prepared forward stays
+            is_model = is_torch_model(model) or isinstance(model, Module)  # and the prepared forward of one of torch stays
+            whole = (self.unwrap_model(model, keep_fp32_wrapper=is_torch_model(model)) if unwrap and is_model else model).state_dict()
         return whole if kind is None else {name: in_floating_type(value, kind) for name, value in whole.items()}
 
     def _type_of_whole_weights(self):
@@ -554,7 +546,7 @@ class Accelerator(Observed):
             raise ValueError("save_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
         options = fill(capi.accel_save_state_options_t(), {"safe_serialization": safe_serialization, **settings})
         named = capi.accel_project(state)["next_checkpoint"] if project.automatic_checkpoint_naming else None
-        capi.accel_save_state(state, None if project.automatic_checkpoint_naming else str(output_dir), options)
+        capi.accel_save_state(state, None if project.automatic_checkpoint_naming else os.fspath(output_dir), options)
         project.iteration = checkpoint.iteration(state)
         return named or output_dir
 
@@ -573,7 +565,7 @@ class Accelerator(Observed):
         self._load_kwargs.clear()
         self._load_kwargs.update(load_kwargs or {})
         options = fill(capi.accel_load_state_options_t(), settings)
-        capi.accel_load_state(state, None if input_dir is None else os.path.expanduser(str(input_dir)), options)
+        capi.accel_load_state(state, None if input_dir is None else os.path.expanduser(input_dir), options)
         for loader in self._dataloaders:
             loader.resume()
         if any(map(is_torch_loader, self._dataloaders)):
@@ -632,7 +624,7 @@ class Accelerator(Observed):
 
     def verify_device_map(self, model: Any) -> bool:
         """Whether a model, or a part of it, is spread over several devices by a device map."""
-        return any(len(getattr(module, "hf_device_map", ())) > 1 for module in model.modules())
+        return any(len(getattr(module, "hf_device_map", ())) > 1 for module in check_model("verify_device_map", model).modules())
 
     def _refuse_dispatched(self, model):
         """A model that is spread over devices is not trained by several ranks, unless ACCELERATE_BYPASS_DEVICE_MAP=true asks for it; one with

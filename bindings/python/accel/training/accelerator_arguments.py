@@ -5,6 +5,7 @@ from ..data import loader as data
 from ..engine.torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor
 from ..engine.values import to_engine
 from ..generated.optimizers import LOMO, AdaLomo
+from ..modules.given import check_model, wrong_kind
 from ..modules.module import Module, Parameters
 from ..tensors.tensor import backward_options
 from . import lr_scheduler
@@ -17,16 +18,21 @@ def kind_of(thing):
     """Which of the prepare_...() functions an object is for; None for one that stays as it is."""
     if isinstance(thing, Module) or is_torch_model(thing):
         return "model"
-    if isinstance(thing, Optimizer) or is_torch_optimizer(thing):
+    if is_optimizer(thing):
         return "optimizer"
     if isinstance(thing, data.DataLoader) or is_torch_loader(thing):
         return "data_loader"
     if isinstance(thing, lr_scheduler.LRScheduler) or is_torch_scheduler(thing) or is_prepared(thing):
         return "scheduler"
-    if isinstance(thing, _UNTOUCHED) or is_torch_tensor(thing) or isinstance(thing, capi.accel_tensor):
+    if isinstance(thing, _UNTOUCHED) or _is_tensor(thing):
         return None
     raise TypeError(f"prepare() got a {type(thing).__module__}.{type(thing).__qualname__}; expected models, optimizers, loaders and schedulers "
                     "of accel or torch")
+
+
+def is_optimizer(thing):
+    """Whether it is an optimizer, of accel or of torch."""
+    return isinstance(thing, Optimizer) or is_torch_optimizer(thing)
 
 
 def is_lomo(optimizer):
@@ -54,21 +60,23 @@ def pytorch_model():
     return model
 
 
-def handle_of(model):
-    """The engine's module of a model."""
-    if isinstance(model, Module):
+def handle_of(model, function):
+    """The engine's module of a model that a function was given; one of torch is prepared."""
+    if not is_torch_model(check_model(function, model)):
         return model.handle
-    forward = pytorch_model().forward_of(model) if is_torch_model(model) else None
-    if forward is not None:
-        return forward.handle
-    if is_torch_model(model):
-        raise ValueError(f"the {type(model).__name__} is not prepared; expected what prepare() returned")
-    raise TypeError(f"a {type(model).__name__} is not a model; expected one of accel or torch")
+    forward = pytorch_model().forward_of(model)
+    if forward is None:
+        raise ValueError(f"{function}(): the {type(model).__name__} is not prepared; expected what prepare() returned")
+    return forward.handle
+
+
+def _is_tensor(value):
+    return isinstance(value, capi.accel_tensor) or is_torch_tensor(value)
 
 
 def loss_in_engine(value):
     """The loss in the engine."""
-    if not is_torch_tensor(value) and not isinstance(value, capi.accel_tensor):
+    if not _is_tensor(value):
         raise TypeError(f"the loss is a {type(value).__name__}; expected a tensor with gradient history")
     return to_engine(value)
 
@@ -90,15 +98,42 @@ def lomo_of_package(optimizers, learning_rate, is_alone):
     return found
 
 
-def gradients_of(parameters):
-    """The parameters that were given, when they are a list, and the module whose parameters they are: for a list of tensors one that
+def gradients_of(parameters, function):
+    """The parameters that a function was given, when they are a list, and the module whose parameters they are: for a list of tensors one that
     holds just them."""
     if isinstance(parameters, Parameters):
         return [], parameters.module
     if isinstance(parameters, Module):
         return [], parameters
-    parts = [parameters] if isinstance(parameters, capi.accel_tensor) or is_torch_tensor(parameters) else list(parameters)
+    if _is_tensor(parameters):
+        parameters = [parameters]
+    parts = list(parameters) if hasattr(parameters, "__iter__") else [parameters]
+    for part in parts:
+        if not _is_tensor(part):
+            raise wrong_kind(function, part, "a parameter", "model.parameters(), or a list of tensors")
     holder = Module.of_handle(capi.accel_module_create("Parameters"))
     for place, part in enumerate(parts):
         capi.accel_module_add_parameter(holder.handle, str(place), to_engine(part), int(part.requires_grad))
     return parts, holder
+
+
+def coordinate(axis, what, error=RuntimeError):
+    """A property: where this rank is along an axis of the mesh."""
+    def rank(self) -> int:
+        if self.parallelism_config is None:
+            raise error(f"{what} parallelism is not configured: give Accelerator(parallelism_config=ParallelismConfig(...))")
+        return self.torch_device_mesh.get_local_rank(axis)
+
+    return property(rank, doc=f"This rank's place in {what} parallelism.")
+
+
+def handler_property(kind):
+    """A property: what kwargs_handlers has of this kind, or None."""
+    return property(lambda self: self._handlers.get(kind))
+
+
+def choice(setting, name, names):
+    """The number that a setting's name has in C."""
+    if name not in (None, *names):
+        raise ValueError(f"{setting}={name!r}; expected one of {', '.join(names)}")
+    return None if name is None else getattr(capi, f"ACCEL_{setting}_{name}".upper())

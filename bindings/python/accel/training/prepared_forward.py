@@ -1,5 +1,6 @@
 """The forward of a prepared model of torch, which goes through the engine and back. Arguments stay in Python."""
 
+import contextlib
 import functools
 import threading
 import types
@@ -12,6 +13,7 @@ from ..engine.objects import inside
 from ..engine.scopes import noting, scope
 from ..engine.values import map_leaves
 from ..state.job import current
+from . import ddp_attributes
 
 
 class _Call:
@@ -119,11 +121,12 @@ def _own_forward(model):
 
 
 class DistributedModel(torch.nn.Module):
-    """A model that is trained by several ranks. `module` is the model inside, whose attributes it has."""
+    """A model that is trained by several ranks. `module` is the model inside, whose attributes it has; what the model lacks is as of torch's
+    DistributedDataParallel. `exchange` has the settings of the exchange of gradients, a DistributedDataParallelKwargs."""
 
-    def __init__(self, module):
+    def __init__(self, module, exchange):
         super().__init__()
-        self.module = module
+        self.module, self.exchange = module, exchange
         self.training = module.training
 
     def forward(self, *args, **kwargs):
@@ -136,11 +139,35 @@ class DistributedModel(torch.nn.Module):
         except AttributeError:
             if name == "module":
                 raise
+            if name in ddp_attributes.NAMES and not hasattr(self.module, name):
+                return ddp_attributes.value(self, name)
             return getattr(self.module, name)
+
+    def __dir__(self):
+        return {*super().__dir__(), *ddp_attributes.NAMES}
 
     def no_sync(self):
         """Gradients are not exchanged inside, as of torch's DistributedDataParallel."""
         return noting(self, "held", scope(capi.accel_no_sync_begin, current(), self.forward.handle))
+
+    @property
+    def require_backward_grad_sync(self):
+        """Whether a backward exchanges gradients outside of no_sync(), which is always so."""
+        return True
+
+    @require_backward_grad_sync.setter
+    def require_backward_grad_sync(self, wanted):
+        if not wanted:
+            raise NotImplementedError("require_backward_grad_sync=False: expected `with model.no_sync():`, or accelerator.accumulate(model)")
+
+    def join(self, divide_by_initial_world_size=True, enable=True, throw_on_early_termination=False):
+        """The ranks may have different numbers of batches inside, as of torch's DistributedDataParallel."""
+        if not divide_by_initial_world_size or throw_on_early_termination:
+            raise NotImplementedError("join(): gradients are divided by all ranks, and ranks that have ended wait for the others; expected "
+                                      "divide_by_initial_world_size=True and throw_on_early_termination=False")
+        if not enable:
+            return contextlib.nullcontext()
+        return scope(capi.accel_join_uneven_inputs_begin, current(), [self.forward.handle], capi.ACCEL_UNSET)
 
     def __reduce__(self):
         """A copy is that of the model inside: it belongs to no job."""

@@ -23,8 +23,9 @@ from .prepared_forward import DistributedModel, PreparedForward, UnwrappedForwar
 _logger = logging.getLogger(__name__)
 
 
-def prepare(model: torch.nn.Module, state, options, wraps: bool):
-    """The prepared model: with `wraps` a DistributedModel, else the model itself."""
+def prepare(model: torch.nn.Module, state, options, exchange):
+    """The prepared model: a DistributedModel that exchanges gradients as these settings say, and without them the model itself."""
+    wraps = exchange is not None
     if isinstance(vars(model).get("forward"), UnwrappedForward):  # of an earlier Accelerator
         del model.forward
     plugin, deepspeed = sharded_by()
@@ -56,7 +57,7 @@ def prepare(model: torch.nn.Module, state, options, wraps: bool):
     if "" in checkpointed:
         forward = _checkpointed(forward, plugin)
     if wraps:
-        prepared = DistributedModel(model)
+        prepared = DistributedModel(model, exchange)
         prepared.forward = PreparedForward(handle, prepared, forward)
         if not groups:  # what is sharded has no gradients but those that were exchanged
             uncovered_gradients.watch(prepared.forward)
@@ -104,11 +105,31 @@ def _call_through_engine(module, handle, forward):
     module.forward = PreparedForward(handle, module, forward)
 
 
-def sharded_state_dict(model, state) -> "dict | None":
-    """The whole tensors of a sharded model on the main process, and nothing on the others; None for a model that is not sharded."""
+def sharded_state_dict(model, prepared, state) -> "dict | None":
+    """The whole tensors of a sharded model, or of a module inside of one of the `prepared`, on the main process, and nothing on the others; None
+    for a model that is not sharded."""
+    model, path = _around(model, prepared)
     forward = forward_of(model)
     if forward is None or not capi.accel_sharded_modules(forward.handle):
         return None
-    return {name: to_torch(tensor) for name, tensor in capi.accel_get_state_dict(state, forward.handle).items()}
+    prefix = f"{path}." if path else ""
+    return {name[len(prefix):]: to_torch(tensor) for name, tensor in capi.accel_get_state_dict(state, forward.handle).items()
+            if name.startswith(prefix)}
+
+
+def is_inside_sharded(model, prepared) -> bool:
+    """Whether a module has only the rows of this rank, because it is inside of a model that is sharded, and not the prepared one itself."""
+    around, _ = _around(model, prepared)
+    return around is not model and bool(capi.accel_sharded_modules(forward_of(around).handle))
+
+
+def _around(model, prepared):
+    """The one of the prepared models in which a module is, and its path there; the module itself for any other."""
+    for one in prepared:
+        if isinstance(one, DistributedModel) and one is not model:
+            for path, module in one.module.named_modules():
+                if module is model:
+                    return one, path
+    return model, ""
 
 

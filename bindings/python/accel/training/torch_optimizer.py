@@ -54,8 +54,8 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         self._may_be_whole = sharded_by() != (None, None)
 
     def _fit_states(self):
-        """Parameters are cut by now, also of a model that was prepared after this optimizer."""
-        if self._may_be_whole and PartialState().use_distributed and any(map(len, self.optimizer.state.values())):
+        """Parameters are cut by now, also of a model that was prepared after this optimizer. Collective once, whatever states this rank has."""
+        if self._may_be_whole and PartialState().use_distributed:
             cut_states(self.optimizer)
         self._may_be_whole = False
 

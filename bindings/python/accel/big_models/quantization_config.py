@@ -1,0 +1,57 @@
+"""The settings of quantization. They are checked; nothing quantizes by them yet: load_and_quantize_model() raises NotImplementedError."""
+
+import dataclasses
+import warnings
+from typing import Any
+
+import torch
+
+from ..state.enums import CustomDtype
+
+_PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+_TYPES = ("fp4", "nf4")
+_THRESHOLD = 6.0  # of 8-bit models, which 4-bit models do not have
+
+
+def _dtype(name, value):
+    if isinstance(value, torch.dtype):
+        return value
+    if value not in _PRECISIONS:
+        raise ValueError(f"{name}={value!r}: expected one of {', '.join(_PRECISIONS)}, or a torch.dtype")
+    return _PRECISIONS[value]
+
+
+@dataclasses.dataclass
+class BnbQuantizationConfig:
+    """How a model would be quantized, by 8 bits or by 4. Quantization itself is not in this version: load_and_quantize_model() says so."""
+
+    load_in_8bit: bool = False
+    llm_int8_threshold: float = _THRESHOLD
+    load_in_4bit: bool = False
+    bnb_4bit_quant_type: str = "fp4"
+    bnb_4bit_use_double_quant: bool = False
+    bnb_4bit_compute_dtype: Any = "fp16"
+    torch_dtype: Any = None
+    skip_modules: Any = None
+    keep_in_fp32_modules: Any = None
+
+    def __post_init__(self):
+        for name in ("load_in_8bit", "load_in_4bit", "bnb_4bit_use_double_quant"):
+            self._check(name, bool, "True or False")
+        self._check("llm_int8_threshold", (int, float), "a number")
+        for name in ("skip_modules", "keep_in_fp32_modules"):
+            self._check(name, (list, type(None)), "a list of names of modules, or None")
+        if self.load_in_8bit == self.load_in_4bit:
+            raise ValueError(f"load_in_8bit and load_in_4bit are both {self.load_in_8bit}; expected one of them to be True")
+        if self.bnb_4bit_quant_type not in _TYPES:
+            raise ValueError(f"bnb_4bit_quant_type={self.bnb_4bit_quant_type!r}: expected one of {', '.join(_TYPES)}")
+        if self.load_in_4bit and self.llm_int8_threshold != _THRESHOLD:
+            warnings.warn("llm_int8_threshold has no effect with load_in_4bit; it is for load_in_8bit", stacklevel=3)
+        self.bnb_4bit_compute_dtype = _dtype("bnb_4bit_compute_dtype", self.bnb_4bit_compute_dtype)
+        self.target_dtype = CustomDtype.INT4 if self.load_in_4bit else torch.int8
+        default = self.bnb_4bit_compute_dtype if self.load_in_4bit else torch.float16
+        self.torch_dtype = default if self.torch_dtype is None else _dtype("torch_dtype", self.torch_dtype)
+
+    def _check(self, name, kinds, expected):
+        if not isinstance(getattr(self, name), kinds):
+            raise ValueError(f"{name}={getattr(self, name)!r}: expected {expected}")
