@@ -9,6 +9,7 @@
 #include "comm/record/call_description.hpp"
 #include "comm/ucx/host/status_page.hpp"
 #include "comm/ucx/progress/group_progress.hpp"
+#include "tensor/lack_of_memory.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -127,7 +128,7 @@ Failure GroupProgress::current_failure(const std::string& what) const {
   } catch (const CollectiveError& error) {
     return {error.failure(), rank(), error.what()};
   } catch (const std::exception& error) {
-    return {means_no_memory(error) ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend, rank(),
+    return {tensor::means_no_memory(error) ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend, rank(),
             text(what, " failed on rank ", rank(), ": ", error_line(error))};
   }
 }
