@@ -147,6 +147,7 @@ class DeviceFaults(unittest.TestCase):
         model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 4))
         before = [parameter.tolist() for parameter in model.parameters()]
         advice = "sim out of memory.*free; take a smaller batch, or end what else uses this memory"
+        accel.capi.accel_device_empty_cache(self.accelerator.device)
         leave_memory(self.allocated() + 4096)
         try:
             with self.assertRaisesRegex(errors.OutOfMemoryError, advice):
@@ -228,7 +229,7 @@ class DeviceFaults(unittest.TestCase):
                 files = {path: path.read_bytes() for path in pathlib.Path(folder).rglob("*") if path.is_file()}
                 self.train_step()
                 accel.capi.accel_device_synchronize(self.accelerator.device)
-                simulated().simulated_device_run_kernel(ctypes.c_int32(0), ctypes.c_int64(100_000_000))
+                simulated().simulated_device_run_kernel(ctypes.c_int32(0), ctypes.c_int64(600_000_000))
                 unplugged = threading.Thread(target=self.lose_when_copies_wait)
                 unplugged.start()
                 with self.assertRaisesRegex(errors.Error, "sim:0 is lost"):

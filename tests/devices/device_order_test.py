@@ -15,6 +15,7 @@ import unittest
 import orders
 
 KIND, PLUGIN = "sim", ""
+LENGTH = int(os.environ.get("ACCEL_TEST_ORDERS", "3"))  # so many steps come in any order
 
 
 def pin(accel):
@@ -82,13 +83,13 @@ class DeviceOrder(unittest.TestCase):
         return said
 
     def test_each_order_by_the_variable(self):
-        for order in orders.covering_orders(STEPS):
+        for order in orders.covering_orders(STEPS, LENGTH):
             with self.subTest(order):
                 self.said(order, train)
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "there is no torch")
     def test_each_order_with_torch(self):
-        for order in orders.covering_orders([*STEPS, *STEPS_OF_TORCH], int(os.environ.get("ACCEL_TEST_ORDERS", "3"))):
+        for order in orders.covering_orders([*STEPS, *STEPS_OF_TORCH], LENGTH):
             with self.subTest(order):
                 self.said(order, train)
 
