@@ -115,7 +115,7 @@ static void job_make(struct job *job) {
   const accel_op_t *sum = NULL;
   accel_value_t output = ACCEL_VALUE_INIT, total = ACCEL_VALUE_INIT;
   size_t n_results = 0;
-  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, cpu, &input));
+  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, &cpu, &input));
   const accel_value_t argument = accel_arg_tensor(input);
   CHECK(accel_module_call(job->model, &argument, 1, &output));
   CHECK(accel_op_find("aten::sum", "", &sum));
@@ -345,7 +345,7 @@ static void compressed_parts(void) {
   accel_state_t *of_weights = workload_state("cpu", "no", 1), *of_moments = workload_state("cpu", "no", GPT_ACCUMULATE);
   accel_module_t *const model = linear_layers(64), *prepared = NULL;
   struct training training;
-  CHECK(accel_module_to(model, ACCEL_DTYPE_BFLOAT16, cpu));
+  CHECK(accel_module_to(model, ACCEL_DTYPE_BFLOAT16, &cpu));
   CHECK(accel_prepare_model(of_weights, model, NULL, &prepared));
   report_compressed(of_weights, "bf16_weights");
   accel_module_release(prepared);

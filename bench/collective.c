@@ -34,7 +34,7 @@ static double time_calls(const struct operation *operation, struct buffers *buff
 static void take_slowest(accel_state_t *state, double *samples, size_t n_samples) {
   const int64_t shape = (int64_t)n_samples;
   accel_tensor_t *tensor = NULL;
-  CHECK(accel_tensor_from_blob(samples, &shape, 1, NULL, ACCEL_DTYPE_FLOAT64, kCpu, NULL, NULL, &tensor));
+  CHECK(accel_tensor_from_blob(samples, &shape, 1, NULL, ACCEL_DTYPE_FLOAT64, &kCpu, NULL, NULL, &tensor));
   CHECK(accel_all_reduce(state, tensor, ACCEL_REDUCE_MAX));
   accel_tensor_release(tensor);
 }
@@ -61,8 +61,8 @@ static double measure_memory_rate(accel_state_t *state, int64_t bytes, size_t n_
   accel_tensor_t *from = NULL, *to = NULL;
   double *samples = measure_allocate(n_samples * sizeof *samples);
   const int calls = calls_per_sample(bytes);
-  CHECK(accel_tensor_full(&bytes, 1, 1, ACCEL_DTYPE_UINT8, kCpu, &from));
-  CHECK(accel_tensor_full(&bytes, 1, 0, ACCEL_DTYPE_UINT8, kCpu, &to));
+  CHECK(accel_tensor_full(&bytes, 1, 1, ACCEL_DTYPE_UINT8, &kCpu, &from));
+  CHECK(accel_tensor_full(&bytes, 1, 0, ACCEL_DTYPE_UINT8, &kCpu, &to));
   for (size_t i = 0; i < n_samples; i++) {
     CHECK(accel_wait_for_everyone(state));
     const double start = measure_now();
@@ -78,10 +78,10 @@ static double measure_memory_rate(accel_state_t *state, int64_t bytes, size_t n_
 }
 
 static void allocate(const struct operation *operation, accel_dtype_t dtype, int64_t count, struct buffers *buffers) {
-  CHECK(accel_tensor_full(&count, 1, operation->element, dtype, kCpu, &buffers->shard));
+  CHECK(accel_tensor_full(&count, 1, operation->element, dtype, &kCpu, &buffers->shard));
   if (operation->need == SHARD) return;
   if (operation->need == SHARD_AND_WHOLE) count *= accel_num_processes(buffers->state);
-  CHECK(accel_tensor_full(&count, 1, operation->element, dtype, kCpu, &buffers->whole));
+  CHECK(accel_tensor_full(&count, 1, operation->element, dtype, &kCpu, &buffers->whole));
 }
 
 static void run_on_tensors(const struct operation *operation, const char *dtype_name, int64_t bytes,

@@ -22,7 +22,7 @@ static accel_tensor_t *apply(const char *name, const char *overload, const accel
 static accel_tensor_t *random_matrix(accel_device_t device, int64_t rows, int64_t columns, double scale) {
   const int64_t shape[] = {rows, columns};
   accel_tensor_t *drawn = NULL;
-  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, device, &drawn));
+  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, &device, &drawn));
   const accel_value_t factors[] = {accel_arg_tensor(drawn), accel_arg_double(scale)};
   accel_tensor_t *matrix = apply("aten::mul", "Scalar", factors, 2, NULL, NULL, 0);
   accel_tensor_release(drawn);
@@ -69,12 +69,12 @@ int main(int argc, char **argv) {
   settings.mixed_precision = strcmp(options[PRECISION].value, "bf16") == 0 ? ACCEL_PRECISION_BF16 : ACCEL_PRECISION_NO;
   accel_state_t *state = measure_state(settings, options[DEVICE].value);
   CHECK(accel_set_seed(state, 0, 0, 0));
-  const accel_device_t device = accel_device(state);
+  const accel_device_t device = *accel_device(state);
   accel_tensor_t *hidden = random_matrix(device, rows, features, 1.0),
                  *matrix = random_matrix(device, classes, features, 0.02);
   accel_tensor_t *drawn = NULL, *target = NULL;
   CHECK(accel_tensor_randint(0, classes, &rows, 1, &drawn));
-  CHECK(accel_tensor_to(drawn, ACCEL_UNSET, device, 0, &target));
+  CHECK(accel_tensor_to(drawn, ACCEL_UNSET, &device, 0, &target));
   accel_tensor_release(drawn);
 
   double *samples = measure_allocate(steps * sizeof *samples);

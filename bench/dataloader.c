@@ -25,7 +25,7 @@ static accel_dataset_t *make_rows(int64_t rows) {
   const int64_t shape[] = {rows, WIDTH};
   accel_tensor_t *tensors[2] = {NULL, NULL};
   accel_dataset_t *dataset = NULL;
-  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, cpu, &tensors[0]));
+  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, &cpu, &tensors[0]));
   CHECK(accel_tensor_randint(0, 10, shape, 1, &tensors[1]));
   CHECK(accel_dataset_tensors(tensors, 2, &dataset));
   accel_tensor_release(tensors[0]);

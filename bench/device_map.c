@@ -26,7 +26,7 @@ static void add_layer(accel_module_t *parent, const char *name, const char *kind
   const int64_t shape[] = {rows, columns};
   accel_module_t *layer = new_module(kind);
   accel_tensor_t *weight = NULL;
-  CHECK(accel_tensor_empty(shape, columns == 0 ? 1 : 2, ACCEL_DTYPE_FLOAT32, meta, &weight));
+  CHECK(accel_tensor_empty(shape, columns == 0 ? 1 : 2, ACCEL_DTYPE_FLOAT32, &meta, &weight));
   CHECK(accel_module_add_parameter(layer, "weight", weight, 1));
   accel_tensor_release(weight);
   add(parent, name, layer);

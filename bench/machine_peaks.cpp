@@ -24,7 +24,7 @@ accel_tensor_t *make_ones(int64_t size, accel_dtype_t dtype) {
   const int64_t shape[] = {size, size};
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
   accel_tensor_t *tensor = nullptr;
-  CHECK(accel_tensor_full(shape, 2, 1, dtype, cpu, &tensor));
+  CHECK(accel_tensor_full(shape, 2, 1, dtype, &cpu, &tensor));
   return tensor;
 }
 

@@ -164,7 +164,7 @@ void measure_report(accel_state_t *state, const struct figure *figure) {
     for (int32_t rank = 0; rank < ranks; rank++) printf("%s%.5g", rank == 0 ? "" : ", ", facts[rank * FACTS + PEAK]);
     printf("]");
   }
-  const accel_device_t device = accel_device(state);
+  const accel_device_t device = *accel_device(state);
   if (device.type != ACCEL_DEVICE_CPU) printf(", \"device\": \"%s\"", accel_device_type_name(device.type));
   if (figure->base_rss_mb > 0) printf(", \"base_rss_mb\": %.5g", figure->base_rss_mb);
   printf(", \"anonymous_rss_mb\": %.5g", measure_memory("RssAnon"));

@@ -20,7 +20,7 @@ static accel_tensor_t *apply(const char *name, const char *overload, const accel
   return result.as.tensor;
 }
 
-static accel_tensor_t *random_matrix(accel_device_t device) {
+static accel_tensor_t *random_matrix(const accel_device_t *device) {
   const int64_t shape[] = {SIZE, SIZE};
   accel_tensor_t *matrix = NULL;
   CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, device, &matrix));
@@ -28,7 +28,7 @@ static accel_tensor_t *random_matrix(accel_device_t device) {
 }
 
 /* A parameter with a random gradient: that of the sum of its products with the gradient. */
-static accel_tensor_t *make_parameter(accel_device_t device) {
+static accel_tensor_t *make_parameter(const accel_device_t *device) {
   accel_tensor_t *parameter = random_matrix(device), *gradient = random_matrix(device);
   CHECK(accel_tensor_set_requires_grad(parameter, 1));
   const accel_value_t factors[] = {accel_arg_tensor(parameter), accel_arg_tensor(gradient)};

@@ -29,7 +29,7 @@ static accel_module_t *make_model(accel_device_t device) {
   accel_module_t *model = NULL;
   accel_tensor_t *one = NULL;
   CHECK(accel_op_find("aten::mul", "Tensor", &mul));
-  CHECK(accel_tensor_full(NULL, 0, 1.0, ACCEL_DTYPE_FLOAT32, device, &one));
+  CHECK(accel_tensor_full(NULL, 0, 1.0, ACCEL_DTYPE_FLOAT32, &device, &one));
   CHECK(accel_module_create("Scalar", &model));
   CHECK(accel_module_add_parameter(model, "weight", one, 1));
   CHECK(accel_module_set_forward(model, forward, (void *)mul, NULL));
@@ -38,13 +38,13 @@ static accel_module_t *make_model(accel_device_t device) {
 }
 
 static struct loop make_loop(accel_state_t *state, int prepared) {
-  const accel_device_t device = accel_device(state);
+  const accel_device_t device = *accel_device(state);
   accel_sgd_options_t sgd = ACCEL_SGD_OPTIONS_INIT;
   accel_tensor_t *half = NULL;
   struct loop loop = {NULL, device, make_model(device), NULL, ACCEL_VALUE_INIT};
   sgd.lr = 1e-6;
   CHECK(accel_optimizer_sgd(loop.model, &sgd, &loop.optimizer));
-  CHECK(accel_tensor_full(NULL, 0, 0.5, ACCEL_DTYPE_FLOAT32, device, &half));
+  CHECK(accel_tensor_full(NULL, 0, 0.5, ACCEL_DTYPE_FLOAT32, &device, &half));
   loop.input = accel_arg_tensor(half);
   if (!prepared) return loop;
   const struct loop plain = loop;
@@ -79,7 +79,7 @@ static double run(struct loop *loop, size_t steps) {
     if (scope != NULL) CHECK(accel_scope_end(scope));
     accel_value_dispose(&loss);
   }
-  CHECK(accel_device_synchronize(loop->device));
+  CHECK(accel_device_synchronize(&loop->device));
   return (measure_now() - start) / (double)steps * 1e6;
 }
 

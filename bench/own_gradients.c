@@ -37,7 +37,7 @@ static accel_tensor_t *tensor_over(float *memory, size_t index) {
   const int64_t shape[2] = {SIZE, columns_of(index)};
   accel_tensor_t *tensor = NULL;
   CHECK(accel_tensor_from_blob(memory, shape, index % 2 == 0 ? 2 : 1, NULL, ACCEL_DTYPE_FLOAT32,
-                               (accel_device_t){ACCEL_DEVICE_CPU, -1}, NULL, NULL, &tensor));
+                               &(accel_device_t){ACCEL_DEVICE_CPU, -1}, NULL, NULL, &tensor));
   return tensor;
 }
 

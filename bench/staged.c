@@ -28,7 +28,7 @@ static void run_step(const struct work *work, enum step step) {
     case COPY_TO_DEVICE: CHECK(accel_tensor_copy(work->on_device, work->on_host)); break;
     default: CHECK(accel_all_reduce(work->state, work->on_device, ACCEL_REDUCE_MEAN)); break;
   }
-  CHECK(accel_device_synchronize(work->device));
+  CHECK(accel_device_synchronize(&work->device));
 }
 
 static double measure_step(const struct work *work, enum step step, int64_t bytes, const char *device,
@@ -57,10 +57,10 @@ int main(int argc, char **argv) {
   settings.torch_device = options[DEVICE].value;
   struct work work = {NULL, {0, 0}, NULL, NULL};
   CHECK(accel_state_create(&settings, &work.state));
-  work.device = accel_device(work.state);
+  work.device = *accel_device(work.state);
   const int64_t bytes = measure_integer(&options[BYTES]), count = bytes / 4;
-  CHECK(accel_tensor_full(&count, 1, 1, ACCEL_DTYPE_FLOAT32, kCpu, &work.on_host));
-  CHECK(accel_tensor_full(&count, 1, 1, ACCEL_DTYPE_FLOAT32, work.device, &work.on_device));
+  CHECK(accel_tensor_full(&count, 1, 1, ACCEL_DTYPE_FLOAT32, &kCpu, &work.on_host));
+  CHECK(accel_tensor_full(&count, 1, 1, ACCEL_DTYPE_FLOAT32, &work.device, &work.on_device));
 
   struct figure figure = {
       "staged", NULL, "ms", 0, NULL, (size_t)measure_integer(&options[SAMPLES]), measure_memory("VmHWM"), NULL};

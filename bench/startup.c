@@ -7,7 +7,7 @@
 static void make_tensor(void) {
   accel_tensor_t *tensor = NULL;
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
-  CHECK(accel_tensor_full(NULL, 0, 0, ACCEL_DTYPE_FLOAT32, cpu, &tensor));
+  CHECK(accel_tensor_full(NULL, 0, 0, ACCEL_DTYPE_FLOAT32, &cpu, &tensor));
   accel_tensor_release(tensor);
 }
 

@@ -31,8 +31,8 @@ static accel_profile_t *begin_profile(accel_state_t *state, const char *what) {
 }
 
 /* The memory of the tensors on a device in MiB, on the CPU that of the large ones. */
-static void memory_of_tensors(accel_device_t device, double *peak, double *now) {
-  const int on_host = device.type == ACCEL_DEVICE_CPU;
+static void memory_of_tensors(const accel_device_t *device, double *peak, double *now) {
+  const int on_host = device->type == ACCEL_DEVICE_CPU;
   accel_value_t report = ACCEL_VALUE_INIT;
   if (on_host)
     CHECK(accel_memory_report(1, &report));

@@ -96,7 +96,7 @@ void workload_mlp(struct training *training, accel_state_t *state, int64_t width
   accel_tensor_t *inputs = NULL, *labels = NULL;
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
   const int64_t shape[] = {batch * accel_num_processes(state) * (int64_t)steps, width};
-  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, cpu, &inputs));
+  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, &cpu, &inputs));
   CHECK(accel_tensor_randint(0, CLASSES, shape, 1, &labels));
   training_prepare(training, state, model, 1e-3, inputs, labels, batch);
 }

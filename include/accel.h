@@ -112,7 +112,6 @@ extern "C" {
 #include "accel/configuration.h"
 #include "accel/launch.h"
 #include "accel/options_init.h"
-#include "accel/by_pointer.h"
 
 #ifdef __cplusplus
 } /* extern "C" */

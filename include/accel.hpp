@@ -84,6 +84,11 @@ inline bool check(accel_status_t status) {
   fail(status);
 }
 
+inline accel_device_t device(const accel_device_t* device) {
+  if (device == nullptr) fail(ACCEL_ERROR_INVALID_HANDLE);
+  return *device;
+}
+
 // Text that the library allocated.
 class Buffer {
  public:
@@ -221,7 +226,7 @@ class Value {
   }
   Value(const char* text) { detail::check(accel_value_string(text, &value_)); }
   Value(const std::string& text) : Value(text.c_str()) {}
-  Value(accel_device_t device) noexcept : value_(accel_arg_device(device)) {}
+  Value(accel_device_t device) noexcept : value_(accel_arg_device(&device)) {}
   Value(const Tensor& tensor);
   // A dtype is a number to C++; so it needs a name.
   static Value of_dtype(accel_dtype_t dtype) { return adopt(accel_arg_dtype(dtype)); }
@@ -521,7 +526,7 @@ struct FsdpOptions : accel_fsdp_options_t {
 };
 
 // Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3
-// FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields here, and a field that says
+// FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values come from the fields here, and a field that says
 // otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in
 // one warning.
 struct DeepspeedOptions : accel_deepspeed_options_t {
@@ -743,7 +748,7 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
   // Elements that are not initialised.
   static Tensor empty(const std::vector<std::int64_t>& shape, accel_dtype_t dtype, accel_device_t device) {
     Tensor out;
-    detail::check(accel_tensor_empty(shape.data(), shape.size(), dtype, device, out.put()));
+    detail::check(accel_tensor_empty(shape.data(), shape.size(), dtype, &device, out.put()));
     return out;
   }
 
@@ -751,14 +756,14 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
   static Tensor full(const std::vector<std::int64_t>& shape, double number, accel_dtype_t dtype,
                      accel_device_t device) {
     Tensor out;
-    detail::check(accel_tensor_full(shape.data(), shape.size(), number, dtype, device, out.put()));
+    detail::check(accel_tensor_full(shape.data(), shape.size(), number, dtype, &device, out.put()));
     return out;
   }
 
   // Draws from the standard normal distribution with the default generator.
   static Tensor randn(const std::vector<std::int64_t>& shape, accel_dtype_t dtype, accel_device_t device) {
     Tensor out;
-    detail::check(accel_tensor_randn(shape.data(), shape.size(), dtype, device, out.put()));
+    detail::check(accel_tensor_randn(shape.data(), shape.size(), dtype, &device, out.put()));
     return out;
   }
 
@@ -901,7 +906,7 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
   // Converts dtype and device.
   Tensor to(accel_dtype_t dtype, accel_device_t device, bool non_blocking) const {
     Tensor out;
-    detail::check(accel_tensor_to(get(), dtype, device, non_blocking, out.put()));
+    detail::check(accel_tensor_to(get(), dtype, &device, non_blocking, out.put()));
     return out;
   }
 
@@ -952,7 +957,7 @@ class Tensor : public detail::Handle<accel_tensor_t, accel_tensor_retain, accel_
     };
     Tensor tensor;
     detail::check(accel_tensor_from_blob(data, shape.data(), shape.size(), strides.empty() ? nullptr : strides.data(),
-                                         dtype, device, detail::keep(std::move(destroy)), end, tensor.put()));
+                                         dtype, &device, detail::keep(std::move(destroy)), end, tensor.put()));
     return tensor;
   }
   std::vector<std::int64_t> shape() const { return dimensions(accel_tensor_shape); }
@@ -1240,7 +1245,7 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   }
 
   // Moves parameters and buffers in place.
-  void to(accel_dtype_t dtype, accel_device_t device) { detail::check(accel_module_to(get(), dtype, device)); }
+  void to(accel_dtype_t dtype, accel_device_t device) { detail::check(accel_module_to(get(), dtype, &device)); }
 
   // Switches between training and evaluation.
   void train(bool training) { detail::check(accel_module_train(get(), training)); }
@@ -1450,7 +1455,7 @@ class Optimizer : public detail::Handle<accel_optimizer_t, accel_optimizer_retai
     detail::check(accel_optimizer_set_setting(get(), group, name.c_str(), value));
   }
 
-  // How the float16 and bfloat16 parameters of a group are updated; those of other dtypes are not concerned.
+  // How the float16 and bfloat16 parameters of a group are updated; other dtypes are not concerned.
   void set_update_precision(std::size_t group, accel_update_precision_t precision) {
     detail::check(accel_optimizer_set_update_precision(get(), group, precision));
   }
@@ -1955,7 +1960,7 @@ class Generator : public detail::Handle<accel_generator_t, accel_generator_retai
   // A generator of its own, with the numbers of torch.Generator.
   static Generator create(std::int64_t seed, accel_device_t device) {
     Generator out;
-    detail::check(accel_generator_create(seed, device, out.put()));
+    detail::check(accel_generator_create(seed, &device, out.put()));
     return out;
   }
 
@@ -1994,7 +1999,7 @@ class WeightStream : public detail::Handle<accel_weight_stream_t, accel_weight_s
   // the device of its own, while the program computes with the present one.
   static WeightStream create(const Value& groups, accel_device_t device, std::int64_t prefetch_bytes) {
     WeightStream out;
-    detail::check(accel_weight_stream_create(groups.get(), device, prefetch_bytes, out.put()));
+    detail::check(accel_weight_stream_create(groups.get(), &device, prefetch_bytes, out.put()));
     return out;
   }
 
@@ -2124,7 +2129,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   bool debug() const { return accel_debug(self()) == 1; }
 
   // The state's device.
-  accel_device_t device() const { return accel_device(self()); }
+  accel_device_t device() const { return detail::device(accel_device(self())); }
 
   // Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
   bool fork_launched() const { return accel_fork_launched(self()) == 1; }
@@ -2254,7 +2259,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated
+  // Gathers a list of results as accel_gather_object() does, and leaves out results of samples that the loader repeated
   // to fill batches.
   Value gather_object_for_metrics(const Value& items) {
     Value out;
@@ -2289,7 +2294,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // Every rank gets one rank's list of values, which may be those of accel_gather_object().
+  // Every rank gets one rank's list of values, such as the result of accel_gather_object().
   Value broadcast_object_list(const Value& objects, std::int32_t from_process) {
     Value out;
     detail::check(accel_broadcast_object_list(get(), objects.get(), from_process, out.put()));
@@ -2595,7 +2600,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   }
 
   // The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in
-  // what the others still exchange, with gradients of 0, and the mean is still that of all ranks.
+  // what the others still exchange, with gradients of 0, and the mean is still over all ranks.
   Scope join_uneven_inputs(const std::vector<Module>& modules, std::int32_t even_batches) {
     Scope out;
     detail::check(accel_join_uneven_inputs_begin(get(), detail::borrowed(modules).data(), modules.size(), even_batches,
@@ -2658,7 +2663,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
-  // Seeds the default generators of all devices, and those of accel_add_seed_callback().
+  // Seeds the default generators of all devices, and runs the callbacks of accel_add_seed_callback().
   void set_seed(std::int64_t seed, bool device_specific, bool deterministic) {
     detail::check(accel_set_seed(get(), seed, device_specific, deterministic));
   }
@@ -2672,7 +2677,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // device's allocator keeps.
   void free_memory() { detail::check(accel_free_memory(get())); }
 
-  // Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of
+  // Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU tensors, of
   // large results of a gather or a reduce, and of the device.
   void empty_cache() { detail::check(accel_empty_cache(get())); }
 
@@ -3090,8 +3095,8 @@ class Profile : public detail::Handle<accel_profile_t, accel_profile_retain, acc
   // Writes the latest recorded cycle as a Chrome trace; ".gz" at the end of the name compresses it.
   void export_trace(const std::string& path) { detail::check(accel_profile_export_trace(get(), path.c_str())); }
 
-  // Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or that of a span,
-  // "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"}, the largest
+  // Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or the kind of a
+  // span, "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"}, the largest
   // self_cpu_us first.
   Value key_averages(bool group_by_shapes) {
     Value out;
@@ -3177,6 +3182,41 @@ inline accel_dtype_t dtype_from_name(const std::string& name) {
   return out;
 }
 
+// A truth as a value.
+inline Value value_bool(std::int32_t truth) {
+  Value out;
+  detail::check(accel_value_bool(truth, out.put()));
+  return out;
+}
+
+// An integer as a value.
+inline Value value_int(std::int64_t integer) {
+  Value out;
+  detail::check(accel_value_int(integer, out.put()));
+  return out;
+}
+
+// A number as a value.
+inline Value value_double(double number) {
+  Value out;
+  detail::check(accel_value_double(number, out.put()));
+  return out;
+}
+
+// A dtype as a value.
+inline Value value_dtype(accel_dtype_t dtype) {
+  Value out;
+  detail::check(accel_value_dtype(dtype, out.put()));
+  return out;
+}
+
+// A device as a value.
+inline Value value_device(accel_device_t device) {
+  Value out;
+  detail::check(accel_value_device(&device, out.put()));
+  return out;
+}
+
 // The latest errors of the whole process, for programs whose calls run on threads of a pool, where accel_last_error()
 // cannot be asked: the errors of callbacks, and each error of a call, also those that the program has handled.
 inline Value recent_errors(std::int64_t after) {
@@ -3225,7 +3265,7 @@ inline Value pad_input_tensors(const Value& value, std::int64_t num_processes, s
 inline Value send_to_device(const Value& value, accel_device_t device, bool non_blocking,
                             const std::vector<std::string>& skip_keys = {}) {
   Value out;
-  detail::check(accel_send_to_device(value.get(), device, non_blocking, detail::borrowed(skip_keys).data(),
+  detail::check(accel_send_to_device(value.get(), &device, non_blocking, detail::borrowed(skip_keys).data(),
                                      skip_keys.size(), out.put()));
   return out;
 }
@@ -3301,29 +3341,29 @@ inline accel_device_t device_current(std::int32_t type) {
 }
 
 // Makes a device the current one of its type on this thread.
-inline void device_set_current(accel_device_t device) { detail::check(accel_device_set_current(device)); }
+inline void device_set_current(accel_device_t device) { detail::check(accel_device_set_current(&device)); }
 
 // Waits until a device has done all work of all its streams.
-inline void device_synchronize(accel_device_t device) { detail::check(accel_device_synchronize(device)); }
+inline void device_synchronize(accel_device_t device) { detail::check(accel_device_synchronize(&device)); }
 
 // Returns the memory that the allocator of a type of devices keeps for later tensors; for the CPU as
 // accel_empty_cache().
-inline void device_empty_cache(accel_device_t device) { detail::check(accel_device_empty_cache(device)); }
+inline void device_empty_cache(accel_device_t device) { detail::check(accel_device_empty_cache(&device)); }
 
 // The memory of an accelerator in bytes.
 inline Value device_memory(accel_device_t device) {
   Value out;
-  detail::check(accel_device_memory(device, out.put()));
+  detail::check(accel_device_memory(&device, out.put()));
   return out;
 }
 
 // Counts the peaks of accel_device_memory() from what is in use now.
-inline void device_reset_peak_memory(accel_device_t device) { detail::check(accel_device_reset_peak_memory(device)); }
+inline void device_reset_peak_memory(accel_device_t device) { detail::check(accel_device_reset_peak_memory(&device)); }
 
 // Describes a device and its abilities.
 inline Value device_properties(accel_device_t device) {
   Value out;
-  detail::check(accel_device_properties(device, out.put()));
+  detail::check(accel_device_properties(&device, out.put()));
   return out;
 }
 
@@ -3331,7 +3371,7 @@ inline Value device_properties(accel_device_t device) {
 inline const char* distributed_type_name(accel_distributed_type_t type) { return accel_distributed_type_name(type); }
 
 // Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all
-// threads, and so do those of the other ranks of their groups.
+// threads, and so do the calls of the other ranks of their groups.
 inline void interrupt() { detail::check(accel_interrupt()); }
 
 // How exact float32 products are, of LibTorch as a whole, in this process: as torch.set_float32_matmul_precision().
@@ -3415,7 +3455,7 @@ inline Scope init_empty_weights(bool include_buffers) {
 // device meta.
 inline Scope init_on_device(accel_device_t device, bool include_buffers) {
   Scope out;
-  detail::check(accel_init_on_device_begin(device, include_buffers, out.put()));
+  detail::check(accel_init_on_device_begin(&device, include_buffers, out.put()));
   return out;
 }
 
@@ -3603,13 +3643,13 @@ inline void dispatch_model(const Module& module, const Value& device_map, const 
 
 // Keeps all weights in the memory of the host; each block computes on a device.
 inline void cpu_offload(const Module& module, accel_device_t device, const DispatchOptions& options = {}) {
-  detail::check(accel_cpu_offload(module.get(), device, &options));
+  detail::check(accel_cpu_offload(module.get(), &device, &options));
 }
 
 // Keeps all weights in files; each block computes on a device.
 inline void disk_offload(const Module& module, const std::string& offload_folder, accel_device_t device,
                          const DispatchOptions& options = {}) {
-  detail::check(accel_disk_offload(module.get(), offload_folder.c_str(), device, &options));
+  detail::check(accel_disk_offload(module.get(), offload_folder.c_str(), &device, &options));
 }
 
 // Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or
@@ -3633,7 +3673,7 @@ inline bool has_offloaded_params(const Module& module) {
 }
 
 // The weights of a module, itself and not what is below it, are on a device inside, for the program to read.
-inline Scope align_module_device(const Module& module, accel_device_t device) {
+inline Scope align_module_device(const Module& module, const accel_device_t* device = nullptr) {
   Scope out;
   detail::check(accel_align_module_device_begin(module.get(), device, out.put()));
   return out;
@@ -3644,7 +3684,7 @@ inline Scope align_module_device(const Module& module, accel_device_t device) {
 inline OffloadHook cpu_offload_with_hook(const Module& module, accel_device_t device,
                                          const OffloadHook& previous = {}) {
   OffloadHook out;
-  detail::check(accel_cpu_offload_with_hook(module.get(), device, previous.get(), out.put()));
+  detail::check(accel_cpu_offload_with_hook(module.get(), &device, previous.get(), out.put()));
   return out;
 }
 
@@ -3660,7 +3700,7 @@ inline void attach_layerwise_casting(const Module& module, accel_dtype_t storage
 // Moves or replaces one parameter or buffer of a model.
 inline void set_module_tensor_to_device(const Module& module, const std::string& name, accel_device_t device,
                                         const Tensor& value, accel_dtype_t dtype) {
-  detail::check(accel_set_module_tensor_to_device(module.get(), name.c_str(), device, value.get(), dtype));
+  detail::check(accel_set_module_tensor_to_device(module.get(), name.c_str(), &device, value.get(), dtype));
 }
 
 // Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes.
@@ -3734,7 +3774,7 @@ inline Value checkpoint_show(const std::string& folder) {
   return out;
 }
 
-// How two checkpoints differ, by the bytes of their files, and in safetensors by those of their tensors.
+// How two checkpoints differ, by the bytes of their files, and in safetensors by the bytes of their tensors.
 inline Value checkpoint_diff(const std::string& folder, const std::string& other) {
   Value out;
   detail::check(accel_checkpoint_diff(folder.c_str(), other.c_str(), out.put()));
@@ -3823,7 +3863,7 @@ inline const char* options_name(std::size_t index) { return accel_options_name(i
 inline std::int64_t option_count(const std::string& type) { return accel_option_count(type.c_str()); }
 
 // Describes a field by a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object";
-// "doc", its comment in this header; "variable", that of the environment; "default" as a text, or NONE where the
+// "doc", its comment in this header; "variable", the name in the environment; "default" as a text, or NONE where the
 // library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices
 // "choices", a map from their names to their numbers; "offset" and "size" in bytes.
 inline Value option_get(const std::string& type, std::size_t index) {
@@ -3885,8 +3925,8 @@ inline std::string environment_report() {
   return out.string();
 }
 
-// Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a rank: those
-// of its NUMA node, which ranks with the same node share out.
+// Binds this thread, and threads that it starts, to the processors that are nearest to the accelerator of a rank: the
+// processors of its NUMA node, which ranks with the same node share out.
 inline void set_numa_affinity(std::int32_t local_process_index) {
   detail::check(accel_set_numa_affinity(local_process_index));
 }

@@ -54,7 +54,7 @@ def checks(options):
     fuzz = [f"build/fuzz/tests/fuzz/fuzz_{name} -max_total_time={options.fuzz_seconds} -print_final_stats=1 "
             f"build/long/corpus_{name} tests/fuzz/corpus/{name}" for name in FUZZERS]
     return {
-        "single_files": ("each source compiles by itself, and the tests pass so", ["tools/test.sh -C build/develop"]),
+        "single_files": ("each source compiles by itself, and the tests pass so", ["tools/test.sh --all -C build/develop"]),
         "one_unit_a_module": ("any number of sources can share a compilation: no names collide",
                               ["tools/build.sh -C build/units -Dunity=on -Dunity_size=60 -Dtests=false src/libaccel.a "
                                "src/comm/ucx/libaccel_ucx.so"]),
@@ -73,7 +73,7 @@ def checks(options):
                               "tests/devices/libaccel_null.so tests/devices/libaccel_late.so tests/devices/libaccel_stream.so "
                               "tests/simulated_device/simulated_device_tests tests/simulated_device/libsimulated_device.so",
                               "meson test -C build/tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite engine "
-                              "comm conformance ucx_backend loader data streams training_loop ddp fsdp uneven_inputs "
+                              "comm conformance conformance_combinations ucx_backend loader data streams training_loop ddp fsdp uneven_inputs "
                               "activation_checkpointing checkpoint checkpoint_faults background_save resume project "
                               "safetensors compressed_tensors dispatch",
                               "meson test -C build/tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite simulated "

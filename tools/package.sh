@@ -63,6 +63,7 @@ done
 for name in libsodium-dev libcli11-dev libxxhash-dev libfast-float-dev; do
   set -- "$@" --license "$name=$root/usr/share/doc/$name/copyright"
 done
+set -- "$@" --license "uplot=$PWD/$(sed -n 's/^directory = //p' subprojects/uplot.wrap)/package/LICENSE"
 python3 packaging/assemble "$work" "$output" --static "$root/opt/libraries/lib" --static "$root/usr/lib/x86_64-linux-gnu" "$@" \
   --auditwheel "$PWD/packaging/root/enter.sh $root --bind $output $output -- /opt/build/bin/auditwheel" --base-url "$base_url"
 echo "package: $(find "$output" -type f | wc -l) files are in $output"

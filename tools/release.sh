@@ -25,10 +25,10 @@ case "${1:-}" in
 esac
 
 python3 tools/release_check.py . --final || stop "the tree is not ready; nothing was made"
-summary=$(tools/test.sh | tail -n 1)
+summary=$(tools/test.sh --all | tail -n 1)
 case $summary in
   *" 0 failed"*) ;;
-  *) stop "tools/test.sh says: $summary" ;;
+  *) stop "tools/test.sh --all says: $summary" ;;
 esac
 tools/package.sh --base-url "$2"
 for trial in tests/packaging/*_trial.py; do

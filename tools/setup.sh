@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what a build needs and is missing: system packages with apt, and LibTorch into build/deps unless $LIBTORCH
-# names one. With --lean only what `tools/build.sh --lean` needs: no packages of tests and bindings. With --develop also what
+# Installs what a build needs and is missing: system packages with apt, LibTorch into build/deps unless $LIBTORCH names one, and uPlot
+# into subprojects/. With --lean only what `tools/build.sh --lean` needs: no packages of tests and bindings. With --develop also what
 # the tests of the tools and the bindings need: compilers of other languages, clang's tools, and libclang for tools/apigen.
 # With --torch everything of --develop and a Python with torch in build/deps/torch_python, some 5 GB, for the tests of torch's programs, and JAX,
 # 0.4 GB; where they cannot be had their tests are skipped. With --docs, which may stand beside one of these, also the generator of the
@@ -143,7 +143,7 @@ known_reason() {
     needed=$(sed -n 's/^Need to get \(.*\) of archives.*/\1 to download/p; s/^After this operation, \(.*\) of additional.*/\1 to install/p' "$1" | paste -sd, - | sed 's/,/, /')
     free=$(df -Pm "$2" | awk 'NR == 2 { print $4 }')
     echo "the disk is full: ${needed:+it needs $needed; }$free MB are free in $2; make room and start again"
-  elif grep -qiE 'could not resolve|failure resolving|name resolution|network is unreachable|could not connect|unable to connect|cannot initiate the connection|NewConnectionError|ConnectTimeout|connection timed out|connection refused|ProxyError|cannot connect to proxy|failed to resolve|failed to establish' "$1"; then
+  elif grep -qiE 'could not resolve|failure resolving|name resolution|network is unreachable|could not connect|unable to connect|cannot initiate the connection|NewConnectionError|ConnectTimeout|connection timed out|connection refused|ProxyError|cannot connect to proxy|failed to resolve|failed to establish|is the internet available' "$1"; then
     echo "the network is not reachable"
   fi
 }
@@ -201,7 +201,8 @@ say_plan() {
       echo "set-up: LibTorch: $size MB to download into $cache, which all clones share; 490 MB are unpacked into $libtorch_folder"
     fi
   fi
-  [ -z "$develop" ] || [ -e build/deps/libclang.txt ] || echo "set-up: 280 MB of Python packages, crates and tools for tests in build/deps"
+  [ -z "$develop" ] || [ -e build/deps/apigen.txt ] || echo "set-up: 280 MB of Python packages, crates and tools for tests in build/deps"
+  [ -f "$uplot/meson.build" ] || echo "set-up: uPlot: 0.2 MB to download"
   [ -z "$docs" ] || [ -e build/deps/docs.txt ] || echo "set-up: 130 MB in build/deps/docs, for the documentation's site"
   [ -z "$torch" ] || [ -e build/deps/torch_programs.txt ] || echo "set-up: 5500 MB in build/deps/torch_python, for the tests of torch's programs"
 }
@@ -245,6 +246,24 @@ make_python_environment() {
   python3 -m venv build/deps/python >build/deps/pip.log 2>&1 && return
   reason=$(known_reason build/deps/pip.log build/deps)
   stop "python3 cannot make a virtual environment in build/deps/python: ${reason:-it said why in build/deps/pip.log}"
+}
+
+# uPlot draws the charts of `accel report`. No distribution packages it, so the archive that its wrap file names is downloaded into subprojects/,
+# by Meson, which compares its hash. All clones share the archive in the cache.
+uplot=subprojects/$(sed -n 's/^directory = //p' subprojects/uplot.wrap)
+uplot_archive=$(sed -n 's/^source_filename = //p' subprojects/uplot.wrap)
+uplot_cache=${XDG_CACHE_HOME:-${HOME:-}/.cache}/libaccel
+download_uplot() {
+  "$(find_meson)" subprojects download uplot >build/deps/uplot.log 2>&1 && [ -f "$uplot/meson.build" ]
+}
+install_uplot() {
+  mkdir -p subprojects/packagecache
+  [ -f "subprojects/packagecache/$uplot_archive" ] || cp "$uplot_cache/$uplot_archive" subprojects/packagecache/ 2>/dev/null || true
+  if ! download_uplot; then
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || install_packages ca-certificates
+    download_uplot || stop "Meson cannot download uPlot: $(known_reason build/deps/uplot.log . | grep . || echo "all it said is in build/deps/uplot.log")"
+  fi
+  { mkdir -p "$uplot_cache" && cp "subprojects/packagecache/$uplot_archive" "$uplot_cache/"; } 2>/dev/null || true # a wish
 }
 
 # Installs with pip into build/deps/python: try_pip ARGUMENTS of `pip install`.
@@ -310,10 +329,11 @@ if wants_libtorch && ! { cmp -s $pins "$libtorch_folder/libtorch.txt" && [ -e "$
     exit "$status"
   fi
 fi
+[ -f "$uplot/meson.build" ] || install_uplot
 if [ -n "$develop" ]; then
-  if ! cmp -s tools/apigen/libclang.txt build/deps/libclang.txt; then
-    pip_install libclang --no-deps --require-hashes -r tools/apigen/libclang.txt
-    cp tools/apigen/libclang.txt build/deps/libclang.txt
+  if ! cmp -s tools/apigen/requirements.txt build/deps/apigen.txt; then
+    pip_install "libclang and PyYAML" --no-deps --require-hashes -r tools/apigen/requirements.txt
+    cp tools/apigen/requirements.txt build/deps/apigen.txt
   fi
   if ! cmp -s tools/clang_tidy.txt build/deps/clang_tidy.txt; then
     if try_pip --no-deps --require-hashes -r tools/clang_tidy.txt; then

@@ -1,12 +1,38 @@
 #!/bin/sh
-# Set-up, build and all tests; the last line is `N passed, N failed`. Takes the arguments of tools/build.sh: with another
-# folder than build/release, say `-C build/develop`, it also proves that every source compiles by itself.
+# Set-up, build and tests; the last line is `N passed, N failed`.
+#   tools/test.sh [--all] [-C FOLDER] [-Doption=value ...]
+# Without --all the tests that prove each promise once; with it, as CI does, those too that repeat a proof on more combinations (docs/testing.md
+# has both lists). The folder is build/release; another one, say `-C build/develop`, also proves that every source compiles by itself.
 set -eu
 cd "$(dirname "$0")/.."
-folder=build/release
-[ "${1:-}" != -C ] || folder=$2
 
 # The summary is the last line whatever happens before it.
-tools/setup.sh --develop && tools/build.sh "$@" -Dtests=true -Dbench=true -Dbindings=python,rust,julia,go ||
-  { echo "0 passed, 1 failed" && exit 1; }
-exec tools/run_tests.sh "$folder"
+stop() {
+  [ -z "$2" ] || echo "test: $2" >&2
+  echo "0 passed, 1 failed"
+  exit "$1"
+}
+
+folder=build/release
+all=
+left=$#
+while [ "$left" -gt 0 ]; do
+  argument=$1
+  shift
+  left=$((left - 1))
+  case $argument in
+    --all) all=--all ;;
+    -C)
+      [ "$left" -gt 0 ] || stop 2 "-C: expected a folder after it"
+      folder=$1
+      shift
+      left=$((left - 1))
+      ;;
+    -D*=*) set -- "$@" "$argument" ;;
+    *) stop 2 "$argument: expected --all, -C FOLDER or -Doption=value; tools/run_tests.sh runs single tests of a folder that is built" ;;
+  esac
+done
+
+tools/setup.sh --develop && tools/build.sh -C "$folder" "$@" -Dtests=true -Dbench=true -Dbindings=python,rust,julia,go || stop 1 ""
+# shellcheck disable=SC2086 # nothing or one word
+exec tools/run_tests.sh "$folder" $all

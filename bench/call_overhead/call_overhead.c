@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
   const int64_t shape[] = {4}; /* of the operator; accel_tensor_numel() gets a tensor without dimensions */
   const int calls = is_operator ? kCalls / 20 : kCalls;
   accel_tensor_t *tensor = NULL;
-  CHECK(accel_tensor_full(shape, is_operator ? 1 : 0, 1, ACCEL_DTYPE_FLOAT32, cpu, &tensor));
+  CHECK(accel_tensor_full(shape, is_operator ? 1 : 0, 1, ACCEL_DTYPE_FLOAT32, &cpu, &tensor));
   double least = 1e9;
   for (int round = 0; round < kRounds; round++) {
     const double start = measure_now();

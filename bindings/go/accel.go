@@ -559,7 +559,7 @@ static inline accel_status_t go_accel_pad_input_tensors(const accel_value_t *val
   return go_checked(accel_pad_input_tensors(value, num_processes, dim, out), failure);
 }
 
-static inline accel_status_t go_accel_send_to_device(const accel_value_t *value, accel_device_t device, int32_t non_blocking, const char *const *skip_keys, size_t n_skip_keys, accel_value_t *out, go_failure *failure) {
+static inline accel_status_t go_accel_send_to_device(const accel_value_t *value, const accel_device_t *device, int32_t non_blocking, const char *const *skip_keys, size_t n_skip_keys, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_send_to_device(value, device, non_blocking, skip_keys, n_skip_keys, out), failure);
 }
 
@@ -599,27 +599,27 @@ static inline accel_status_t go_accel_device_current(int32_t type, accel_device_
   return go_checked(accel_device_current(type, out), failure);
 }
 
-static inline accel_status_t go_accel_device_set_current(accel_device_t device, go_failure *failure) {
+static inline accel_status_t go_accel_device_set_current(const accel_device_t *device, go_failure *failure) {
   return go_checked(accel_device_set_current(device), failure);
 }
 
-static inline accel_status_t go_accel_device_synchronize(accel_device_t device, go_failure *failure) {
+static inline accel_status_t go_accel_device_synchronize(const accel_device_t *device, go_failure *failure) {
   return go_checked(accel_device_synchronize(device), failure);
 }
 
-static inline accel_status_t go_accel_device_empty_cache(accel_device_t device, go_failure *failure) {
+static inline accel_status_t go_accel_device_empty_cache(const accel_device_t *device, go_failure *failure) {
   return go_checked(accel_device_empty_cache(device), failure);
 }
 
-static inline accel_status_t go_accel_device_memory(accel_device_t device, accel_value_t *out, go_failure *failure) {
+static inline accel_status_t go_accel_device_memory(const accel_device_t *device, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_device_memory(device, out), failure);
 }
 
-static inline accel_status_t go_accel_device_reset_peak_memory(accel_device_t device, go_failure *failure) {
+static inline accel_status_t go_accel_device_reset_peak_memory(const accel_device_t *device, go_failure *failure) {
   return go_checked(accel_device_reset_peak_memory(device), failure);
 }
 
-static inline accel_status_t go_accel_device_properties(accel_device_t device, accel_value_t *out, go_failure *failure) {
+static inline accel_status_t go_accel_device_properties(const accel_device_t *device, accel_value_t *out, go_failure *failure) {
   return go_checked(accel_device_properties(device, out), failure);
 }
 
@@ -903,15 +903,15 @@ static inline accel_status_t go_accel_mesh_describe(const accel_mesh_t *mesh, ac
   return go_checked(accel_mesh_describe(mesh, out), failure);
 }
 
-static inline accel_status_t go_accel_tensor_empty(const int64_t *shape, size_t ndim, accel_dtype_t dtype, accel_device_t device, accel_tensor_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_tensor_empty(const int64_t *shape, size_t ndim, accel_dtype_t dtype, const accel_device_t *device, accel_tensor_t **out, go_failure *failure) {
   return go_checked(accel_tensor_empty(shape, ndim, dtype, device, out), failure);
 }
 
-static inline accel_status_t go_accel_tensor_full(const int64_t *shape, size_t ndim, double number, accel_dtype_t dtype, accel_device_t device, accel_tensor_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_tensor_full(const int64_t *shape, size_t ndim, double number, accel_dtype_t dtype, const accel_device_t *device, accel_tensor_t **out, go_failure *failure) {
   return go_checked(accel_tensor_full(shape, ndim, number, dtype, device, out), failure);
 }
 
-static inline accel_status_t go_accel_tensor_randn(const int64_t *shape, size_t ndim, accel_dtype_t dtype, accel_device_t device, accel_tensor_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_tensor_randn(const int64_t *shape, size_t ndim, accel_dtype_t dtype, const accel_device_t *device, accel_tensor_t **out, go_failure *failure) {
   return go_checked(accel_tensor_randn(shape, ndim, dtype, device, out), failure);
 }
 
@@ -923,7 +923,7 @@ static inline accel_status_t go_accel_tensor_from_data(const void *data, const i
   return go_checked(accel_tensor_from_data(data, shape, ndim, dtype, out), failure);
 }
 
-static inline accel_status_t go_accel_tensor_from_blob(void *data, const int64_t *shape, size_t ndim, const int64_t *strides, accel_dtype_t dtype, accel_device_t device, uintptr_t user_data, accel_tensor_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_tensor_from_blob(void *data, const int64_t *shape, size_t ndim, const int64_t *strides, accel_dtype_t dtype, const accel_device_t *device, uintptr_t user_data, accel_tensor_t **out, go_failure *failure) {
   return go_checked(accel_tensor_from_blob(data, shape, ndim, strides, dtype, device, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
 }
 
@@ -1027,7 +1027,7 @@ static inline accel_status_t go_accel_tensor_backward(accel_tensor_t *tensor, co
   return go_checked(accel_tensor_backward(tensor, options), failure);
 }
 
-static inline accel_status_t go_accel_tensor_to(const accel_tensor_t *tensor, accel_dtype_t dtype, accel_device_t device, int32_t non_blocking, accel_tensor_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_tensor_to(const accel_tensor_t *tensor, accel_dtype_t dtype, const accel_device_t *device, int32_t non_blocking, accel_tensor_t **out, go_failure *failure) {
   return go_checked(accel_tensor_to(tensor, dtype, device, non_blocking, out), failure);
 }
 
@@ -1127,7 +1127,7 @@ static inline accel_status_t go_accel_init_empty_weights_begin(int32_t include_b
   return go_checked(accel_init_empty_weights_begin(include_buffers, out), failure);
 }
 
-static inline accel_status_t go_accel_init_on_device_begin(accel_device_t device, int32_t include_buffers, accel_scope_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_init_on_device_begin(const accel_device_t *device, int32_t include_buffers, accel_scope_t **out, go_failure *failure) {
   return go_checked(accel_init_on_device_begin(device, include_buffers, out), failure);
 }
 
@@ -1259,7 +1259,7 @@ static inline accel_status_t go_accel_module_load_state_dict(accel_module_t *mod
   return go_checked(accel_module_load_state_dict(module, state_dict, strict), failure);
 }
 
-static inline accel_status_t go_accel_module_to(accel_module_t *module, accel_dtype_t dtype, accel_device_t device, go_failure *failure) {
+static inline accel_status_t go_accel_module_to(accel_module_t *module, accel_dtype_t dtype, const accel_device_t *device, go_failure *failure) {
   return go_checked(accel_module_to(module, dtype, device), failure);
 }
 
@@ -1851,7 +1851,7 @@ static inline accel_status_t go_accel_set_seed(accel_state_t *state, int64_t see
   return go_checked(accel_set_seed(state, seed, device_specific, deterministic), failure);
 }
 
-static inline accel_status_t go_accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_generator_create(int64_t seed, const accel_device_t *device, accel_generator_t **out, go_failure *failure) {
   return go_checked(accel_generator_create(seed, device, out), failure);
 }
 
@@ -1959,11 +1959,11 @@ static inline accel_status_t go_accel_dispatch_model(accel_module_t *module, con
   return go_checked(accel_dispatch_model(module, device_map, state_dict, options), failure);
 }
 
-static inline accel_status_t go_accel_cpu_offload(accel_module_t *module, accel_device_t device, const accel_dispatch_options_t *options, go_failure *failure) {
+static inline accel_status_t go_accel_cpu_offload(accel_module_t *module, const accel_device_t *device, const accel_dispatch_options_t *options, go_failure *failure) {
   return go_checked(accel_cpu_offload(module, device, options), failure);
 }
 
-static inline accel_status_t go_accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t device, const accel_dispatch_options_t *options, go_failure *failure) {
+static inline accel_status_t go_accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *device, const accel_dispatch_options_t *options, go_failure *failure) {
   return go_checked(accel_disk_offload(module, offload_folder, device, options), failure);
 }
 
@@ -1979,7 +1979,7 @@ static inline accel_status_t go_accel_has_offloaded_params(const accel_module_t 
   return go_checked(accel_has_offloaded_params(module, out), failure);
 }
 
-static inline accel_status_t go_accel_align_module_device_begin(accel_module_t *module, accel_device_t device, accel_scope_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_align_module_device_begin(accel_module_t *module, const accel_device_t *device, accel_scope_t **out, go_failure *failure) {
   return go_checked(accel_align_module_device_begin(module, device, out), failure);
 }
 
@@ -1987,7 +1987,7 @@ static inline accel_status_t go_accel_module_call_batches(accel_module_t *module
   return go_checked(accel_module_call_batches(module, inputs, n_batches, out), failure);
 }
 
-static inline accel_status_t go_accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t device, accel_offload_hook_t *previous, accel_offload_hook_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_cpu_offload_with_hook(accel_module_t *module, const accel_device_t *device, accel_offload_hook_t *previous, accel_offload_hook_t **out, go_failure *failure) {
   return go_checked(accel_cpu_offload_with_hook(module, device, previous, out), failure);
 }
 
@@ -2003,7 +2003,7 @@ static inline accel_status_t go_accel_attach_layerwise_casting(accel_module_t *m
   return go_checked(accel_attach_layerwise_casting(module, storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes), failure);
 }
 
-static inline accel_status_t go_accel_set_module_tensor_to_device(accel_module_t *module, const char *name, accel_device_t device, accel_tensor_t *value, accel_dtype_t dtype, go_failure *failure) {
+static inline accel_status_t go_accel_set_module_tensor_to_device(accel_module_t *module, const char *name, const accel_device_t *device, accel_tensor_t *value, accel_dtype_t dtype, go_failure *failure) {
   return go_checked(accel_set_module_tensor_to_device(module, name, device, value, dtype), failure);
 }
 
@@ -2023,7 +2023,7 @@ static inline accel_status_t go_accel_extract_submodules_state_dict(const accel_
   return go_checked(accel_extract_submodules_state_dict(state_dict, modules, out), failure);
 }
 
-static inline accel_status_t go_accel_weight_stream_create(const accel_value_t *groups, accel_device_t device, int64_t prefetch_bytes, accel_weight_stream_t **out, go_failure *failure) {
+static inline accel_status_t go_accel_weight_stream_create(const accel_value_t *groups, const accel_device_t *device, int64_t prefetch_bytes, accel_weight_stream_t **out, go_failure *failure) {
   return go_checked(accel_weight_stream_create(groups, device, prefetch_bytes, out), failure);
 }
 
@@ -2692,7 +2692,8 @@ func fill(value any, out *C.accel_value_t) error {
 		*out = C.accel_arg_dtype(C.accel_dtype_t(given))
 		return nil
 	case Device:
-		*out = C.accel_arg_device(given.c())
+		device := given.c()
+		*out = C.accel_arg_device(&device)
 		return nil
 	case []byte:
 		return status(C.go_accel_value_bytes(unsafe.Pointer(first(given)), C.size_t(len(given)), nil, out, &failure), failure)
@@ -2858,6 +2859,22 @@ type Device struct{ Type, Index int32 }
 
 func (d Device) c() C.accel_device_t {
 	return C.accel_device_t{_type: C.int32_t(d.Type), index: C.int32_t(d.Index)}
+}
+
+func (d *Device) pointer() *C.accel_device_t {
+	if d == nil {
+		return nil
+	}
+	device := d.c()
+	return &device
+}
+
+// The device of an invalid object is of the type -1.
+func pointedDevice(device *C.accel_device_t) Device {
+	if device == nil {
+		return Device{Type: -1}
+	}
+	return Device{int32(device._type), int32(device.index)}
 }
 
 // String is the device's name: "cpu", "cuda:1".
@@ -3441,10 +3458,10 @@ const BackwardPrefetchBackwardPost BackwardPrefetch = 2
 // BackwardPrefetchNoPrefetch: when they are needed
 const BackwardPrefetchNoPrefetch BackwardPrefetch = 3
 
-// AutoWrapPolicyTransformerBasedWrap: those of the named classes
+// AutoWrapPolicyTransformerBasedWrap: modules of the named classes
 const AutoWrapPolicyTransformerBasedWrap AutoWrapPolicy = 1
 
-// AutoWrapPolicySizeBasedWrap: those with at least min_num_params parameters
+// AutoWrapPolicySizeBasedWrap: modules with at least min_num_params parameters
 const AutoWrapPolicySizeBasedWrap AutoWrapPolicy = 2
 
 // AutoWrapPolicyNoWrap: the whole model is one group
@@ -4382,7 +4399,7 @@ type StateOptions struct {
 	// Default: a fourth of the memory of the host or container by its processes
 	CPUMemoryKept *int64
 
-	// "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE.
+	// "cpu", or an accelerator: "cuda" for the one of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE.
 	// Default: accel_device_default()
 	TorchDevice string
 
@@ -4420,9 +4437,9 @@ type StateOptions struct {
 	Embedded *bool
 
 	// The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes
-	// through host memory, with which several ranks may share a GPU. A name without a device is for that of the
-	// state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or
-	// else "staged"
+	// through host memory, with which several ranks may share a GPU. A name without a device is for the device of
+	// the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's
+	// own, or else "staged"
 	Backend string
 }
 
@@ -4581,7 +4598,7 @@ type BackwardOptions struct {
 	// parameters and gradients afterwards by zeroing the gradients. Default 0
 	CreateGraph *bool
 
-	// The only leaves that get gradients: a tensor, or a list or map of tensors, for example those of
+	// The only leaves that get gradients: a tensor, or a list or map of tensors, for example the result of
 	// accel_module_named_parameters(). Default: all leaves
 	Inputs any
 
@@ -4618,7 +4635,7 @@ type ActivationCheckpointingOptions struct {
 	// 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0
 	Offload *bool
 
-	// 1: shapes, dtypes and devices are compared with those of the first forward. Default 1
+	// 1: shapes, dtypes and devices are compared with the first forward. Default 1
 	DeterminismCheck *bool
 
 	// 1: a forward is computed again only as far as backward needs it. Default 1
@@ -6128,8 +6145,8 @@ func (options *FsdpOptions) c(given *arguments) *C.accel_fsdp_options_t {
 }
 
 // DeepspeedOptions: Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2
-// SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields here, and
-// a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing
+// SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values come from the fields here, and a
+// field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing
 // here are named in one warning.
 type DeepspeedOptions struct {
 	// 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED.
@@ -6148,7 +6165,7 @@ type DeepspeedOptions struct {
 	// In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
 	ZeroStage *int64
 
-	// In [1, inf). Default: that of the state
+	// In [1, inf). Default: the number of the state
 	GradientAccumulationSteps *int64
 
 	// The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In
@@ -6694,7 +6711,7 @@ type DispatchOptions struct {
 	// 1: rank 0 reads the weights, and sends them to the others. Default 0
 	BroadcastFromRank0 *bool
 
-	// Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest
+	// Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest
 	// module without children, at least 64 MiB
 	BlockBytes *int64
 
@@ -6838,7 +6855,8 @@ type ProjectOptions struct {
 	// 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0
 	AutomaticCheckpointNaming *bool
 
-	// 1: what the main process writes is written on that of each host, whose disks are not shared. Default 0
+	// 1: the first rank of each host writes the files of the main process, for hosts without a shared disk.
+	// Default 0
 	SaveOnEachNode *bool
 }
 
@@ -6879,11 +6897,11 @@ type SaveStateOptions struct {
 	// The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0
 	CompressionLevel *int32
 
-	// 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0
+	// 1: files that equal files of the checkpoint saved or loaded last become hard links to them. Default 0
 	Incremental *bool
 
-	// 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the
-	// machine. Default 1
+	// 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not a crash of
+	// the machine. Default 1
 	Durable *bool
 }
 
@@ -6970,8 +6988,8 @@ type FsdpFileOptions struct {
 
 	// FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT:
 	// a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file
-	// with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of
-	// the model, or of the first that is sharded
+	// with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: the
+	// model's kind, or the kind of the first sharded model
 	StateDictType *StateDictType
 
 	// 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as
@@ -7000,7 +7018,7 @@ func (options *FsdpFileOptions) c(given *arguments) *C.accel_fsdp_file_options_t
 // TrackingOptions: How a run is tracked.
 type TrackingOptions struct {
 	// Names of trackers joined by commas; "all" are all that are available. Variable ACCELERATE_LOG_WITH. Default:
-	// none, but those of accel_add_tracker()
+	// none, but trackers of accel_add_tracker()
 	LogWith string
 
 	// The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of
@@ -7498,7 +7516,7 @@ func goForward(module *C.accel_module_t, inputs *C.accel_value_t, nInputs C.size
 //
 //   - module: The module that is called.
 //   - values: A list: the inputs before the forward, one output after it; the gradients of the output before the
-//     backward, those of the inputs after it, in the structure of these, NONE where there is none.
+//     backward, the gradients of the inputs after it, in the structure of these, NONE where there is none.
 //
 // Returns: ACCEL_OK or an error.
 type ModuleHookFunc func(module *Module, values any) (any, error)
@@ -7840,8 +7858,8 @@ func goBatchSampler(epoch C.int64_t, outBatches *C.accel_value_t, userData C.uin
 // SliceFunc: Cuts one rank's batch out of the rows of all ranks.
 //
 //   - rows: The rows of all ranks as one batch, borrowed for the call.
-//   - begin: Those of the rank.
-//   - end: Those of the rank.
+//   - begin: The rows of the rank.
+//   - end: The rows of the rank.
 //   - processIndex: The rank, and how many there are.
 //   - numProcesses: The rank, and how many there are.
 //
@@ -8013,7 +8031,7 @@ func goTraceReady(profile *C.accel_profile_t, userData C.uintptr_t) C.accel_stat
 //
 //   - localProcessIndex: The rank's number on this machine.
 //
-// Returns: ACCEL_OK, information, or an error, which is that of the job if no other rank failed before.
+// Returns: ACCEL_OK, information, or an error, with which the job ends if no other rank failed before.
 type LaunchFunc func(localProcessIndex int32) error
 
 //export goLaunch
@@ -8407,12 +8425,13 @@ func SendToDevice(value any, device Device, nonBlocking bool, skipKeys []string)
 	var given arguments
 	defer given.end()
 	cValue := given.value(value)
+	cDevice := device.c()
 	var cOut C.accel_value_t
 	if err = given.err; err != nil {
 		return
 	}
 	var failure C.go_failure
-	code := C.go_accel_send_to_device(cValue, device.c(), flag(nonBlocking), given.texts(skipKeys), C.size_t(len(skipKeys)), &cOut, &failure)
+	code := C.go_accel_send_to_device(cValue, &cDevice, flag(nonBlocking), given.texts(skipKeys), C.size_t(len(skipKeys)), &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -8630,14 +8649,15 @@ func DeviceCurrent(type_ int32) (out Device, err error) {
 }
 
 // DeviceSetCurrent is accel_device_set_current. Makes a device the current one of its type on this thread.
-// accel_set_device() does so with that of a state.
+// accel_set_device() does so with a state's device.
 //
 //   - device: The device; nothing changes for index -1, the CPU and meta.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type.
 func DeviceSetCurrent(device Device) error {
+	cDevice := device.c()
 	var failure C.go_failure
-	code := C.go_accel_device_set_current(device.c(), &failure)
+	code := C.go_accel_device_set_current(&cDevice, &failure)
 	return status(code, failure)
 }
 
@@ -8648,8 +8668,9 @@ func DeviceSetCurrent(device Device) error {
 // Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type, or
 // it cannot do this; the error of the device.
 func DeviceSynchronize(device Device) error {
+	cDevice := device.c()
 	var failure C.go_failure
-	code := C.go_accel_device_synchronize(device.c(), &failure)
+	code := C.go_accel_device_synchronize(&cDevice, &failure)
 	return status(code, failure)
 }
 
@@ -8660,8 +8681,9 @@ func DeviceSynchronize(device Device) error {
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
 func DeviceEmptyCache(device Device) error {
+	cDevice := device.c()
 	var failure C.go_failure
-	code := C.go_accel_device_empty_cache(device.c(), &failure)
+	code := C.go_accel_device_empty_cache(&cDevice, &failure)
 	return status(code, failure)
 }
 
@@ -8672,9 +8694,10 @@ func DeviceEmptyCache(device Device) error {
 // Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that
 // do not count.
 func DeviceMemory(device Device) (out any, err error) {
+	cDevice := device.c()
 	var cOut C.accel_value_t
 	var failure C.go_failure
-	code := C.go_accel_device_memory(device.c(), &cOut, &failure)
+	code := C.go_accel_device_memory(&cDevice, &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -8689,8 +8712,9 @@ func DeviceMemory(device Device) (out any, err error) {
 //
 // Returns: As accel_device_memory().
 func DeviceResetPeakMemory(device Device) error {
+	cDevice := device.c()
 	var failure C.go_failure
-	code := C.go_accel_device_reset_peak_memory(device.c(), &failure)
+	code := C.go_accel_device_reset_peak_memory(&cDevice, &failure)
 	return status(code, failure)
 }
 
@@ -8700,9 +8724,10 @@ func DeviceResetPeakMemory(device Device) error {
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
 func DeviceProperties(device Device) (out any, err error) {
+	cDevice := device.c()
 	var cOut C.accel_value_t
 	var failure C.go_failure
-	code := C.go_accel_device_properties(device.c(), &cOut, &failure)
+	code := C.go_accel_device_properties(&cDevice, &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -8844,7 +8869,7 @@ func (state *State) NumProcesses() int32 {
 //
 //   - state: A state.
 //
-// Returns: This rank among those of its host, from 0.
+// Returns: This rank among the ranks of its host, from 0.
 func (state *State) LocalProcessIndex() int32 {
 	result := C.accel_local_process_index(state.c())
 	runtime.KeepAlive(state)
@@ -8979,11 +9004,12 @@ func (state *State) Debug() bool {
 //
 //   - state: A state.
 //
-// Returns: The device that prepared models and batches are put on.
+// Returns: The device that prepared models and batches are put on, valid as long as the state; NULL, with the
+// thread's error, for an invalid handle.
 func (state *State) Device() Device {
 	result := C.accel_device(state.c())
 	runtime.KeepAlive(state)
-	return Device{int32(result._type), int32(result.index)}
+	return pointedDevice(result)
 }
 
 // ForkLaunched is accel_fork_launched. Whether this process was forked by a launcher of notebooks, which sets
@@ -9167,8 +9193,8 @@ func (state *State) DestroyProcessGroup() error {
 }
 
 // Interrupt is accel_interrupt. Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait
-// fail with CANCELLED, on all threads, and so do those of the other ranks of their groups. Their groups fail; create
-// a new state to continue. Call it from a thread that is free, not from a signal handler.
+// fail with CANCELLED, on all threads, and so do the calls of the other ranks of their groups. Their groups fail;
+// create a new state to continue. Call it from a thread that is free, not from a signal handler.
 //
 // Returns: ACCEL_OK.
 func Interrupt() error {
@@ -9264,8 +9290,8 @@ func (state *State) SetGradientAccumulationSteps(steps int64) error {
 //
 //   - state: A state.
 //
-// Returns: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, those of
-// the one that has most. A checkpoint has the number.
+// Returns: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, the count
+// of the one that has most. A checkpoint has the number.
 func (state *State) AccumulationStep() int64 {
 	result := C.accel_accumulation_step(state.c())
 	runtime.KeepAlive(state)
@@ -9433,8 +9459,8 @@ func (state *State) GatherForMetrics(value any) (out any, err error) {
 }
 
 // GatherObjectForMetrics is accel_gather_object_for_metrics. Gathers a list of results as accel_gather_object() does,
-// and leaves out those of samples that the loader repeated to fill batches. A list with one item for each row of the
-// batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
+// and leaves out results of samples that the loader repeated to fill batches. A list with one item for each row of
+// the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
 //
 //   - state: A state.
 //   - items: This rank's list; tensors in it may have any sizes.
@@ -9551,7 +9577,7 @@ func (state *State) CopyTensorToDevices(tensor *Tensor) (out *Tensor, err error)
 	return
 }
 
-// BroadcastObjectList is accel_broadcast_object_list. Every rank gets one rank's list of values, which may be those
+// BroadcastObjectList is accel_broadcast_object_list. Every rank gets one rank's list of values, such as the result
 // of accel_gather_object().
 //
 //   - state: A state.
@@ -9703,7 +9729,7 @@ func (state *State) Send(tensor *Tensor, toProcess int32, tag int32) error {
 //   - state: A state.
 //   - tensor: Filled with the data.
 //   - fromProcess: The source.
-//   - tag: As that of the send.
+//   - tag: The tag of the send.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; COLLECTIVE_MISMATCH when the sizes differ;
 // TIMEOUT, PEER_LOST, CANCELLED.
@@ -10147,7 +10173,7 @@ func (work *Work) Result() (out any, err error) {
 }
 
 // Then is accel_work_then. Asks to be called when a work has ended. The callback runs in accel_work_wait() of this
-// work, or in accel_progress() of its state, which also runs those of works that were released.
+// work, or in accel_progress() of its state, which also runs callbacks of works that were released.
 //
 //   - work: A work.
 //   - callback: Called once.
@@ -10384,9 +10410,10 @@ func (mesh *Mesh) Describe() (out string, err error) {
 //
 // Returns: ACCEL_OK, INVALID_ARGUMENT or OUT_OF_MEMORY.
 func TensorEmpty(shape []int64, dtype Dtype, device Device) (out *Tensor, err error) {
+	cDevice := device.c()
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
-	code := C.go_accel_tensor_empty((*C.int64_t)(first(shape)), C.size_t(len(shape)), C.accel_dtype_t(dtype), device.c(), &cOut, &failure)
+	code := C.go_accel_tensor_empty((*C.int64_t)(first(shape)), C.size_t(len(shape)), C.accel_dtype_t(dtype), &cDevice, &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -10403,9 +10430,10 @@ func TensorEmpty(shape []int64, dtype Dtype, device Device) (out *Tensor, err er
 //
 // Returns: As accel_tensor_empty().
 func TensorFull(shape []int64, number float64, dtype Dtype, device Device) (out *Tensor, err error) {
+	cDevice := device.c()
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
-	code := C.go_accel_tensor_full((*C.int64_t)(first(shape)), C.size_t(len(shape)), C.double(number), C.accel_dtype_t(dtype), device.c(), &cOut, &failure)
+	code := C.go_accel_tensor_full((*C.int64_t)(first(shape)), C.size_t(len(shape)), C.double(number), C.accel_dtype_t(dtype), &cDevice, &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -10421,9 +10449,10 @@ func TensorFull(shape []int64, number float64, dtype Dtype, device Device) (out 
 //
 // Returns: As accel_tensor_empty().
 func TensorRandn(shape []int64, dtype Dtype, device Device) (out *Tensor, err error) {
+	cDevice := device.c()
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
-	code := C.go_accel_tensor_randn((*C.int64_t)(first(shape)), C.size_t(len(shape)), C.accel_dtype_t(dtype), device.c(), &cOut, &failure)
+	code := C.go_accel_tensor_randn((*C.int64_t)(first(shape)), C.size_t(len(shape)), C.accel_dtype_t(dtype), &cDevice, &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -10480,12 +10509,13 @@ func TensorFromBlob(data unsafe.Pointer, shape []int64, strides []int64, dtype D
 	var given arguments
 	defer given.end()
 	given.same(len(shape), len(strides), "strides")
+	cDevice := device.c()
 	var cOut *C.accel_tensor_t
 	if err = given.err; err != nil {
 		return
 	}
 	var failure C.go_failure
-	code := C.go_accel_tensor_from_blob(data, (*C.int64_t)(first(shape)), C.size_t(len(shape)), (*C.int64_t)(first(strides)), C.accel_dtype_t(dtype), device.c(), kept(release), &cOut, &failure)
+	code := C.go_accel_tensor_from_blob(data, (*C.int64_t)(first(shape)), C.size_t(len(shape)), (*C.int64_t)(first(strides)), C.accel_dtype_t(dtype), &cDevice, kept(release), &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -10944,9 +10974,10 @@ func (tensor *Tensor) Backward(options *BackwardOptions) error {
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 func (tensor *Tensor) To(dtype Dtype, device Device, nonBlocking bool) (out *Tensor, err error) {
+	cDevice := device.c()
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
-	code := C.go_accel_tensor_to(tensor.c(), C.accel_dtype_t(dtype), device.c(), flag(nonBlocking), &cOut, &failure)
+	code := C.go_accel_tensor_to(tensor.c(), C.accel_dtype_t(dtype), &cDevice, flag(nonBlocking), &cOut, &failure)
 	runtime.KeepAlive(tensor)
 	if err = status(code, failure); err != nil {
 		return
@@ -11454,9 +11485,10 @@ func InitEmptyWeights(includeBuffers bool, body func(*Scope) error) error {
 func InitOnDevice(device Device, includeBuffers bool, body func(*Scope) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	cDevice := device.c()
 	var cOut *C.accel_scope_t
 	var failure C.go_failure
-	code := C.go_accel_init_on_device_begin(device.c(), flag(includeBuffers), &cOut, &failure)
+	code := C.go_accel_init_on_device_begin(&cDevice, flag(includeBuffers), &cOut, &failure)
 	if err := status(code, failure); err != nil {
 		return err
 	}
@@ -12076,8 +12108,9 @@ func (module *Module) LoadStateDict(stateDict any, strict bool) error {
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 func (module *Module) To(dtype Dtype, device Device) error {
+	cDevice := device.c()
 	var failure C.go_failure
-	code := C.go_accel_module_to(module.c(), C.accel_dtype_t(dtype), device.c(), &failure)
+	code := C.go_accel_module_to(module.c(), C.accel_dtype_t(dtype), &cDevice, &failure)
 	runtime.KeepAlive(module)
 	return status(code, failure)
 }
@@ -12834,7 +12867,7 @@ func (optimizer *Optimizer) SetSetting(group int, name string, value float64) er
 }
 
 // SetUpdatePrecision is accel_optimizer_set_update_precision. How the float16 and bfloat16 parameters of a group are
-// updated; those of other dtypes are not concerned. States that are there already are converted.
+// updated; other dtypes are not concerned. States that are there already are converted.
 //
 //   - optimizer: An optimizer.
 //   - group: From 0.
@@ -13750,7 +13783,7 @@ func DatasetArrowStream(stream unsafe.Pointer, nullValue float64) (out *Dataset,
 //
 //   - length: Says how many there are.
 //   - item: Makes one.
-//   - items: Makes those of a batch; NULL: one after another.
+//   - items: Makes the items of a batch; NULL: one after another.
 //   - setEpoch: For items that differ by epoch; NULL: they do not.
 //
 // Returns: ACCEL_OK.
@@ -13789,8 +13822,8 @@ func DatasetCreateStream(begin StreamBeginFunc, next StreamNextFunc, skip Stream
 // AsStream is accel_dataset_as_stream. The items of a dataset as a stream.
 //
 //   - dataset: Items by number.
-//   - seed: Another order in each epoch, that of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of
-//     their numbers.
+//   - seed: Another order in each epoch, as of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their
+//     numbers.
 //
 // Returns: ACCEL_OK, or UNSUPPORTED for what is a stream.
 func (dataset *Dataset) AsStream(seed int64) (out *Dataset, err error) {
@@ -14655,7 +14688,7 @@ func (state *State) Backward(loss *Tensor, options *BackwardOptions) error {
 //
 //   - state: A state.
 //   - loss: One element with gradient history.
-//   - lr: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
+//   - lr: The learning rate; ACCEL_UNSET_DOUBLE: the rate of each group.
 //
 // Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model
 // in several processes, or inside of uneven inputs.
@@ -14668,9 +14701,9 @@ func (state *State) LomoBackward(loss *Tensor, lr float64) error {
 }
 
 // BackwardSum is accel_backward_sum. Back-propagates a sum of losses of `count` items (tokens, rows), once in each
-// micro-batch. When the accumulation window is complete, its gradients are those of the mean over all items of all
-// its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent
-// in one more collective of a number per accumulation window.
+// micro-batch. When the accumulation window is complete, its gradients are the gradients of the mean over all items
+// of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count
+// is sent in one more collective of a number per accumulation window.
 //
 //   - state: A state.
 //   - lossSum: One element: the sum over the items, not their mean.
@@ -14847,9 +14880,9 @@ func (state *State) TriggerSyncInBackward(module *Module, body func(*Scope) erro
 
 // JoinUnevenInputs is accel_join_uneven_inputs_begin. The ranks may have different numbers of batches inside: a rank
 // that comes to the scope's end early takes part in what the others still exchange, with gradients of 0, and the mean
-// is still that of all ranks. In the end all have the models, and the prepared optimizers and schedulers, of a rank
-// that trained longest. Before each forward of the first model the ranks exchange a few numbers. Ends only when all
-// ranks have come to the end.
+// is still over all ranks. In the end all have the models, and the prepared optimizers and schedulers, of a rank that
+// trained longest. Before each forward of the first model the ranks exchange a few numbers. Ends only when all ranks
+// have come to the end.
 //
 //   - state: A state.
 //   - modules: Prepared models; each rank calls them in this order, once a micro-batch.
@@ -14968,8 +15001,8 @@ func (state *State) ClipGradValue(module *Module, clipValue float64) error {
 // &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL,
 // &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients
 // with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The
-// map may have any order, so hash maps of different ranks agree: names are sorted, and those of a module itself come
-// before those of its parts. With sharding gradients and states of optimizers are what is sharded, under FULL_SHARD
+// map may have any order, so hash maps of different ranks agree: names are sorted, and names of a module itself come
+// before names of its parts. With sharding gradients and states of optimizers are what is sharded, under FULL_SHARD
 // too: the memory of the application stays whole, and is written after each step and load; values that the
 // application writes there are lost. The memory is used until accel_free_memory() or the end of the state, also when
 // the parameters are released before that.
@@ -14984,7 +15017,7 @@ func (state *State) ClipGradValue(module *Module, clipValue float64) error {
 // Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another
 // one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for another dtype;
 // UNSUPPORTED for other devices, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH when
-// the ranks' parameters differ. An error of one rank is that of all.
+// the ranks' parameters differ. An error of one rank is returned on all.
 func ParametersRegister(state *State, tensors any, options *ParametersOptions) (out *Parameters, err error) {
 	var given arguments
 	defer given.end()
@@ -15163,7 +15196,7 @@ func (parameters *Parameters) SynchronizeAsync() (work *Work, err error) {
 }
 
 // Unshard is accel_parameters_unshard. Gathers the parameters of one module of a sharded model. They are whole until
-// accel_parameters_reshard() or the end of the micro-batch: addresses that were read before are not those of the
+// accel_parameters_reshard() or the end of the micro-batch: addresses that were read before are not addresses of the
 // whole parameters, and these are gone afterwards. Does nothing without sharding.
 //
 //   - parameters: The parameters.
@@ -15302,8 +15335,8 @@ func (state *State) GatheredParameters(parameters []*Tensor, modifierRank int32,
 	return inside(cOut, body)
 }
 
-// AddSeedCallback is accel_add_seed_callback. Has accel_set_seed() seed one more generator: that of the host
-// language, of a library.
+// AddSeedCallback is accel_add_seed_callback. Has accel_set_seed() seed one more generator, such as the host
+// language's or a library's.
 //
 //   - state: A state.
 //   - seed: The function, what is handed to it, and the end of its life.
@@ -15316,7 +15349,8 @@ func (state *State) AddSeedCallback(seed SeedFunc) error {
 	return status(code, failure)
 }
 
-// SetSeed is accel_set_seed. Seeds the default generators of all devices, and those of accel_add_seed_callback().
+// SetSeed is accel_set_seed. Seeds the default generators of all devices, and runs the callbacks of
+// accel_add_seed_callback().
 //
 //   - state: A state.
 //   - seed: The seed.
@@ -15339,9 +15373,10 @@ func (state *State) SetSeed(seed int64, deviceSpecific bool, deterministic bool)
 //
 // Returns: ACCEL_OK or UNSUPPORTED.
 func NewGenerator(seed int64, device Device) (out *Generator, err error) {
+	cDevice := device.c()
 	var cOut *C.accel_generator_t
 	var failure C.go_failure
-	code := C.go_accel_generator_create(C.int64_t(seed), device.c(), &cOut, &failure)
+	code := C.go_accel_generator_create(C.int64_t(seed), &cDevice, &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -15451,7 +15486,7 @@ func (state *State) FreeMemory() error {
 }
 
 // EmptyCache is accel_empty_cache. Returns memory that is kept for later tensors to the system and to other programs:
-// that of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
+// memory of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
 //
 //   - state: A state.
 //
@@ -15486,7 +15521,7 @@ func ConvertFileSizeToInt(size string) (out int64, err error) {
 //
 //   - module: A model.
 //   - options: NULL: defaults. dtype and special_dtypes have an effect.
-//   - buffersOnly: 1: of buffers alone; the size of "" is that of all buffers.
+//   - buffersOnly: 1: of buffers alone; the size of "" is the size of all buffers.
 //
 // Returns: ACCEL_OK; NOT_FOUND for a dtype that is not known.
 func ComputeModuleSizes(module *Module, options *DeviceMapOptions, buffersOnly bool) (out any, err error) {
@@ -15938,12 +15973,13 @@ func DispatchModel(module *Module, deviceMap any, stateDict any, options *Dispat
 func CPUOffload(module *Module, device Device, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
+	cDevice := device.c()
 	cOptions := options.c(&given)
 	if err := given.err; err != nil {
 		return err
 	}
 	var failure C.go_failure
-	code := C.go_accel_cpu_offload(module.c(), device.c(), cOptions, &failure)
+	code := C.go_accel_cpu_offload(module.c(), &cDevice, cOptions, &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(options)
 	return status(code, failure)
@@ -15960,12 +15996,13 @@ func CPUOffload(module *Module, device Device, options *DispatchOptions) error {
 func DiskOffload(module *Module, offloadFolder string, device Device, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
+	cDevice := device.c()
 	cOptions := options.c(&given)
 	if err := given.err; err != nil {
 		return err
 	}
 	var failure C.go_failure
-	code := C.go_accel_disk_offload(module.c(), given.text(offloadFolder), device.c(), cOptions, &failure)
+	code := C.go_accel_disk_offload(module.c(), given.text(offloadFolder), &cDevice, cOptions, &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(options)
 	return status(code, failure)
@@ -16024,16 +16061,16 @@ func HasOffloadedParams(module *Module) (out bool, err error) {
 // on a device inside, for the program to read. Changes of offloaded weights are lost at the end.
 //
 //   - module: A module.
-//   - device: The goal; with type -1 offloaded weights go to their main device, and others stay.
+//   - device: The goal. NULL: offloaded weights go to their main device, and others stay.
 //
 // Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails
 // where changes cannot be copied back; the weights are then those from before.
-func AlignModuleDevice(module *Module, device Device, body func(*Scope) error) error {
+func AlignModuleDevice(module *Module, device *Device, body func(*Scope) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var cOut *C.accel_scope_t
 	var failure C.go_failure
-	code := C.go_accel_align_module_device_begin(module.c(), device.c(), &cOut, &failure)
+	code := C.go_accel_align_module_device_begin(module.c(), device.pointer(), &cOut, &failure)
 	runtime.KeepAlive(module)
 	if err := status(code, failure); err != nil {
 		return err
@@ -16076,9 +16113,10 @@ func (module *Module) CallBatches(inputs []any) (out any, err error) {
 //
 // Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.
 func CPUOffloadWithHook(module *Module, device Device, previous *OffloadHook) (out *OffloadHook, err error) {
+	cDevice := device.c()
 	var cOut *C.accel_offload_hook_t
 	var failure C.go_failure
-	code := C.go_accel_cpu_offload_with_hook(module.c(), device.c(), previous.c(), &cOut, &failure)
+	code := C.go_accel_cpu_offload_with_hook(module.c(), &cDevice, previous.c(), &cOut, &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(previous)
 	if err = status(code, failure); err != nil {
@@ -16140,14 +16178,15 @@ func AttachLayerwiseCasting(module *Module, storageDtype Dtype, computeDtype Dty
 //   - name: "layers.0.weight".
 //   - device: The goal.
 //   - value: New values of the same shape; may be NULL unless the tensor is on the device meta.
-//   - dtype: Of the result, for floating tensors; ACCEL_UNSET: that of the tensor.
+//   - dtype: The result's, for floating tensors; ACCEL_UNSET: the tensor's own dtype.
 //
 // Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
 func SetModuleTensorToDevice(module *Module, name string, device Device, value *Tensor, dtype Dtype) error {
 	var given arguments
 	defer given.end()
+	cDevice := device.c()
 	var failure C.go_failure
-	code := C.go_accel_set_module_tensor_to_device(module.c(), given.text(name), device.c(), value.c(), C.accel_dtype_t(dtype), &failure)
+	code := C.go_accel_set_module_tensor_to_device(module.c(), given.text(name), &cDevice, value.c(), C.accel_dtype_t(dtype), &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(value)
 	return status(code, failure)
@@ -16235,11 +16274,11 @@ func ExtractSubmodulesStateDict(stateDict any, modules string) (out any, err err
 // NewWeightStream is accel_weight_stream_create. Begins to bring groups of tensors to a device: a thread copies the
 // groups that are expected next, by a stream of the device of its own, while the program computes with the present
 // one. In the first pass they are expected in the order of the list, later as they were used in the pass before. On
-// the CPU tensors are used where they are, and those of mapped files are read ahead.
+// the CPU tensors are used where they are, and tensors of mapped files are read ahead.
 //
 //   - groups: A list of lists of tensors on the CPU, which must not change.
 //   - device: The goal.
-//   - prefetchBytes: Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: those of the
+//   - prefetchBytes: Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: the bytes of the
 //     largest group. 0: nothing comes ahead.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED for a device that is not there.
@@ -16247,12 +16286,13 @@ func NewWeightStream(groups any, device Device, prefetchBytes int64) (out *Weigh
 	var given arguments
 	defer given.end()
 	cGroups := given.value(groups)
+	cDevice := device.c()
 	var cOut *C.accel_weight_stream_t
 	if err = given.err; err != nil {
 		return
 	}
 	var failure C.go_failure
-	code := C.go_accel_weight_stream_create(cGroups, device.c(), C.int64_t(prefetchBytes), &cOut, &failure)
+	code := C.go_accel_weight_stream_create(cGroups, &cDevice, C.int64_t(prefetchBytes), &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -16489,7 +16529,7 @@ func (state *State) Project() (out any, err error) {
 // so that the window's sum may differ in its last bit after a load.
 //
 //   - state: A state.
-//   - folder: Its parent is made if missing. NULL: that of automatic naming.
+//   - folder: Its parent is made if missing. NULL: the folder of automatic naming.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder
@@ -16715,7 +16755,7 @@ func CheckpointShow(folder string) (out any, err error) {
 }
 
 // CheckpointDiff is accel_checkpoint_diff. How two checkpoints differ, by the bytes of their files, and in
-// safetensors by those of their tensors.
+// safetensors by the bytes of their tensors.
 //
 //   - folder: The checkpoints.
 //   - other: The checkpoints.
@@ -16736,7 +16776,8 @@ func CheckpointDiff(folder string, other string) (out any, err error) {
 
 // SaveFsdpModel is accel_save_fsdp_model. Writes the weights of a prepared model in the files of FSDP, which
 // Accelerate and torch read. accel_save_state() writes files of its own, which are verified. All ranks must call. A
-// file or folder replaces an older one in one step, files of ranks one by one; those of more ranks go.
+// file or folder replaces an older one in one step, files of ranks one by one; files of ranks above these are
+// removed.
 //
 //   - state: A state.
 //   - module: A prepared model, sharded or not.
@@ -17367,7 +17408,7 @@ func LogSinkRemove(sink int64) error {
 //
 //   - state: A state.
 //   - name: The logger's name.
-//   - level: ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: that of
+//   - level: ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: the level of
 //     ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
 //   - callback: Gets the messages too: for a language's own logging. NULL: only the sinks.
 //
@@ -17677,9 +17718,10 @@ func (profile *Profile) ExportTrace(path string) error {
 }
 
 // KeyAverages is accel_profile_key_averages. Operators and spans of the latest recorded cycle by name: a list of
-// {"name", "kind": "operator" or that of a span, "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory",
-// "flops", "bytes", "shapes"}, the largest self_cpu_us first. The time of an operator itself is without that of
-// operators in it; spans, which lie around and beside operators, have none. Kernels of devices are of kind "kernel".
+// {"name", "kind": "operator" or the kind of a span, "count", "self_cpu_us", "cpu_us", "device_us",
+// "self_cpu_memory", "flops", "bytes", "shapes"}, the largest self_cpu_us first. The time of an operator itself is
+// without the time of operators in it; spans, which lie around and beside operators, have none. Kernels of devices
+// are of kind "kernel".
 //
 //   - profile: A profiler that has recorded one.
 //   - groupByShapes: 1: operators with different shapes of inputs are different; needs record_shapes.
@@ -17814,8 +17856,8 @@ func OptionCount(type_ string) int64 {
 }
 
 // OptionGet is accel_option_get. Describes a field by a map of "name"; "kind", which is "flag", "integer", "number",
-// "choice", "text" or "object"; "doc", its comment in this header; "variable", that of the environment; "default" as
-// a text, or NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and
+// "choice", "text" or "object"; "doc", its comment in this header; "variable", the name in the environment; "default"
+// as a text, or NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and
 // "open_high"; of choices "choices", a map from their names to their numbers; "offset" and "size" in bytes.
 //
 //   - type_: The name of the struct.
@@ -17837,7 +17879,7 @@ func OptionGet(type_ string, index int) (out any, err error) {
 }
 
 // OptionsCheck is accel_options_check. Checks a struct as the calls do that take it: its size, and that each field is
-// unset or has a value that it can have. Structs of older programs are shorter, and those of newer ones longer: the
+// unset or has a value that it can have. Structs of older programs are shorter, and structs of newer ones longer: the
 // fields that this library does not know must be unset or 0. The calls check besides what fields mean together.
 //
 //   - type_: The name of the struct.
@@ -17861,7 +17903,7 @@ func OptionsCheck(type_ string, options unsafe.Pointer) error {
 //   - type_: The name of the struct.
 //   - json: {"num_workers": 2, "collate": "pad"}
 //   - options: Memory for the struct. The memory that it points to afterwards belongs to the library and stays.
-//   - size: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's
+//   - size: The bytes of that memory; the size of the struct is the end of its last field. Less is an older version's
 //     struct.
 //
 // Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that
@@ -17957,7 +17999,7 @@ func ConfigWriteBasic(mixedPrecision string, path string) (written int32, err er
 // them. The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which
 // accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended
 // within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even
-// if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and
+// if this process is killed. Signals and their handlers stay as in this process: what ends it ends the ranks, and
 // accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of
 // OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write.
 // ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of
@@ -17966,8 +18008,8 @@ func ConfigWriteBasic(mixedPrecision string, path string) (written int32, err er
 //   - options: What is started.
 //   - function: Called in each process.
 //
-// Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells:
-// the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED;
+// Returns: ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank()
+// tells: the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED;
 // INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT;
 // IO.
 func Launch(options *LaunchOptions, function LaunchFunc) error {
@@ -18018,9 +18060,9 @@ func EnvironmentReport() (out string, err error) {
 	return
 }
 
-// SetNumaAffinity is accel_set_numa_affinity. Binds this thread, and those that it starts, to the processors that are
-// nearest to the accelerator of a rank: those of its NUMA node, which ranks with the same node share out. Without
-// accelerators nodes are shared out by the ranks' numbers.
+// SetNumaAffinity is accel_set_numa_affinity. Binds this thread, and threads that it starts, to the processors that
+// are nearest to the accelerator of a rank: the processors of its NUMA node, which ranks with the same node share
+// out. Without accelerators nodes are shared out by the ranks' numbers.
 //
 //   - localProcessIndex: The rank's number on this machine, from 0 to 65535.
 //

@@ -370,7 +370,7 @@ typedef int32_t accel_profile_action_t;
 typedef int32_t accel_start_method_t;
 
 %{
-static const char accel_state_options_text[] = "accel_state_options_t(*, cpu=0, mixed_precision=ACCEL_PRECISION_NO, gradient_accumulation_steps=1, adjust_scheduler=0, sync_with_dataloader=1, sync_each_batch=0, step_scheduler_with_optimizer=1, split_batches=0, debug=0, true_divisor=0, keep_output_dtype=0, timeout_ms=None, process_index=None, num_processes=None, local_process_index=None, local_num_processes=None, main_process_ip=\"127.0.0.1\", main_process_port=29500, device_placement=1, rng_types=None, num_threads=None, scheduler_steps=ACCEL_SCHEDULER_STEPS_PER_BATCH, cpu_kernels=ACCEL_CPU_KERNELS_AUTO, cpu_memory=ACCEL_CPU_MEMORY_AUTO, cpu_memory_kept=None, torch_device=None, cpu_affinity=0, pipeline_parallel_size=1, data_parallel_replicate_size=None, data_parallel_shard_size=1, context_parallel_size=1, tensor_parallel_size=1, device_plugins=None, embedded=0, backend=None)\n--\n\nThe options of a state. Everything may stay unset.\n\ncpu: 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0\nmixed_precision: The precision of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1\nadjust_scheduler: 1: schedulers also advance in steps that only accumulate. Default 0\nsync_with_dataloader: 1: gradients are exchanged at the end of the loader. Default 1\nsync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0\nstep_scheduler_with_optimizer: 1: a scheduler steps only when its optimizer did. Default 1\nsplit_batches: 1: a loader's batch is shared by the ranks instead of one each. Default 0\ndebug: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0\ntrue_divisor: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0\nkeep_output_dtype: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0\ntimeout_ms: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000\nprocess_index: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them\nnum_processes: In [1, inf). Default: WORLD_SIZE and its like\nlocal_process_index: In [0, inf). Default: LOCAL_RANK and its like\nlocal_num_processes: In [1, inf). Default: LOCAL_WORLD_SIZE and its like\nmain_process_ip: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"\nmain_process_port: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500\ndevice_placement: 1: prepare puts models and batches on the device. Default 1\nrng_types: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\" (the CPU's), the type of the state's device (\"npu\"), or both, joined by a comma. Default: none, because orders follow from seed and epoch\nnum_threads: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host\nscheduler_steps: Sets when prepared schedulers step. Default PER_BATCH\ncpu_kernels: The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO\ncpu_memory: The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO\ncpu_memory_kept: The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes\ntorch_device: \"cpu\", or an accelerator: \"cuda\" for that of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()\ncpu_affinity: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0\npipeline_parallel_size: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1\ndata_parallel_replicate_size: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1\ndata_parallel_shard_size: Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1\ncontext_parallel_size: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1\ntensor_parallel_size: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1\ndevice_plugins: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none\nembedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0\nbackend: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"";
+static const char accel_state_options_text[] = "accel_state_options_t(*, cpu=0, mixed_precision=ACCEL_PRECISION_NO, gradient_accumulation_steps=1, adjust_scheduler=0, sync_with_dataloader=1, sync_each_batch=0, step_scheduler_with_optimizer=1, split_batches=0, debug=0, true_divisor=0, keep_output_dtype=0, timeout_ms=None, process_index=None, num_processes=None, local_process_index=None, local_num_processes=None, main_process_ip=\"127.0.0.1\", main_process_port=29500, device_placement=1, rng_types=None, num_threads=None, scheduler_steps=ACCEL_SCHEDULER_STEPS_PER_BATCH, cpu_kernels=ACCEL_CPU_KERNELS_AUTO, cpu_memory=ACCEL_CPU_MEMORY_AUTO, cpu_memory_kept=None, torch_device=None, cpu_affinity=0, pipeline_parallel_size=1, data_parallel_replicate_size=None, data_parallel_shard_size=1, context_parallel_size=1, tensor_parallel_size=1, device_plugins=None, embedded=0, backend=None)\n--\n\nThe options of a state. Everything may stay unset.\n\ncpu: 1: no accelerator. Variable ACCELERATE_USE_CPU. Default 0\nmixed_precision: The precision of the forward passes of prepared models. Variable ACCELERATE_MIXED_PRECISION. Default NO\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Variable ACCELERATE_GRADIENT_ACCUMULATION_STEPS. Default 1\nadjust_scheduler: 1: schedulers also advance in steps that only accumulate. Default 0\nsync_with_dataloader: 1: gradients are exchanged at the end of the loader. Default 1\nsync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0\nstep_scheduler_with_optimizer: 1: a scheduler steps only when its optimizer did. Default 1\nsplit_batches: 1: a loader's batch is shared by the ranks instead of one each. Default 0\ndebug: 1: shapes of all ranks are compared before they communicate. Variable ACCELERATE_DEBUG_MODE. Default 0\ntrue_divisor: 1: a short last window is divided by its own length; 0, as in the reference: by gradient_accumulation_steps. Default 0\nkeep_output_dtype: 1: outputs of prepared models stay in half precision; 0: they become float32. Default 0\ntimeout_ms: Milliseconds until the rendezvous and each collective must have ended. In [1, inf). Variable ACCEL_TIMEOUT_MS. Default: 1800000 on the CPU, where ranks wait for what the first one prepares, else 600000\nprocess_index: The place in the job, here and below, for programs that start their ranks themselves, also as threads of one process. In [0, inf). Default: RANK and its like, as torchrun, MPI and Slurm set them\nnum_processes: In [1, inf). Default: WORLD_SIZE and its like\nlocal_process_index: In [0, inf). Default: LOCAL_RANK and its like\nlocal_num_processes: In [1, inf). Default: LOCAL_WORLD_SIZE and its like\nmain_process_ip: The host of rank 0, where the ranks meet. Variable MASTER_ADDR. Default \"127.0.0.1\"\nmain_process_port: The port at which they meet. In [0, 65535]. Variable MASTER_PORT. Default 29500\ndevice_placement: 1: prepare puts models and batches on the device. Default 1\nrng_types: Generators that prepared loaders make equal on all ranks when an epoch begins: \"torch\" (the CPU's), the type of the state's device (\"npu\"), or both, joined by a comma. Default: none, because orders follow from seed and epoch\nnum_threads: Threads that compute on the CPU for this process, from now on; OpenMP code of the program on this thread has as many. In [1, inf). Default: OMP_NUM_THREADS, else the first state of a process shares the cores among the ranks of the host\nscheduler_steps: Sets when prepared schedulers step. Default PER_BATCH\ncpu_kernels: The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO\ncpu_memory: The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO\ncpu_memory_kept: The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes\ntorch_device: \"cpu\", or an accelerator: \"cuda\" for the one of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()\ncpu_affinity: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0\npipeline_parallel_size: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1\ndata_parallel_replicate_size: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1\ndata_parallel_shard_size: Ranks that share one copy of the model, with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_SHARD_SIZE. Default 1\ncontext_parallel_size: Ranks that share the sequences of a batch. In [1, inf). Variable PARALLELISM_CONFIG_CP_SIZE. Default 1\ntensor_parallel_size: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1\ndevice_plugins: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none\nembedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0\nbackend: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"";
 %}
 %accel_options(accel_state_options, ACCEL_STATE_OPTIONS_INIT, free((char *)$self->main_process_ip); free((char *)$self->rng_types); free((char *)$self->torch_device); free((char *)$self->device_plugins); free((char *)$self->backend);)
 %{
@@ -378,11 +378,11 @@ static const char accel_gradient_accumulation_options_text[] = "accel_gradient_a
 %}
 %accel_options(accel_gradient_accumulation_options, ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT, )
 %{
-static const char accel_backward_options_text[] = "accel_backward_options_t(*, retain_graph=None, create_graph=0, inputs=None, gradient=None)\n--\n\nHow to back-propagate, as torch.Tensor.backward() has it.\n\nretain_graph: 1: the graph stays for another backward. Default: as create_graph\ncreate_graph: 1: the gradients have a history of their own, from which can be back-propagated again. Break the cycle of parameters and gradients afterwards by zeroing the gradients. Default 0\ninputs: The only leaves that get gradients: a tensor, or a list or map of tensors, for example those of accel_module_named_parameters(). Default: all leaves\ngradient: The gradient of the tensor, of its shape. Default: 1, for a tensor of one element";
+static const char accel_backward_options_text[] = "accel_backward_options_t(*, retain_graph=None, create_graph=0, inputs=None, gradient=None)\n--\n\nHow to back-propagate, as torch.Tensor.backward() has it.\n\nretain_graph: 1: the graph stays for another backward. Default: as create_graph\ncreate_graph: 1: the gradients have a history of their own, from which can be back-propagated again. Break the cycle of parameters and gradients afterwards by zeroing the gradients. Default 0\ninputs: The only leaves that get gradients: a tensor, or a list or map of tensors, for example the result of accel_module_named_parameters(). Default: all leaves\ngradient: The gradient of the tensor, of its shape. Default: 1, for a tensor of one element";
 %}
 %accel_options(accel_backward_options, ACCEL_BACKWARD_OPTIONS_INIT, free_value((accel_value_t *)$self->inputs);)
 %{
-static const char accel_activation_checkpointing_options_text[] = "accel_activation_checkpointing_options_t(*, recompute=ACCEL_RECOMPUTE_ALL, preserve_rng_state=1, offload=0, determinism_check=1, early_stop=1, class_names=None, modules=None)\n--\n\nActivation checkpointing (Chen et al., \"Training Deep Nets with Sublinear Memory Cost\", 2016).\n\nrecompute: Default ALL\npreserve_rng_state: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1\noffload: 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0\ndeterminism_check: 1: shapes, dtypes and devices are compared with those of the first forward. Default 1\nearly_stop: 1: a forward is computed again only as far as backward needs it. Default 1\nclass_names: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none\nmodules: Regular expression of the whole names of modules that are checkpointed as well. Default: none";
+static const char accel_activation_checkpointing_options_text[] = "accel_activation_checkpointing_options_t(*, recompute=ACCEL_RECOMPUTE_ALL, preserve_rng_state=1, offload=0, determinism_check=1, early_stop=1, class_names=None, modules=None)\n--\n\nActivation checkpointing (Chen et al., \"Training Deep Nets with Sublinear Memory Cost\", 2016).\n\nrecompute: Default ALL\npreserve_rng_state: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1\noffload: 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0\ndeterminism_check: 1: shapes, dtypes and devices are compared with the first forward. Default 1\nearly_stop: 1: a forward is computed again only as far as backward needs it. Default 1\nclass_names: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none\nmodules: Regular expression of the whole names of modules that are checkpointed as well. Default: none";
 %}
 %accel_options(accel_activation_checkpointing_options, ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT, free((char *)$self->class_names); free((char *)$self->modules);)
 %{
@@ -486,7 +486,7 @@ static const char accel_fsdp_options_text[] = "accel_fsdp_options_t(*, enabled=N
 %}
 %accel_options(accel_fsdp_options, ACCEL_FSDP_OPTIONS_INIT, free((char *)$self->transformer_cls_names_to_wrap); free((char *)$self->ignored_modules); free((char *)$self->param_dtype); free((char *)$self->reduce_dtype); free((char *)$self->output_dtype); free((char *)$self->offload_folder); free((char *)$self->leaf_module_classes);)
 %{
-static const char accel_deepspeed_options_text[] = "accel_deepspeed_options_t(*, enabled=0, is_train_batch_min=1, hf_ds_config=None, zero_stage=2, gradient_accumulation_steps=None, gradient_clipping=1, offload_optimizer_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_param_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_optimizer_nvme_path=None, offload_param_nvme_path=None, zero3_init_flag=None, zero3_save_16bit_model=0, transformer_moe_cls_names=None)\n--\n\nSharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: \"auto\" values are those of the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.\n\nenabled: 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0\nis_train_batch_min: Where the file has \"auto\" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1\nhf_ds_config: The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none\nzero_stage: In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2\ngradient_accumulation_steps: In [1, inf). Default: that of the state\ngradient_clipping: The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1\noffload_optimizer_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE\noffload_param_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE\noffload_optimizer_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none\noffload_param_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none\nzero3_init_flag: For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3\nzero3_save_16bit_model: 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0\ntransformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none";
+static const char accel_deepspeed_options_text[] = "accel_deepspeed_options_t(*, enabled=0, is_train_batch_min=1, hf_ds_config=None, zero_stage=2, gradient_accumulation_steps=None, gradient_clipping=1, offload_optimizer_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_param_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_optimizer_nvme_path=None, offload_param_nvme_path=None, zero3_init_flag=None, zero3_save_16bit_model=0, transformer_moe_cls_names=None)\n--\n\nSharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: \"auto\" values come from the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.\n\nenabled: 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0\nis_train_batch_min: Where the file has \"auto\" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1\nhf_ds_config: The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none\nzero_stage: In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2\ngradient_accumulation_steps: In [1, inf). Default: the number of the state\ngradient_clipping: The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1\noffload_optimizer_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE\noffload_param_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE\noffload_optimizer_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none\noffload_param_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none\nzero3_init_flag: For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3\nzero3_save_16bit_model: 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0\ntransformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none";
 %}
 %accel_options(accel_deepspeed_options, ACCEL_DEEPSPEED_OPTIONS_INIT, free((char *)$self->hf_ds_config); free((char *)$self->offload_optimizer_nvme_path); free((char *)$self->offload_param_nvme_path); free((char *)$self->transformer_moe_cls_names);)
 %{
@@ -530,7 +530,7 @@ static const char accel_device_map_options_text[] = "accel_device_map_options_t(
 %}
 %accel_options(accel_device_map_options, ACCEL_DEVICE_MAP_OPTIONS_INIT, free((char *)$self->dtype); free_value((accel_value_t *)$self->special_dtypes); free((char *)$self->no_split_module_classes);)
 %{
-static const char accel_dispatch_options_text[] = "accel_dispatch_options_t(*, dtype=None, strict=0, offload_buffers=0, force_hooks=0, map_weights=1, broadcast_from_rank0=0, block_bytes=None, prefetch_bytes=None, main_device=None, offload_folder=None, no_split_module_classes=None, preload_module_classes=None, skip_keys=None, keep_in_fp32_modules=None, state=None)\n--\n\nHow weights are loaded and kept.\n\ndtype: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model\nstrict: 1: weights that the model does not know are an error. Default 0\noffload_buffers: 1: buffers are offloaded as parameters are. Default 0\nforce_hooks: 1: inputs are moved also where all modules are on one device. Default 0\nmap_weights: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1\nbroadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0\nblock_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB\nprefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes\nmain_device: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU\noffload_folder: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none\nno_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none\npreload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none\nskip_keys: Names of inputs with commas between them that are not moved. Default: none\nkeep_in_fp32_modules: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none\nstate: The state whose ranks get the weights with broadcast_from_rank0. Default: none";
+static const char accel_dispatch_options_text[] = "accel_dispatch_options_t(*, dtype=None, strict=0, offload_buffers=0, force_hooks=0, map_weights=1, broadcast_from_rank0=0, block_bytes=None, prefetch_bytes=None, main_device=None, offload_folder=None, no_split_module_classes=None, preload_module_classes=None, skip_keys=None, keep_in_fp32_modules=None, state=None)\n--\n\nHow weights are loaded and kept.\n\ndtype: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model\nstrict: 1: weights that the model does not know are an error. Default 0\noffload_buffers: 1: buffers are offloaded as parameters are. Default 0\nforce_hooks: 1: inputs are moved also where all modules are on one device. Default 0\nmap_weights: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1\nbroadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0\nblock_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB\nprefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes\nmain_device: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU\noffload_folder: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none\nno_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none\npreload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none\nskip_keys: Names of inputs with commas between them that are not moved. Default: none\nkeep_in_fp32_modules: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none\nstate: The state whose ranks get the weights with broadcast_from_rank0. Default: none";
 %}
 %accel_options(accel_dispatch_options, ACCEL_DISPATCH_OPTIONS_INIT, free((char *)$self->main_device); free((char *)$self->offload_folder); free((char *)$self->no_split_module_classes); free((char *)$self->preload_module_classes); free((char *)$self->skip_keys); free((char *)$self->keep_in_fp32_modules);)
 %{
@@ -542,11 +542,11 @@ static const char accel_save_model_options_text[] = "accel_save_model_options_t(
 %}
 %accel_options(accel_save_model_options, ACCEL_SAVE_MODEL_OPTIONS_INIT, free((char *)$self->max_shard_size);)
 %{
-static const char accel_project_options_text[] = "accel_project_options_t(*, project_dir=None, logging_dir=None, total_limit=None, iteration=0, automatic_checkpoint_naming=0, save_on_each_node=0)\n--\n\nWhere a project keeps its checkpoints, and how they are named.\n\nproject_dir: The folder of the project. Default: none\nlogging_dir: The folder of the project's logs. Default: as project_dir\ntotal_limit: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept\niteration: The number of the next checkpoint. In [0, inf). Default 0\nautomatic_checkpoint_naming: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0\nsave_on_each_node: 1: what the main process writes is written on that of each host, whose disks are not shared. Default 0";
+static const char accel_project_options_text[] = "accel_project_options_t(*, project_dir=None, logging_dir=None, total_limit=None, iteration=0, automatic_checkpoint_naming=0, save_on_each_node=0)\n--\n\nWhere a project keeps its checkpoints, and how they are named.\n\nproject_dir: The folder of the project. Default: none\nlogging_dir: The folder of the project's logs. Default: as project_dir\ntotal_limit: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept\niteration: The number of the next checkpoint. In [0, inf). Default 0\nautomatic_checkpoint_naming: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0\nsave_on_each_node: 1: the first rank of each host writes the files of the main process, for hosts without a shared disk. Default 0";
 %}
 %accel_options(accel_project_options, ACCEL_PROJECT_OPTIONS_INIT, free((char *)$self->project_dir); free((char *)$self->logging_dir);)
 %{
-static const char accel_save_state_options_text[] = "accel_save_state_options_t(*, safe_serialization=1, asynchronous=0, when_busy=ACCEL_WHEN_BUSY_WAIT, compression_level=0, incremental=0, durable=1)\n--\n\nHow a training state is written.\n\nsafe_serialization: 1: models are safetensors; 0: files of torch.save(). Default 1\nasynchronous: 1: returns when the tensors are copied; a thread writes them. Default 0\nwhen_busy: While an asynchronous save is under way. Default WAIT\ncompression_level: The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0\nincremental: 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0\ndurable: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1";
+static const char accel_save_state_options_text[] = "accel_save_state_options_t(*, safe_serialization=1, asynchronous=0, when_busy=ACCEL_WHEN_BUSY_WAIT, compression_level=0, incremental=0, durable=1)\n--\n\nHow a training state is written.\n\nsafe_serialization: 1: models are safetensors; 0: files of torch.save(). Default 1\nasynchronous: 1: returns when the tensors are copied; a thread writes them. Default 0\nwhen_busy: While an asynchronous save is under way. Default WAIT\ncompression_level: The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0\nincremental: 1: files that equal files of the checkpoint saved or loaded last become hard links to them. Default 0\ndurable: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not a crash of the machine. Default 1";
 %}
 %accel_options(accel_save_state_options, ACCEL_SAVE_STATE_OPTIONS_INIT, )
 %{
@@ -558,11 +558,11 @@ static const char accel_merge_weights_options_text[] = "accel_merge_weights_opti
 %}
 %accel_options(accel_merge_weights_options, ACCEL_MERGE_WEIGHTS_OPTIONS_INIT, )
 %{
-static const char accel_fsdp_file_options_text[] = "accel_fsdp_file_options_t(*, index=0, state_dict_type=None, use_dcp=1)\n--\n\nIn which of the files of FSDP a model or an optimizer is.\n\nindex: Among several models or optimizers, a part of the name. In [0, inf). Default 0\nstate_dict_type: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded\nuse_dcp: 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1";
+static const char accel_fsdp_file_options_text[] = "accel_fsdp_file_options_t(*, index=0, state_dict_type=None, use_dcp=1)\n--\n\nIn which of the files of FSDP a model or an optimizer is.\n\nindex: Among several models or optimizers, a part of the name. In [0, inf). Default 0\nstate_dict_type: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: the model's kind, or the kind of the first sharded model\nuse_dcp: 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1";
 %}
 %accel_options(accel_fsdp_file_options, ACCEL_FSDP_FILE_OPTIONS_INIT, )
 %{
-static const char accel_tracking_options_text[] = "accel_tracking_options_t(*, log_with=None, logging_dir=None, run_name=None, resume=1, on_failure=ACCEL_TRACKER_FAILURE_WARN, flush_interval_ms=500, queue_bytes=67108864, step_report_interval=0)\n--\n\nHow a run is tracked.\n\nlog_with: Names of trackers joined by commas; \"all\" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker()\nlogging_dir: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project\nrun_name: The name of the run, and of its folder. Default: as the project\nresume: 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1\non_failure: The reaction to a failing tracker of the program. Default WARN\nflush_interval_ms: The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500\nqueue_bytes: The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default 67108864\nstep_report_interval: Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf). Default 0";
+static const char accel_tracking_options_text[] = "accel_tracking_options_t(*, log_with=None, logging_dir=None, run_name=None, resume=1, on_failure=ACCEL_TRACKER_FAILURE_WARN, flush_interval_ms=500, queue_bytes=67108864, step_report_interval=0)\n--\n\nHow a run is tracked.\n\nlog_with: Names of trackers joined by commas; \"all\" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but trackers of accel_add_tracker()\nlogging_dir: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project\nrun_name: The name of the run, and of its folder. Default: as the project\nresume: 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1\non_failure: The reaction to a failing tracker of the program. Default WARN\nflush_interval_ms: The longest that a value waits in memory: what a kill can lose. In [1, 3600000]. Default 500\nqueue_bytes: The most memory of values that wait; more makes accel_log() wait for the disk. In [65536, inf). Default 67108864\nstep_report_interval: Every so many steps of the optimizer accel_log() adds the step report, of this rank. 0: never. In [0, inf). Default 0";
 %}
 %accel_options(accel_tracking_options, ACCEL_TRACKING_OPTIONS_INIT, free((char *)$self->log_with); free((char *)$self->logging_dir); free((char *)$self->run_name);)
 %{
@@ -1809,7 +1809,7 @@ skip_keys: Map keys whose values stay; may be NULL.
 n_skip_keys: Their number.
 out: The new tree.
 Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.";
-accel_status_t accel_send_to_device(const accel_value_t *value, accel_device_t device, int32_t non_blocking, const char *const *ITEMS, size_t COUNT, accel_value_t *OUTPUT);
+accel_status_t accel_send_to_device(const accel_value_t *value, const accel_device_t *device, int32_t non_blocking, const char *const *ITEMS, size_t COUNT, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_convert_to_fp32 "float16 and bfloat16 tensors become float32; others stay.
 
@@ -1885,43 +1885,43 @@ out: The device with its index; 0 for the CPU and meta.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is not a type; UNSUPPORTED when there is none.";
 accel_status_t accel_device_current(int32_t type, accel_device_t *OUTPUT);
 
-%feature("docstring") accel_device_set_current "Makes a device the current one of its type on this thread. accel_set_device() does so with that of a state.
+%feature("docstring") accel_device_set_current "Makes a device the current one of its type on this thread. accel_set_device() does so with a state's device.
 
 device: The device; nothing changes for index -1, the CPU and meta.
 Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type.";
-accel_status_t accel_device_set_current(accel_device_t device);
+accel_status_t accel_device_set_current(const accel_device_t *device);
 
 %feature("docstring") accel_device_synchronize "Waits until a device has done all work of all its streams.
 
 device: The device; there is nothing to wait for on the CPU.
 Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type, or it cannot do this; the error of the device.";
-accel_status_t accel_device_synchronize(accel_device_t device);
+accel_status_t accel_device_synchronize(const accel_device_t *device);
 
 %feature("docstring") accel_device_empty_cache "Returns the memory that the allocator of a type of devices keeps for later tensors; for the CPU as accel_empty_cache().
 
 device: A device of the type. All devices of the type are meant.
 Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.";
-accel_status_t accel_device_empty_cache(accel_device_t device);
+accel_status_t accel_device_empty_cache(const accel_device_t *device);
 
 %feature("docstring") accel_device_memory "The memory of an accelerator in bytes.
 
 device: The device.
 out: A map with \"allocated\" and \"peak_allocated\" (by tensors), \"reserved\" and \"peak_reserved\" (by the allocator, which keeps memory for later tensors), and \"free\" and \"total\" (of the device), which are NONE when it does not tell.
 Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that do not count.";
-accel_status_t accel_device_memory(accel_device_t device, accel_value_t *OUTPUT);
+accel_status_t accel_device_memory(const accel_device_t *device, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_device_reset_peak_memory "Counts the peaks of accel_device_memory() from what is in use now.
 
 device: The device.
 Returns: As accel_device_memory().";
-accel_status_t accel_device_reset_peak_memory(accel_device_t device);
+accel_status_t accel_device_reset_peak_memory(const accel_device_t *device);
 
 %feature("docstring") accel_device_properties "Describes a device and its abilities.
 
 device: The device.
 out: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of the names of those that it computes with; all when it does not tell).
 Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.";
-accel_status_t accel_device_properties(accel_device_t device, accel_value_t *OUTPUT);
+accel_status_t accel_device_properties(const accel_device_t *device, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_distributed_type_name "The name of a distributed type.
 
@@ -1987,7 +1987,7 @@ int32_t accel_num_processes(const accel_state_t *state);
 %feature("docstring") accel_local_process_index "The rank within the host.
 
 state: A state.
-Returns: This rank among those of its host, from 0.";
+Returns: This rank among the ranks of its host, from 0.";
 int32_t accel_local_process_index(const accel_state_t *state);
 
 %feature("docstring") accel_local_num_processes "The size of this host's part of the job.
@@ -2061,8 +2061,8 @@ int32_t accel_debug(const accel_state_t *state);
 %feature("docstring") accel_device "The state's device.
 
 state: A state.
-Returns: The device that prepared models and batches are put on.";
-accel_device_t accel_device(const accel_state_t *state);
+Returns: The device that prepared models and batches are put on, valid as long as the state; NULL, with the thread's error, for an invalid handle.";
+const accel_device_t *accel_device(const accel_state_t *state);
 
 %feature("docstring") accel_fork_launched "Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
 
@@ -2140,7 +2140,7 @@ state: A state.
 Returns: ACCEL_OK, also when there is none.";
 accel_status_t accel_destroy_process_group(accel_state_t *state);
 
-%feature("docstring") accel_interrupt "Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads, and so do those of the other ranks of their groups. Their groups fail; create a new state to continue. Call it from a thread that is free, not from a signal handler.
+%feature("docstring") accel_interrupt "Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads, and so do the calls of the other ranks of their groups. Their groups fail; create a new state to continue. Call it from a thread that is free, not from a signal handler.
 Returns: ACCEL_OK.";
 accel_status_t accel_interrupt();
 
@@ -2191,7 +2191,7 @@ accel_status_t accel_set_gradient_accumulation_steps(accel_state_t *state, int64
 %feature("docstring") accel_accumulation_step "How far the accumulation is.
 
 state: A state.
-Returns: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, those of the one that has most. A checkpoint has the number.";
+Returns: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, the count of the one that has most. A checkpoint has the number.";
 int64_t accel_accumulation_step(const accel_state_t *state);
 
 %feature("docstring") accel_set_accumulation_step "Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is complete when accel_gradient_accumulation_steps() divides it. All ranks must set the same.
@@ -2253,7 +2253,7 @@ out: Each sample exactly once.
 Returns: As accel_gather(); INVALID_STATE where another rank has no batch, which needs even_batches 0.";
 accel_status_t accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_gather_object_for_metrics "Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
+%feature("docstring") accel_gather_object_for_metrics "Gathers a list of results as accel_gather_object() does, and leaves out results of samples that the loader repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
 
 state: A state.
 items: This rank's list; tensors in it may have any sizes.
@@ -2295,7 +2295,7 @@ out: The tensor. On the rank that has it, it shares the memory of a contiguous o
 Returns: ACCEL_OK; INVALID_ARGUMENT on all ranks when none or several have a tensor.";
 accel_status_t accel_copy_tensor_to_devices(accel_state_t *state, const accel_tensor_t *tensor, accel_tensor_t **OUTPUT);
 
-%feature("docstring") accel_broadcast_object_list "Every rank gets one rank's list of values, which may be those of accel_gather_object().
+%feature("docstring") accel_broadcast_object_list "Every rank gets one rank's list of values, such as the result of accel_gather_object().
 
 state: A state.
 objects: A list; on the other ranks only its length matters.
@@ -2371,7 +2371,7 @@ accel_status_t accel_send(accel_state_t *state, const accel_tensor_t *tensor, in
 state: A state.
 tensor: Filled with the data.
 from_process: The source.
-tag: As that of the send.
+tag: The tag of the send.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; COLLECTIVE_MISMATCH when the sizes differ; TIMEOUT, PEER_LOST, CANCELLED.";
 accel_status_t accel_recv(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag);
 
@@ -2548,7 +2548,7 @@ out: Its result; tensors are shared with it.
 Returns: ACCEL_OK; INVALID_STATE while it is running; the error of the work, each time that this is called.";
 accel_status_t accel_work_result(const accel_work_t *work, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_work_then "Asks to be called when a work has ended. The callback runs in accel_work_wait() of this work, or in accel_progress() of its state, which also runs those of works that were released.
+%feature("docstring") accel_work_then "Asks to be called when a work has ended. The callback runs in accel_work_wait() of this work, or in accel_progress() of its state, which also runs callbacks of works that were released.
 
 work: A work.
 callback: Called once.
@@ -2675,7 +2675,7 @@ dtype: Where and what.
 device: Where and what.
 out: The tensor.
 Returns: ACCEL_OK, INVALID_ARGUMENT or OUT_OF_MEMORY.";
-accel_status_t accel_tensor_empty(const int64_t *ITEMS, size_t COUNT, int32_t dtype, accel_device_t device, accel_tensor_t **OUTPUT);
+accel_status_t accel_tensor_empty(const int64_t *ITEMS, size_t COUNT, int32_t dtype, const accel_device_t *device, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_tensor_full "All elements equal.
 
@@ -2686,7 +2686,7 @@ dtype: As accel_tensor_empty().
 device: As accel_tensor_empty().
 out: The tensor.
 Returns: As accel_tensor_empty().";
-accel_status_t accel_tensor_full(const int64_t *ITEMS, size_t COUNT, double number, int32_t dtype, accel_device_t device, accel_tensor_t **OUTPUT);
+accel_status_t accel_tensor_full(const int64_t *ITEMS, size_t COUNT, double number, int32_t dtype, const accel_device_t *device, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_tensor_randn "Draws from the standard normal distribution with the default generator.
 
@@ -2696,7 +2696,7 @@ dtype: As accel_tensor_empty().
 device: As accel_tensor_empty().
 out: The tensor.
 Returns: As accel_tensor_empty().";
-accel_status_t accel_tensor_randn(const int64_t *ITEMS, size_t COUNT, int32_t dtype, accel_device_t device, accel_tensor_t **OUTPUT);
+accel_status_t accel_tensor_randn(const int64_t *ITEMS, size_t COUNT, int32_t dtype, const accel_device_t *device, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_tensor_randint "Integers below a bound, as int64, with the default generator.
 
@@ -2902,7 +2902,7 @@ device: The goal; dtype may be ACCEL_UNSET to keep it.
 non_blocking: 1: do not wait.
 out: The same memory when nothing changes.
 Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.";
-accel_status_t accel_tensor_to(const accel_tensor_t *tensor, int32_t dtype, accel_device_t device, int32_t non_blocking, accel_tensor_t **OUTPUT);
+accel_status_t accel_tensor_to(const accel_tensor_t *tensor, int32_t dtype, const accel_device_t *device, int32_t non_blocking, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_tensor_copy "Copies elements, converting dtype and device, broadcasting shapes.
 
@@ -3103,7 +3103,7 @@ device: A device.
 include_buffers: 1: buffers too; 0: they are as outside; ACCEL_UNSET: as for accel_init_empty_weights_begin().
 out: The scope.
 Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.";
-accel_status_t accel_init_on_device_begin(accel_device_t device, int32_t include_buffers, accel_scope_t **OUTPUT);
+accel_status_t accel_init_on_device_begin(const accel_device_t *device, int32_t include_buffers, accel_scope_t **OUTPUT);
 
 %feature("docstring") accel_module_linear "weight [out_features, in_features].
 
@@ -3391,7 +3391,7 @@ module: A module.
 dtype: For floating ones; ACCEL_UNSET keeps it.
 device: The goal.
 Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.";
-accel_status_t accel_module_to(accel_module_t *module, int32_t dtype, accel_device_t device);
+accel_status_t accel_module_to(accel_module_t *module, int32_t dtype, const accel_device_t *device);
 
 %feature("docstring") accel_module_train "Switches between training and evaluation.
 
@@ -3693,7 +3693,7 @@ value: Within the bounds of the option.
 Returns: ACCEL_OK, NOT_FOUND or INVALID_ARGUMENT.";
 accel_status_t accel_optimizer_set_setting(accel_optimizer_t *optimizer, size_t group, const char *name, double value);
 
-%feature("docstring") accel_optimizer_set_update_precision "How the float16 and bfloat16 parameters of a group are updated; those of other dtypes are not concerned. States that are there already are converted.
+%feature("docstring") accel_optimizer_set_update_precision "How the float16 and bfloat16 parameters of a group are updated; other dtypes are not concerned. States that are there already are converted.
 
 optimizer: An optimizer.
 group: From 0.
@@ -4089,7 +4089,7 @@ accel_status_t accel_dataset_arrow_stream(struct ArrowArrayStream *stream, doubl
 
 length: Says how many there are.
 item: Makes one.
-items: Makes those of a batch; NULL: one after another.
+items: Makes the items of a batch; NULL: one after another.
 set_epoch: For items that differ by epoch; NULL: they do not.
 user_data: Of all four.
 destroy: Of all four.
@@ -4114,7 +4114,7 @@ accel_status_t accel_dataset_create_stream(accel_stream_begin_fn CALLBACK, accel
 %feature("docstring") accel_dataset_as_stream "The items of a dataset as a stream.
 
 dataset: Items by number.
-seed: Another order in each epoch, that of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
+seed: Another order in each epoch, as of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
 out: The stream.
 Returns: ACCEL_OK, or UNSUPPORTED for what is a stream.";
 accel_status_t accel_dataset_as_stream(accel_dataset_t *dataset, int64_t seed, accel_dataset_t **OUTPUT);
@@ -4536,11 +4536,11 @@ accel_status_t accel_backward(accel_state_t *state, accel_tensor_t *loss, const 
 
 state: A state.
 loss: One element with gradient history.
-lr: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
+lr: The learning rate; ACCEL_UNSET_DOUBLE: the rate of each group.
 Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in several processes, or inside of uneven inputs.";
 accel_status_t accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr);
 
-%feature("docstring") accel_backward_sum "Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the accumulation window is complete, its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window.
+%feature("docstring") accel_backward_sum "Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the accumulation window is complete, its gradients are the gradients of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window.
 
 state: A state.
 loss_sum: One element: the sum over the items, not their mean.
@@ -4605,7 +4605,7 @@ out: The scope.
 Returns: ACCEL_OK.";
 accel_status_t accel_trigger_sync_in_backward_begin(accel_state_t *state, accel_module_t *module, accel_scope_t **OUTPUT);
 
-%feature("docstring") accel_join_uneven_inputs_begin "The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in what the others still exchange, with gradients of 0, and the mean is still that of all ranks. In the end all have the models, and the prepared optimizers and schedulers, of a rank that trained longest. Before each forward of the first model the ranks exchange a few numbers. Ends only when all ranks have come to the end.
+%feature("docstring") accel_join_uneven_inputs_begin "The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in what the others still exchange, with gradients of 0, and the mean is still over all ranks. In the end all have the models, and the prepared optimizers and schedulers, of a rank that trained longest. Before each forward of the first model the ranks exchange a few numbers. Ends only when all ranks have come to the end.
 
 state: A state.
 modules: Prepared models; each rank calls them in this order, once a micro-batch.
@@ -4648,13 +4648,13 @@ clip_value: Not negative.
 Returns: As accel_clip_grad_norm().";
 accel_status_t accel_clip_grad_value(accel_state_t *state, const accel_module_t *module, double clip_value);
 
-%feature("docstring") accel_parameters_register "Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the application computes with, and stay that. All ranks get rank 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL, &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The map may have any order, so hash maps of different ranks agree: names are sorted, and those of a module itself come before those of its parts. With sharding gradients and states of optimizers are what is sharded, under FULL_SHARD too: the memory of the application stays whole, and is written after each step and load; values that the application writes there are lost. The memory is used until accel_free_memory() or the end of the state, also when the parameters are released before that.
+%feature("docstring") accel_parameters_register "Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the application computes with, and stay that. All ranks get rank 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL, &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The map may have any order, so hash maps of different ranks agree: names are sorted, and names of a module itself come before names of its parts. With sharding gradients and states of optimizers are what is sharded, under FULL_SHARD too: the memory of the application stays whole, and is written after each step and load; values that the application writes there are lost. The memory is used until accel_free_memory() or the end of the state, also when the parameters are released before that.
 
 state: A state that does not scale losses, for the application computes these.
 tensors: A map of names to tensors of float16, bfloat16, float32 or float64, contiguous, all on the state's device or all on the CPU, where they then are averaged and updated, whatever the state's device is: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
 options: NULL: defaults.
 out: The parameters.
-Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for another dtype; UNSUPPORTED for other devices, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH when the ranks' parameters differ. An error of one rank is that of all.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for another dtype; UNSUPPORTED for other devices, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH when the ranks' parameters differ. An error of one rank is returned on all.";
 accel_status_t accel_parameters_register(accel_state_t *state, const accel_value_t *tensors, const accel_parameters_options_t *options, accel_parameters_t **OUTPUT);
 
 %feature("docstring") accel_parameters_module "The module of the parameters: for optimizers, accel_clip_grad_norm(), checkpoints of models. Its parameters have the names that they were registered with.
@@ -4712,7 +4712,7 @@ out_work: The exchange under way.
 Returns: ACCEL_OK; INVALID_STATE as there. The errors of the collectives come from the work.";
 accel_status_t accel_parameters_synchronize_async(accel_parameters_t *parameters, accel_work_t **OUTPUT);
 
-%feature("docstring") accel_parameters_unshard "Gathers the parameters of one module of a sharded model. They are whole until accel_parameters_reshard() or the end of the micro-batch: addresses that were read before are not those of the whole parameters, and these are gone afterwards. Does nothing without sharding.
+%feature("docstring") accel_parameters_unshard "Gathers the parameters of one module of a sharded model. They are whole until accel_parameters_reshard() or the end of the micro-batch: addresses that were read before are not addresses of the whole parameters, and these are gone afterwards. Does nothing without sharding.
 
 parameters: The parameters.
 module: The path of a module that is sharded by itself; \"\": what belongs to no such module.
@@ -4779,7 +4779,7 @@ out: The scope.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that is not there; INVALID_STATE for a parameter that is gathered already.";
 accel_status_t accel_gathered_parameters_begin(accel_state_t *state, accel_tensor_t *const *ITEMS, size_t COUNT, int32_t modifier_rank, accel_scope_t **OUTPUT);
 
-%feature("docstring") accel_add_seed_callback "Has accel_set_seed() seed one more generator: that of the host language, of a library.
+%feature("docstring") accel_add_seed_callback "Has accel_set_seed() seed one more generator, such as the host language's or a library's.
 
 state: A state.
 seed: The function, what is handed to it, and the end of its life.
@@ -4788,7 +4788,7 @@ destroy: The function, what is handed to it, and the end of its life.
 Returns: ACCEL_OK.";
 accel_status_t accel_add_seed_callback(accel_state_t *state, accel_seed_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
 
-%feature("docstring") accel_set_seed "Seeds the default generators of all devices, and those of accel_add_seed_callback().
+%feature("docstring") accel_set_seed "Seeds the default generators of all devices, and runs the callbacks of accel_add_seed_callback().
 
 state: A state.
 seed: The seed.
@@ -4803,7 +4803,7 @@ seed: Its seed.
 device: Whose numbers it draws.
 out: The generator.
 Returns: ACCEL_OK or UNSUPPORTED.";
-accel_status_t accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t **OUTPUT);
+accel_status_t accel_generator_create(int64_t seed, const accel_device_t *device, accel_generator_t **OUTPUT);
 
 %feature("docstring") accel_generator_retain "Adds an owner.
 
@@ -4863,7 +4863,7 @@ state: A state.
 Returns: ACCEL_OK.";
 accel_status_t accel_free_memory(accel_state_t *state);
 
-%feature("docstring") accel_empty_cache "Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
+%feature("docstring") accel_empty_cache "Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
 
 state: A state.
 Returns: ACCEL_OK.";
@@ -4880,7 +4880,7 @@ accel_status_t accel_convert_file_size_to_int(const char *size, int64_t *OUTPUT)
 
 module: A model.
 options: NULL: defaults. dtype and special_dtypes have an effect.
-buffers_only: 1: of buffers alone; the size of \"\" is that of all buffers.
+buffers_only: 1: of buffers alone; the size of \"\" is the size of all buffers.
 out: A map path -> bytes, in the order of parameters, then of buffers. A tensor with several names is listed under the first.
 Returns: ACCEL_OK; NOT_FOUND for a dtype that is not known.";
 accel_status_t accel_compute_module_sizes(const accel_module_t *module, const accel_device_map_options_t *options, int32_t buffers_only, accel_value_t *OUTPUT);
@@ -5035,7 +5035,7 @@ module: A model.
 device: An accelerator.
 options: NULL: defaults; main_device has no effect.
 Returns: As accel_dispatch_model().";
-accel_status_t accel_cpu_offload(accel_module_t *module, accel_device_t device, const accel_dispatch_options_t *options);
+accel_status_t accel_cpu_offload(accel_module_t *module, const accel_device_t *device, const accel_dispatch_options_t *options);
 
 %feature("docstring") accel_disk_offload "Keeps all weights in files; each block computes on a device.
 
@@ -5044,7 +5044,7 @@ offload_folder: Weights that its index has are used; all others are written ther
 device: The CPU or an accelerator.
 options: NULL: defaults; main_device and offload_folder have no effect.
 Returns: As accel_dispatch_model(); IO.";
-accel_status_t accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t device, const accel_dispatch_options_t *options);
+accel_status_t accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *device, const accel_dispatch_options_t *options);
 
 %feature("docstring") accel_remove_dispatch "Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on the CPU if they were nowhere. Nothing happens to other modules.
 
@@ -5070,10 +5070,10 @@ accel_status_t accel_has_offloaded_params(const accel_module_t *module, int32_t 
 %feature("docstring") accel_align_module_device_begin "The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes of offloaded weights are lost at the end.
 
 module: A module.
-device: The goal; with type -1 offloaded weights go to their main device, and others stay.
+device: The goal. NULL: offloaded weights go to their main device, and others stay.
 out: The scope.
 Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails where changes cannot be copied back; the weights are then those from before.";
-accel_status_t accel_align_module_device_begin(accel_module_t *module, accel_device_t device, accel_scope_t **OUTPUT);
+accel_status_t accel_align_module_device_begin(accel_module_t *module, const accel_device_t *device, accel_scope_t **OUTPUT);
 
 %feature("docstring") accel_module_call_batches "Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and runs for all batches before the next one. The forwards run on threads of the library, one at a time.
 
@@ -5091,7 +5091,7 @@ device: An accelerator.
 previous: The hook of the model that is to leave the device when this one is called; may be NULL.
 out: The hook; releasing it leaves the model as it is.
 Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.";
-accel_status_t accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t device, accel_offload_hook_t *previous, accel_offload_hook_t **OUTPUT);
+accel_status_t accel_cpu_offload_with_hook(accel_module_t *module, const accel_device_t *device, accel_offload_hook_t *previous, accel_offload_hook_t **OUTPUT);
 
 %feature("docstring") accel_offload_hook_offload "Moves the model back to the CPU.
 
@@ -5132,9 +5132,9 @@ module: A model.
 name: \"layers.0.weight\".
 device: The goal.
 value: New values of the same shape; may be NULL unless the tensor is on the device meta.
-dtype: Of the result, for floating tensors; ACCEL_UNSET: that of the tensor.
+dtype: The result's, for floating tensors; ACCEL_UNSET: the tensor's own dtype.
 Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.";
-accel_status_t accel_set_module_tensor_to_device(accel_module_t *module, const char *name, accel_device_t device, accel_tensor_t *value, int32_t dtype);
+accel_status_t accel_set_module_tensor_to_device(accel_module_t *module, const char *name, const accel_device_t *device, accel_tensor_t *value, int32_t dtype);
 
 %feature("docstring") accel_offload_state_dict "Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes. Tensors that are listed already stay.
 
@@ -5165,14 +5165,14 @@ out: What is one of them or below one; the tensors are the same.
 Returns: ACCEL_OK.";
 accel_status_t accel_extract_submodules_state_dict(const accel_value_t *state_dict, const char *modules, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_weight_stream_create "Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a stream of the device of its own, while the program computes with the present one. In the first pass they are expected in the order of the list, later as they were used in the pass before. On the CPU tensors are used where they are, and those of mapped files are read ahead.
+%feature("docstring") accel_weight_stream_create "Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a stream of the device of its own, while the program computes with the present one. In the first pass they are expected in the order of the list, later as they were used in the pass before. On the CPU tensors are used where they are, and tensors of mapped files are read ahead.
 
 groups: A list of lists of tensors on the CPU, which must not change.
 device: The goal.
-prefetch_bytes: Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: those of the largest group. 0: nothing comes ahead.
+prefetch_bytes: Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: the bytes of the largest group. 0: nothing comes ahead.
 out: The stream.
 Returns: ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED for a device that is not there.";
-accel_status_t accel_weight_stream_create(const accel_value_t *groups, accel_device_t device, int64_t prefetch_bytes, accel_weight_stream_t **OUTPUT);
+accel_status_t accel_weight_stream_create(const accel_value_t *groups, const accel_device_t *device, int64_t prefetch_bytes, accel_weight_stream_t **OUTPUT);
 
 %feature("docstring") accel_weight_stream_begin_use "Waits for a group. Each use ends with accel_weight_stream_end_use(); uses of a group may overlap.
 
@@ -5265,14 +5265,14 @@ accel_status_t accel_set_project(accel_state_t *state, const accel_project_optio
 %feature("docstring") accel_project "The project of a state.
 
 state: A state.
-out: A map with the fields of accel_project_options_t, NONE for what there is not; \"checkpoint\", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; \"next_checkpoint\", that of automatic naming.
+out: A map with the fields of accel_project_options_t, NONE for what there is not; \"checkpoint\", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; \"next_checkpoint\", the name that automatic naming gives.
 Returns: ACCEL_OK.";
 accel_status_t accel_project(const accel_state_t *state, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_save_state "Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can continue bit for bit. The folder appears complete or not at all; an older one of the same name stays until then. The iteration of the project is counted on. All ranks must call. Within an accumulation window of a sharded model the gradients so far are saved as their sum over the ranks, so that the window's sum may differ in its last bit after a load.
 
 state: A state.
-folder: Its parent is made if missing. NULL: that of automatic naming.
+folder: Its parent is made if missing. NULL: the folder of automatic naming.
 options: NULL: defaults.
 Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the mesh has a pipeline or tensor axis; the error of an asynchronous save before this one.";
 accel_status_t accel_save_state(accel_state_t *state, const char *folder, const accel_save_state_options_t *options);
@@ -5370,7 +5370,7 @@ out: A map: \"manifest\", a map of what `accel_manifest.json` says of the whole,
 Returns: ACCEL_OK; NOT_FOUND; CORRUPT.";
 accel_status_t accel_checkpoint_show(const char *folder, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_checkpoint_diff "How two checkpoints differ, by the bytes of their files, and in safetensors by those of their tensors.
+%feature("docstring") accel_checkpoint_diff "How two checkpoints differ, by the bytes of their files, and in safetensors by the bytes of their tensors.
 
 folder: The checkpoints.
 other: The checkpoints.
@@ -5378,7 +5378,7 @@ out: A map: \"only_in_first\", \"only_in_second\", \"different\", \"equal\": lis
 Returns: ACCEL_OK; NOT_FOUND; CORRUPT.";
 accel_status_t accel_checkpoint_diff(const char *folder, const char *other, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_save_fsdp_model "Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read. accel_save_state() writes files of its own, which are verified. All ranks must call. A file or folder replaces an older one in one step, files of ranks one by one; those of more ranks go.
+%feature("docstring") accel_save_fsdp_model "Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read. accel_save_state() writes files of its own, which are verified. All ranks must call. A file or folder replaces an older one in one step, files of ranks one by one; files of ranks above these are removed.
 
 state: A state.
 module: A prepared model, sharded or not.
@@ -5575,7 +5575,7 @@ accel_status_t accel_tracker_log(accel_tracker_t *tracker, const accel_value_t *
 
 state: A state.
 reset: 1: the next mean begins here.
-out: The mean is that of the steps since the last reset; all 0 before the first one has ended.
+out: The mean of the steps since the last reset; all 0 before the first one has ended.
 Returns: ACCEL_OK.";
 accel_status_t accel_step_report(accel_state_t *state, int32_t reset, accel_value_t *OUTPUT);
 
@@ -5642,7 +5642,7 @@ accel_status_t accel_log_sink_remove(int64_t sink);
 
 state: A state.
 name: The logger's name.
-level: ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
+level: ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: the level of ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
 callback: Gets the messages too: for a language's own logging. NULL: only the sinks.
 user_data: Handed to the callback; destroy ends its life.
 destroy: Handed to the callback; destroy ends its life.
@@ -5809,7 +5809,7 @@ path: The file.
 Returns: ACCEL_OK; INVALID_STATE before one is complete; IO.";
 accel_status_t accel_profile_export_trace(accel_profile_t *profile, const char *path);
 
-%feature("docstring") accel_profile_key_averages "Operators and spans of the latest recorded cycle by name: a list of {\"name\", \"kind\": \"operator\" or that of a span, \"count\", \"self_cpu_us\", \"cpu_us\", \"device_us\", \"self_cpu_memory\", \"flops\", \"bytes\", \"shapes\"}, the largest self_cpu_us first. The time of an operator itself is without that of operators in it; spans, which lie around and beside operators, have none. Kernels of devices are of kind \"kernel\".
+%feature("docstring") accel_profile_key_averages "Operators and spans of the latest recorded cycle by name: a list of {\"name\", \"kind\": \"operator\" or the kind of a span, \"count\", \"self_cpu_us\", \"cpu_us\", \"device_us\", \"self_cpu_memory\", \"flops\", \"bytes\", \"shapes\"}, the largest self_cpu_us first. The time of an operator itself is without the time of operators in it; spans, which lie around and beside operators, have none. Kernels of devices are of kind \"kernel\".
 
 profile: A profiler that has recorded one.
 group_by_shapes: 1: operators with different shapes of inputs are different; needs record_shapes.
@@ -5866,7 +5866,7 @@ type: Its name.
 Returns: Their number; -1 for an unknown name, and accel_last_error() names the nearest one.";
 int64_t accel_option_count(const char *type);
 
-%feature("docstring") accel_option_get "Describes a field by a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", that of the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
+%feature("docstring") accel_option_get "Describes a field by a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", the name in the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
 
 type: The name of the struct.
 index: From 0, in the order of the struct.
@@ -5874,7 +5874,7 @@ out: The map.
 Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for an index behind the last.";
 accel_status_t accel_option_get(const char *type, size_t index, accel_value_t *OUTPUT);
 
-%feature("docstring") accel_options_check "Checks a struct as the calls do that take it: its size, and that each field is unset or has a value that it can have. Structs of older programs are shorter, and those of newer ones longer: the fields that this library does not know must be unset or 0. The calls check besides what fields mean together.
+%feature("docstring") accel_options_check "Checks a struct as the calls do that take it: its size, and that each field is unset or has a value that it can have. Structs of older programs are shorter, and structs of newer ones longer: the fields that this library does not know must be unset or 0. The calls check besides what fields mean together.
 
 type: The name of the struct.
 options: The struct.
@@ -5886,7 +5886,7 @@ accel_status_t accel_options_check(const char *type, const void *options);
 type: The name of the struct.
 json: {\"num_workers\": 2, \"collate\": \"pad\"}
 options: Memory for the struct. The memory that it points to afterwards belongs to the library and stays.
-size: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
+size: The bytes of that memory; the size of the struct is the end of its last field. Less is an older version's struct.
 Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is not JSON.";
 accel_status_t accel_options_from_json(const char *type, const char *json, void *options, size_t size);
 
@@ -5919,13 +5919,13 @@ out_written: 0: there was a file already.
 Returns: ACCEL_OK; INVALID_ARGUMENT; IO.";
 accel_status_t accel_config_write_basic(const char *mixed_precision, const char *path, int32_t *OUTPUT);
 
-%feature("docstring") accel_launch "Runs a function in several processes of this program, each a rank, and waits for all of them. The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
+%feature("docstring") accel_launch "Runs a function in several processes of this program, each a rank, and waits for all of them. The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers stay as in this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
 
 options: What is started.
 function: Called in each process.
 user_data: Handed to the callback; destroy ends its life, in this process only.
 destroy: Handed to the callback; destroy ends its life, in this process only.
-Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.";
+Returns: ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank() tells: the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.";
 accel_status_t accel_launch(const accel_launch_options_t *options, accel_launch_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
 
 %feature("docstring") accel_prepare_fork "Prepares a fork after which the child calls accel_accept_fork(): ends the idle threads that computations on this thread have left, for which the child's would wait for ever.
@@ -5942,7 +5942,7 @@ out: A JSON object.
 Returns: ACCEL_OK.";
 accel_status_t accel_environment_report(accel_buffer_t *OUTPUT);
 
-%feature("docstring") accel_set_numa_affinity "Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a rank: those of its NUMA node, which ranks with the same node share out. Without accelerators nodes are shared out by the ranks' numbers.
+%feature("docstring") accel_set_numa_affinity "Binds this thread, and threads that it starts, to the processors that are nearest to the accelerator of a rank: the processors of its NUMA node, which ranks with the same node share out. Without accelerators nodes are shared out by the ranks' numbers.
 
 local_process_index: The rank's number on this machine, from 0 to 65535.
 Returns: ACCEL_OK; INVALID_ARGUMENT for another number, or where LOCAL_WORLD_SIZE is none from 1 to 65536.";

@@ -193,13 +193,14 @@ typedef struct STRUCT STRUCT##_t;
 
 %typemap(in, numinputs=0) accel_device_t *OUTPUT (accel_device_t device) { $1 = &device; }
 %typemap(argout) accel_device_t *OUTPUT {
-  accel_device_t *const copy = malloc(sizeof(*copy));
-  if (copy == NULL) {
-    PyErr_NoMemory();
-    SWIG_fail;
-  }
-  *copy = *$1;
-  $result = SWIG_Python_AppendOutput($result, SWIG_NewPointerObj(copy, $descriptor(accel_device_t *), SWIG_POINTER_OWN));
+  PyObject *const made = device_to_python($1);
+  if (made == NULL) SWIG_fail;
+  $result = SWIG_Python_AppendOutput($result, made);
+}
+%typemap(out) const accel_device_t * {
+  if ($1 == NULL) raise_error(ACCEL_ERROR_INVALID_HANDLE);
+  $result = $1 == NULL ? NULL : device_to_python($1);
+  if ($result == NULL) SWIG_fail;
 }
 
 // ---- Text, numbers, memory ------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ static PyObject *tensor_from_blob(PyObject *self, PyObject *args) {
       PyErr_SetString(PyExc_ValueError, "a buffer with negative strides, or strides between items, is not a tensor; copy it first");
   }
   if (!PyErr_Occurred())
-    status = accel_tensor_from_blob(view->buf, shape, (size_t)view->ndim, strides, dtype, (accel_device_t){ACCEL_DEVICE_CPU, -1},
+    status = accel_tensor_from_blob(view->buf, shape, (size_t)view->ndim, strides, dtype, &(accel_device_t){ACCEL_DEVICE_CPU, -1},
                                     view, release_buffer, &tensor);
   else
     release_buffer(view);

@@ -6,6 +6,13 @@
 
 static PyObject *value_to_python(const accel_value_t *value);
 
+static PyObject *device_to_python(const accel_device_t *device) {
+  accel_device_t *const copy = malloc(sizeof(*copy));
+  if (copy == NULL) return PyErr_NoMemory();
+  *copy = *device;
+  return SWIG_Python_NewPointerObj(NULL, copy, SWIGTYPE_p_accel_device, SWIG_POINTER_OWN);
+}
+
 // Bytes with a type are objects.TypedBytes.
 static int bytes_to_new_value(PyObject *object, accel_value_t *out) {
   PyObject *const type = PyBytes_CheckExact(object) ? NULL : PyObject_GetAttrString(object, "type");
@@ -75,12 +82,8 @@ static PyObject *value_to_python(const accel_value_t *value) {
       return SWIG_Python_NewPointerObj(NULL, accel_tensor_retain(value->as.tensor), SWIGTYPE_p_accel_tensor, SWIG_POINTER_OWN);
     case ACCEL_VALUE_DTYPE:
       return PyUnicode_FromString(accel_dtype_name(value->as.dtype));
-    case ACCEL_VALUE_DEVICE: {
-      accel_device_t *const device = malloc(sizeof(*device));
-      if (device == NULL) return PyErr_NoMemory();
-      *device = value->as.device;
-      return SWIG_Python_NewPointerObj(NULL, device, SWIGTYPE_p_accel_device, SWIG_POINTER_OWN);
-    }
+    case ACCEL_VALUE_DEVICE:
+      return device_to_python(&value->as.device);
     case ACCEL_VALUE_MAP:
       return map_to_python(value);
     default: {
@@ -171,7 +174,7 @@ static int python_to_new_value(PyObject *object, accel_value_t *out) {
   } else if (SWIG_IsOK(SWIG_ConvertPtr(object, &handle, SWIGTYPE_p_accel_tensor, 0)) && handle != NULL) {
     made = accel_value_tensor(handle, out) == ACCEL_OK;
   } else if (SWIG_IsOK(SWIG_ConvertPtr(object, &handle, SWIGTYPE_p_accel_device, 0)) && handle != NULL) {
-    *out = accel_arg_device(*(const accel_device_t *)handle);
+    *out = accel_arg_device(handle);
   } else if (PyList_Check(object) || PyTuple_Check(object)) {
     made = list_to_new_value(object, out);
   } else {

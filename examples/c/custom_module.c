@@ -52,7 +52,7 @@ static accel_module_t *new_affine(int *calls) {
   CHECK(accel_module_create("Affine", &module));
   for (int i = 0; i < 2; i++) {
     accel_tensor_t *parameter = NULL;
-    CHECK(accel_tensor_full(shape, 1, 0, ACCEL_DTYPE_FLOAT32, cpu, &parameter));
+    CHECK(accel_tensor_full(shape, 1, 0, ACCEL_DTYPE_FLOAT32, &cpu, &parameter));
     CHECK(accel_module_add_parameter(module, names[i], parameter, 1));
     accel_tensor_release(parameter);
   }

@@ -58,7 +58,7 @@ static void put(accel_value_t *map, const char *name, float *data, int64_t rows,
   const int64_t shape[2] = {rows, columns};
   accel_tensor_t *tensor = NULL;
   CHECK(accel_tensor_from_blob(data, shape, columns == 0 ? 1 : 2, NULL, ACCEL_DTYPE_FLOAT32,
-                               (accel_device_t){ACCEL_DEVICE_CPU, -1}, NULL, NULL, &tensor));
+                               &(accel_device_t){ACCEL_DEVICE_CPU, -1}, NULL, NULL, &tensor));
   const accel_value_t item = accel_arg_tensor(tensor);
   CHECK(accel_value_set(map, name, &item));
   accel_tensor_release(tensor);
@@ -121,7 +121,7 @@ int main(void) {
     if ((step + 1) % 100 != 0) continue;
     const int64_t one = 1;
     accel_tensor_t *mean = NULL;
-    CHECK(accel_tensor_from_blob(&loss, &one, 1, NULL, ACCEL_DTYPE_FLOAT32, (accel_device_t){ACCEL_DEVICE_CPU, -1},
+    CHECK(accel_tensor_from_blob(&loss, &one, 1, NULL, ACCEL_DTYPE_FLOAT32, &(accel_device_t){ACCEL_DEVICE_CPU, -1},
                                  NULL, NULL, &mean));
     CHECK(accel_all_reduce(state, mean, ACCEL_REDUCE_MEAN));
     accel_tensor_release(mean);

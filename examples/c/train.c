@@ -100,7 +100,7 @@ static void evaluate(accel_state_t *state, accel_module_t *model, accel_dataload
     CHECK(accel_value_list(pair, 2, &mine));
     /* Without what was repeated to fill the last batch. */
     CHECK(accel_gather_for_metrics(state, &mine, &all));
-    CHECK(accel_send_to_device(&all, cpu, 0, NULL, 0, &here));
+    CHECK(accel_send_to_device(&all, &cpu, 0, NULL, 0, &here));
     int64_t count = 0;
     void *predicted = NULL, *labels = NULL;
     CHECK(accel_tensor_numel(accel_value_at(&here, 0)->as.tensor, &count));

@@ -674,7 +674,7 @@ static accel_tensor_t *apply(const char *name, const char *overload, const accel
 }
 
 /* Draws the byte that follows `length` tokens. */
-static int64_t draw_byte(accel_module_t *model, accel_device_t device, double temperature, const int64_t *tokens,
+static int64_t draw_byte(accel_module_t *model, const accel_device_t *device, double temperature, const int64_t *tokens,
                          int64_t length) {
   const int64_t shape[] = {1, length};
   accel_tensor_t *on_host = NULL, *input = NULL;

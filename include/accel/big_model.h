@@ -26,7 +26,7 @@ typedef struct accel_dispatch_options {
                                          * Default 1 */
   accel_flag_t broadcast_from_rank0;    /* 1: rank 0 reads the weights, and sends them to the others. Default 0 */
   int64_t block_bytes;                  /* Bytes of weights that a module may have to be brought as one. In [1, inf).
-                                         * Default: those of the largest module without children, at least 64 MiB */
+                                         * Default: the bytes of the largest module without children, at least 64 MiB */
   int64_t prefetch_bytes;               /* Bytes of blocks that may be on the main device beside the one in use. 0:
                                          * none is brought ahead. In [0, inf). Default: block_bytes */
   const char *main_device;              /* The device on which offloaded weights are used: "cpu", "xpu:0". Default: the first
@@ -108,7 +108,7 @@ accel_dispatch_model(accel_module_t *module, const accel_value_t *device_map,
  * @threads object, waits
  * @accelerate cpu_offload */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_cpu_offload(accel_module_t *module, accel_device_t device,
+accel_cpu_offload(accel_module_t *module, const accel_device_t *device,
                   const accel_dispatch_options_t *ACCEL_NULLABLE options);
 
 /** Keeps all weights in files; each block computes on a device.
@@ -120,7 +120,7 @@ accel_cpu_offload(accel_module_t *module, accel_device_t device,
  * @threads object, waits
  * @accelerate disk_offload */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_disk_offload(accel_module_t *module, const char *offload_folder, accel_device_t device,
+accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *device,
                    const accel_dispatch_options_t *ACCEL_NULLABLE options);
 
 /** Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched,
@@ -155,14 +155,14 @@ accel_has_offloaded_params(const accel_module_t *module, int32_t *out);
 /** The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes
  * of offloaded weights are lost at the end.
  * @param module A module.
- * @param device The goal; with type -1 offloaded weights go to their main device, and others stay.
+ * @param device The goal. NULL: offloaded weights go to their main device, and others stay.
  * @param out The scope.
  * @return ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails where
  * changes cannot be copied back; the weights are then those from before.
  * @threads object, waits
  * @accelerate align_module_device */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_align_module_device_begin(accel_module_t *module, accel_device_t device,
+accel_align_module_device_begin(accel_module_t *module, const accel_device_t *ACCEL_NULLABLE device,
                                 accel_scope_t *ACCEL_OWNED *out);
 
 /** Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and
@@ -190,7 +190,7 @@ typedef struct accel_offload_hook accel_offload_hook_t;
  * @threads object, waits
  * @accelerate cpu_offload_with_hook */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_cpu_offload_with_hook(accel_module_t *module, accel_device_t device,
+accel_cpu_offload_with_hook(accel_module_t *module, const accel_device_t *device,
                             accel_offload_hook_t *ACCEL_NULLABLE previous, accel_offload_hook_t *ACCEL_OWNED *out);
 
 /** Moves the model back to the CPU.
@@ -240,12 +240,12 @@ accel_attach_layerwise_casting(accel_module_t *module, accel_dtype_t storage_dty
  * @param name "layers.0.weight".
  * @param device The goal.
  * @param value New values of the same shape; may be NULL unless the tensor is on the device meta.
- * @param dtype Of the result, for floating tensors; ACCEL_UNSET: that of the tensor.
+ * @param dtype The result's, for floating tensors; ACCEL_UNSET: the tensor's own dtype.
  * @return ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
  * @threads object, waits
  * @accelerate utils.set_module_tensor_to_device */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_set_module_tensor_to_device(accel_module_t *module, const char *name, accel_device_t device,
+accel_set_module_tensor_to_device(accel_module_t *module, const char *name, const accel_device_t *device,
                                   accel_tensor_t *ACCEL_NULLABLE value, accel_dtype_t dtype);
 
 /** Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes. Tensors that are listed
@@ -292,17 +292,17 @@ typedef struct accel_weight_stream accel_weight_stream_t;
 
 /** Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a stream of the
  * device of its own, while the program computes with the present one. In the first pass they are expected in the order
- * of the list, later as they were used in the pass before. On the CPU tensors are used where they are, and those of
+ * of the list, later as they were used in the pass before. On the CPU tensors are used where they are, and tensors of
  * mapped files are read ahead.
  * @param groups A list of lists of tensors on the CPU, which must not change.
  * @param device The goal.
- * @param prefetch_bytes Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: those of the
- *   largest group. 0: nothing comes ahead.
+ * @param prefetch_bytes Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: the bytes of
+ *   the largest group. 0: nothing comes ahead.
  * @param out The stream.
  * @return ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED for a device that is not there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_weight_stream_create(const accel_value_t *groups, accel_device_t device, int64_t prefetch_bytes,
+accel_weight_stream_create(const accel_value_t *groups, const accel_device_t *device, int64_t prefetch_bytes,
                            accel_weight_stream_t *ACCEL_OWNED *out);
 
 /** Waits for a group. Each use ends with accel_weight_stream_end_use(); uses of a group may overlap.

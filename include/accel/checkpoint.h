@@ -7,7 +7,7 @@
  * 13. Checkpoints
  * ================================================================================================================== */
 
-/* The names of files, those of Hugging Face Accelerate. In a folder with several objects of a kind the second one has _1
+/* The names of files, as in Hugging Face Accelerate. In a folder with several objects of a kind the second one has _1
  * before its extension, and so on. */
 #define ACCEL_WEIGHTS_NAME "pytorch_model.bin"
 #define ACCEL_WEIGHTS_PATTERN_NAME "pytorch_model{suffix}.bin" /* {suffix}: -<number>-of-<count>, of five digits each */
@@ -125,8 +125,8 @@ typedef struct accel_project_options {
   int64_t iteration;                        /* The number of the next checkpoint. In [0, inf). Default 0 */
   accel_flag_t automatic_checkpoint_naming; /* 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir.
                                              * Default 0 */
-  accel_flag_t save_on_each_node;           /* 1: what the main process writes is written on that of each host, whose disks
-                                             * are not shared. Default 0 */
+  accel_flag_t save_on_each_node;           /* 1: the first rank of each host writes the files of the main process, for hosts
+                                             * without a shared disk. Default 0 */
 } accel_project_options_t;
 
 /** Sets the project of a state. Nothing has happened on the disk.
@@ -140,8 +140,8 @@ accel_set_project(accel_state_t *state, const accel_project_options_t *options);
 /** The project of a state.
  * @param state A state.
  * @param out A map with the fields of accel_project_options_t, NONE for what there is not; "checkpoint", the folder that
- *   was saved or loaded last, an asynchronous save once it is known to be complete; "next_checkpoint", that of automatic
- *   naming.
+ *   was saved or loaded last, an asynchronous save once it is known to be complete; "next_checkpoint", the name that
+ *   automatic naming gives.
  * @return ACCEL_OK.
  * @threads any
  * @accelerate project_dir, logging_dir, save_iteration, project_configuration */
@@ -161,10 +161,10 @@ typedef struct accel_save_state_options {
   accel_when_busy_t when_busy;     /* While an asynchronous save is under way. Default WAIT */
   int32_t compression_level;       /* The level of Zstd for each tensor; 0: none, so that Accelerate can read the files.
                                     * In [0, 22]. Default 0 */
-  accel_flag_t incremental;        /* 1: files that are those of the checkpoint saved or loaded last become hard links to
+  accel_flag_t incremental;        /* 1: files that equal files of the checkpoint saved or loaded last become hard links to
                                     * them. Default 0 */
   accel_flag_t durable;            /* 1: the checkpoint is on the disk when it appears; 0: it survives the end of the
-                                    * program, and not that of the machine. Default 1 */
+                                    * program, and not a crash of the machine. Default 1 */
 } accel_save_state_options_t;
 
 /** Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that
@@ -172,7 +172,7 @@ typedef struct accel_save_state_options {
  * then. The iteration of the project is counted on. All ranks must call. Within an accumulation window of a sharded model the
  * gradients so far are saved as their sum over the ranks, so that the window's sum may differ in its last bit after a load.
  * @param state A state.
- * @param folder Its parent is made if missing. NULL: that of automatic naming.
+ * @param folder Its parent is made if missing. NULL: the folder of automatic naming.
  * @param options NULL: defaults.
  * @return ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder
  *   and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the
@@ -320,7 +320,7 @@ accel_checkpoint_list(const char *folder, accel_value_t *ACCEL_OWNED out);
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_checkpoint_show(const char *folder, accel_value_t *ACCEL_OWNED out);
 
-/** How two checkpoints differ, by the bytes of their files, and in safetensors by those of their tensors.
+/** How two checkpoints differ, by the bytes of their files, and in safetensors by the bytes of their tensors.
  * @param folder,other The checkpoints.
  * @param out A map: "only_in_first", "only_in_second", "different", "equal": lists of names of files; in the first three
  *   also `file: tensor` of safetensors that differ.
@@ -343,15 +343,15 @@ typedef struct accel_fsdp_file_options {
   accel_state_dict_type_t state_dict_type; /* FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or
                                * `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint,
                                * `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank,
-                               * `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or
-                               * of the first that is sharded */
+                               * `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: the model's kind, or
+                               * the kind of the first sharded model */
   accel_flag_t use_dcp;       /* 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as
                                * `optimizer_0_rank0.bin`. Default 1 */
 } accel_fsdp_file_options_t;
 
 /** Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read. accel_save_state() writes files
  * of its own, which are verified. All ranks must call. A file or folder replaces an older one in one step, files of ranks one by one;
- * those of more ranks go.
+ * files of ranks above these are removed.
  * @param state A state.
  * @param module A prepared model, sharded or not.
  * @param folder Where the file or the folder goes; made if missing. All ranks must see it.

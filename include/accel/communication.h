@@ -57,7 +57,7 @@ accel_gather_uneven(accel_state_t *state, const accel_value_t *value, accel_valu
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gather_for_metrics(accel_state_t *state, const accel_value_t *value, accel_value_t *ACCEL_OWNED out);
 
-/** Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated to
+/** Gathers a list of results as accel_gather_object() does, and leaves out results of samples that the loader repeated to
  * fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other
  * lists as many first items stay as the batch has.
  * @param state A state.
@@ -115,7 +115,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_copy_tensor_to_devices(accel_state_t *state, const accel_tensor_t *ACCEL_NULLABLE tensor,
                              accel_tensor_t *ACCEL_OWNED *out);
 
-/** Every rank gets one rank's list of values, which may be those of accel_gather_object().
+/** Every rank gets one rank's list of values, such as the result of accel_gather_object().
  * @param state A state.
  * @param objects A list; on the other ranks only its length matters.
  * @param from_process The source rank.
@@ -205,15 +205,15 @@ accel_send(accel_state_t *state, const accel_tensor_t *tensor, int32_t to_proces
  * @param state A state.
  * @param tensor Filled with the data.
  * @param from_process The source.
- * @param tag As that of the send.
+ * @param tag The tag of the send.
  * @return ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; COLLECTIVE_MISMATCH when the sizes differ;
  *   TIMEOUT, PEER_LOST, CANCELLED.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_recv(accel_state_t *state, accel_tensor_t *tensor, int32_t from_process, int32_t tag);
 
-/* Asynchronous forms. `_async` posts a call and returns; the call runs in the background, after those of its state that
- * were posted before it and before every blocking one that follows. Calls of several groups overlap. All ranks must post
+/* Asynchronous forms. `_async` posts a call and returns; the call runs in the background, after calls of its state that
+ * were posted before it and before every blocking call that follows. Calls of several groups overlap. All ranks must post
  * the same calls of a group in the same order. Until it has ended, tensors that it reads must not be changed, and those that it writes not be used.
  * accel_work_result() returns what the blocking form writes to `out`, and NONE if it has no output. */
 /** Starts accel_gather().
@@ -427,7 +427,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_work_result(const accel_work_t *work, accel_value_t *ACCEL_OWNED out);
 
 /** Asks to be called when a work has ended. The callback runs in accel_work_wait() of this work, or in
- * accel_progress() of its state, which also runs those of works that were released.
+ * accel_progress() of its state, which also runs callbacks of works that were released.
  * @param work A work.
  * @param callback Called once.
  * @param user_data,destroy Handed to the callback; destroy ends its life.

@@ -105,7 +105,7 @@ accel_dataloader_set_batch_sampler(accel_dataloader_t *loader, accel_batch_sampl
 
 /** Cuts one rank's batch out of the rows of all ranks.
  * @param rows The rows of all ranks as one batch, borrowed for the call.
- * @param begin,end Those of the rank.
+ * @param begin,end The rows of the rank.
  * @param process_index,num_processes The rank, and how many there are.
  * @param out_batch An owned value: what the rank gets.
  * @param user_data Handed to the callback.

@@ -246,7 +246,7 @@ typedef accel_status_t (*accel_dataset_epoch_fn)(int64_t epoch, void *user_data)
  * several threads at once.
  * @param length Says how many there are.
  * @param item Makes one.
- * @param items Makes those of a batch; NULL: one after another.
+ * @param items Makes the items of a batch; NULL: one after another.
  * @param set_epoch For items that differ by epoch; NULL: they do not.
  * @param user_data,destroy Of all four.
  * @param out The dataset.
@@ -308,7 +308,7 @@ accel_dataset_create_stream(accel_stream_begin_fn begin, accel_stream_next_fn ne
 
 /** The items of a dataset as a stream.
  * @param dataset Items by number.
- * @param seed Another order in each epoch, that of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their
+ * @param seed Another order in each epoch, as of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their
  *   numbers.
  * @param out The stream.
  * @return ACCEL_OK, or UNSUPPORTED for what is a stream.

@@ -44,24 +44,24 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_default(accel_devi
  * @threads thread */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_current(int32_t type, accel_device_t *out);
 
-/** Makes a device the current one of its type on this thread. accel_set_device() does so with that of a state.
+/** Makes a device the current one of its type on this thread. accel_set_device() does so with a state's device.
  * @param device The device; nothing changes for index -1, the CPU and meta.
  * @return ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type.
  * @threads thread */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_set_current(accel_device_t device);
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_set_current(const accel_device_t *device);
 
 /** Waits until a device has done all work of all its streams.
  * @param device The device; there is nothing to wait for on the CPU.
  * @return ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type, or it
  *   cannot do this; the error of the device.
  * @threads any, waits */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_synchronize(accel_device_t device);
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_synchronize(const accel_device_t *device);
 
 /** Returns the memory that the allocator of a type of devices keeps for later tensors; for the CPU as accel_empty_cache().
  * @param device A device of the type. All devices of the type are meant.
  * @return ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
  * @threads any */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_empty_cache(accel_device_t device);
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_empty_cache(const accel_device_t *device);
 
 /** The memory of an accelerator in bytes.
  * @param device The device.
@@ -71,13 +71,13 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_empty_cache(accel_
  *   count.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_device_memory(accel_device_t device, accel_value_t *ACCEL_OWNED out);
+accel_device_memory(const accel_device_t *device, accel_value_t *ACCEL_OWNED out);
 
 /** Counts the peaks of accel_device_memory() from what is in use now.
  * @param device The device.
  * @return As accel_device_memory().
  * @threads any */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_reset_peak_memory(accel_device_t device);
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_reset_peak_memory(const accel_device_t *device);
 
 /** Describes a device and its abilities.
  * @param device The device.
@@ -86,4 +86,4 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_device_reset_peak_memory(
  * @return ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_device_properties(accel_device_t device, accel_value_t *ACCEL_OWNED out);
+accel_device_properties(const accel_device_t *device, accel_value_t *ACCEL_OWNED out);

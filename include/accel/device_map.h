@@ -11,7 +11,7 @@
  * below a path has its place, unless it has one of its own; "" is the whole model. A place is an integer, the number of an
  * accelerator, or a text: "cpu", "disk", or a device such as "xpu:1". A max_memory is a map from places to bytes, as
  * numbers or as texts such as "8GiB"; NONE is the free memory of each accelerator and of the host. What fits nowhere goes to the
- * disk. Sizes are those of parameters and buffers, each tensor counted once, truth values as bits. Models may be on the
+ * disk. Sizes count parameters and buffers, each tensor once, truth values as bits. Models may be on the
  * device meta. */
 
 /* How a model is measured and placed. */
@@ -47,7 +47,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_convert_file_size_to_int(
 /** The sizes of a model, of every module in it and of every tensor.
  * @param module A model.
  * @param options NULL: defaults. dtype and special_dtypes have an effect.
- * @param buffers_only 1: of buffers alone; the size of "" is that of all buffers.
+ * @param buffers_only 1: of buffers alone; the size of "" is the size of all buffers.
  * @param out A map path -> bytes, in the order of parameters, then of buffers. A tensor with several names is listed under the first.
  * @return ACCEL_OK; NOT_FOUND for a dtype that is not known.
  * @threads any

@@ -22,10 +22,8 @@
 /* The version in which a declaration appeared. */
 #define ACCEL_SINCE(major, minor) ACCEL_EXPORT
 
-/* The version of a function that is defined here for speed. The library exports it too, for other languages. */
-#if !defined(ACCEL_INLINE)
+/* The version of a function that is defined here, for programs in C and C++; the library does not export it. */
 #define ACCEL_INLINE(major, minor) static inline
-#endif
 
 /* Ownership words; the generator of the bindings reads them. */
 #if defined(ACCEL_APIGEN)

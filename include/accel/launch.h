@@ -47,7 +47,7 @@ typedef struct accel_launch_options {
 /** The function of a rank: makes a state, trains.
  * @param local_process_index The rank's number on this machine.
  * @param user_data Handed to the callback.
- * @return ACCEL_OK, information, or an error, which is that of the job if no other rank failed before.
+ * @return ACCEL_OK, information, or an error, with which the job ends if no other rank failed before.
  * @threads caller */
 typedef accel_status_t (*accel_launch_fn)(int32_t local_process_index, void *user_data);
 
@@ -55,14 +55,14 @@ typedef accel_status_t (*accel_launch_fn)(int32_t local_process_index, void *use
  * environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and
  * FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends
  * with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their
- * handlers are those of this process: what ends it ends the ranks, and accel_interrupt() ends them and the call.
+ * handlers stay as in this process: what ends it ends the ranks, and accel_interrupt() ends them and the call.
  * ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state:
  * what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from
  * the calls of accel_launch() that came before this one.
  * @param options What is started.
  * @param function Called in each process.
  * @param user_data,destroy Handed to the callback; destroy ends its life, in this process only.
- * @return ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status
+ * @return ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank() tells: the one
  *   of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for
  *   threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
  * @threads any, waits
@@ -90,8 +90,8 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_accept_fork(void);
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_environment_report(accel_buffer_t *ACCEL_OWNED out);
 
-/** Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a rank: those of its
- * NUMA node, which ranks with the same node share out. Without accelerators nodes are shared out by the ranks' numbers.
+/** Binds this thread, and threads that it starts, to the processors that are nearest to the accelerator of a rank: the processors
+ * of its NUMA node, which ranks with the same node share out. Without accelerators nodes are shared out by the ranks' numbers.
  * @param local_process_index The rank's number on this machine, from 0 to 65535.
  * @return ACCEL_OK; INVALID_ARGUMENT for another number, or where LOCAL_WORLD_SIZE is none from 1 to 65536.
  * @threads thread

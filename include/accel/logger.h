@@ -60,7 +60,7 @@ typedef void (*accel_logger_fn)(int32_t level, const char *logger, const char *m
 /** Makes a logger. Without a callback its messages go to the sinks of accel_log_sink_add().
  * @param state A state.
  * @param name The logger's name.
- * @param level ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: that of
+ * @param level ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: the level of
  *   ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
  * @param callback Gets the messages too: for a language's own logging. NULL: only the sinks.
  * @param user_data,destroy Handed to the callback; destroy ends its life.

@@ -48,7 +48,7 @@ accel_find_executable_batch_size(accel_state_t *state, accel_batch_size_fn funct
  * @accelerate free_memory, clear, utils.release_memory */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_free_memory(accel_state_t *state);
 
-/** Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of
+/** Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU tensors, of
  * large results of a gather or a reduce, and of the device. Memory in use stays.
  * @param state A state.
  * @return ACCEL_OK.

@@ -22,7 +22,7 @@ typedef accel_status_t (*accel_forward_fn)(accel_module_t *module, const accel_v
 /** Runs before or after a module's forward or its backward.
  * @param module The module that is called.
  * @param values A list: the inputs before the forward, one output after it; the gradients of the output before the
- *   backward, those of the inputs after it, in the structure of these, NONE where there is none.
+ *   backward, the gradients of the inputs after it, in the structure of these, NONE where there is none.
  * @param out_values A list that replaces it; leave NONE to keep it.
  * @param user_data Handed to the callback.
  * @return ACCEL_OK or an error.
@@ -104,7 +104,7 @@ accel_init_empty_weights_begin(int32_t include_buffers, accel_scope_t *ACCEL_OWN
  * @threads thread
  * @accelerate init_on_device */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_init_on_device_begin(accel_device_t device, int32_t include_buffers, accel_scope_t *ACCEL_OWNED *out);
+accel_init_on_device_begin(const accel_device_t *device, int32_t include_buffers, accel_scope_t *ACCEL_OWNED *out);
 
 /* Layers, with the names, shapes and initial distributions of torch.nn. Each takes one tensor and returns one. */
 /** weight [out_features, in_features].
@@ -335,7 +335,7 @@ typedef struct accel_activation_checkpointing_options {
                                              * again, for dropout. Default 1 */
   accel_flag_t offload;                     /* 1: the inputs of a module on an accelerator are kept in the memory of the
                                              * host. Default 0 */
-  accel_flag_t determinism_check;           /* 1: shapes, dtypes and devices are compared with those of the first
+  accel_flag_t determinism_check;           /* 1: shapes, dtypes and devices are compared with the first
                                              * forward. Default 1 */
   accel_flag_t early_stop;                  /* 1: a forward is computed again only as far as backward needs it.
                                              * Default 1 */
@@ -460,7 +460,7 @@ accel_module_load_state_dict(accel_module_t *module, const accel_value_t *state_
  * @return ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_module_to(accel_module_t *module, accel_dtype_t dtype, accel_device_t device);
+accel_module_to(accel_module_t *module, accel_dtype_t dtype, const accel_device_t *device);
 
 /** Switches between training and evaluation.
  * @param module A module.

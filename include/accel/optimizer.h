@@ -348,10 +348,10 @@ typedef int32_t accel_update_precision_t;
 #define ACCEL_UPDATE_PRECISION_AS_STORED 0 /* states and result have the parameter's dtype, as in torch.optim */
 #define ACCEL_UPDATE_PRECISION_MASTER_WEIGHTS 1 /* a float32 copy is updated, and rounded into the parameter */
 /* float32 states and no copy: the result is rounded up or down by chance, so that small steps count on average (Gupta
- * et al., 2015). bfloat16 only. The noise is that of the step and the place: runs repeat bit for bit. */
+ * et al., 2015). bfloat16 only. The noise follows from the step and the place: runs repeat bit for bit. */
 #define ACCEL_UPDATE_PRECISION_STOCHASTIC_ROUNDING 2
 
-/** How the float16 and bfloat16 parameters of a group are updated; those of other dtypes are not concerned. States that
+/** How the float16 and bfloat16 parameters of a group are updated; other dtypes are not concerned. States that
  * are there already are converted.
  * @param optimizer An optimizer.
  * @param group From 0.

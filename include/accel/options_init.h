@@ -3,597 +3,266 @@
 #error "include accel.h"
 #endif
 
-/* Options structs in which every field is unset, as values and by functions. A language that looks the functions up in the
- * library gets the library's struct, which in a newer one is longer: accel_options_from_json() with "{}" asks for a size. */
+/* Of each options struct: its name for the functions of this section, and a value in which every field is unset. */
 
+#define ACCEL_OPTIONS_STATE "accel_state_options_t"
 #define ACCEL_STATE_OPTIONS_INIT \
   {sizeof(accel_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, 0, NULL}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_state_options_init(accel_state_options_t *options) {
-  const accel_state_options_t unset = ACCEL_STATE_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_GRADIENT_ACCUMULATION "accel_gradient_accumulation_options_t"
 #define ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT \
   {sizeof(accel_gradient_accumulation_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_gradient_accumulation_options_init(accel_gradient_accumulation_options_t *options) {
-  const accel_gradient_accumulation_options_t unset = ACCEL_GRADIENT_ACCUMULATION_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_BACKWARD "accel_backward_options_t"
 #define ACCEL_BACKWARD_OPTIONS_INIT \
   {sizeof(accel_backward_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_backward_options_init(accel_backward_options_t *options) {
-  const accel_backward_options_t unset = ACCEL_BACKWARD_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_ACTIVATION_CHECKPOINTING "accel_activation_checkpointing_options_t"
 #define ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT \
   {sizeof(accel_activation_checkpointing_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET, 0, NULL, NULL}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_activation_checkpointing_options_init(accel_activation_checkpointing_options_t *options) {
-  const accel_activation_checkpointing_options_t unset = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_ADAM "accel_adam_options_t"
 #define ACCEL_ADAM_OPTIONS_INIT \
   {sizeof(accel_adam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_adam_options_init(accel_adam_options_t *options) {
-  const accel_adam_options_t unset = ACCEL_ADAM_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_SGD "accel_sgd_options_t"
 #define ACCEL_SGD_OPTIONS_INIT \
   {sizeof(accel_sgd_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_sgd_options_init(accel_sgd_options_t *options) {
-  const accel_sgd_options_t unset = ACCEL_SGD_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_ADAGRAD "accel_adagrad_options_t"
 #define ACCEL_ADAGRAD_OPTIONS_INIT \
   {sizeof(accel_adagrad_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_adagrad_options_init(accel_adagrad_options_t *options) {
-  const accel_adagrad_options_t unset = ACCEL_ADAGRAD_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_RMSPROP "accel_rmsprop_options_t"
 #define ACCEL_RMSPROP_OPTIONS_INIT \
   {sizeof(accel_rmsprop_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_rmsprop_options_init(accel_rmsprop_options_t *options) {
-  const accel_rmsprop_options_t unset = ACCEL_RMSPROP_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_ADAMAX "accel_adamax_options_t"
 #define ACCEL_ADAMAX_OPTIONS_INIT \
   {sizeof(accel_adamax_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_adamax_options_init(accel_adamax_options_t *options) {
-  const accel_adamax_options_t unset = ACCEL_ADAMAX_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_NADAM "accel_nadam_options_t"
 #define ACCEL_NADAM_OPTIONS_INIT \
   {sizeof(accel_nadam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_nadam_options_init(accel_nadam_options_t *options) {
-  const accel_nadam_options_t unset = ACCEL_NADAM_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_RADAM "accel_radam_options_t"
 #define ACCEL_RADAM_OPTIONS_INIT \
   {sizeof(accel_radam_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_radam_options_init(accel_radam_options_t *options) {
-  const accel_radam_options_t unset = ACCEL_RADAM_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_LION "accel_lion_options_t"
 #define ACCEL_LION_OPTIONS_INIT \
   {sizeof(accel_lion_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_lion_options_init(accel_lion_options_t *options) {
-  const accel_lion_options_t unset = ACCEL_LION_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_LAMB "accel_lamb_options_t"
 #define ACCEL_LAMB_OPTIONS_INIT \
   {sizeof(accel_lamb_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_lamb_options_init(accel_lamb_options_t *options) {
-  const accel_lamb_options_t unset = ACCEL_LAMB_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_ADAFACTOR "accel_adafactor_options_t"
 #define ACCEL_ADAFACTOR_OPTIONS_INIT \
   {sizeof(accel_adafactor_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_adafactor_options_init(accel_adafactor_options_t *options) {
-  const accel_adafactor_options_t unset = ACCEL_ADAFACTOR_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_MUON "accel_muon_options_t"
 #define ACCEL_MUON_OPTIONS_INIT \
   {sizeof(accel_muon_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_muon_options_init(accel_muon_options_t *options) {
-  const accel_muon_options_t unset = ACCEL_MUON_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_LOMO "accel_lomo_options_t"
 #define ACCEL_LOMO_OPTIONS_INIT \
   {sizeof(accel_lomo_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_lomo_options_init(accel_lomo_options_t *options) {
-  const accel_lomo_options_t unset = ACCEL_LOMO_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_ADALOMO "accel_adalomo_options_t"
 #define ACCEL_ADALOMO_OPTIONS_INIT \
   {sizeof(accel_adalomo_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_adalomo_options_init(accel_adalomo_options_t *options) {
-  const accel_adalomo_options_t unset = ACCEL_ADALOMO_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_SCHEDULE_FREE_SGD "accel_schedule_free_sgd_options_t"
 #define ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT \
   {sizeof(accel_schedule_free_sgd_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_schedule_free_sgd_options_init(accel_schedule_free_sgd_options_t *options) {
-  const accel_schedule_free_sgd_options_t unset = ACCEL_SCHEDULE_FREE_SGD_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_SCHEDULE_FREE_ADAMW "accel_schedule_free_adamw_options_t"
 #define ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT \
   {sizeof(accel_schedule_free_adamw_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, \
    0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_schedule_free_adamw_options_init(accel_schedule_free_adamw_options_t *options) {
-  const accel_schedule_free_adamw_options_t unset = ACCEL_SCHEDULE_FREE_ADAMW_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_ONE_CYCLE "accel_one_cycle_options_t"
 #define ACCEL_ONE_CYCLE_OPTIONS_INIT \
   {sizeof(accel_one_cycle_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_one_cycle_options_init(accel_one_cycle_options_t *options) {
-  const accel_one_cycle_options_t unset = ACCEL_ONE_CYCLE_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_CYCLIC "accel_cyclic_options_t"
 #define ACCEL_CYCLIC_OPTIONS_INIT \
   {sizeof(accel_cyclic_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_cyclic_options_init(accel_cyclic_options_t *options) {
-  const accel_cyclic_options_t unset = ACCEL_CYCLIC_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_PLATEAU "accel_plateau_options_t"
 #define ACCEL_PLATEAU_OPTIONS_INIT \
   {sizeof(accel_plateau_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_plateau_options_init(accel_plateau_options_t *options) {
-  const accel_plateau_options_t unset = ACCEL_PLATEAU_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_PACKING "accel_packing_options_t"
 #define ACCEL_PACKING_OPTIONS_INIT \
   {sizeof(accel_packing_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL, ACCEL_UNSET, 0, ACCEL_UNSET_INT64}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_packing_options_init(accel_packing_options_t *options) {
-  const accel_packing_options_t unset = ACCEL_PACKING_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_CSV "accel_csv_options_t"
 #define ACCEL_CSV_OPTIONS_INIT \
   {sizeof(accel_csv_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0, ACCEL_UNSET_DOUBLE, NULL}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_csv_options_init(accel_csv_options_t *options) {
-  const accel_csv_options_t unset = ACCEL_CSV_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_IMAGE "accel_image_options_t"
 #define ACCEL_IMAGE_OPTIONS_INIT \
   {sizeof(accel_image_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_image_options_init(accel_image_options_t *options) {
-  const accel_image_options_t unset = ACCEL_IMAGE_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_DATALOADER "accel_dataloader_options_t"
 #define ACCEL_DATALOADER_OPTIONS_INIT \
   {sizeof(accel_dataloader_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, \
    ACCEL_UNSET_INT64, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_INT64, \
    ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_dataloader_options_init(accel_dataloader_options_t *options) {
-  const accel_dataloader_options_t unset = ACCEL_DATALOADER_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_POWER_SGD "accel_power_sgd_options_t"
 #define ACCEL_POWER_SGD_OPTIONS_INIT \
   {sizeof(accel_power_sgd_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_power_sgd_options_init(accel_power_sgd_options_t *options) {
-  const accel_power_sgd_options_t unset = ACCEL_POWER_SGD_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_DDP "accel_ddp_options_t"
 #define ACCEL_DDP_OPTIONS_INIT \
   {sizeof(accel_ddp_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, 0, NULL}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_ddp_options_init(accel_ddp_options_t *options) {
-  const accel_ddp_options_t unset = ACCEL_DDP_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_FSDP "accel_fsdp_options_t"
 #define ACCEL_FSDP_OPTIONS_INIT \
   {sizeof(accel_fsdp_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET_INT64, NULL, NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET_INT64, NULL}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_fsdp_options_init(accel_fsdp_options_t *options) {
-  const accel_fsdp_options_t unset = ACCEL_FSDP_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_DEEPSPEED "accel_deepspeed_options_t"
 #define ACCEL_DEEPSPEED_OPTIONS_INIT \
   {sizeof(accel_deepspeed_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, \
    ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_deepspeed_options_init(accel_deepspeed_options_t *options) {
-  const accel_deepspeed_options_t unset = ACCEL_DEEPSPEED_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_GRAD_SCALER "accel_grad_scaler_options_t"
 #define ACCEL_GRAD_SCALER_OPTIONS_INIT \
   {sizeof(accel_grad_scaler_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
    ACCEL_UNSET_INT64, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_grad_scaler_options_init(accel_grad_scaler_options_t *options) {
-  const accel_grad_scaler_options_t unset = ACCEL_GRAD_SCALER_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_AUTOCAST "accel_autocast_options_t"
 #define ACCEL_AUTOCAST_OPTIONS_INIT \
   {sizeof(accel_autocast_options_t), ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_autocast_options_init(accel_autocast_options_t *options) {
-  const accel_autocast_options_t unset = ACCEL_AUTOCAST_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_PREPARE_MODEL "accel_prepare_model_options_t"
 #define ACCEL_PREPARE_MODEL_OPTIONS_INIT \
   {sizeof(accel_prepare_model_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_prepare_model_options_init(accel_prepare_model_options_t *options) {
-  const accel_prepare_model_options_t unset = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_ESTIMATE_MEMORY "accel_estimate_memory_options_t"
 #define ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT \
   {sizeof(accel_estimate_memory_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_estimate_memory_options_init(accel_estimate_memory_options_t *options) {
-  const accel_estimate_memory_options_t unset = ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_DATALOADER_CONFIG "accel_dataloader_config_t"
 #define ACCEL_DATALOADER_CONFIG_INIT \
   {sizeof(accel_dataloader_config_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET_INT64, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_dataloader_config_init(accel_dataloader_config_t *options) {
-  const accel_dataloader_config_t unset = ACCEL_DATALOADER_CONFIG_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_PREPARE_ITEM "accel_prepare_item_t"
 #define ACCEL_PREPARE_ITEM_INIT \
   {sizeof(accel_prepare_item_t), NULL, NULL, NULL, NULL, ACCEL_UNSET, 0, NULL}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_prepare_item_init(accel_prepare_item_t *options) {
-  const accel_prepare_item_t unset = ACCEL_PREPARE_ITEM_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_LOCAL_SGD "accel_local_sgd_options_t"
 #define ACCEL_LOCAL_SGD_OPTIONS_INIT \
   {sizeof(accel_local_sgd_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, \
    ACCEL_UNSET, NULL}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_local_sgd_options_init(accel_local_sgd_options_t *options) {
-  const accel_local_sgd_options_t unset = ACCEL_LOCAL_SGD_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_PARAMETERS "accel_parameters_options_t"
 #define ACCEL_PARAMETERS_OPTIONS_INIT \
   {sizeof(accel_parameters_options_t), ACCEL_UNSET_DOUBLE, NULL}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_parameters_options_init(accel_parameters_options_t *options) {
-  const accel_parameters_options_t unset = ACCEL_PARAMETERS_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_PARAMETERS_STEP "accel_parameters_step_options_t"
 #define ACCEL_PARAMETERS_STEP_OPTIONS_INIT \
   {sizeof(accel_parameters_step_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_parameters_step_options_init(accel_parameters_step_options_t *options) {
-  const accel_parameters_step_options_t unset = ACCEL_PARAMETERS_STEP_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_DEVICE_MAP "accel_device_map_options_t"
 #define ACCEL_DEVICE_MAP_OPTIONS_INIT \
   {sizeof(accel_device_map_options_t), NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_device_map_options_init(accel_device_map_options_t *options) {
-  const accel_device_map_options_t unset = ACCEL_DEVICE_MAP_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_DISPATCH "accel_dispatch_options_t"
 #define ACCEL_DISPATCH_OPTIONS_INIT \
   {sizeof(accel_dispatch_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_dispatch_options_init(accel_dispatch_options_t *options) {
-  const accel_dispatch_options_t unset = ACCEL_DISPATCH_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_SAVE "accel_save_options_t"
 #define ACCEL_SAVE_OPTIONS_INIT \
   {sizeof(accel_save_options_t), ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_save_options_init(accel_save_options_t *options) {
-  const accel_save_options_t unset = ACCEL_SAVE_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_SAVE_MODEL "accel_save_model_options_t"
 #define ACCEL_SAVE_MODEL_OPTIONS_INIT \
   {sizeof(accel_save_model_options_t), NULL, ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_save_model_options_init(accel_save_model_options_t *options) {
-  const accel_save_model_options_t unset = ACCEL_SAVE_MODEL_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_PROJECT "accel_project_options_t"
 #define ACCEL_PROJECT_OPTIONS_INIT \
   {sizeof(accel_project_options_t), NULL, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_project_options_init(accel_project_options_t *options) {
-  const accel_project_options_t unset = ACCEL_PROJECT_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_SAVE_STATE "accel_save_state_options_t"
 #define ACCEL_SAVE_STATE_OPTIONS_INIT \
   {sizeof(accel_save_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_save_state_options_init(accel_save_state_options_t *options) {
-  const accel_save_state_options_t unset = ACCEL_SAVE_STATE_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_LOAD_STATE "accel_load_state_options_t"
 #define ACCEL_LOAD_STATE_OPTIONS_INIT \
   {sizeof(accel_load_state_options_t), ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_load_state_options_init(accel_load_state_options_t *options) {
-  const accel_load_state_options_t unset = ACCEL_LOAD_STATE_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_MERGE_WEIGHTS "accel_merge_weights_options_t"
 #define ACCEL_MERGE_WEIGHTS_OPTIONS_INIT \
   {sizeof(accel_merge_weights_options_t), ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_merge_weights_options_init(accel_merge_weights_options_t *options) {
-  const accel_merge_weights_options_t unset = ACCEL_MERGE_WEIGHTS_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_FSDP_FILE "accel_fsdp_file_options_t"
 #define ACCEL_FSDP_FILE_OPTIONS_INIT \
   {sizeof(accel_fsdp_file_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_fsdp_file_options_init(accel_fsdp_file_options_t *options) {
-  const accel_fsdp_file_options_t unset = ACCEL_FSDP_FILE_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_TRACKING "accel_tracking_options_t"
 #define ACCEL_TRACKING_OPTIONS_INIT \
   {sizeof(accel_tracking_options_t), NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, \
    ACCEL_UNSET_INT64, ACCEL_UNSET_INT64}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_tracking_options_init(accel_tracking_options_t *options) {
-  const accel_tracking_options_t unset = ACCEL_TRACKING_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_TRACKER "accel_tracker_options_t"
 #define ACCEL_TRACKER_OPTIONS_INIT \
   {sizeof(accel_tracker_options_t), ACCEL_UNSET, ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_tracker_options_init(accel_tracker_options_t *options) {
-  const accel_tracker_options_t unset = ACCEL_TRACKER_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_SERVE_METRICS "accel_serve_metrics_options_t"
 #define ACCEL_SERVE_METRICS_OPTIONS_INIT \
   {sizeof(accel_serve_metrics_options_t), NULL, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_serve_metrics_options_init(accel_serve_metrics_options_t *options) {
-  const accel_serve_metrics_options_t unset = ACCEL_SERVE_METRICS_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_LOG_SINK "accel_log_sink_options_t"
 #define ACCEL_LOG_SINK_OPTIONS_INIT \
   {sizeof(accel_log_sink_options_t), NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_log_sink_options_init(accel_log_sink_options_t *options) {
-  const accel_log_sink_options_t unset = ACCEL_LOG_SINK_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_PROGRESS "accel_progress_options_t"
 #define ACCEL_PROGRESS_OPTIONS_INIT \
   {sizeof(accel_progress_options_t), NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, \
    ACCEL_UNSET_INT64}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_progress_options_init(accel_progress_options_t *options) {
-  const accel_progress_options_t unset = ACCEL_PROGRESS_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_PROFILE "accel_profile_options_t"
 #define ACCEL_PROFILE_OPTIONS_INIT \
   {sizeof(accel_profile_options_t), NULL, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, \
    ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_profile_options_init(accel_profile_options_t *options) {
-  const accel_profile_options_t unset = ACCEL_PROFILE_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}
 
+#define ACCEL_OPTIONS_LAUNCH "accel_launch_options_t"
 #define ACCEL_LAUNCH_OPTIONS_INIT \
   {sizeof(accel_launch_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET, \
    ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL, NULL, ACCEL_UNSET_INT64, NULL}
-/** Marks every field as unset.
- * @param options The struct.
- * @threads any */
-ACCEL_INLINE(0, 1) void accel_launch_options_init(accel_launch_options_t *options) {
-  const accel_launch_options_t unset = ACCEL_LAUNCH_OPTIONS_INIT;
-  if (options != NULL) *options = unset;
-}

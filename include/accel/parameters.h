@@ -44,7 +44,7 @@ typedef struct accel_parameters_options {
  *         CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL));
  *     }
  *
- * The map may have any order, so hash maps of different ranks agree: names are sorted, and those of a module itself come before those
+ * The map may have any order, so hash maps of different ranks agree: names are sorted, and names of a module itself come before names
  * of its parts. With sharding gradients and states of optimizers are what is sharded, under FULL_SHARD too: the memory of the
  * application stays whole, and is written after each step and load; values that the application writes there are lost.
  * The memory is used until accel_free_memory() or the end of the state, also when the parameters are released before that.
@@ -56,7 +56,7 @@ typedef struct accel_parameters_options {
  * @return ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory
  *   that two of the tensors share or that is registered already; TYPE_MISMATCH for another dtype; UNSUPPORTED for other
  *   devices, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH when the ranks' parameters differ.
- *   An error of one rank is that of all.
+ *   An error of one rank is returned on all.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_parameters_register(accel_state_t *state, const accel_value_t *tensors,
@@ -157,7 +157,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_parameters_synchronize_async(accel_parameters_t *parameters, accel_work_t *ACCEL_OWNED *out_work);
 
 /** Gathers the parameters of one module of a sharded model. They are whole until accel_parameters_reshard() or the end of the
- * micro-batch: addresses that were read before are not those of the whole parameters, and these are gone afterwards.
+ * micro-batch: addresses that were read before are not addresses of the whole parameters, and these are gone afterwards.
  * Does nothing without sharding.
  * @param parameters The parameters.
  * @param module The path of a module that is sharded by itself; "": what belongs to no such module.

@@ -67,8 +67,8 @@ typedef int32_t accel_backward_prefetch_t;
 /* Which modules form a group whose parameters are gathered together. @accelerate
  * FullyShardedDataParallelPlugin.auto_wrap_policy */
 typedef int32_t accel_auto_wrap_policy_t;
-#define ACCEL_AUTO_WRAP_POLICY_TRANSFORMER_BASED_WRAP 1 /* those of the named classes */
-#define ACCEL_AUTO_WRAP_POLICY_SIZE_BASED_WRAP 2 /* those with at least min_num_params parameters */
+#define ACCEL_AUTO_WRAP_POLICY_TRANSFORMER_BASED_WRAP 1 /* modules of the named classes */
+#define ACCEL_AUTO_WRAP_POLICY_SIZE_BASED_WRAP 2 /* modules with at least min_num_params parameters */
 #define ACCEL_AUTO_WRAP_POLICY_NO_WRAP 3 /* the whole model is one group */
 
 /* The form in which accel_save_state() writes a sharded model and its optimizer. @accelerate
@@ -143,7 +143,7 @@ typedef int32_t accel_offload_device_t;
 #define ACCEL_OFFLOAD_DEVICE_NVME 2 /* in files of a folder */
 
 /* Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3
- * FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields here, and a field that says
+ * FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values come from the fields here, and a field that says
  * otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one
  * warning. @accelerate DeepSpeedPlugin */
 typedef struct accel_deepspeed_options {
@@ -156,7 +156,7 @@ typedef struct accel_deepspeed_options {
   const char *hf_ds_config;                 /* The path of a file with DeepSpeed's JSON, or the JSON itself. Variable
                                              * ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none */
   int64_t zero_stage;                       /* In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2 */
-  int64_t gradient_accumulation_steps;      /* In [1, inf). Default: that of the state */
+  int64_t gradient_accumulation_steps;      /* In [1, inf). Default: the number of the state */
   double gradient_clipping;                 /* The largest norm of all gradients, to which each step of the optimizer clips; 0:
                                              * they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING.
                                              * Default 1 */

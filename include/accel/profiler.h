@@ -109,9 +109,9 @@ accel_profile_schedule(const accel_profile_options_t *options, int64_t step, acc
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_profile_export_trace(accel_profile_t *profile, const char *path);
 
-/** Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or that of a span, "count", "self_cpu_us",
+/** Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or the kind of a span, "count", "self_cpu_us",
  * "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"}, the largest self_cpu_us first. The time of an operator
- * itself is without that of operators in it; spans, which lie around and beside operators, have none. Kernels of devices are of kind "kernel".
+ * itself is without the time of operators in it; spans, which lie around and beside operators, have none. Kernels of devices are of kind "kernel".
  * @param profile A profiler that has recorded one.
  * @param group_by_shapes 1: operators with different shapes of inputs are different; needs record_shapes.
  * @param out The list.

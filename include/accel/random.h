@@ -10,7 +10,7 @@
  * @threads caller */
 typedef accel_status_t (*accel_seed_fn)(int64_t seed, void *user_data);
 
-/** Has accel_set_seed() seed one more generator: that of the host language, of a library.
+/** Has accel_set_seed() seed one more generator, such as the host language's or a library's.
  * @param state A state.
  * @param seed,user_data,destroy The function, what is handed to it, and the end of its life.
  * @return ACCEL_OK.
@@ -19,7 +19,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_add_seed_callback(accel_state_t *state, accel_seed_fn seed, void *ACCEL_NULLABLE user_data,
                         accel_destroy_fn ACCEL_NULLABLE destroy);
 
-/** Seeds the default generators of all devices, and those of accel_add_seed_callback().
+/** Seeds the default generators of all devices, and runs the callbacks of accel_add_seed_callback().
  * @param state A state.
  * @param seed The seed.
  * @param device_specific 1: adds the rank.
@@ -38,7 +38,7 @@ accel_set_seed(accel_state_t *state, int64_t seed, int32_t device_specific, int3
  * @return ACCEL_OK or UNSUPPORTED.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t *ACCEL_OWNED *out);
+accel_generator_create(int64_t seed, const accel_device_t *device, accel_generator_t *ACCEL_OWNED *out);
 
 /** Adds an owner.
  * @param generator A generator.

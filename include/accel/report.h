@@ -14,7 +14,7 @@
  * "tokens_per_second", since the last reset, and "model_flops_utilization", from 0 to 1: both NONE without accel_count_tokens().
  * @param state A state.
  * @param reset 1: the next mean begins here.
- * @param out The mean is that of the steps since the last reset; all 0 before the first one has ended.
+ * @param out The mean of the steps since the last reset; all 0 before the first one has ended.
  * @return ACCEL_OK.
  * @threads object */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

@@ -97,7 +97,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_scheduler_inverse_sqrt(accel_optimizer_t *optimizer, int64_t warmup_steps, int64_t timescale,
                              accel_scheduler_t *ACCEL_OWNED *out);
 
-/* The schedules from here on are those of torch.optim.lr_scheduler, with its names, numbers and state dicts: one that
+/* The schedules from here on are the ones of torch.optim.lr_scheduler, with its names, numbers and state dicts: one that
  * torch wrote can be loaded here, and one from here there. Each step but a closed form's starts from the present rate,
  * so that chained schedules multiply. */
 

@@ -110,7 +110,7 @@ typedef struct accel_state_options {
   int64_t cpu_memory_kept;                  /* The most bytes that this process keeps for the next tensors. In [0, inf).
                                              * Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the
                                              * host or container by its processes */
-  const char *torch_device;                 /* "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N".
+  const char *torch_device;                 /* "cpu", or an accelerator: "cuda" for the one of the local rank, "cuda:N".
                                              * Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default() */
   accel_flag_t cpu_affinity;                /* 1: the rank's threads stay on its share of the host's processors.
                                              * Variable ACCELERATE_CPU_AFFINITY. Default 0 */
@@ -136,7 +136,7 @@ typedef struct accel_state_options {
   int32_t reserved;                         /* 0 */
   const char *backend;                      /* The backends of the collectives of several ranks, by devices, joined by
                                              * commas: "cuda:staged". "staged" goes through host memory, with which
-                                             * several ranks may share a GPU. A name without a device is for that of the
+                                             * several ranks may share a GPU. A name without a device is for the device of the
                                              * state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for
                                              * accelerators "nccl", the plugin's own, or else "staged" */
 } accel_state_options_t;
@@ -218,7 +218,7 @@ ACCEL_SINCE(0, 1) int32_t accel_num_processes(const accel_state_t *state);
 
 /** The rank within the host.
  * @param state A state.
- * @return This rank among those of its host, from 0.
+ * @return This rank among the ranks of its host, from 0.
  * @threads any
  * @accelerate local_process_index */
 ACCEL_SINCE(0, 1) int32_t accel_local_process_index(const accel_state_t *state);
@@ -304,10 +304,11 @@ ACCEL_SINCE(0, 1) int32_t accel_debug(const accel_state_t *state);
 
 /** The state's device.
  * @param state A state.
- * @return The device that prepared models and batches are put on.
+ * @return The device that prepared models and batches are put on, valid as long as the state; NULL, with the thread's error,
+ *   for an invalid handle.
  * @threads any
  * @accelerate device */
-ACCEL_SINCE(0, 1) accel_device_t accel_device(const accel_state_t *state);
+ACCEL_SINCE(0, 1) const accel_device_t *accel_device(const accel_state_t *state);
 
 /** Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
  * @param state A state.
@@ -403,7 +404,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_check_trigger(accel_state
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_destroy_process_group(accel_state_t *state);
 
 /** Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads,
- * and so do those of the other ranks of their groups. Their groups fail; create a new state to continue. Call it from
+ * and so do the calls of the other ranks of their groups. Their groups fail; create a new state to continue. Call it from
  * a thread that is free, not from a signal handler.
  * @return ACCEL_OK.
  * @threads any, waits */
@@ -464,8 +465,8 @@ accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
 
 /** How far the accumulation is.
  * @param state A state.
- * @return Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, those of the one that
- *   has most. A checkpoint has the number.
+ * @return Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, the count of the one
+ *   that has most. A checkpoint has the number.
  * @threads any
  * @accelerate step */
 ACCEL_SINCE(0, 1) int64_t accel_accumulation_step(const accel_state_t *state);

@@ -18,7 +18,7 @@ struct DLManagedTensorVersioned; /* DLPack 1.x */
  * @return ACCEL_OK, INVALID_ARGUMENT or OUT_OF_MEMORY.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_tensor_empty(const int64_t *ACCEL_NULLABLE shape, size_t ndim, accel_dtype_t dtype, accel_device_t device,
+accel_tensor_empty(const int64_t *ACCEL_NULLABLE shape, size_t ndim, accel_dtype_t dtype, const accel_device_t *device,
                    accel_tensor_t *ACCEL_OWNED *out);
 
 /** All elements equal.
@@ -30,7 +30,7 @@ accel_tensor_empty(const int64_t *ACCEL_NULLABLE shape, size_t ndim, accel_dtype
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_full(const int64_t *ACCEL_NULLABLE shape, size_t ndim, double number, accel_dtype_t dtype,
-                  accel_device_t device, accel_tensor_t *ACCEL_OWNED *out);
+                  const accel_device_t *device, accel_tensor_t *ACCEL_OWNED *out);
 
 /** Draws from the standard normal distribution with the default generator.
  * @param shape [ndim] The sizes.
@@ -39,7 +39,7 @@ accel_tensor_full(const int64_t *ACCEL_NULLABLE shape, size_t ndim, double numbe
  * @return As accel_tensor_empty().
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_tensor_randn(const int64_t *ACCEL_NULLABLE shape, size_t ndim, accel_dtype_t dtype, accel_device_t device,
+accel_tensor_randn(const int64_t *ACCEL_NULLABLE shape, size_t ndim, accel_dtype_t dtype, const accel_device_t *device,
                    accel_tensor_t *ACCEL_OWNED *out);
 
 /** Integers below a bound, as int64, with the default generator.
@@ -77,7 +77,7 @@ accel_tensor_from_data(const void *ACCEL_NULLABLE data, const int64_t *ACCEL_NUL
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_tensor_from_blob(void *data, const int64_t *ACCEL_NULLABLE shape, size_t ndim,
                        const int64_t *ACCEL_NULLABLE strides,
-                       accel_dtype_t dtype, accel_device_t device, void *ACCEL_NULLABLE user_data,
+                       accel_dtype_t dtype, const accel_device_t *device, void *ACCEL_NULLABLE user_data,
                        accel_destroy_fn ACCEL_NULLABLE destroy, accel_tensor_t *ACCEL_OWNED *out);
 
 /** Takes a DLPack tensor without a copy.
@@ -294,7 +294,7 @@ typedef struct accel_backward_options {
                                    * again. Break the cycle of parameters and gradients afterwards by zeroing the
                                    * gradients. Default 0 */
   const accel_value_t *inputs;    /* The only leaves that get gradients: a tensor, or a list or map of tensors, for
-                                   * example those of accel_module_named_parameters(). Default: all leaves */
+                                   * example the result of accel_module_named_parameters(). Default: all leaves */
   const accel_tensor_t *gradient; /* The gradient of the tensor, of its shape. Default: 1, for a tensor of one
                                    * element */
 } accel_backward_options_t;
@@ -316,7 +316,7 @@ accel_tensor_backward(accel_tensor_t *tensor, const accel_backward_options_t *AC
  * @return ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_tensor_to(const accel_tensor_t *tensor, accel_dtype_t dtype, accel_device_t device, int32_t non_blocking,
+accel_tensor_to(const accel_tensor_t *tensor, accel_dtype_t dtype, const accel_device_t *device, int32_t non_blocking,
                 accel_tensor_t *ACCEL_OWNED *out);
 
 /** Copies elements, converting dtype and device, broadcasting shapes.

@@ -7,7 +7,7 @@
  * 14. Tracking
  * ================================================================================================================== */
 
-/* Trackers: where the numbers of a run go. accel_init_trackers() starts those of `log_with`, and accel_log() hands values to all
+/* Trackers: where the numbers of a run go. accel_init_trackers() starts the trackers of `log_with`, and accel_log() hands values to all
  * of them. A value is copied in the call, and written by a thread. Built in:
  *   "jsonl"        metrics.jsonl, an object a line: what `accel report` reads
  *   "csv"          metrics.csv, a row a step
@@ -29,7 +29,7 @@ typedef int32_t accel_tracker_failure_t;
 typedef struct accel_tracking_options {
   size_t struct_size;
   const char *log_with;               /* Names of trackers joined by commas; "all" are all that are available. Variable
-                                       * ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker() */
+                                       * ACCELERATE_LOG_WITH. Default: none, but trackers of accel_add_tracker() */
   const char *logging_dir;            /* The folder in which the run gets one of its own. Variable
                                        * ACCELERATE_LOGGING_DIR. Default: logging_dir of the project */
   const char *run_name;               /* The name of the run, and of its folder. Default: as the project */

@@ -21,7 +21,7 @@ accel_backward(accel_state_t *state, accel_tensor_t *loss, const accel_backward_
  * update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters of a model or none.
  * @param state A state.
  * @param loss One element with gradient history.
- * @param lr The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
+ * @param lr The learning rate; ACCEL_UNSET_DOUBLE: the rate of each group.
  * @return ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in
  * several processes, or inside of uneven inputs.
  * @threads collective, waits
@@ -30,7 +30,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr);
 
 /** Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the accumulation
- * window is complete, its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly
+ * window is complete, its gradients are the gradients of the mean over all items of all its micro-batches on all ranks, however unevenly
  * they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window.
  * @param state A state.
  * @param loss_sum One element: the sum over the items, not their mean.
@@ -131,7 +131,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_trigger_sync_in_backward_begin(accel_state_t *state, accel_module_t *module, accel_scope_t *ACCEL_OWNED *out);
 
 /** The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in
- * what the others still exchange, with gradients of 0, and the mean is still that of all ranks. In the end all have the
+ * what the others still exchange, with gradients of 0, and the mean is still over all ranks. In the end all have the
  * models, and the prepared optimizers and schedulers, of a rank that trained longest. Before each forward of the first
  * model the ranks exchange a few numbers. Ends only when all ranks have come to the end.
  * @param state A state.

@@ -122,6 +122,42 @@ typedef struct accel_value {
 } accel_value_t;
 #define ACCEL_VALUE_INIT {ACCEL_VALUE_NONE, 0, {0}}
 
+/** A truth as a value.
+ * @param truth 0, or anything else for yes.
+ * @param out The value.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_bool(int32_t truth, accel_value_t *ACCEL_OWNED out);
+
+/** An integer as a value.
+ * @param integer The number.
+ * @param out The value.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_int(int64_t integer, accel_value_t *ACCEL_OWNED out);
+
+/** A number as a value.
+ * @param number The number.
+ * @param out The value.
+ * @return ACCEL_OK.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_double(double number, accel_value_t *ACCEL_OWNED out);
+
+/** A dtype as a value.
+ * @param dtype ACCEL_DTYPE_*.
+ * @param out The value.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a number that is not a dtype.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_dtype(accel_dtype_t dtype, accel_value_t *ACCEL_OWNED out);
+
+/** A device as a value.
+ * @param device A device.
+ * @param out The value.
+ * @return ACCEL_OK; INVALID_ARGUMENT for numbers that are not a device.
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_value_device(const accel_device_t *device, accel_value_t *ACCEL_OWNED out);
+
 /** A string value. Strings and keys of values are UTF-8 everywhere; any other bytes are refused, also in values that a
  * program has filled in by hand.
  * @param text UTF-8; copied.
@@ -445,7 +481,7 @@ accel_pad_input_tensors(const accel_value_t *value, int64_t num_processes, int64
  * @threads any, waits
  * @accelerate utils.send_to_device */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_send_to_device(const accel_value_t *value, accel_device_t device, int32_t non_blocking,
+accel_send_to_device(const accel_value_t *value, const accel_device_t *device, int32_t non_blocking,
                      const char *const *ACCEL_NULLABLE skip_keys, size_t n_skip_keys, accel_value_t *ACCEL_OWNED out);
 
 /** float16 and bfloat16 tensors become float32; others stay.
@@ -584,10 +620,10 @@ ACCEL_INLINE(0, 1) accel_value_t accel_arg_dtype(accel_dtype_t dtype) {
  * @param device A device.
  * @return The value, which is only an argument: it must not be disposed.
  * @threads any */
-ACCEL_INLINE(0, 1) accel_value_t accel_arg_device(accel_device_t device) {
+ACCEL_INLINE(0, 1) accel_value_t accel_arg_device(const accel_device_t *device) {
   accel_value_t value = ACCEL_VALUE_INIT;
   value.kind = ACCEL_VALUE_DEVICE;
-  value.as.device = device;
+  if (device != NULL) value.as.device = *device;
   return value;
 }
 

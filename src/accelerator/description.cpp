@@ -1,10 +1,12 @@
-// Description of the active mechanisms, to answer questions such as "is mixed precision on?".
+#include "accelerator/description.hpp"
+
 #include <ATen/core/Tensor.h>
 
 #include <map>
 #include <sstream>
 
-#include "accelerator/accelerator.hpp"
+#include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_optimizer.hpp"
 #include "base/error.hpp"
 #include "config/precision_name.hpp"
 #include "tensor/dtype.hpp"
@@ -68,50 +70,52 @@ void describe_model(std::ostream& out, const nn::Module& model, parallel::Parall
 
 }  // namespace
 
-std::string Accelerator::describe() const {
-  const state::GradientState& gradient_state = *state_.gradient_state();
+std::string describe(const Accelerator& accelerator) {
+  const state::State& state = accelerator.state();
+  const PreparedObjects& prepared = accelerator.prepared();
+  const state::GradientState& gradient_state = *state.gradient_state();
   const state::AccumulationSettings& accumulation = gradient_state.settings();
   std::ostringstream out;
   out.exceptions(std::ios_base::badbit);  // else a lack of memory cuts the text short in silence
-  out << "device = " << state_.device() << "\n"
-      << "processes = " << state_.num_processes() << ", this is " << state_.process_index() << ", over "
-      << (state_.use_distributed() ? state_.communicator()->group().backend_name : "nothing") << "\n"
-      << "precision = " << precision_name(state_.mixed_precision()) << ", ";
-  describe_precision(out, state_.mixed_precision(), autocast_);
+  out << "device = " << state.device() << "\n"
+      << "processes = " << state.num_processes() << ", this is " << state.process_index() << ", over "
+      << (state.use_distributed() ? state.communicator()->group().backend_name : "nothing") << "\n"
+      << "precision = " << precision_name(state.settings().mixed_precision) << ", ";
+  describe_precision(out, state.settings().mixed_precision, accelerator.precision().autocast());
   out << "\nloss scale = ";
-  if (prepared_.grad_scaler == nullptr)
+  if (prepared.grad_scaler == nullptr)
     out << "none\n";
   else
-    out << prepared_.grad_scaler->scale() << ", " << prepared_.grad_scaler->growth_tracker() << " of "
-        << prepared_.grad_scaler->settings().growth_interval << " steps until it grows\n";
+    out << prepared.grad_scaler->scale() << ", " << prepared.grad_scaler->growth_tracker() << " of "
+        << prepared.grad_scaler->settings().growth_interval << " steps until it grows\n";
   out << "accumulation = " << accumulation.num_steps << " micro-batches a step"
       << (accumulation.sync_with_dataloader ? ", fewer at the end of a loader" : "")
       << (accumulation.true_divisor ? ", divided by their number" : "")
       << (accumulation.sync_each_batch ? ", exchanged in each" : "") << "; "
       << (gradient_state.sync_gradients() ? "steps now" : "accumulates now") << "\n";
-  for (size_t i = 0; i < prepared_.models.size(); i++) {
+  for (size_t i = 0; i < prepared.models.size(); i++) {
     out << "model " << i << " = ";
-    describe_model(out, *prepared_.models[i].model, *prepared_.models[i].parallel(),
-                   prepared_.models[i].prepared.lock().get());
-    if (!prepared_.models[i].deepspeed.empty())
-      out << "DeepSpeed of model " << i << " = " << prepared_.models[i].deepspeed << "\n";
+    describe_model(out, *prepared.models[i].model, *prepared.models[i].parallel(),
+                   prepared.models[i].prepared.lock().get());
+    if (!prepared.models[i].deepspeed.empty())
+      out << "DeepSpeed of model " << i << " = " << prepared.models[i].deepspeed << "\n";
   }
-  for (size_t i = 0; i < prepared_.optimizers.size(); i++) {
+  for (size_t i = 0; i < prepared.optimizers.size(); i++) {
     out << "optimizer " << i << " = ";
-    const auto& groups = prepared_.optimizers[i]->groups();
+    const auto& groups = prepared.optimizers[i]->groups();
     for (size_t k = 0; k < groups.size(); k++)
       out << (k == 0 ? "" : "; ") << groups[k].parameters.size() << " parameters at learning rate " << groups[k].lr;
     out << "\n";
   }
-  for (size_t i = 0; i < prepared_.schedulers.size(); i++)
+  for (size_t i = 0; i < prepared.schedulers.size(); i++)
     out << "scheduler " << i << " = "
-        << (!state_.settings().step_scheduler_with_optimizer ? "steps by itself"
-            : steps_per_update() == 1
-                ? "follows the steps of the optimizers"
-                : text("makes ", steps_per_update(), " steps for each of the optimizers, as many as ranks read data"))
+        << (!state.settings().step_scheduler_with_optimizer ? "steps by itself"
+            : steps_per_update(state) == 1                  ? "follows the steps of the optimizers"
+                                                            : text("makes ", steps_per_update(state),
+                                                                   " steps for each of the optimizers, as many as ranks read data"))
         << "\n";
-  for (size_t i = 0; i < prepared_.loaders.size(); i++) {
-    const data::PreparedDataLoader& loader = *prepared_.loaders[i];
+  for (size_t i = 0; i < prepared.loaders.size(); i++) {
+    const data::PreparedDataLoader& loader = *prepared.loaders[i];
     const auto length = loader.length(), rows = loader.total_batch_size();
     out << "loader " << i << " = " << (length ? std::to_string(*length) : "a stream's") << " batches on this rank, "
         << (loader.sharding().even_batches ? "even" : "uneven") << ", "

@@ -18,6 +18,12 @@ comm::Round metrics_round(const comm::Communicator& communicator, const c10::IVa
 comm::Round object_metrics_round(const comm::Communicator& communicator, const c10::IValue& items,
                                  const state::LoaderProgress& batch);
 
+// The progress of the active loader.
+inline state::LoaderProgress batch_in_hand(const state::GradientState& gradient_state) {
+  const auto progress = gradient_state.active();
+  return progress != nullptr ? *progress : state::LoaderProgress();
+}
+
 inline c10::IValue gather_for_metrics(comm::Communicator& communicator, const c10::IValue& value,
                                       const state::LoaderProgress& batch) {
   return comm::run(communicator, metrics_round(communicator, value, batch));

@@ -1,9 +1,6 @@
 #include "accelerator/prepared_optimizer.hpp"
 
-#include "base/error.hpp"
-#include "comm/collectives.hpp"
-#include "parallel/uneven_inputs.hpp"
-#include "tensor/tree.hpp"
+#include <utility>
 
 namespace accel::accelerator {
 
@@ -11,112 +8,20 @@ PreparedOptimizer::PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer
                                      std::shared_ptr<const state::GradientState> gradient_state,
                                      const std::shared_ptr<precision::GradScaler>& scaler,
                                      std::shared_ptr<StepTimes> step_times,
-                                     std::shared_ptr<const parallel::PlacedParameters> placed)
+                                     std::shared_ptr<const parallel::PlacedParameters> placed,
+                                     std::shared_ptr<const StepClipping> clipping, size_t index)
     : optimizer_(std::move(optimizer)),
       gradient_state_(std::move(gradient_state)),
-      step_times_(std::move(step_times)),
-      placed_(std::move(placed)) {
-  if (scaler == nullptr) return;
-  scaled_ = precision::ScaledGradients::create(scaler, [inner = optimizer_] { return inner->parameters(); });
-}
-
-std::string PreparedOptimizer::axes() const { return placed_->empty() ? "" : placed_->axes_of(parameters()); }
-
-// The gradients are complete afterwards, and states of new parameters have the memory that their model wants.
-void PreparedOptimizer::finish_models() const {
-  for (const auto& model : placed_->models()) {
-    model->finish_step();
-    const auto* const parts = model->parts();
-    if (optim::StateMemory memory = parts != nullptr ? parts->state_memory() : nullptr)
-      for (size_t i = 0; i < optimizer_->groups().size(); i++) optimizer_->group(i).state_memory = memory;
-  }
-  require(optimizer_->is_elementwise() || !updates_parts(), Status::kUnsupported,
-          "the optimizer computes an update from a whole parameter, of which a rank of a sharded model has a "
-          "part; expected one that updates each element by itself, such as AdamW or SGD, or a model without "
-          "sharding");
-}
-
-// Each rank looks at the gradients that it has. All ranks that store parts of any model skip the step, or none:
-// gradients that only one of them has, such as those of ignored modules, change the loss scale too, which is that of
-// all models.
-bool PreparedOptimizer::overflowed() const {
-  return placed_->any_rank(tensor::join_axes(placed_->axes(), placed_->axes_of_models()), scaled_->overflowed());
-}
-
-void PreparedOptimizer::share_settings(comm::Communicator& ranks, int source) {
-  const auto state = optimizer_->state_dict().toGenericDict();
-  const c10::IValue own = state.at("param_groups");
-  const c10::IValue received = comm::broadcast_object_list(ranks, own, source);
-  if (received == own) return;
-  auto changed = tree::new_map();
-  changed.insert("state", state.at("state"));
-  changed.insert("param_groups", received);
-  optimizer_->load_state_dict(changed);
-}
-
-// Ranks whose inputs have ended make the step too, because they have a part of the parameters.
-void PreparedOptimizer::announce_step() {
-  for (const auto& model : placed_->models()) {
-    parallel::UnevenInputs* const inputs = model->uneven_inputs();
-    if (inputs == nullptr) continue;
-    if (const auto source = inputs->announce_step(index_)) share_settings(inputs->communicator(), *source);
-    return;
-  }
-}
-
-void PreparedOptimizer::follow_step(comm::Communicator& ranks, int source) {
-  share_settings(ranks, source);
-  update();
-  optimizer_->zero_grad(/*set_to_none=*/true);
-}
-
-void PreparedOptimizer::clip() {
-  if (clipping_ == nullptr || clipping_->empty()) return;
-  unscale();
-  clipping_->clip(*optimizer_, *placed_);
-}
+      update_(optimizer_, scaler, std::move(step_times), std::move(placed), std::move(clipping), index) {}
 
 bool PreparedOptimizer::step() {
-  if (!gradient_state_->sync_gradients()) return false;  // no update, so none was skipped: schedulers ask for that
-  skipped_ = true;
-  const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
-  step_times_->note_update();
-  announce_step();
-  return update();
-}
-
-bool PreparedOptimizer::update() {
-  skipped_ = true;
-  finish_models();
-  clip();
-  if (scaled_ == nullptr) {
-    skipped_ = !optimizer_->step();
-    return !skipped_;
-  }
-  const bool is_overflow = overflowed();
-  if (!is_overflow) skipped_ = !optimizer_->step();
-  scaled_->finish(is_overflow);
-  return !skipped_;
+  // Without complete gradients there is no update, so none was skipped: schedulers ask for that.
+  return gradient_state_->sync_gradients() && update_.step();
 }
 
 bool PreparedOptimizer::step_by(const optim::Closure& closure) {
-  require(scaled_ == nullptr, Status::kUnsupported,
-          "a closure's gradients carry the loss scale, which is taken out before the step; expected a step without a "
-          "closure, or a precision without a loss scale");
-  require(clipping_ == nullptr || clipping_->empty(), Status::kUnsupported,
-          "DeepSpeed's gradient_clipping clips before the step, and a closure computes gradients within it; expected a "
-          "step without a closure, or a gradient_clipping of 0");
-  if (!gradient_state_->sync_gradients()) return false;
-  for (const auto& model : placed_->models())
-    require(!model->has_uneven_inputs(), Status::kUnsupported,
-            "ranks without inputs make each step of a sharded model too, and have nothing for a closure to compute; "
-            "expected a step without a closure, or even batches");
-  skipped_ = true;
-  const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
-  step_times_->note_update();
-  finish_models();
-  skipped_ = !optimizer_->step_by(closure);
-  return !skipped_;
+  update_.require_closures();
+  return gradient_state_->sync_gradients() && update_.step_by(closure);
 }
 
 }  // namespace accel::accelerator

@@ -3,12 +3,11 @@
 
 #include <memory>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include "accelerator/step_clipping.hpp"
-#include "comm/communicator.hpp"
+#include "accelerator/steps/optimizer_update.hpp"
+#include "accelerator/steps/step_clipping.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/placed_parameters.hpp"
 #include "precision/grad_scaler.hpp"
@@ -19,32 +18,17 @@ namespace accel::accelerator {
 
 class PreparedOptimizer final : public optim::Optimizer {
  public:
-  // `scaler` is null if losses are not scaled.
+  // The arguments are those of OptimizerUpdate.
   PreparedOptimizer(std::shared_ptr<optim::Optimizer> optimizer,
                     std::shared_ptr<const state::GradientState> gradient_state,
                     const std::shared_ptr<precision::GradScaler>& scaler, std::shared_ptr<StepTimes> step_times,
-                    std::shared_ptr<const parallel::PlacedParameters> placed);
-
-  // Its place among the accelerator's, by which ranks name it.
-  void set_index(size_t index) { index_ = index; }
-  // Sets the clipping of each step.
-  void set_step_clipping(std::shared_ptr<const StepClipping> clipping) { clipping_ = std::move(clipping); }
+                    std::shared_ptr<const parallel::PlacedParameters> placed,
+                    std::shared_ptr<const StepClipping> clipping = nullptr, size_t index = 0);
 
   bool step() override;
   bool step_by(const optim::Closure& closure) override;
-  // On a rank without inputs: the step that the others make, with the settings of rank `source`.
-  void follow_step(comm::Communicator& ranks, int source);
-  // Collective: all ranks have the settings of rank `source`, such as the learning rate.
-  void share_settings(comm::Communicator& ranks, int source);
-  // Whether other ranks store other parts of a parameter.
-  bool updates_parts() const { return !axes().empty(); }
   void train(bool training) override { optimizer_->train(training); }
-  // Unscales the gradients, once per step.
-  void unscale() {
-    finish_models();
-    if (scaled_ != nullptr) scaled_->unscale();
-  }
-  bool step_was_skipped() const override { return skipped_; }
+  bool step_was_skipped() const override { return update_.was_skipped(); }
   void zero_grad(bool set_to_none) override {
     if (gradient_state_->sync_gradients()) optimizer_->zero_grad(set_to_none);
   }
@@ -68,23 +52,13 @@ class PreparedOptimizer final : public optim::Optimizer {
   void load_state_dict(const c10::IValue& state_dict) override { optimizer_->load_state_dict(state_dict); }
 
   const std::shared_ptr<optim::Optimizer>& inner() const { return optimizer_; }
+  // What the ranks do together; its steps are taken by step() alone.
+  OptimizerUpdate& update() { return update_; }
 
  private:
-  std::string axes() const;
-  void finish_models() const;
-  void announce_step();
-  bool update();
-  bool overflowed() const;
-  void clip();
-
   std::shared_ptr<optim::Optimizer> optimizer_;
   std::shared_ptr<const state::GradientState> gradient_state_;
-  std::shared_ptr<precision::ScaledGradients> scaled_;
-  std::shared_ptr<StepTimes> step_times_;
-  std::shared_ptr<const parallel::PlacedParameters> placed_;
-  std::shared_ptr<const StepClipping> clipping_;
-  size_t index_ = 0;
-  bool skipped_ = false;
+  OptimizerUpdate update_;
 };
 
 }  // namespace accel::accelerator

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 namespace accel {
@@ -20,6 +22,13 @@ std::from_chars_result number_from_chars(const char* begin, const char* end, Num
     return std::from_chars(begin, end, number);
 }
 
+// Whether the whole text is a number, which is then `number`.
+template <typename Number>
+bool parse_whole(std::string_view text, Number& number) {
+  const std::from_chars_result result = number_from_chars(text.data(), text.data() + text.size(), number);
+  return result.ec == std::errc() && result.ptr == text.data() + text.size();
+}
+
 // The shortest text that reads back as the same number.
 template <typename Number>
 std::string text_of_number(Number number) {
@@ -29,6 +38,11 @@ std::string text_of_number(Number number) {
     std::array<char, 24> digits{};
     return {digits.data(), std::to_chars(digits.data(), digits.data() + digits.size(), number).ptr};
   }
+}
+
+// The word for a number that is not finite.
+inline const char* nonfinite_word(double number) {
+  return std::isnan(number) ? "NaN" : number > 0 ? "Infinity" : "-Infinity";
 }
 
 }  // namespace accel

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoint/files/file_system.hpp"
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/checkpoint.hpp"
 
 namespace accel::checkpoint {
 

@@ -54,7 +54,7 @@ std::string engine_program() {
 int run_launch(const launch::LaunchPlan& plan) {
   const launch::LaunchOptions& options = plan.options;
   const auto say = [](const std::string& note) { std::fprintf(stderr, "accel launch: %s\n", note.c_str()); };
-  if (!options.quiet) std::for_each(plan.notes.begin(), plan.notes.end(), say);
+  if (!options.output.quiet) std::for_each(plan.notes.begin(), plan.notes.end(), say);
   if (!options.mpirun_hostfile.empty())
     launch::become_program(launch::mpirun_command(options), launch::mpirun_variables(options));
   if (launch::is_rank_already(options.num_processes)) launch::become_program(options.program, options.variables);

@@ -39,7 +39,7 @@ struct Collective {
 
   const char* name() const;
   // Between two ranks, unordered with all other calls.
-  bool is_message() const { return traits_of(kind).is_message; }
+  bool is_message() const { return traits_of(kind).is_message(); }
   // The tensor whose device determines the backend; undefined for a barrier.
   const at::Tensor& tensor() const { return input.defined() && kind != Kind::kScatter ? input : output; }
   // Throws if the arguments are invalid: tensors must be contiguous, and those of one collective on one device.

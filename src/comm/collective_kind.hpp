@@ -26,28 +26,39 @@ struct KindTraits {
     kOne,    // a rank sends the same block to every rank
     kEach,   // a rank sends each rank a block of its own
   };
+  enum Property : uint8_t {
+    kInPlace = 1,       // one tensor is read and written
+    kGathers = 2,       // the result has a block of each rank
+    kShapesDiffer = 4,  // the tensors of the ranks may have different shapes
+    kMessage = 8,       // between two ranks, unordered with all other calls
+  };
 
   CollectiveKind kind;
   const char* name;  // as in the names of the functions of accel.h
   Blocks blocks = Blocks::kOne;
-  bool is_message = false;  // between two ranks, unordered with all other calls
+  uint8_t properties = 0;
 
   bool combines_whole() const { return blocks == Blocks::kWhole; }
   bool sends_one_block() const { return blocks != Blocks::kEach; }
+  bool is_in_place() const { return (properties & kInPlace) != 0; }
+  bool gathers() const { return (properties & kGathers) != 0; }
+  bool shapes_may_differ() const { return (properties & kShapesDiffer) != 0; }
+  bool is_message() const { return (properties & kMessage) != 0; }
 };
 
 inline constexpr KindTraits kCollectiveKinds[] = {
-    {CollectiveKind::kAllReduce, "all_reduce", KindTraits::Blocks::kWhole},
-    {CollectiveKind::kReduce, "reduce", KindTraits::Blocks::kWhole},
-    {CollectiveKind::kBroadcast, "broadcast"},
-    {CollectiveKind::kAllGather, "all_gather"},
-    {CollectiveKind::kGather, "gather"},
+    {CollectiveKind::kAllReduce, "all_reduce", KindTraits::Blocks::kWhole, KindTraits::kInPlace},
+    {CollectiveKind::kReduce, "reduce", KindTraits::Blocks::kWhole, KindTraits::kInPlace},
+    {CollectiveKind::kBroadcast, "broadcast", KindTraits::Blocks::kOne, KindTraits::kInPlace},
+    {CollectiveKind::kAllGather, "all_gather", KindTraits::Blocks::kOne, KindTraits::kGathers},
+    {CollectiveKind::kGather, "gather", KindTraits::Blocks::kOne, KindTraits::kGathers},
     {CollectiveKind::kReduceScatter, "reduce_scatter", KindTraits::Blocks::kEach},
     {CollectiveKind::kScatter, "scatter", KindTraits::Blocks::kEach},
-    {CollectiveKind::kAllToAll, "all_to_all", KindTraits::Blocks::kEach},
+    {CollectiveKind::kAllToAll, "all_to_all", KindTraits::Blocks::kEach,
+     KindTraits::kGathers | KindTraits::kShapesDiffer},
     {CollectiveKind::kBarrier, "wait_for_everyone"},
-    {CollectiveKind::kSend, "send", KindTraits::Blocks::kOne, true},
-    {CollectiveKind::kReceive, "recv", KindTraits::Blocks::kOne, true},
+    {CollectiveKind::kSend, "send", KindTraits::Blocks::kOne, KindTraits::kMessage},
+    {CollectiveKind::kReceive, "recv", KindTraits::Blocks::kOne, KindTraits::kMessage},
 };
 
 inline const KindTraits& traits_of(CollectiveKind kind) { return kCollectiveKinds[static_cast<size_t>(kind)]; }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/prepare.hpp"
 
 namespace accel {
 

@@ -97,16 +97,28 @@ class Writer {
   std::vector<std::byte> bytes_;
 };
 
-}  // namespace
-
-void options_from_json(const OptionTable& table, const std::string& json, void* options, size_t size) {
+// A caller of an older version knows the beginning of the struct.
+size_t known_size(const OptionTable& table, size_t size) {
   const size_t smallest = table.fields[0].offset + size_t{table.fields[0].size};
   require(size >= smallest, Status::kInvalidArgument, "size is ", size, "; expected ", table.size, ", the size of ",
           table.name);
+  return std::min(size, table.size);
+}
+
+}  // namespace
+
+void unset_options(const OptionTable& table, void* options, size_t size) {
+  std::vector<std::byte> whole = unset_options(table);
+  const size_t written = known_size(table, size);
+  std::memcpy(whole.data(), &written, sizeof written);
+  std::memcpy(options, whole.data(), written);
+}
+
+void options_from_json(const OptionTable& table, const std::string& json, void* options, size_t size) {
+  const size_t written = known_size(table, size);
   Writer writer(table, "json");
   writer.write(parse_json(json, "json"));
   std::vector<std::byte> whole = writer.bytes();
-  const size_t written = std::min(size, table.size);
   for (const OptionField& field : table)
     require(field.offset + size_t{field.size} <= written || is_unset(field, whole.data()), Status::kInvalidArgument,
             "size is ", size, ", too small for json.", field.name, "; expected ", table.size);

@@ -1,4 +1,4 @@
-// Options structs from JSON, for languages without struct layouts.
+// Options structs in memory of the caller, for languages without struct layouts.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +7,9 @@
 #include "config/option_table.hpp"
 
 namespace accel {
+
+// Writes a struct of at most `size` bytes in which every field is unset.
+void unset_options(const OptionTable& table, void* options, size_t size);
 
 // Writes a struct of at most `size` bytes: the fields of the JSON object, all others unset. Texts, and structs that a
 // field points to, are kept until the process ends, one copy of each content.

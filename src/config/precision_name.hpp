@@ -1,7 +1,7 @@
 // Names of the mixed precisions.
 #pragma once
 
-#include "config/generated/settings.hpp"
+#include "config/generated/choices.hpp"
 
 namespace accel {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/state.hpp"
 
 namespace accel {
 

@@ -1,7 +1,7 @@
 // Settings of a state, resolved by config/precedence.hpp.
 #pragma once
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/state.hpp"
 
 namespace accel {
 

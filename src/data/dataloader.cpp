@@ -6,7 +6,8 @@
 
 namespace accel::data {
 
-DataLoader::DataLoader(LoaderData data, const LoaderOptions& options) : Loader({std::move(data), options}) {}
+DataLoader::DataLoader(LoaderData data, const LoaderOptions& options)
+    : Loader({std::move(data), options}, std::make_shared<BatchShare>()) {}
 
 DataLoader::DataLoader(std::shared_ptr<const Dataset> dataset, std::shared_ptr<const Sampler> sampler,
                        const LoaderOptions& options)

@@ -10,7 +10,6 @@
 #include "base/error.hpp"
 #include "os/background_thread.hpp"
 #include "os/running_calls.hpp"
-#include "tensor/device/generator.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::data {
@@ -81,7 +80,8 @@ void end_on_another_thread(Prefetcher* prefetcher) noexcept {
 
 }  // namespace
 
-Loader::Loader(LoaderInput input) : input_(std::move(input)), progress_(std::make_shared<state::LoaderProgress>()) {
+Loader::Loader(LoaderInput input, std::shared_ptr<const BatchShare> share)
+    : input_(std::move(input)), share_(std::move(share)), progress_(std::make_shared<state::LoaderProgress>()) {
   input_.check();
 }
 
@@ -91,26 +91,17 @@ Loader::~Loader() {
 }
 
 std::optional<int64_t> Loader::total_batch_size() const {
-  return input_.batch_size() ? std::optional<int64_t>(items_of_step(input_, shard())) : std::nullopt;
+  return input_.batch_size() ? std::optional<int64_t>(items_of_step(input_, share_->shard())) : std::nullopt;
 }
 
 std::optional<int64_t> Loader::length() const {
-  const auto full = full_length();
+  const auto full = share_->length(input_, state_.epoch);
   return full ? std::optional<int64_t>(std::max<int64_t>(*full - skipped_, 0)) : std::nullopt;
-}
-
-std::optional<int64_t> Loader::full_length() const {
-  if (input_.data.iterable != nullptr) {
-    const auto items = input_.length();
-    return items ? std::optional<int64_t>(steps_of(*items, input_, shard())) : std::nullopt;
-  }
-  const int64_t units = input_.batch_sampler()->count(state_.epoch);
-  return BatchSamplerShard({units, input_.batch_size(), input_.drop_last()}, shard()).count();
 }
 
 int64_t Loader::valid_rows() const {
   if (progress_->ranks.empty()) return progress_->rows;
-  return progress_->ranks[static_cast<size_t>(shard().process_index)].valid;
+  return progress_->ranks[static_cast<size_t>(share_->shard().process_index)].valid;
 }
 
 std::optional<c10::IValue> Loader::next() {
@@ -132,22 +123,16 @@ std::optional<c10::IValue> Loader::next() {
 
 std::optional<Batch> Loader::read_batch() { return progress_->end_of_dataloader ? std::nullopt : prefetcher_->next(); }
 
-// Rank 0's seed is used by all: with different orders ranks would lose items and repeat others.
 void Loader::settle_seed() {
   if (seed_is_settled_) return;
-  input_.options.seed = draw_seed();
+  input_.options.seed = share_->draw_seed(input_);
   seed_is_settled_ = true;
-}
-
-int64_t Loader::draw_seed() const {
-  const auto initial = static_cast<int64_t>(tensor::default_generator(c10::kCPU).current_seed());
-  return input_.options.seed.value_or(initial);
 }
 
 void Loader::begin_epoch() {
   if (input_.options.shuffle) settle_seed();
   if (input_.data.dataset != nullptr) input_.data.dataset->begin_epoch(state_.epoch);
-  EpochSource source = open_epoch();
+  EpochSource source = share_->open(input_, state_);
   progress_->remainder = source.remainder;
   // The workers may call it when the loader has ended, so it uses nothing of it.
   auto read = [progress = progress_, pins = pins_memory()](BatchSource& batches, int64_t index) {
@@ -157,13 +142,9 @@ void Loader::begin_epoch() {
     return batch;
   };
   const LoaderOptions& options = input_.options;
-  prefetcher_ = std::make_unique<Prefetcher>(std::move(source.batches), std::move(read),
-                                             PrefetchOptions{options.prefetch, options.num_workers, calls_back()});
-}
-
-EpochSource Loader::open_epoch() const {
-  return input_.data.dataset != nullptr ? open_dataset(input_, state_, shard())
-                                        : open_iterable(input_, state_, shard());
+  prefetcher_ =
+      std::make_unique<Prefetcher>(std::move(source.batches), std::move(read),
+                                   PrefetchOptions{options.prefetch, options.num_workers, share_->calls_back(input_)});
 }
 
 void Loader::go_to(const LoaderState& state) {
@@ -219,27 +200,12 @@ std::shared_ptr<Loader> Loader::skip_first(int64_t num_batches) {
   loader->seed_is_settled_ = seed_is_settled_;
   LoaderState& state = loader->state_;
   state.epoch = state_.epoch;
-  const auto full = input_.data.dataset != nullptr ? loader->full_length() : std::nullopt;
+  const auto full = input_.data.dataset != nullptr ? share_->length(input_, state.epoch) : std::nullopt;
   state.batches = loader->skipped_ = std::min(num_batches, full.value_or(num_batches));
-  state.position = loader->position_after(state.batches * items_of_step(input_, shard()));
+  state.position = share_->position_after(state.batches * items_of_step(input_, share_->shard()), input_, state.epoch);
   const bool is_resumed = !is_running() && state_.batches > skipped_;  // by load_state_dict(), and not begun
   if (is_resumed) set_epoch(state_.epoch + 1);
   return loader;
-}
-
-EpochPosition Loader::position_after(int64_t units) const {
-  EpochPosition position;
-  if (input_.data.iterable != nullptr) {
-    position.samples = units;
-    position.readers = {0};
-    position.rest = units;
-    return position;
-  }
-  const auto sampler = input_.batch_sampler();
-  const int64_t skipped = std::min(units, sampler->count(state_.epoch));
-  position.samples =
-      input_.batch_size() ? skipped : sampler->batches(state_.epoch).offsets[static_cast<size_t>(skipped)];
-  return position;
 }
 
 }  // namespace accel::data

@@ -7,9 +7,8 @@
 #include <memory>
 #include <optional>
 
-#include "data/batches/batch_sampler_shard.hpp"
+#include "data/batch_share.hpp"
 #include "data/batches/batch_source.hpp"
-#include "data/batches/epoch_source.hpp"
 #include "data/loader_input.hpp"
 #include "data/loader_state.hpp"
 #include "data/prefetcher.hpp"
@@ -51,21 +50,13 @@ class Loader : public tensor::Stateful {
   std::shared_ptr<Loader> skip_first(int64_t num_batches);
 
  protected:
-  explicit Loader(LoaderInput input);
+  Loader(LoaderInput input, std::shared_ptr<const BatchShare> share);
 
   // Each kind of loader implements these.
 
   // Another one over the same input, at its start.
   virtual std::shared_ptr<Loader> clone() const = 0;
-  // The part of the batches that this rank reads; by default all.
-  virtual Shard shard() const { return {}; }
-  virtual std::optional<int64_t> full_length() const;
-  // The position behind the first units, which are items, or batches where they have any size, of all ranks.
-  virtual EpochPosition position_after(int64_t units) const;
-  virtual int64_t draw_seed() const;
   virtual void begin_epoch();
-  virtual EpochSource open_epoch() const;
-  virtual bool calls_back() const { return input_.calls_back(); }
   virtual bool pins_memory() const { return false; }
   virtual std::optional<Batch> next_batch() { return read_batch(); }
   // Leaves the current epoch for a position.
@@ -82,6 +73,7 @@ class Loader : public tensor::Stateful {
  private:
   void settle_seed();
 
+  const std::shared_ptr<const BatchShare> share_;
   bool seed_is_settled_ = false;            // and the same on all ranks
   LoaderState state_;                       // behind the current batch
   int64_t skipped_ = 0;                     // batches that the current epoch leaves out

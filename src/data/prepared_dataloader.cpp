@@ -1,8 +1,5 @@
 #include "data/prepared_dataloader.hpp"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
-
 #include <utility>
 
 #include "base/error.hpp"
@@ -18,85 +15,29 @@ LoaderInput with_seed(LoaderInput input, const ShardOptions& sharding) {
 }  // namespace
 
 PreparedDataLoader::PreparedDataLoader(const DataLoader& loader, const ShardOptions& sharding)
-    : PreparedDataLoader(with_seed(loader.input(), sharding), sharding) {}
+    : PreparedDataLoader(with_seed(loader.input(), sharding), std::make_shared<RankShare>(sharding)) {}
 
-PreparedDataLoader::PreparedDataLoader(LoaderInput input, const ShardOptions& sharding)
-    : Loader(std::move(input)), sharding_(sharding) {
-  if (sharding_.device) copy_.emplace(*sharding_.device, sharding_.non_blocking);
-  require(!sharding_.dispatch_batches || sharding_.device, Status::kInvalidArgument,
+PreparedDataLoader::PreparedDataLoader(LoaderInput input, std::shared_ptr<RankShare> share)
+    : Loader(std::move(input), share), share_(std::move(share)) {
+  const ShardOptions& sharding = share_->options();
+  if (sharding.device) copy_.emplace(*sharding.device, sharding.non_blocking);
+  require(!sharding.dispatch_batches || sharding.device, Status::kInvalidArgument,
           "dispatch_batches is 1 and put_on_device is 0; expected batches that go to the device of each rank");
-  require(!sharding_.dispatch_batches || sharding_.communicator != nullptr, Status::kInvalidArgument,
+  require(!sharding.dispatch_batches || sharding.communicator != nullptr, Status::kInvalidArgument,
           "dispatch_batches is 1 without ranks that talk");
   // Checks that batches can be shared out, for one process as for several.
-  BatchSamplerShard({0, input_.batch_size(), input_.drop_last()}, {sharding_.num_processes, sharding_.process_index,
-                                                                   sharding_.split_batches, sharding_.even_batches});
+  BatchSamplerShard({0, input_.batch_size(), input_.drop_last()},
+                    {sharding.num_processes, sharding.process_index, sharding.split_batches, sharding.even_batches});
 }
 
 std::shared_ptr<Loader> PreparedDataLoader::clone() const {
-  return std::shared_ptr<PreparedDataLoader>(new PreparedDataLoader(input_, sharding_));
-}
-
-// One process gets the batches as they are: nothing has to be evened out.
-Shard PreparedDataLoader::shard() const {
-  if (sharding_.num_processes == 1) return {};
-  return {sharding_.num_processes, sharding_.process_index, sharding_.split_batches, sharding_.even_batches};
-}
-
-bool PreparedDataLoader::has_shard_for_each_rank() const {
-  const auto& iterable = input_.data.iterable;
-  return iterable != nullptr && sharding_.num_processes > 1 && !sharding_.dispatch_batches &&
-         iterable->num_shards() >= sharding_.num_processes;
-}
-
-bool PreparedDataLoader::reads_own_shards() const {
-  return has_shard_for_each_rank() && !sharding_.split_batches && sharding_.communicator != nullptr;
-}
-
-std::optional<int64_t> PreparedDataLoader::full_length() const {
-  if (has_shard_for_each_rank()) return std::nullopt;
-  if (!sharding_.dispatch_batches || input_.data.dataset == nullptr) return Loader::full_length();
-  return steps_of(input_.batch_sampler()->count(epoch()), input_, shard());
-}
-
-EpochPosition PreparedDataLoader::position_after(int64_t units) const {
-  if (!reads_own_shards()) return Loader::position_after(units);
-  EpochPosition position;
-  position.samples = units;
-  position.readers.assign(static_cast<size_t>(sharding_.num_processes), units / sharding_.num_processes);
-  return position;
-}
-
-int64_t PreparedDataLoader::draw_seed() const {
-  at::Tensor seed = at::empty({1}, at::kLong);
-  if (sharding_.draw_seed)
-    seed.random_();
-  else
-    seed.fill_(Loader::draw_seed());
-  if (sharding_.communicator != nullptr && sharding_.communicator->size() > 1) {
-    seed = seed.to(sharding_.communicator->device());
-    sharding_.communicator->broadcast(seed, 0);
-  }
-  return seed.item<int64_t>();
+  return std::shared_ptr<PreparedDataLoader>(new PreparedDataLoader(input_, std::make_shared<RankShare>(sharding())));
 }
 
 void PreparedDataLoader::begin_epoch() {
-  if (sharding_.at_epoch_begin) sharding_.at_epoch_begin();
+  if (sharding().at_epoch_begin) sharding().at_epoch_begin();
   Loader::begin_epoch();
-  if (sharding_.gradient_state) sharding_.gradient_state->begin_loader(progress(), weak_from_this());
-}
-
-EpochSource PreparedDataLoader::open_epoch() const {
-  const CommunicatingRanks ranks{sharding_.communicator, sharding_.process_indices};
-  if (sharding_.dispatch_batches) return open_dispatched(input_, state(), shard(), ranks);
-  const EpochPosition& begin = state().position;
-  const bool fits = begin.rest == 0 &&
-                    (begin.readers.empty() || static_cast<int64_t>(begin.readers.size()) == sharding_.num_processes);
-  if (fits && reads_own_shards()) return open_iterable_shards(input_, state(), shard(), ranks);
-  return Loader::open_epoch();
-}
-
-bool PreparedDataLoader::calls_back() const {
-  return Loader::calls_back() || (sharding_.dispatch_batches && input_.options.slice);
+  if (sharding().gradient_state) sharding().gradient_state->begin_loader(progress(), weak_from_this());
 }
 
 bool PreparedDataLoader::pins_memory() const { return input_.options.pin_memory && copy_ && copy_->is_asynchronous(); }
@@ -105,7 +46,7 @@ void PreparedDataLoader::go_to(const LoaderState& state) {
   read_.reset();
   ahead_.reset();
   ahead_failure_ = nullptr;
-  if (is_running() && sharding_.gradient_state) sharding_.gradient_state->end_loader(progress());
+  if (is_running() && sharding().gradient_state) sharding().gradient_state->end_loader(progress());
   Loader::go_to(state);
 }
 
@@ -113,7 +54,7 @@ std::optional<c10::IValue> PreparedDataLoader::next() {
   std::optional<c10::IValue> batch;
   {
     std::optional<StepTimes::Section> timed;
-    if (sharding_.step_times) timed.emplace(*sharding_.step_times, StepPart::kData);
+    if (sharding().step_times) timed.emplace(*sharding().step_times, StepPart::kData);
     batch = Loader::next();
   }
   if (follower_ && !follower_(*this, batch.has_value())) follower_ = nullptr;

@@ -15,9 +15,7 @@ constexpr double kLargestExactInteger = 9007199254740992.0;
 template <typename Number>
 std::optional<Number> read_number(const std::string& digits) {
   Number number{};
-  const auto result = number_from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (result.ec != std::errc() || result.ptr != digits.data() + digits.size()) return std::nullopt;
-  return number;
+  return parse_whole(digits, number) ? std::optional<Number>(number) : std::nullopt;
 }
 
 [[noreturn]] void wrong_type(const char* key, const Json& value, const char* expected) {

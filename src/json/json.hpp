@@ -1,5 +1,5 @@
 // JSON documents as values, without loss: members keep their order and duplicate keys, and numbers all their digits.
-// Lack of memory is std::bad_alloc. cJSON parses and prints: see [Note: JSON through cJSON].
+// Lack of memory is std::bad_alloc. cJSON parses: see [Note: JSON through cJSON].
 #pragma once
 
 #include <cstdint>

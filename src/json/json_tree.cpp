@@ -1,4 +1,4 @@
-// Conversion between JSON values and cJSON's nodes; the only file that uses cJSON.
+// JSON values from cJSON's nodes; the only file that uses cJSON.
 #include <cJSON.h>
 
 #include <algorithm>
@@ -17,10 +17,6 @@ struct NodeDelete {
 };
 using Node = std::unique_ptr<cJSON, NodeDelete>;
 
-struct PrintedDelete {
-  void operator()(char* text) const { cJSON_free(text); }
-};
-
 // cJSON can only fail for lack of memory here: see [Note: JSON through cJSON].
 template <typename Result>
 Result made(Result result) {
@@ -32,11 +28,6 @@ std::string with_nuls(const char* text) {
   std::string result(text);
   std::replace(result.begin(), result.end(), kNul, '\0');
   return result;
-}
-
-std::string without_nuls(std::string text) {
-  std::replace(text.begin(), text.end(), '\0', kNul);
-  return text;
 }
 
 Json value_of(const cJSON* node, const std::vector<std::string_view>& numbers) {
@@ -57,50 +48,12 @@ Json value_of(const cJSON* node, const std::vector<std::string_view>& numbers) {
   return {};
 }
 
-Node node_of(const Json& value) {
-  if (value.flag() != nullptr) return made(Node(cJSON_CreateBool(*value.flag())));
-  if (value.digits() != nullptr) return made(Node(cJSON_CreateRaw(value.digits()->c_str())));
-  if (value.text() != nullptr) return made(Node(cJSON_CreateString(without_nuls(*value.text()).c_str())));
-  if (value.items() != nullptr) {
-    Node array = made(Node(cJSON_CreateArray()));
-    for (const Json& item : *value.items()) {
-      Node node = node_of(item);
-      made(cJSON_AddItemToArray(array.get(), node.get()));
-      static_cast<void>(node.release());
-    }
-    return array;
-  }
-  if (value.members() != nullptr) {
-    Node object = made(Node(cJSON_CreateObject()));
-    for (const auto& [key, member] : *value.members()) {
-      Node node = node_of(member);
-      made(cJSON_AddItemToObject(object.get(), without_nuls(key).c_str(), node.get()));
-      static_cast<void>(node.release());
-    }
-    return object;
-  }
-  return made(Node(cJSON_CreateNull()));
-}
-
 }  // namespace
 
 Json parse_json(std::string_view document, const std::string& source) {
   const CheckedJson checked = check_json(document, source);
   const Node node = made(Node(cJSON_ParseWithLength(checked.text.data(), checked.text.size())));
   return value_of(node.get(), checked.numbers);
-}
-
-std::string print_json(const Json& value) {
-  const Node node = node_of(value);
-  const auto printed = made(std::unique_ptr<char, PrintedDelete>(cJSON_PrintUnformatted(node.get())));
-  std::string result;
-  for (const char* text = printed.get(); *text != '\0'; text++) {
-    if (*text == kNul)
-      result += "\\u0000";
-    else
-      result += *text;
-  }
-  return result;
 }
 
 }  // namespace accel

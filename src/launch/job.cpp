@@ -7,14 +7,13 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
-#include <string_view>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "launch/ranks/failure_report.hpp"
-#include "launch/ranks/output_streams.hpp"
 #include "launch/ranks/private_folder.hpp"
+#include "launch/ranks/rank_command.hpp"
 #include "launch/ranks/rank_environment.hpp"
 #include "launch/ranks/stray_processes.hpp"
 
@@ -29,21 +28,11 @@ constexpr size_t kShownLines = 20;
 
 bool asks_for_requeue(const ProcessEnd& end) { return !end.by_signal && end.number == kRequeueStatus; }
 
-std::string prefix_of_lines(const LaunchOptions& options, int rank, int local_rank) {
-  const std::pair<std::string_view, std::string> names[] = {
-      {"${role_name}", options.role}, {"${rank}", std::to_string(rank)}, {"${local_rank}", std::to_string(local_rank)}};
-  std::string prefix = options.line_prefix;
-  for (const auto& [name, value] : names)
-    for (size_t at = prefix.find(name); at != std::string::npos; at = prefix.find(name, at + value.size()))
-      prefix.replace(at, name.size(), value);
-  return prefix;
-}
-
 }  // namespace
 
 Job::Job(const LaunchOptions& options, const JobPlace& place, const Guardian& guardian, const sigset_t& signal_mask,
          const PrepareRank& prepare)
-    : place_(place), mark_(guardian.mark()), log_dir_(options.log_dir) {
+    : place_(place), mark_(guardian.mark()), log_dir_(options.output.log_dir) {
   start(options, guardian, signal_mask, prepare);
 }
 
@@ -55,7 +44,8 @@ void Job::start(const LaunchOptions& options, const Guardian& guardian, const si
   Pipe failures = make_pipe();
   ranks_.reserve(static_cast<size_t>(place_.local_processes));
   for (int local_rank = 0; local_rank < place_.local_processes; ++local_rank) {
-    RankCommand command = command_of(options, local_rank);
+    RankCommand command = rank_command(options, place_, local_rank, shown_);
+    command.environment.push_back(kMarkVariable + ('=' + mark_));
     command.signal_mask = signal_mask;
     if (prepare) prepare(command, local_rank);
     std::vector<pollfd> of_others;
@@ -75,33 +65,7 @@ void Job::start(const LaunchOptions& options, const Guardian& guardian, const si
   fail(Status::kIo, "'", program, "' cannot be started: ", std::strerror(reason));
 }
 
-RankCommand Job::command_of(const LaunchOptions& options, int local_rank) {
-  RankCommand command;
-  command.program = options.program;
-  command.environment = rank_environment(options, place_, local_rank);
-  command.environment.push_back(kMarkVariable + ('=' + mark_));
-  command.is_first = local_rank == 0;
-  const OutputStreams tee = output_streams("--tee", options.tee, local_rank);
-  const OutputStreams redirected = output_streams("--redirects", options.redirects, local_rank);
-  const bool has_prefix = !options.line_prefix.empty();
-  const bool is_shown = command.is_first || has_prefix;
-  command.shows_stdout = (is_shown || tee.out) && !redirected.out;
-  command.shows_stderr = (is_shown || tee.error) && !redirected.error;
-  command.prefix = prefix_of_lines(options, global_rank(static_cast<size_t>(local_rank)), local_rank);
-  // The first rank has the launcher's own output, unless something is to be done to it.
-  const bool is_untouched =
-      command.is_first && !has_prefix && command.shows_stdout && command.shows_stderr && options.log_dir.empty();
-  if (!is_untouched) command.shown = &shown_;
-  if (options.log_dir.empty()) return command;
-  command.log_file = log_file(static_cast<size_t>(local_rank));
-  if (place_.restart_count > 0)
-    command.log_header = text("accel launch: this is attempt ", place_.restart_count + 1, '\n');
-  return command;
-}
-
-std::string Job::log_file(size_t local_rank) const {
-  return log_dir_.empty() ? "" : text(log_dir_, "/rank_", global_rank(local_rank), ".log");
-}
+std::string Job::log_file(size_t local_rank) const { return rank_log_file(log_dir_, global_rank(local_rank)); }
 
 // Ranks whose output has not been shown yet are not done with.
 bool Job::is_running() const {
@@ -143,24 +107,20 @@ void Job::collect_ended() {
     // If several ended at once, the one that was killed is the cause: the others may have missed their peer.
     if (!failed || (ranks_[i].end()->by_signal && !ranks_[*failed].end()->by_signal)) failed = i;
   }
-  if (failed && !first_failure_ && !end_signal_) {
+  if (failed && !first_failure_ && !ending_.is_signalled()) {
     first_failure_ = failed;
     end(SIGTERM, kGraceAfterFailure);
-  } else if (stops_on_purpose && !grace_) {
-    grace_.emplace(kGraceAfterRequeue);
+  } else if (stops_on_purpose) {
+    ending_.expect(kGraceAfterRequeue);
   }
 }
 
 void Job::end(int signal, Deadline::Milliseconds grace) {
-  told_to_end_ = std::min(told_to_end_, Deadline::Clock::now());
-  if (signal != end_signal_) send(signal);  // a program may take a second one as a demand for haste
-  end_signal_ = signal;
-  if (!grace_ || grace < grace_->left()) grace_.emplace(grace);
+  if (ending_.begin(signal, grace)) send(signal);  // a program may take a second one as a demand for haste
 }
 
 void Job::kill_late() {
-  if (!grace_ || !grace_->passed()) return;
-  grace_.reset();
+  if (!ending_.take_late()) return;
   send(SIGKILL);
   // Nor does anybody wait for a reader that does not read.
   shown_.out.drop();
@@ -184,7 +144,7 @@ void Job::report_failure() const {
   RankFailure failure;
   failure.first = {global_rank(first), end_of(first)};
   failure.start = start_;
-  failure.told_to_end = told_to_end_;
+  failure.told_to_end = ending_.begun();
   failure.last_lines = ranks_[first].last_lines(kShownLines);
   failure.memory_kills = memory_kills_.since();
   if (!log_dir_.empty()) failure.log_file = log_file(first);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "launch/job_ending.hpp"
 #include "launch/plan/job_place.hpp"
 #include "launch/plan/options.hpp"
 #include "launch/ranks/guardian.hpp"
@@ -51,7 +52,7 @@ class Job {
   // Sends the signal; ranks that still run after `grace` are killed. An earlier call with less time holds.
   void end(int signal, Deadline::Milliseconds grace);
   // When they are killed, if they are being ended.
-  const std::optional<Deadline>& grace() const { return grace_; }
+  const std::optional<Deadline>& grace() const { return ending_.grace(); }
   void kill_late();
 
   // The local rank that failed first, and not because it was told to end.
@@ -71,19 +72,16 @@ class Job {
  private:
   void start(const LaunchOptions& options, const Guardian& guardian, const sigset_t& signal_mask,
              const PrepareRank& prepare);
-  RankCommand command_of(const LaunchOptions& options, int local_rank);
 
   const JobPlace place_;
   const std::string mark_;
   const MemoryKills memory_kills_;
   const Deadline::Clock::time_point start_ = Deadline::Clock::now();
-  Deadline::Clock::time_point told_to_end_ = Deadline::Clock::time_point::max();
   const std::string log_dir_;  // empty: none
   ShownOutputs shown_;
   std::vector<RankProcess> ranks_;
   std::optional<size_t> first_failure_;
-  std::optional<int> end_signal_;  // that they got last
-  std::optional<Deadline> grace_;
+  JobEnding ending_;
 };
 
 }  // namespace accel::launch

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/logger.hpp"
 
 namespace accel::track {
 

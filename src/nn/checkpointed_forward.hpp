@@ -10,7 +10,7 @@
 #include <functional>
 #include <memory>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/module.hpp"
 #include "nn/module.hpp"
 
 namespace accel::nn {

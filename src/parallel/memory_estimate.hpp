@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "nn/module.hpp"
 
 namespace accel::parallel {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "nn/module.hpp"
 #include "parallel/gradient_exchange.hpp"
 #include "parallel/parameter_parts.hpp"
@@ -45,6 +45,7 @@ class ParallelModel : public nn::Module {
 
   // Turns the exchange of gradients on or off, for later forwards. Returns the former setting.
   bool set_gradient_sync(bool sync) { return std::exchange(sync_, sync); }
+  bool gradient_sync() const { return sync_; }
   // The exchange of gradients with other ranks; null: they stay on this rank.
   virtual GradientExchange* exchange() { return nullptr; }
   // The parts of parameters that this rank stores outside of forwards and backwards; null: parameters keep their memory
@@ -66,9 +67,6 @@ class ParallelModel : public nn::Module {
   // On a rank without inputs: takes part in the exchange of one forward and backward of the others. Buffers are taken
   // from rank `source`.
   virtual void shadow(const ForwardNotice& /*others*/, int /*source*/) {}
-
- protected:
-  bool gradient_sync() const { return sync_; }
 
  private:
   nn::ModulePtr module_;

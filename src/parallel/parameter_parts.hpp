@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/choices.hpp"
 #include "optim/optimizer.hpp"
 
 namespace accel::parallel {

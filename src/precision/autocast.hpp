@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "precision/autocast_weight_cache.hpp"
 
 namespace accel::precision {

@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "tensor/stateful.hpp"
 
 namespace accel::precision {

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "comm/communicator.hpp"
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/profiler.hpp"
 
 namespace accel::profile {
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/profiler.hpp"
 
 namespace accel::profile {
 

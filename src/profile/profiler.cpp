@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/tick_clock.hpp"
 #include "os/host_name.hpp"
 #include "profile/key_averages.hpp"
 #include "profile/memory_timeline.hpp"
 #include "profile/trace_file.hpp"
 #include "tensor/tree.hpp"
+#include "tensor/tree_json.hpp"
 #include "trace/step_times.hpp"
 #include "trace/trace_merge.hpp"
 
@@ -42,20 +42,14 @@ Json seconds_of(const StepTimes::Seconds& seconds) {
 }  // namespace
 
 Profiler::Profiler(ProfileSettings settings, std::shared_ptr<comm::Communicator> communicator, c10::DeviceType device)
-    : settings_(std::move(settings)),
-      communicator_(std::move(communicator)),
-      session_(std::make_unique<KinetoSession>(settings_, device)) {
+    : settings_(std::move(settings)), communicator_(std::move(communicator)), recorder_(settings_, device) {
   if (!settings_.output_trace_dir.value.empty()) {
     make_folder(settings_.output_trace_dir.value);
     clock_ = measure_clock_offset(*communicator_);
   }
   action_ = track::profile_action(settings_, 0);
-  if (action_ != ProfileAction::kNone) session_->prepare();
-  if (track::is_recorded(action_)) start();
-}
-
-Profiler::~Profiler() {
-  if (is_recording()) Spans::end();
+  if (action_ != ProfileAction::kNone) recorder_.prepare();
+  if (track::is_recorded(action_)) recorder_.start(step_);
 }
 
 void Profiler::require_own_thread() const {
@@ -63,22 +57,9 @@ void Profiler::require_own_thread() const {
           "the profiler was begun on another thread; LibTorch records the thread that begins: call it there");
 }
 
-void Profiler::start() {
-  session_->start();
-  Spans::begin(settings_.with_modules.value);
-  begun_ = unix_nanoseconds();
-  first_step_ = step_;
-}
-
-Profiler::Cycle Profiler::stop() {
-  Cycle cycle;
+ProfileCycle Profiler::stop() {
   communicator_->step_times()->end_recording();
-  cycle.spans = Spans::end();
-  cycle.trace = session_->stop();
-  cycle.begun = begun_;
-  cycle.first_step = first_step_;
-  cycle.last_step = step_;
-  return cycle;
+  return recorder_.stop(step_);
 }
 
 void Profiler::finish_cycle() {
@@ -99,15 +80,15 @@ void Profiler::step() {
     finish_cycle();
   else if (track::is_recorded(before) && !track::is_recorded(action_))
     stop();
-  if (action_ != ProfileAction::kNone) session_->prepare();
-  if (track::is_recorded(action_) && !is_recording()) start();
+  if (action_ != ProfileAction::kNone) recorder_.prepare();
+  if (track::is_recorded(action_) && !recorder_.is_recording()) recorder_.start(step_);
 }
 
 void Profiler::restart() {
   require_own_thread();
-  if (!is_recording()) return;
+  if (!recorder_.is_recording()) return;
   stop();
-  start();
+  recorder_.start(step_);
 }
 
 void Profiler::end(bool waits) {
@@ -115,11 +96,11 @@ void Profiler::end(bool waits) {
   if (std::exchange(has_ended_, true)) return;
   std::exception_ptr failure;  // told when the other ranks do not wait for this one
   try {
-    if (is_recording()) finish_cycle();
+    if (recorder_.is_recording()) finish_cycle();
   } catch (const std::exception&) {
     failure = std::current_exception();
   }
-  session_.reset();
+  recorder_.close();
   const std::string& folder = settings_.output_trace_dir.value;
   if (waits && !folder.empty() && communicator_->size() > 1) {
     communicator_->barrier();
@@ -140,7 +121,7 @@ std::string Profiler::path_of(const std::string& name) const {
   return (std::filesystem::path(settings_.output_trace_dir.value) / name).string();
 }
 
-const Profiler::Cycle& Profiler::latest() const {
+const ProfileCycle& Profiler::latest() const {
   require_own_thread();
   require(latest_.has_value(), Status::kInvalidState,
           "the profiler has recorded nothing yet; a cycle is complete after its active steps, or at the end");
@@ -148,7 +129,7 @@ const Profiler::Cycle& Profiler::latest() const {
 }
 
 Json Profiler::header() const {
-  const Cycle& cycle = latest();
+  const ProfileCycle& cycle = latest();
   Json::Members clock, steps, header;
   clock.emplace_back("offset_ns", Json::number(clock_.offset));
   clock.emplace_back("round_trip_ns", Json::number(clock_.round_trip));
@@ -169,19 +150,19 @@ Json Profiler::header() const {
   header.emplace_back("step_report", Json(std::move(times)));
   std::vector<c10::IValue> averages = accel::profile::key_averages(*cycle.trace, cycle.spans, false).toListRef().vec();
   if (averages.size() > kAveragesInHeader) averages.resize(kAveragesInHeader);
-  header.emplace_back("averages", parse_json(tree::to_json(tree::new_list(std::move(averages))), "averages"));
+  header.emplace_back("averages", tree::json_of(tree::new_list(std::move(averages))));
   if (communicator_->size() > 1)
     header.emplace_back("flight_record", parse_json(communicator_->flight_record()->to_json(), "flight record"));
   return Json(std::move(header));
 }
 
 void Profiler::export_trace(const std::string& path) {
-  const Cycle& cycle = latest();
+  const ProfileCycle& cycle = latest();
   write_trace(cycle.trace->text(), cycle.spans, header(), path);
 }
 
 c10::IValue Profiler::key_averages(bool group_by_shapes) const {
-  const Cycle& cycle = latest();
+  const ProfileCycle& cycle = latest();
   require(!group_by_shapes || settings_.record_shapes.value, Status::kInvalidState,
           "shapes were not recorded; set record_shapes");
   return accel::profile::key_averages(*cycle.trace, cycle.spans, group_by_shapes);
@@ -189,7 +170,7 @@ c10::IValue Profiler::key_averages(bool group_by_shapes) const {
 
 c10::IValue Profiler::memory_timeline() const {
   require(settings_.profile_memory.value, Status::kInvalidState, "memory was not recorded; set profile_memory");
-  const Cycle& cycle = latest();
+  const ProfileCycle& cycle = latest();
   return accel::profile::memory_timeline(*cycle.trace, cycle.begun);
 }
 

@@ -12,24 +12,22 @@
 #include <thread>
 
 #include "comm/communicator.hpp"
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/profiler.hpp"
 #include "json/json.hpp"
 #include "profile/clock_offset.hpp"
-#include "profile/kineto_session.hpp"
+#include "profile/profile_recorder.hpp"
 #include "trace/profile_schedule.hpp"
-#include "trace/span.hpp"
 
 namespace accel::profile {
 
 // All calls but step_number() are on the thread that made it.
+// One that is destroyed before its end writes nothing.
 class Profiler {
  public:
   // Begins. Collective with output_trace_dir, for which the ranks compare their clocks.
   Profiler(ProfileSettings settings, std::shared_ptr<comm::Communicator> communicator, c10::DeviceType device);
   Profiler(const Profiler&) = delete;
   Profiler& operator=(const Profiler&) = delete;
-  // Ends without writing what is being recorded.
-  ~Profiler();
 
   // Runs when a cycle is complete.
   void set_trace_ready(std::function<void()> trace_ready) { trace_ready_ = std::move(trace_ready); }
@@ -48,18 +46,9 @@ class Profiler {
   c10::IValue memory_timeline() const;
 
  private:
-  struct Cycle {
-    std::unique_ptr<KinetoTrace> trace;
-    Spans::Recording spans;
-    int64_t begun = 0;  // nanoseconds since 1970
-    int64_t first_step = 0, last_step = 0;
-  };
-
   void require_own_thread() const;
-  bool is_recording() const { return session_ && session_->is_recording(); }
-  const Cycle& latest() const;
-  void start();
-  Cycle stop();
+  const ProfileCycle& latest() const;
+  ProfileCycle stop();
   void finish_cycle();
   Json header() const;
   std::string path_of(const std::string& name) const;
@@ -67,13 +56,12 @@ class Profiler {
   const ProfileSettings settings_;
   const std::shared_ptr<comm::Communicator> communicator_;
   const std::thread::id thread_ = std::this_thread::get_id();
-  std::unique_ptr<KinetoSession> session_;  // until the end
+  ProfileRecorder recorder_;
   std::function<void()> trace_ready_;
   ClockOffset clock_;
   std::atomic<int64_t> step_{0};
   track::ProfileAction action_ = track::ProfileAction::kNone;
-  int64_t begun_ = 0, first_step_ = 0;
-  std::optional<Cycle> latest_;
+  std::optional<ProfileCycle> latest_;
   bool has_ended_ = false;
 };
 

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "json/json_writer.hpp"
 #include "report/embedded_picture.hpp"
-#include "report/json_writer.hpp"
 
 namespace accel::report {
 namespace {
@@ -19,12 +19,12 @@ constexpr size_t kMostBytesOfPicture = 4 << 20, kMostBytesOfPictures = 16 << 20;
 // Steps are the first one and runs of equal distances: 0, 10, 20, 40 is [0, 10, 2, 20, 1].
 void write_steps(JsonWriter& out, const std::vector<Point>& points) {
   out.begin_list();
-  out.exact_number(points.front().step);
+  out.number(points.front().step);
   for (size_t i = 1; i < points.size();) {
     const double distance = points[i].step - points[i - 1].step;
     size_t end = i + 1;
     while (end < points.size() && points[end].step - points[end - 1].step == distance) ++end;
-    out.exact_number(distance);
+    out.number(distance);
     out.integer(static_cast<int64_t>(end - i));
     i = end;
   }
@@ -37,19 +37,20 @@ void write_times(JsonWriter& out, const std::vector<Point>& points) {
   double before = 0;
   for (const Point& point : points) {
     const double now = std::round(point.time * 1e3);
-    out.exact_number(now - before);
+    out.number(now - before);
     before = now;
   }
   out.end_list();
 }
 
 std::string axis_of(const std::vector<Point>& points) {
-  JsonWriter out;
+  std::string axis;
+  JsonWriter out(axis, JsonEscapes::kHtml);
   out.begin_list();
   write_steps(out, points);
   write_times(out, points);
   out.end_list();
-  return out.take();
+  return axis;
 }
 
 class PageData {
@@ -63,13 +64,12 @@ class PageData {
     out_.name("version");
     out_.integer(version_);
     out_.name("time");
-    out_.exact_number(
-        std::floor(std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()));
+    out_.number(std::floor(std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()));
     out_.name("num_points");
     out_.integer(static_cast<int64_t>(num_points_));
     out_.list("runs", runs_, [this](const Run* run) { write_run(*run); });
     out_.end_object();
-    return out_.take();
+    return std::move(document_);
   }
 
  private:
@@ -133,12 +133,12 @@ class PageData {
 
   void write_number(const char* name, double number) {
     out_.name(name);
-    out_.number(number);
+    out_.short_number(number);
   }
 
   void write_exact(const char* name, double number) {
     out_.name(name);
-    out_.exact_number(number);
+    out_.number(number);
   }
 
   void write_settings(const char* name, const Settings& settings) {
@@ -152,7 +152,7 @@ class PageData {
 
   template <typename Numbers>
   void write_numbers(const char* name, const Numbers& numbers) {
-    out_.list(name, numbers, [this](double number) { out_.number(number); });
+    out_.list(name, numbers, [this](double number) { out_.short_number(number); });
   }
 
   // Objects of those items that are new.
@@ -208,7 +208,8 @@ class PageData {
   // Series that are logged together have the same steps and times: an axis, which is written once.
   void write_series(const Run& run) {
     std::map<std::string, size_t> axes;
-    JsonWriter series_writer, axis_writer;
+    std::string all_series, all_axes;
+    JsonWriter series_writer(all_series, JsonEscapes::kHtml), axis_writer(all_axes, JsonEscapes::kHtml);
     axis_writer.begin_list();
     series_writer.begin_list();
     for (const auto& [name, series] : run.series) {
@@ -222,9 +223,9 @@ class PageData {
     series_writer.end_list();
     if (axes.empty()) return;
     out_.name("axes");
-    out_.written(axis_writer.take());
+    out_.written(all_axes);
     out_.name("series");
-    out_.written(series_writer.take());
+    out_.written(all_series);
   }
 
   void write_one_series(JsonWriter& out, const SeriesName& name, const Series& series, const std::vector<Point>& points,
@@ -245,15 +246,15 @@ class PageData {
     out.flag(series.is_reduced() || (since_ == 0 && points.size() < series.points().size()));
     if (statistics.count > 0) {
       out.name("mean");
-      out.number(statistics.sum / static_cast<double>(statistics.count));
+      out.short_number(statistics.sum / static_cast<double>(statistics.count));
       out.name("least");
-      out.number(statistics.least);
+      out.short_number(statistics.least);
       out.name("greatest");
-      out.number(statistics.greatest);
+      out.short_number(statistics.greatest);
     }
     out.name("latest");
-    out.number(series.latest().value);
-    out.list("y", points, [&out](const Point& point) { out.number(point.value); });
+    out.short_number(series.latest().value);
+    out.list("y", points, [&out](const Point& point) { out.short_number(point.value); });
     out.end_object();
   }
 
@@ -339,10 +340,10 @@ class PageData {
         out_.text(span.lane);
         out_.text(span.name);
         out_.text(span.kind);
-        out_.exact_number(std::round(span.begin * 1e7) / 1e7);
-        out_.number(span.seconds);
+        out_.number(std::round(span.begin * 1e7) / 1e7);
+        out_.short_number(span.seconds);
         out_.integer(span.depth);
-        out_.number(span.bytes);
+        out_.short_number(span.bytes);
         out_.end_list();
       });
     });
@@ -353,7 +354,8 @@ class PageData {
   size_t share_ = 0;
   size_t num_points_ = 0;
   size_t picture_bytes_ = 0;
-  JsonWriter out_;
+  std::string document_;
+  JsonWriter out_{document_, JsonEscapes::kHtml};
 };
 
 }  // namespace

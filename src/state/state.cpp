@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <mutex>
 
 #include "base/deadline.hpp"
@@ -247,10 +246,6 @@ DistributedType distributed_type_of(tensor::DeviceKind kind) {
   }
 }
 
-constexpr char kDataParallelAxes[] = "replicate,shard";
-constexpr char kGradientAxes[] = "replicate,shard,context";
-constexpr char kRandomStreamAxes[] = "pipeline,replicate,shard,context";
-
 AccumulationSettings accumulation(const StateSettings& settings) {
   return {settings.gradient_accumulation_steps, settings.adjust_scheduler, settings.sync_with_dataloader,
           settings.sync_each_batch, settings.true_divisor};
@@ -272,7 +267,7 @@ State::State(const StateSettings& given)
   if (is_local_main_process()) log_emulation(settings_, device_, compute_policy_);
   communicator_ = connect(settings_, launcher_, device_);
   communicator_->group().debug = settings_.debug.value;
-  join_mesh();
+  groups_ = std::make_shared<const ParallelGroups>(communicator_, settings_);
   gradient_state_ = std::make_shared<GradientState>(accumulation(settings_));
 }
 
@@ -292,7 +287,7 @@ State::State(const State& parent, std::shared_ptr<comm::Communicator> group)
                            &settings_.context_parallel_size, &settings_.tensor_parallel_size})
     size->value = 1;
   settings_.data_parallel_replicate_size.value.reset();
-  join_mesh();
+  groups_ = std::make_shared<const ParallelGroups>(communicator_, settings_);
 }
 
 State::State(const State& parent, const StateSettings& given)
@@ -300,9 +295,7 @@ State::State(const State& parent, const StateSettings& given)
       launcher_(parent.launcher_),
       device_(parent.device_),
       communicator_(parent.communicator_),
-      mesh_(parent.mesh_),
-      data_parallel_(parent.data_parallel_),
-      gradient_group_(parent.gradient_group_),
+      groups_(parent.groups_),
       gradient_state_(parent.gradient_state_),
       compute_policy_(parent.compute_policy_) {
   require(!given.cpu || device_.is_cpu(), Status::kInvalidArgument, "cpu is 1 and the job computes on ", device_,
@@ -311,44 +304,9 @@ State::State(const State& parent, const StateSettings& given)
   gradient_state_->set_settings(accumulation(settings_));
 }
 
-void State::join_mesh() {
-  auto& replicas = settings_.data_parallel_replicate_size;
-  const int64_t others[] = {settings_.pipeline_parallel_size, settings_.data_parallel_shard_size,
-                            settings_.context_parallel_size, settings_.tensor_parallel_size};
-  const bool all_are_one = std::all_of(std::begin(others), std::end(others), [](int64_t size) { return size == 1; }) &&
-                           replicas.value.value_or(1) == 1;
-  if (!replicas.value || all_are_one) {
-    int64_t left = num_processes();
-    for (const int64_t size : others) left /= size;
-    replicas.value = std::max<int64_t>(left, 1);
-  }
-  mesh_ = std::make_shared<comm::Mesh>(communicator_,
-                                       std::vector<comm::MeshAxis>{{"pipeline", settings_.pipeline_parallel_size},
-                                                                   {"replicate", *replicas},
-                                                                   {"shard", settings_.data_parallel_shard_size},
-                                                                   {"context", settings_.context_parallel_size},
-                                                                   {"tensor", settings_.tensor_parallel_size}});
-  data_parallel_ = mesh_->group(kDataParallelAxes);
-  gradient_group_ = mesh_->group(kGradientAxes);
-}
-
-std::vector<int64_t> State::data_parallel_indices() const {
-  std::vector<int64_t> indices;
-  for (int64_t rank = 0; rank < num_processes(); rank++) indices.push_back(mesh_->coordinate(kDataParallelAxes, rank));
-  return indices;
-}
-
-int64_t State::random_stream() const { return mesh_->coordinate(kRandomStreamAxes); }
-
 DistributedType State::distributed_type() const {
   if (!use_distributed()) return DistributedType::kNo;
   return distributed_type_of(tensor::device_kind(device_));
-}
-
-bool State::check_trigger() {
-  const bool raised = communicator_->any_rank(trigger_);
-  if (raised) trigger_ = false;
-  return raised;
 }
 
 std::string State::describe() const {
@@ -358,7 +316,7 @@ std::string State::describe() const {
   const std::string staged = comm::staged_devices(backends);
   return text("device = ", device_, "\nbackend = ", use_distributed() ? backends : "none",
               staged.empty() ? "" : text("\ncollectives of ", staged, " tensors = staged through host memory"),
-              "\nmesh = ", mesh_->describe(), "\n", describe_settings(settings_),
+              "\nmesh = ", groups_->mesh()->describe(), "\n", describe_settings(settings_),
               "float32 products = ", tuned ? kernels::describe_matmul_dispatch() : "LibTorch's kernels",
               "\nbf16 products = ", tuned ? kernels::describe_emulation(at::kBFloat16) : "LibTorch's kernels", "\n",
               cost.empty() ? "" : "bf16 is emulated = " + cost + "\n", "memory of large CPU tensors = ",

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/profiler.hpp"
 
 namespace accel::track {
 

@@ -2,10 +2,10 @@
 
 #include <cmath>
 
+#include "base/number_text.hpp"
 #include "os/file_bytes.hpp"
 #include "os/replaced_file.hpp"
 #include "track/run_folder.hpp"
-#include "track/text_numbers.hpp"
 
 namespace accel::track {
 namespace {
@@ -85,11 +85,11 @@ void CommaSeparated::write(const Record& record) {
     if (value.kind == Record::ValueKind::kText)
       append_field(field, value.text);
     else if (value.kind == Record::ValueKind::kInteger)
-      append_number(field, value.integer);
+      field += text_of_number(value.integer);
     else if (std::isfinite(value.number))
-      append_number(field, value.number);
+      field += text_of_number(value.number);
     else
-      field = word_of(value.number);
+      field = nonfinite_word(value.number);
     row_bytes_ += field.size() + sizeof(std::pair<size_t, std::string>);
     rows_.back().fields.emplace_back(column_of(value.name), std::move(field));
   }
@@ -127,9 +127,9 @@ void CommaSeparated::append_row(const Row& row) {
   std::string& out = file_.buffer();
   std::vector<const std::string*> fields(columns_.size(), nullptr);
   for (const auto& [column, text] : row.fields) fields[column] = &text;
-  if (row.step != kNoStep) append_number(out, row.step);
+  if (row.step != kNoStep) out += text_of_number(row.step);
   out += ',';
-  append_number(out, row.time);
+  out += text_of_number(row.time);
   for (size_t i = 2; i < fields.size(); i++) {
     out += ',';
     if (fields[i] != nullptr) out += *fields[i];

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cmath>
 #include <exception>
 #include <fstream>
 #include <utility>
@@ -13,9 +12,7 @@
 #include "base/error.hpp"
 #include "base/text_check.hpp"
 #include "machine/processors.hpp"
-#include "track/json_text.hpp"
 #include "track/run_folder.hpp"
-#include "track/text_numbers.hpp"
 
 namespace accel::track {
 namespace {
@@ -38,38 +35,27 @@ Json environment_of_run() {
   return Json(std::move(members));
 }
 
-void append_json_number(std::string& out, double number) {
-  if (std::isfinite(number))
-    append_number(out, number);
-  else
-    append_json_text(out, word_of(number));
-}
-
-void append_member(std::string& out, std::string_view key, std::string_view value) {
-  out += ",\"";
-  out += key;
-  out += "\":";
-  append_json_text(out, value);
-}
-
-void append_step(std::string& out, int64_t step) {
-  out += ",\"step\":";
+void write_step(JsonWriter& line, int64_t step) {
+  line.name("step");
   if (step == kNoStep)
-    out += "null";
+    line.null();
   else
-    append_number(out, step);
+    line.integer(step);
 }
 
-template <typename Numbers>
-void append_list(std::string& out, const char* key, const Numbers& numbers) {
-  out += ",\"";
-  out += key;
-  out += "\":[";
-  for (size_t i = 0; i < numbers.size(); i++) {
-    if (i > 0) out += ',';
-    append_number(out, numbers[i]);
-  }
-  out += ']';
+void write_text(JsonWriter& line, const char* key, std::string_view value) {
+  line.name(key);
+  line.text(value);
+}
+
+void write_integer(JsonWriter& line, const char* key, int64_t value) {
+  line.name(key);
+  line.integer(value);
+}
+
+void write_number(JsonWriter& line, const char* key, double value) {
+  line.name(key);
+  line.number(value);
 }
 
 // A name that no file in the folder has.
@@ -88,70 +74,72 @@ JsonLines::JsonLines(Run run) : run_(std::move(run)), file_(run_.folder + "/metr
   write_run();
 }
 
-void JsonLines::begin_line(const char* type, double time) {
-  std::string& out = file_.buffer();
-  out += "{\"type\":\"";
-  out += type;
-  out += "\",\"time\":";
-  append_number(out, time);
+JsonWriter JsonLines::begin_line(const char* type, double time) {
+  JsonWriter line(file_.buffer());
+  line.begin_object();
+  write_text(line, "type", type);
+  write_number(line, "time", time);
+  return line;
+}
+
+void JsonLines::end_line(JsonWriter& line) {
+  line.end_object();
+  file_.buffer() += '\n';
 }
 
 void JsonLines::write_run() {
-  std::string& out = file_.buffer();
-  begin_line("run", present_time());
-  append_member(out, "project", run_.project);
-  append_member(out, "run", run_.name);
-  append_member(out, "host", run_.host);
-  out += text(",\"pid\":", ::getpid(), ",\"rank\":", run_.rank, ",\"world_size\":", run_.world_size);
-  append_member(out, "version", run_.version);
-  out += text(",\"resumed\":", run_.resumed ? "true" : "false", ",\"environment\":", print_json(environment_of_run()));
-  out += "}\n";
+  JsonWriter line = begin_line("run", present_time());
+  write_text(line, "project", run_.project);
+  write_text(line, "run", run_.name);
+  write_text(line, "host", run_.host);
+  write_integer(line, "pid", ::getpid());
+  write_integer(line, "rank", run_.rank);
+  write_integer(line, "world_size", run_.world_size);
+  write_text(line, "version", run_.version);
+  line.name("resumed");
+  line.flag(run_.resumed);
+  line.name("environment");
+  line.value(environment_of_run());
+  end_line(line);
 }
 
 void JsonLines::write_values(const Record& record) {
-  std::string& out = file_.buffer();
   bool has_values = record.size() == 0;  // an empty map is a line, too
   for (size_t i = 0; i < record.size(); i++) has_values |= record.value(i).kind != Record::ValueKind::kHistogram;
   if (has_values) {
-    begin_line("values", record.time);
-    append_step(out, record.step);
-    out += ",\"values\":{";
-    bool is_first = true;
-    for (size_t i = 0; i < record.size(); i++) {
-      const Record::Value value = record.value(i);
-      if (value.kind == Record::ValueKind::kHistogram) continue;
-      if (!std::exchange(is_first, false)) out += ',';
-      append_json_text(out, value.name);
-      out += ':';
-      if (value.kind == Record::ValueKind::kText)
-        append_json_text(out, value.text);
-      else if (value.kind == Record::ValueKind::kInteger)
-        append_number(out, value.integer);
-      else
-        append_json_number(out, value.number);
-    }
-    out += "}}\n";
+    JsonWriter line = begin_line("values", record.time);
+    write_step(line, record.step);
+    line.object("values", [&] {
+      for (size_t i = 0; i < record.size(); i++) {
+        const Record::Value value = record.value(i);
+        if (value.kind == Record::ValueKind::kHistogram) continue;
+        line.name(value.name);
+        if (value.kind == Record::ValueKind::kText)
+          line.text(value.text);
+        else if (value.kind == Record::ValueKind::kInteger)
+          line.integer(value.integer);
+        else
+          line.number(value.number);
+      }
+    });
+    end_line(line);
   }
   for (size_t i = 0; i < record.size(); i++)
     if (record.value(i).kind == Record::ValueKind::kHistogram) write_histogram(record, record.value(i));
 }
 
 void JsonLines::write_histogram(const Record& record, const Record::Value& value) {
-  std::string& out = file_.buffer();
-  begin_line("histogram", record.time);
-  append_step(out, record.step);
-  append_member(out, "name", value.name);
-  out += ",\"min\":";
-  append_number(out, value.histogram->min);
-  out += ",\"max\":";
-  append_number(out, value.histogram->max);
-  out += ",\"count\":";
-  append_number(out, value.histogram->count);
-  out += ",\"sum\":";
-  append_json_number(out, value.histogram->sum);
-  append_list(out, "edges", value.histogram->edges);
-  append_list(out, "counts", value.histogram->counts);
-  out += "}\n";
+  JsonWriter line = begin_line("histogram", record.time);
+  const Histogram& histogram = *value.histogram;
+  write_step(line, record.step);
+  write_text(line, "name", value.name);
+  write_number(line, "min", histogram.min);
+  write_number(line, "max", histogram.max);
+  write_integer(line, "count", histogram.count);
+  write_number(line, "sum", histogram.sum);
+  line.list("edges", histogram.edges, [&](double edge) { line.number(edge); });
+  line.list("counts", histogram.counts, [&](int64_t count) { line.integer(count); });
+  end_line(line);
 }
 
 void JsonLines::write_picture(const char* type, const Record& record, const Picture& picture) {
@@ -162,17 +150,18 @@ void JsonLines::write_picture(const char* type, const Record& record, const Pict
   const std::string path = free_path(run_.folder + "/" + folder, name, "." + picture.format);
   write_file(path, "");  // the name is taken
   side_files_.push_back({path, picture.bytes, ""});
-  begin_line(type, record.time);
-  std::string& out = file_.buffer();
-  append_step(out, record.step);
-  append_member(out, "name", picture.name);
-  append_member(out, "file", path.substr(run_.folder.size() + 1));
-  if (picture.width > 0) out += text(",\"width\":", picture.width, ",\"height\":", picture.height);
-  out += "}\n";
+  JsonWriter line = begin_line(type, record.time);
+  write_step(line, record.step);
+  write_text(line, "name", picture.name);
+  write_text(line, "file", path.substr(run_.folder.size() + 1));
+  if (picture.width > 0) {
+    write_integer(line, "width", picture.width);
+    write_integer(line, "height", picture.height);
+  }
+  end_line(line);
 }
 
 void JsonLines::write(const Record& record) {
-  std::string& out = file_.buffer();
   switch (record.kind) {
     case Record::Kind::kValues:
       return write_values(record);
@@ -181,27 +170,31 @@ void JsonLines::write(const Record& record) {
       for (const Picture& picture : record.pictures)
         write_picture(record.kind == Record::Kind::kImages ? "image" : "figure", record, picture);
       return;
-    case Record::Kind::kConfiguration:
-      begin_line("config", record.time);
-      out += ",\"values\":" + print_json(record.document) + "}\n";
-      return;
+    case Record::Kind::kConfiguration: {
+      JsonWriter line = begin_line("config", record.time);
+      line.name("values");
+      line.value(record.document);
+      return end_line(line);
+    }
     case Record::Kind::kArtifact: {
       const std::string name = file_name_of(record.name);
       side_files_.push_back({run_.folder + "/artifacts/" + name, "", record.path});
-      begin_line("artifact", record.time);
-      append_member(out, "name", record.name);
-      append_member(out, "file", "artifacts/" + name);
-      out += "}\n";
-      return;
+      JsonWriter line = begin_line("artifact", record.time);
+      write_text(line, "name", record.name);
+      write_text(line, "file", "artifacts/" + name);
+      return end_line(line);
     }
     case Record::Kind::kTable:
-    case Record::Kind::kStepReport:
-      begin_line(record.kind == Record::Kind::kTable ? "table" : "step_report", record.time);
-      append_step(out, record.step);
-      if (record.kind == Record::Kind::kTable) append_member(out, "name", record.name);
-      for (const auto& [key, value] : *record.document.members()) out += ",\"" + key + "\":" + print_json(value);
-      out += "}\n";
-      return;
+    case Record::Kind::kStepReport: {
+      JsonWriter line = begin_line(record.kind == Record::Kind::kTable ? "table" : "step_report", record.time);
+      write_step(line, record.step);
+      if (record.kind == Record::Kind::kTable) write_text(line, "name", record.name);
+      for (const auto& [key, value] : *record.document.members()) {
+        line.name(key);
+        line.value(value);
+      }
+      return end_line(line);
+    }
   }
 }
 
@@ -246,9 +239,9 @@ size_t JsonLines::pending_bytes() const {
 }
 
 void JsonLines::end(bool finished) {
-  begin_line("end", present_time());
-  append_member(file_.buffer(), "status", finished ? "finished" : "released");
-  file_.buffer() += "}\n";
+  JsonWriter line = begin_line("end", present_time());
+  write_text(line, "status", finished ? "finished" : "released");
+  end_line(line);
 }
 
 }  // namespace accel::track

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "json/json_writer.hpp"
 #include "track/appended_file.hpp"
 #include "track/record_sink.hpp"
 
@@ -31,7 +32,8 @@ class JsonLines final : public RecordSink {
   void write_histogram(const Record& record, const Record::Value& value);
   void write_picture(const char* type, const Record& record, const Picture& picture);
   void write_side_files();
-  void begin_line(const char* type, double time);
+  JsonWriter begin_line(const char* type, double time);
+  void end_line(JsonWriter& line);
 
   Run run_;
   AppendedFile file_;

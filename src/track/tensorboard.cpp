@@ -10,7 +10,6 @@
 #include "track/event_frame.hpp"
 #include "track/protobuf_writer.hpp"
 #include "track/run_folder.hpp"
-#include "track/text_numbers.hpp"
 
 namespace accel::track {
 namespace {

@@ -17,8 +17,6 @@
 namespace accel::track {
 namespace {
 
-constexpr size_t kMostLatest = 4096;
-
 std::string without_blanks(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t");
   return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
@@ -38,11 +36,6 @@ std::vector<std::string> names_of(const std::string& log_with) {
 const BuiltIn* find_built_in(const std::vector<BuiltIn>& all, const std::string& name) {
   const auto found = std::find_if(all.begin(), all.end(), [&](const BuiltIn& each) { return each.name == name; });
   return found == all.end() ? nullptr : &*found;
-}
-
-template <typename Pointers>
-auto find_named(const Pointers& trackers, const std::string& name) {
-  return std::find_if(trackers.begin(), trackers.end(), [&](const auto& each) { return each->name() == name; });
 }
 
 bool has_run(const std::string& folder) {
@@ -83,11 +76,7 @@ Trackers::~Trackers() {
 void Trackers::add(std::shared_ptr<ApplicationTracker> tracker) {
   require(!is_running_, Status::kInvalidState,
           "the trackers run already; add one before accel_init_trackers(), or after accel_finish_trackers()");
-  const auto found = find_named(added_, tracker->name());
-  if (found == added_.end())
-    added_.push_back(std::move(tracker));
-  else
-    added_[static_cast<size_t>(found - added_.begin())] = std::move(tracker);
+  applications_.add(std::move(tracker));
 }
 
 void Trackers::check(const TrackingStart& start, const std::vector<std::string>& names) const {
@@ -99,17 +88,17 @@ void Trackers::check(const TrackingStart& start, const std::vector<std::string>&
   require(!start.project.empty(), Status::kInvalidArgument, "project_name is empty; expected a name");
   for (const std::string& name : names) {
     const BuiltIn* const found = find_built_in(all, name);
-    if (found == nullptr && find_named(added_, name) != added_.end()) continue;
+    if (found == nullptr && applications_.has(name)) continue;
     require(found != nullptr, Status::kInvalidArgument, "log_with has the unknown tracker '", name, "'; expected ",
             list_names(built_in_names()), " or 'all'");
     if (found->requires_logging_directory) require_folder(name);
     check_options(*found, options_of(start.options, name));
   }
-  for (const auto& tracker : added_)
+  for (const auto& tracker : applications_.added())
     if (tracker->requires_logging_directory()) require_folder(tracker->name());
   if (start.options.members() == nullptr) return;
   for (const auto& [name, options] : *start.options.members())
-    require(find_built_in(all, name) != nullptr || find_named(added_, name) != added_.end(), Status::kInvalidArgument,
+    require(find_built_in(all, name) != nullptr || applications_.has(name), Status::kInvalidArgument,
             "init_kwargs has options of the unknown tracker '", name, "'; expected ", list_names(built_in_names()),
             " or one of accel_add_tracker()");
 }
@@ -160,7 +149,7 @@ void Trackers::start(const TrackingStart& start) {
   run_.version = start.version;
   run_.rank = start.rank;
   run_.world_size = start.world_size;
-  on_failure_ = start.settings.on_failure;
+  applications_.set_on_failure(start.settings.on_failure);
   step_report_interval_ = start.settings.step_report_interval;
   is_running_ = true;
   try {
@@ -168,10 +157,10 @@ void Trackers::start(const TrackingStart& start) {
       start_built_in(start, names);
     else
       for (const std::string& name : names)
-        if (find_named(added_, name) == added_.end()) elsewhere_.push_back(name);
-    for (const auto& tracker : added_)
+        if (!applications_.has(name)) elsewhere_.push_back(name);
+    for (const auto& tracker : applications_.added())
       if (start.rank == 0 || !tracker->main_process_only())
-        run_application(tracker);
+        applications_.run(tracker);
       else
         elsewhere_.push_back(tracker->name());
     if (start.configuration.members() != nullptr)
@@ -180,21 +169,10 @@ void Trackers::start(const TrackingStart& start) {
         record.document = start.configuration;
       });
   } catch (...) {
-    while (!applications_.empty()) leave_out(*applications_.back());  // which heard of nothing
+    applications_.stop();  // they have heard of nothing
     finish();
     throw;
   }
-}
-
-void Trackers::run_application(const std::shared_ptr<ApplicationTracker>& tracker) {
-  applications_.push_back(tracker);
-  tracker->set_running(true);
-}
-
-void Trackers::leave_out(ApplicationTracker& tracker) {
-  tracker.set_running(false);
-  const auto is_it = [&](const auto& each) { return each.get() == &tracker; };
-  applications_.erase(std::remove_if(applications_.begin(), applications_.end(), is_it), applications_.end());
 }
 
 void Trackers::finish(bool finished) {
@@ -211,7 +189,7 @@ void Trackers::finish(bool finished) {
   for (const auto& writer : writers_) try_to([&] { writer->finish(finished); });
   writers_.clear();
   built_in_.clear();
-  while (!applications_.empty()) leave_out(*applications_.back());
+  applications_.stop();
   elsewhere_.clear();
   lock_.reset();
   is_running_ = false;
@@ -232,47 +210,11 @@ void Trackers::add_to_writers() {
   if (first != nullptr) std::rethrow_exception(first);
 }
 
-void Trackers::keep_latest() {
-  const std::lock_guard<std::mutex> lock(latest_mutex_);
-  for (size_t i = 0; i < record_.size(); i++) {
-    const Record::Value value = record_.value(i);
-    if (value.kind != Record::ValueKind::kNumber && value.kind != Record::ValueKind::kInteger) continue;
-    const auto found = latest_.find(value.name);
-    if (found != latest_.end())
-      found->second = value.number;
-    else if (latest_.size() < kMostLatest)
-      latest_.emplace(value.name, value.number);
-  }
-}
-
-std::map<std::string, double, std::less<>> Trackers::latest_scalars() const {
-  const std::lock_guard<std::mutex> lock(latest_mutex_);
-  return latest_;
-}
-
 void Trackers::log_step_report(Json report) {
   log(record_.step, [&](Record& record) {
     record.kind = Record::Kind::kStepReport;
     record.document = std::move(report);
   });
-}
-
-void Trackers::tell(TrackerEvent event, int64_t step, const EventContent& content) {
-  std::exception_ptr first;
-  const std::vector<std::shared_ptr<ApplicationTracker>> told = applications_;  // one that fails is left out
-  for (const auto& tracker : told) {
-    try {
-      tracker->receive(event, content == nullptr ? nullptr : content(*tracker), step);
-    } catch (const Error& error) {
-      if (on_failure_ == TrackerFailure::kStop) {
-        if (first == nullptr) first = std::current_exception();
-        continue;
-      }
-      accel::log(LogLevel::kWarning, error.message(), "; it is left out from now on");
-      leave_out(*tracker);
-    }
-  }
-  if (first != nullptr) std::rethrow_exception(first);
 }
 
 void Trackers::flush() {
@@ -283,13 +225,14 @@ void Trackers::flush() {
 std::vector<std::string> Trackers::names() const {
   std::vector<std::string> names;
   for (const auto& tracker : built_in_) names.push_back(tracker->name());
-  for (const auto& tracker : applications_) names.push_back(tracker->name());
+  for (const auto& tracker : applications_.running()) names.push_back(tracker->name());
   return names;
 }
 
 std::shared_ptr<Tracker> Trackers::find(const std::string& name) const {
   if (const auto found = find_named(built_in_, name); found != built_in_.end()) return *found;
-  if (const auto found = find_named(applications_, name); found != applications_.end()) return *found;
+  const auto& applications = applications_.running();
+  if (const auto found = find_named(applications, name); found != applications.end()) return *found;
   std::vector<std::string> known = names();
   known.insert(known.end(), elsewhere_.begin(), elsewhere_.end());
   require(known.empty() || std::find(elsewhere_.begin(), elsewhere_.end(), name) != elsewhere_.end(), Status::kNotFound,

@@ -3,16 +3,15 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/tracking.hpp"
 #include "json/json.hpp"
+#include "track/application_trackers.hpp"
+#include "track/latest_scalars.hpp"
 #include "track/record.hpp"
 #include "track/record_sink.hpp"
 #include "track/record_writer.hpp"
@@ -35,8 +34,6 @@ struct TrackingStart {
 
 class Trackers {
  public:
-  using EventContent = std::function<const c10::IValue*(const ApplicationTracker&)>;
-
   Trackers();
   ~Trackers();
   Trackers(const Trackers&) = delete;
@@ -60,8 +57,10 @@ class Trackers {
   int64_t step_report_interval() const { return is_running_ ? step_report_interval_ : 0; }
 
   // To each tracker of the program that runs here, by the rule of on_failure.
-  void tell(TrackerEvent event, int64_t step, const EventContent& content);
-  bool has_applications() const { return !applications_.empty(); }
+  void tell(TrackerEvent event, int64_t step, const ApplicationTrackers::Content& content) {
+    applications_.tell(event, step, content);
+  }
+  bool has_applications() const { return !applications_.running().empty(); }
   bool has_built_in() const { return !built_in_.empty(); }
 
   // Until all is written. kIo
@@ -74,29 +73,23 @@ class Trackers {
 
   // The latest scalar of each name that was logged, on every rank and without trackers too; at most some thousand
   // names.
-  std::map<std::string, double, std::less<>> latest_scalars() const;
+  LatestScalars::Scalars latest_scalars() const { return latest_.all(); }
 
  private:
   void check(const TrackingStart& start, const std::vector<std::string>& names) const;
   void start_built_in(const TrackingStart& start, const std::vector<std::string>& names);
-  void run_application(const std::shared_ptr<ApplicationTracker>& tracker);
-  void leave_out(ApplicationTracker& tracker);
   void add_to_writers();
-  void keep_latest();
 
-  std::vector<std::shared_ptr<ApplicationTracker>> added_;
-  std::vector<std::shared_ptr<ApplicationTracker>> applications_;  // that run here
-  std::vector<std::shared_ptr<Tracker>> built_in_;                 // that run here
-  std::vector<std::string> elsewhere_;                             // those that run on other ranks
+  ApplicationTrackers applications_;
+  std::vector<std::shared_ptr<Tracker>> built_in_;  // that run here
+  std::vector<std::string> elsewhere_;              // those that run on other ranks
   std::vector<std::shared_ptr<RecordWriter>> writers_;
   std::unique_ptr<RunLock> lock_;
   Run run_;
-  TrackerFailure on_failure_ = TrackerFailure::kWarn;
   int64_t step_report_interval_ = 0;
   bool is_running_ = false;
   Record record_;  // memory that is used again
-  mutable std::mutex latest_mutex_;
-  std::map<std::string, double, std::less<>> latest_;
+  LatestScalars latest_;
 };
 
 template <typename Fill>
@@ -105,7 +98,7 @@ void Trackers::log(int64_t step, const Fill& fill) {
   record_.step = step;
   record_.wants_histograms = !writers_.empty();
   fill(record_);
-  if (record_.kind == Record::Kind::kValues) keep_latest();
+  if (record_.kind == Record::Kind::kValues) latest_.add(record_);
   if (!writers_.empty()) add_to_writers();
 }
 

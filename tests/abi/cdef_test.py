@@ -28,7 +28,8 @@ class Cdef(unittest.TestCase):
     def test_it_has_what_the_header_has(self):
         api = json.loads((ROOT / "api/accel.json").read_text())
         words = set(re.findall(r"\w+", CDEF.read_text()))
-        names = {entry["name"] for kind in ("constants", "aliases", "handles", "structs", "callbacks", "functions") for entry in api[kind]}
+        names = {entry["name"] for kind in ("constants", "aliases", "handles", "structs", "callbacks", "functions") for entry in api[kind]
+                 if not entry.get("inline")}
         self.assertEqual(names - words, set())
 
     def test_a_compiler_finds_the_same_in_it(self):

@@ -52,7 +52,7 @@ static void* add_in_group(void* argument) {
   const int64_t shape[] = {ROWS};
   accel_tensor_t* tensor = NULL;
   void* data = NULL;
-  const int failed = accel_tensor_full(shape, 1, rank->index + 1, ACCEL_DTYPE_FLOAT32, kCpu, &tensor) != ACCEL_OK ||
+  const int failed = accel_tensor_full(shape, 1, rank->index + 1, ACCEL_DTYPE_FLOAT32, &kCpu, &tensor) != ACCEL_OK ||
                      accel_all_reduce(rank->state, tensor, ACCEL_REDUCE_SUM) != ACCEL_OK ||
                      accel_tensor_data(tensor, &data) != ACCEL_OK || ((float*)data)[ROWS - 1] != 3.0f;
   accel_tensor_release(tensor);
@@ -135,7 +135,7 @@ static int work_alone(void) {
   loading.batch_size = ROWS / STEPS;
   TRY(accel_state_create(&options, &state));
   TRY(accel_set_seed(state, 7, 0, 0));
-  TRY(accel_tensor_randn(input_shape, 2, ACCEL_DTYPE_FLOAT32, kCpu, &tensors[0]));
+  TRY(accel_tensor_randn(input_shape, 2, ACCEL_DTYPE_FLOAT32, &kCpu, &tensors[0]));
   TRY(accel_tensor_randint(0, CLASSES, label_shape, 1, &tensors[1]));
   if (use_operator(tensors[0]) != 0) return 1;
   TRY(accel_dataset_tensors(tensors, 2, &dataset));

@@ -25,7 +25,7 @@ def lines_of(*command):
 def described(root):
     """{name: version node} that the header asks for."""
     functions = json.loads((root / "api/accel.json").read_text())["functions"]
-    return {function["name"]: "ACCEL_" + function["since"].replace(".", "_") for function in functions}
+    return {function["name"]: "ACCEL_" + function["since"].replace(".", "_") for function in functions if not function["inline"]}
 
 
 def mapped(root):

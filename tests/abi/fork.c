@@ -59,7 +59,7 @@ static int use_everything(void) {
   int64_t rows = 2;
   const int refused =
       REFUSED(accel_state_create(NULL, &state)) &&
-      REFUSED(accel_tensor_full(&rows, 1, 1.0, ACCEL_DTYPE_FLOAT32, kCpu, &other)) &&
+      REFUSED(accel_tensor_full(&rows, 1, 1.0, ACCEL_DTYPE_FLOAT32, &kCpu, &other)) &&
       REFUSED(accel_tensor_clone(tensor, &other)) && REFUSED(accel_op_find("aten::add", "Tensor", &op)) &&
       REFUSED(accel_all_reduce(ranks[0].state, tensor, ACCEL_REDUCE_SUM)) &&
       REFUSED(accel_wait_for_everyone(ranks[1].state)) && REFUSED(accel_module_linear(2, 2, 1, &layer)) &&
@@ -100,7 +100,7 @@ static void test_a_child_is_refused_if_its_parent_worked(void** state) {
   const int64_t rows = 2;
   (void)state;
   assert_int_equal(open_pair(ranks), 0);
-  assert_int_equal(accel_tensor_full(&rows, 1, 1.0, ACCEL_DTYPE_FLOAT32, kCpu, &tensor), ACCEL_OK);
+  assert_int_equal(accel_tensor_full(&rows, 1, 1.0, ACCEL_DTYPE_FLOAT32, &kCpu, &tensor), ACCEL_OK);
   assert_int_equal(accel_module_linear(2, 2, 1, &model), ACCEL_OK);
   assert_int_equal(accel_optimizer_adamw(model, NULL, &optimizer), ACCEL_OK);
   assert_int_equal(accel_value_list(NULL, 0, &list), ACCEL_OK);

@@ -33,6 +33,7 @@ def program(header, api):
     return "\n".join(lines + ["}", ""])
 
 
+# Regression: generators of bindings did not see the statuses, which were casts.
 def constants(api):
     """A source with every number. Without casts: generators of bindings leave those out that have one."""
     names = ", ".join(constant["name"] for constant in api["constants"] if constant["type"] != "text")

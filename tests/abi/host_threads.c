@@ -53,7 +53,7 @@ static void* train(void* steps) {
   long step;
   options.cpu = 1;
   if (accel_state_create(&options, &state) != ACCEL_OK || accel_module_linear(64, 64, 1, &layer) != ACCEL_OK ||
-      accel_tensor_full(shape, 2, 0.5, ACCEL_DTYPE_FLOAT32, kCpu, &rows) != ACCEL_OK)
+      accel_tensor_full(shape, 2, 0.5, ACCEL_DTYPE_FLOAT32, &kCpu, &rows) != ACCEL_OK)
     _exit(2);
   input = accel_arg_tensor(rows);
   for (step = *(const long*)steps; step > 0; step--) {
@@ -83,6 +83,7 @@ static void exit_beside_training_threads(void) {
   exit(0);
 }
 
+// Regression: `exit()` beside calls on other threads crashed.
 static void test_exit_beside_running_calls(void** state) {
   int i;
   (void)state;
@@ -125,6 +126,7 @@ static void exit_beside_reading_workers(void) {
   exit(0);
 }
 
+// Regression: workers of a loader read on while `exit()` destroyed what they used.
 static void test_exit_beside_reading_workers(void** state) {
   int i;
   (void)state;
@@ -154,6 +156,7 @@ static void exit_in_a_worker(void) {
   }
 }
 
+// Regression: a worker's callback called `exit()`, whose handler released that worker's loader: it hung, or aborted.
 static void test_a_handler_of_exit_in_a_worker_releases_its_loader(void** state) {
   (void)state;
   assert_int_equal(run_in_child(exit_in_a_worker), 7);
@@ -205,6 +208,9 @@ static void release_in_a_worker(void) {
   exit(accel_debug_live_objects() == 0 ? 0 : 5);
 }
 
+// Regression: a worker's callback released its own loader: it aborted.
+// Regression: after a worker's callback had released its own loader, another loader in this callback was refused as the
+// released one.
 static void test_a_worker_releases_its_loader(void** state) {
   (void)state;
   assert_int_equal(run_in_child(release_in_a_worker), 0);
@@ -225,7 +231,7 @@ static void* call_for_two_seconds(void* unused) {
   const int64_t shape[] = {2};
   accel_tensor_t* tensor = NULL;
   accel_value_t value, made = ACCEL_VALUE_INIT;
-  if (accel_tensor_full(shape, 1, 0, ACCEL_DTYPE_FLOAT32, kCpu, &tensor) != ACCEL_OK) _exit(2);
+  if (accel_tensor_full(shape, 1, 0, ACCEL_DTYPE_FLOAT32, &kCpu, &tensor) != ACCEL_OK) _exit(2);
   value = accel_arg_tensor(tensor);
   if (accel_recursively_apply(&value, 1, compute, NULL, NULL, &made) != ACCEL_OK) _exit(2);
   call_has_ended = 1;
@@ -242,6 +248,8 @@ static void exit_beside_a_long_computation(void) {
   exit(0);
 }
 
+// Regression: `exit()` beside a call that computes crashed where the machine was so busy that the call took more than a
+// second.
 static void test_exit_waits_for_a_call_that_computes(void** state) {
   (void)state;
   assert_int_equal(run_in_child(exit_beside_a_long_computation), 0);
@@ -258,7 +266,7 @@ static void release_what_is_held(void) {
 static void exit_with_a_handler_of_the_host(void) {
   const int64_t shape[] = {2};
   atexit(release_what_is_held); /* before the first call, so that it runs after the library's */
-  if (accel_tensor_full(shape, 1, 0, ACCEL_DTYPE_FLOAT32, kCpu, &held) != ACCEL_OK) _exit(2);
+  if (accel_tensor_full(shape, 1, 0, ACCEL_DTYPE_FLOAT32, &kCpu, &held) != ACCEL_OK) _exit(2);
   exit(0);
 }
 
@@ -304,7 +312,7 @@ static void compute_on_a_new_thread(void) {
   options.cpu = 1;
   options.num_threads = 1;
   if (accel_state_create(&options, &state) != ACCEL_OK ||
-      accel_tensor_full(shape, 4, 0.5, ACCEL_DTYPE_FLOAT32, kCpu, &tensor) != ACCEL_OK)
+      accel_tensor_full(shape, 4, 0.5, ACCEL_DTYPE_FLOAT32, &kCpu, &tensor) != ACCEL_OK)
     _exit(2);
   images = accel_arg_tensor(tensor);
   before = count_threads();
@@ -313,6 +321,7 @@ static void compute_on_a_new_thread(void) {
   _exit(count_threads() > before); /* OpenMP keeps its threads */
 }
 
+// Regression: `num_threads` did not hold on a thread whose first operator is one of oneDNN's.
 static void test_num_threads_holds_on_every_thread(void** state) {
   (void)state;
   assert_int_equal(run_in_child(compute_on_a_new_thread), 0);
@@ -330,6 +339,7 @@ static void train_on_a_small_stack(void) {
   _exit(0);
 }
 
+// Regression: nobody said how much stack a thread needs.
 static void test_a_small_stack_is_enough(void** state) {
   (void)state;
   assert_int_equal(run_in_child(train_on_a_small_stack), 0);

@@ -6,8 +6,8 @@
 
 static int waits;
 
-accel_status_t accel_device_synchronize(accel_device_t device) {
-  accel_status_t (*next)(accel_device_t) = NULL;
+accel_status_t accel_device_synchronize(const accel_device_t* device) {
+  accel_status_t (*next)(const accel_device_t*) = NULL;
   *(void**)&next = dlsym(RTLD_NEXT, "accel_device_synchronize");
   waits++;
   return next(device);

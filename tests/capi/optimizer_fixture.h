@@ -11,7 +11,7 @@ static inline accel_module_t *new_model(accel_dtype_t dtype, accel_tensor_t **we
   const int64_t shape[] = {2, 3};
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
   accel_module_t *module = NULL;
-  assert_ok(accel_tensor_full(shape, 2, 1.0, dtype, cpu, weight));
+  assert_ok(accel_tensor_full(shape, 2, 1.0, dtype, &cpu, weight));
   assert_ok(accel_module_create("Weights", &module));
   assert_ok(accel_module_add_parameter(module, "weight", *weight, 1));
   return module;

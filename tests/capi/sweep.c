@@ -65,7 +65,7 @@ static void make_handles(struct handles *handles) {
   assert_ok(accel_error_take(&handles->error));
   assert_ok(accel_state_create(NULL, &handles->state));
   assert_ok(
-      accel_tensor_full(shape, 1, 1, ACCEL_DTYPE_FLOAT32, (accel_device_t){ACCEL_DEVICE_CPU, -1}, &handles->tensor));
+      accel_tensor_full(shape, 1, 1, ACCEL_DTYPE_FLOAT32, &(accel_device_t){ACCEL_DEVICE_CPU, -1}, &handles->tensor));
   assert_ok(accel_op_find("aten::add", "Tensor", &handles->op));
   assert_ok(accel_module_linear(4, 2, 1, &handles->module));
   assert_ok(accel_optimizer_sgd(handles->module, NULL, &handles->optimizer));
@@ -76,14 +76,14 @@ static void make_handles(struct handles *handles) {
   assert_ok(accel_wait_for_everyone_async(handles->state, &handles->work));
   assert_ok(accel_work_wait(handles->work, 60000));
   assert_ok(accel_parameters_create(handles->state, handles->module, NULL, &handles->parameters));
-  assert_ok(accel_generator_create(1, (accel_device_t){ACCEL_DEVICE_CPU, -1}, &handles->generator));
+  assert_ok(accel_generator_create(1, &(accel_device_t){ACCEL_DEVICE_CPU, -1}, &handles->generator));
   assert_ok(accel_state_mesh(handles->state, &handles->mesh));
   assert_ok(accel_loop_begin(handles->state, &handles->loop));
-  assert_ok(accel_cpu_offload_with_hook(handles->module, (accel_device_t){ACCEL_DEVICE_CPU, -1}, NULL,
+  assert_ok(accel_cpu_offload_with_hook(handles->module, &(accel_device_t){ACCEL_DEVICE_CPU, -1}, NULL,
                                         &handles->offload_hook));
   accel_value_t groups = ACCEL_VALUE_INIT;
   assert_ok(accel_value_list(NULL, 0, &groups));
-  assert_ok(accel_weight_stream_create(&groups, (accel_device_t){ACCEL_DEVICE_CPU, -1}, 0, &handles->weight_stream));
+  assert_ok(accel_weight_stream_create(&groups, &(accel_device_t){ACCEL_DEVICE_CPU, -1}, 0, &handles->weight_stream));
   accel_value_dispose(&groups);
   assert_ok(accel_tracker_create("sample", NULL, sample_tracker, NULL, NULL, &handles->tracker));
   assert_ok(accel_logger_create(handles->state, "sweep", ACCEL_LOG_OFF, NULL, NULL, NULL, &handles->logger));
@@ -129,7 +129,7 @@ static int make_samples(void **state) {
   assert_ok(accel_value_map(&samples.map));
   samples.device = (accel_device_t){ACCEL_DEVICE_CPU, -1};
   samples.bytes = (accel_bytes_t){"", 0, NULL};
-#define OPTIONS(name) accel_##name##_init(&samples.name);
+#define OPTIONS(name) assert_ok(accel_options_init("accel_" #name "_t", &samples.name, sizeof samples.name));
 #include "generated/swept_functions.inc"
 #undef OPTIONS
   samples.launch_options.num_processes = 1;
@@ -171,7 +171,6 @@ struct function {
 #define CALL_ADDRESS(call) ((int64_t)(intptr_t)(call))
 #define CALL_SIZE(call) ((int64_t)(call))
 #define CALL_NUMBER(call) ((int64_t)(call))
-#define CALL_DEVICE(call) ((call).type)
 #define CALLBACK(type, argument) ((argument) == NULL ? (type)NULL : (type)sample_callback)
 #define FUNCTION(name, gives, arguments, ...) \
   static int64_t call_##name(void *const *a) { return CALL_##gives(name arguments); }
@@ -183,7 +182,6 @@ struct function {
 #define GIVES_ADDRESS 0, 0, 0
 #define GIVES_SIZE 0, 0, 0
 #define GIVES_NUMBER 0, 0, -1
-#define GIVES_DEVICE 0, 0, -1
 #define OPTIONAL .may_be_null = 1
 #define POINTER(name_, where) .name = #name_, .kind = A_POINTER, .valid = (void *)(where)
 #define HANDLE(name_, type) .name = #name_, .kind = A_HANDLE, .valid = (void *)&samples.valid.type

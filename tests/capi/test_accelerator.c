@@ -177,11 +177,11 @@ static void test_wrong_arguments(void **unused) {
   accel_prepare_model_options_t preparation = ACCEL_PREPARE_MODEL_OPTIONS_INIT, preparation_by_function;
   accel_dataloader_config_t config = ACCEL_DATALOADER_CONFIG_INIT, config_by_function;
   (void)unused;
-  accel_ddp_options_init(&ddp_by_function);
+  assert_ok(accel_options_init(ACCEL_OPTIONS_DDP, &ddp_by_function, sizeof ddp_by_function));
   assert_memory_equal(&ddp, &ddp_by_function, sizeof ddp);
-  accel_prepare_model_options_init(&preparation_by_function);
+  assert_ok(accel_options_init(ACCEL_OPTIONS_PREPARE_MODEL, &preparation_by_function, sizeof preparation_by_function));
   assert_memory_equal(&preparation, &preparation_by_function, sizeof preparation);
-  accel_dataloader_config_init(&config_by_function);
+  assert_ok(accel_options_init(ACCEL_OPTIONS_DATALOADER_CONFIG, &config_by_function, sizeof config_by_function));
   assert_memory_equal(&config, &config_by_function, sizeof config);
   assert_fails(accel_prepare_model(t->state, t->prepared, NULL, &again), ACCEL_ERROR_INVALID_STATE, "prepared already");
   accel_optimizer_t *twice = NULL;

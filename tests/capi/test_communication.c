@@ -16,7 +16,7 @@ static int tear_down(void **state) {
 
 static accel_tensor_t *full(int64_t rows, double number, accel_dtype_t dtype) {
   accel_tensor_t *tensor = NULL;
-  assert_ok(accel_tensor_full(&rows, 1, number, dtype, kCpu, &tensor));
+  assert_ok(accel_tensor_full(&rows, 1, number, dtype, &kCpu, &tensor));
   return tensor;
 }
 

@@ -135,9 +135,9 @@ static void loader_options(void **state) {
   const accel_dataloader_options_t unset = ACCEL_DATALOADER_OPTIONS_INIT;
   accel_dataloader_options_t options;
   memset(&options, 0, sizeof options);
-  accel_dataloader_options_init(&options);
+  assert_ok(accel_options_init(ACCEL_OPTIONS_DATALOADER, &options, sizeof options));
   assert_memory_equal(&options, &unset, sizeof options);
-  accel_dataloader_options_init(NULL);
+  assert_fails(accel_options_init(ACCEL_OPTIONS_DATALOADER, NULL, 8), ACCEL_ERROR_INVALID_ARGUMENT, "options is NULL");
 
   options.shuffle = 1;
   options.seed = 7;

@@ -5,7 +5,7 @@ static accel_tensor_t *new_meta_tensor(int64_t elements, accel_dtype_t dtype) {
   accel_device_t meta;
   accel_tensor_t *tensor = NULL;
   assert_ok(accel_device_parse("meta", &meta));
-  assert_ok(accel_tensor_empty(&elements, 1, dtype, meta, &tensor));
+  assert_ok(accel_tensor_empty(&elements, 1, dtype, &meta, &tensor));
   return tensor;
 }
 

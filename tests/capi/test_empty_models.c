@@ -31,7 +31,7 @@ static void test_empty_weights(void **state) {
   assert_ok(accel_module_create("Foreign", &foreign));
   assert_ok(accel_module_add_parameter(foreign, "weight", weight, 1));
   assert_ok(accel_module_add_buffer(foreign, "buffer", weight, 1));
-  assert_ok(accel_init_on_device_begin(kCpu, 0, &inner));
+  assert_ok(accel_init_on_device_begin(&kCpu, 0, &inner));
   filled = new_linear();
   assert_fails(accel_scope_end(outer), ACCEL_ERROR_INVALID_STATE, "innermost");
   assert_ok(accel_scope_end(inner));
@@ -77,7 +77,7 @@ static void test_buffers_of_empty_models(void **state) {
   assert_fails(accel_init_empty_weights_begin(ACCEL_UNSET, &scope), ACCEL_ERROR_INVALID_ARGUMENT,
                "ACCELERATE_INIT_INCLUDE_BUFFERS");
   unsetenv("ACCELERATE_INIT_INCLUDE_BUFFERS");
-  assert_fails(accel_init_on_device_begin((accel_device_t){ACCEL_DEVICE_HPU, 0}, 0, &scope), ACCEL_ERROR_UNSUPPORTED,
+  assert_fails(accel_init_on_device_begin(&(accel_device_t){ACCEL_DEVICE_HPU, 0}, 0, &scope), ACCEL_ERROR_UNSUPPORTED,
                "hpu");
   assert_null(scope);
 }

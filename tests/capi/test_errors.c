@@ -104,6 +104,7 @@ static void test_getters_refuse(void **state) {
 }
 
 /* What they quote may be any bytes. */
+// Regression: messages quoted damaged files byte for byte, so that Python could not read them.
 static void test_messages_are_text(void **state) {
   (void)state;
   accel_error_set(ACCEL_ERROR_USER, "file \xe3p, \x01 and a\ttab, \xc3\xa4 stays");
@@ -141,6 +142,7 @@ static accel_status_t fail_silently(accel_tensor_t *tensor, accel_tensor_t **out
   return ACCEL_ERROR_USER;
 }
 
+// Regression: a callback that failed without a message was given that of an older error.
 static void test_callback_status_comes_back(void **state) {
   (void)state;
   const float number = 1;
@@ -223,6 +225,7 @@ static void *fail_elsewhere(void *unused) {
   return accel_find_batch_size(NULL, &size) == ACCEL_ERROR_INVALID_ARGUMENT ? NULL : unused;
 }
 
+// Regression: languages that move functions between threads could not get the message of a call on another thread.
 static void test_recent_errors(void **state) {
   (void)state;
   const int64_t before = latest_error();
@@ -350,6 +353,7 @@ static accel_status_t leave_scopes_open(void *user_data) {
 
 static void note_destroyed(void *user_data) { ((struct scope_body *)user_data)->destroyed++; }
 
+// Regression: languages that move functions between threads could not use scopes.
 static void test_scope_call(void **state) {
   (void)state;
   struct scope_body body = {ACCEL_OK, NULL, 0};
@@ -395,6 +399,7 @@ static void *open_and_stray(void *argument) {
   return NULL;
 }
 
+// Regression: a scope that strayed to another thread stayed there for ever.
 static void test_scope_release(void **state) {
   (void)state;
   struct straying thread = {NULL, NULL, {{0}}, 0, 42, 42, 42};

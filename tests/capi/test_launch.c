@@ -82,7 +82,7 @@ static accel_status_t add_up(int32_t local_process_index, void *user_data) {
   void *data = NULL;
   accel_status_t status = accel_state_create(NULL, &state);
   if (status < 0) return status;
-  status = accel_tensor_full(shape, 1, accel_process_index(state) + 1, ACCEL_DTYPE_INT64, cpu, &number);
+  status = accel_tensor_full(shape, 1, accel_process_index(state) + 1, ACCEL_DTYPE_INT64, &cpu, &number);
   if (status < 0) return status;
   in = accel_arg_tensor(number);
   status = accel_reduce(state, &in, ACCEL_REDUCE_SUM, 1.0, &result);
@@ -377,6 +377,7 @@ static accel_status_t have_the_same_signals(int32_t local_process_index, void *u
   return sigismember(&mask, SIGUSR2) && action.sa_handler == on_signal ? ACCEL_OK : ACCEL_ERROR_USER;
 }
 
+// Regression: `accel_set_numa_affinity(INT32_MAX)` crashed.
 static void numbers_of_ranks_have_a_range(void **unused) {
   (void)unused;
   assert_fails(accel_set_numa_affinity(-1), ACCEL_ERROR_INVALID_ARGUMENT, "local_process_index is -1");
@@ -489,7 +490,7 @@ static accel_status_t compute(int32_t local_process_index, void *user_data) {
   accel_status_t status = accel_op_find("aten::mm", "", &product);
   (void)local_process_index;
   (void)user_data;
-  if (status >= 0) status = accel_tensor_full(shape, 2, 1, ACCEL_DTYPE_FLOAT32, cpu, &ones);
+  if (status >= 0) status = accel_tensor_full(shape, 2, 1, ACCEL_DTYPE_FLOAT32, &cpu, &ones);
   if (status < 0) return status;
   factors[0] = factors[1] = accel_arg_tensor(ones);
   status = accel_op_call(product, factors, 2, &result, 1, &results);

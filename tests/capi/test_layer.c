@@ -9,7 +9,7 @@ static void check_layer(accel_module_t *layer, const int64_t *in, size_t in_ndim
   accel_tensor_t *input = NULL;
   accel_value_t output = ACCEL_VALUE_INIT, map = ACCEL_VALUE_INIT;
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
-  assert_ok(accel_tensor_full(in, in_ndim, 1, dtype, cpu, &input));
+  assert_ok(accel_tensor_full(in, in_ndim, 1, dtype, &cpu, &input));
   const accel_value_t argument = accel_arg_tensor(input);
   assert_ok(accel_module_call(layer, &argument, 1, &output));
   size_t ndim = 0;

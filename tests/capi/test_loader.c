@@ -207,6 +207,8 @@ static accel_status_t use_loader(const accel_value_t *items, accel_value_t *out_
 }
 
 /* It would call itself for ever, or a worker would wait for its own batch. */
+// Regression: a callback that took the next batch of its own loader called itself until the stack was full, or waited
+// for ever.
 static void callbacks_use_other_loaders_only(void **state) {
   (void)state;
   accel_status_t (*const calls[])(accel_dataloader_t *) = {take_batch, begin_again, go_elsewhere, skip_batch};
@@ -289,6 +291,7 @@ static void count_warnings(int32_t level, const char *message, void *user_data) 
   if (level == ACCEL_LOG_WARNING && strstr(message, "pin_memory") != NULL) ++*(int *)user_data;
 }
 
+// Regression: one process accepted batches of any size with `split_batches`, which several refuse.
 static void config_is_told(void **state) {
   (void)state;
   accel_state_t *one = new_state();

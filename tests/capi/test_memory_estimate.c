@@ -13,7 +13,7 @@ static accel_module_t *new_model(void) {
   for (int i = 0; i < 2; i++) {
     accel_tensor_t *weight = NULL;
     accel_module_t *layer = NULL;
-    assert_ok(accel_tensor_empty(shape, 2, ACCEL_DTYPE_FLOAT32, meta, &weight));
+    assert_ok(accel_tensor_empty(shape, 2, ACCEL_DTYPE_FLOAT32, &meta, &weight));
     assert_ok(accel_module_create("Layer", &layer));
     assert_ok(accel_module_add_parameter(layer, "weight", weight, 1));
     assert_ok(accel_module_add_child(model, i == 0 ? "first" : "second", layer));

@@ -129,7 +129,7 @@ static void test_call_kw(void **state) {
   assert_ok(accel_value_int_list(NULL, 0, &shape));
   const char *const names[] = {"dtype", "device", "fill_value"};
   const accel_value_t kwargs[] = {accel_arg_dtype(ACCEL_DTYPE_INT16),
-                                  accel_arg_device((accel_device_t){ACCEL_DEVICE_CPU, -1}), accel_arg_int(7)};
+                                  accel_arg_device(&(accel_device_t){ACCEL_DEVICE_CPU, -1}), accel_arg_int(7)};
   const accel_op_t *const full = find("aten::full", "");
   assert_ok(accel_op_call_kw(full, &shape, 1, names, kwargs, 3, &result, 1, &n_results));
   accel_dtype_t dtype = 0;

@@ -201,6 +201,7 @@ static void program_updates(void **state) {
   accel_tensor_release(weight);
 }
 
+// Regression: a prepared LOMO with `backward()` and `step()` trained nothing without a word.
 static void lomo_updates_in_backward(void **state) {
   (void)state;
   accel_lomo_options_t options = ACCEL_LOMO_OPTIONS_INIT;

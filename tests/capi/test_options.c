@@ -354,6 +354,13 @@ static void test_json_that_is_wrong(void **unused) {
                ACCEL_ERROR_INVALID_ARGUMENT, "json.sequence_length is unset; it must be given");
   /* An older program's struct ends earlier. */
   const size_t older = offsetof(accel_dataloader_options_t, seed);
+  memset(&loader, 7, sizeof loader);
+  assert_ok(accel_options_init(ACCEL_OPTIONS_DATALOADER, &loader, older));
+  assert_int_equal(loader.struct_size, older);
+  assert_int_equal(*((const char *)&loader + older), 7);
+  assert_fails(accel_options_init("accel_dataloder_options_t", &loader, sizeof loader), ACCEL_ERROR_NOT_FOUND,
+               "accel_dataloader_options_t");
+  assert_fails(accel_options_init(ACCEL_OPTIONS_DATALOADER, &loader, 4), ACCEL_ERROR_INVALID_ARGUMENT, "size is 4");
   assert_ok(accel_options_from_json("accel_dataloader_options_t", "{\"batch_size\": 2}", &loader, older));
   assert_int_equal(loader.struct_size, older);
   assert_ok(accel_options_check("accel_dataloader_options_t", &loader));
@@ -369,6 +376,8 @@ static void write_file(char *path, const char *content) {
 }
 
 /* The configuration file speaks to every struct from which something is made. */
+// Regression: a configuration file's values for `accel_checkpoint_activations()`, device maps and `accel_launch()` were
+// ignored in silence, and so were sections that no call takes.
 static void test_configuration_file(void **state) {
   (void)state;
   char path[] = "/tmp/accel_options_XXXXXX";

@@ -20,7 +20,7 @@ static int begin(void **state) {
   assert_ok(accel_state_create(&options, &f->state));
   assert_ok(accel_module_create("Own", &f->module));
   for (i = 0; i < 6; i++) weight[i] = (float)i;
-  assert_ok(accel_tensor_from_blob(weight, shape, 2, NULL, ACCEL_DTYPE_FLOAT32, (accel_device_t){ACCEL_DEVICE_CPU, -1},
+  assert_ok(accel_tensor_from_blob(weight, shape, 2, NULL, ACCEL_DTYPE_FLOAT32, &(accel_device_t){ACCEL_DEVICE_CPU, -1},
                                    NULL, NULL, &tensor));
   assert_ok(accel_module_add_parameter(f->module, "weight", tensor, 1));
   accel_tensor_release(tensor);

@@ -25,7 +25,7 @@ static int set_up(void **state) {
   setting->state = new_state();
   assert_ok(accel_module_linear(WIDTH, WIDTH, 1, &setting->model));
   assert_ok(
-      accel_tensor_full(shape, 2, 1, ACCEL_DTYPE_FLOAT32, (accel_device_t){ACCEL_DEVICE_CPU, -1}, &setting->input));
+      accel_tensor_full(shape, 2, 1, ACCEL_DTYPE_FLOAT32, &(accel_device_t){ACCEL_DEVICE_CPU, -1}, &setting->input));
   *state = setting;
   return 0;
 }
@@ -208,7 +208,7 @@ static void cycles_follow_the_schedule(void **state) {
   accel_profile_release(profile);
   options.active = 0;
   assert_fails(accel_profile_schedule(&options, 0, &action), ACCEL_ERROR_INVALID_ARGUMENT, "active");
-  accel_profile_options_init(&options);
+  assert_ok(accel_options_init(ACCEL_OPTIONS_PROFILE, &options, sizeof options));
   assert_fails(accel_profile_schedule(&options, 0, &action), ACCEL_ERROR_INVALID_ARGUMENT, "active is unset");
 }
 
@@ -229,7 +229,7 @@ static void memory_is_a_line(void **state) {
   accel_profile_release(profile);
   options.profile_memory = 1;
   profile = begin(setting, &options);
-  assert_ok(accel_tensor_full(shape, 1, 1, ACCEL_DTYPE_FLOAT32, (accel_device_t){ACCEL_DEVICE_CPU, -1}, &tensor));
+  assert_ok(accel_tensor_full(shape, 1, 1, ACCEL_DTYPE_FLOAT32, &(accel_device_t){ACCEL_DEVICE_CPU, -1}, &tensor));
   accel_tensor_release(tensor);
   assert_ok(accel_profile_end(profile));
   assert_ok(accel_profile_memory_timeline(profile, &timeline));

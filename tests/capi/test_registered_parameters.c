@@ -19,7 +19,7 @@ static float weight[ROWS * COLUMNS], bias[COLUMNS];
 static accel_tensor_t *tensor_over(void *data, const int64_t *shape, size_t ndim, accel_dtype_t dtype) {
   accel_tensor_t *tensor = NULL;
   /* "cpu:0" is the CPU, too. */
-  assert_ok(accel_tensor_from_blob(data, shape, ndim, NULL, dtype, (accel_device_t){ACCEL_DEVICE_CPU, 0}, NULL, NULL,
+  assert_ok(accel_tensor_from_blob(data, shape, ndim, NULL, dtype, &(accel_device_t){ACCEL_DEVICE_CPU, 0}, NULL, NULL,
                                    &tensor));
   return tensor;
 }
@@ -156,7 +156,7 @@ static void gradients_of_other_dtypes_and_strides_are_converted(void **state) {
   accel_value_t gradients = new_map();
   int i;
   assert_ok(accel_tensor_from_blob(transposed, weight_shape, 2, columns_first, ACCEL_DTYPE_FLOAT64,
-                                   (accel_device_t){ACCEL_DEVICE_CPU, -1}, NULL, NULL, &tensor));
+                                   &(accel_device_t){ACCEL_DEVICE_CPU, -1}, NULL, NULL, &tensor));
   put(&gradients, "layer.weight", tensor);
   put(&gradients, "bias", tensor_over(bias_gradient, bias_shape, 1, ACCEL_DTYPE_FLOAT32));
   assert_ok(step_with(f, gradients, NULL, NULL));
@@ -300,7 +300,7 @@ static void what_cannot_be_registered_is_named(void **state) {
   register_fails(f, one_tensor("w", tensor_over(integers, bias_shape, 1, ACCEL_DTYPE_INT64)), ACCEL_ERROR_TYPE_MISMATCH,
                  "parameter 'w' is of dtype int64; expected float16, bfloat16, float32 or float64");
   assert_ok(accel_tensor_from_blob(memory, weight_shape, 2, columns_first, ACCEL_DTYPE_FLOAT32,
-                                   (accel_device_t){ACCEL_DEVICE_CPU, -1}, NULL, NULL, &tensor));
+                                   &(accel_device_t){ACCEL_DEVICE_CPU, -1}, NULL, NULL, &tensor));
   register_fails(f, one_tensor("w", tensor), ACCEL_ERROR_UNSUPPORTED,
                  "parameter 'w' of shape [2, 3] is not contiguous");
   register_fails(f, one_tensor("layer..w", tensor_over(memory, bias_shape, 1, ACCEL_DTYPE_FLOAT32)),

@@ -223,9 +223,9 @@ static void schedules_with_options(void **state) {
   memset(&one_cycle_made, 0, sizeof one_cycle_made);
   memset(&cyclic_made, 0, sizeof cyclic_made);
   memset(&plateau_made, 0, sizeof plateau_made);
-  accel_one_cycle_options_init(&one_cycle_made);
-  accel_cyclic_options_init(&cyclic_made);
-  accel_plateau_options_init(&plateau_made);
+  assert_ok(accel_options_init(ACCEL_OPTIONS_ONE_CYCLE, &one_cycle_made, sizeof one_cycle_made));
+  assert_ok(accel_options_init(ACCEL_OPTIONS_CYCLIC, &cyclic_made, sizeof cyclic_made));
+  assert_ok(accel_options_init(ACCEL_OPTIONS_PLATEAU, &plateau_made, sizeof plateau_made));
   assert_memory_equal(&one_cycle, &one_cycle_made, sizeof one_cycle);
   assert_memory_equal(&cyclic, &cyclic_made, sizeof cyclic);
   assert_memory_equal(&plateau, &plateau_made, sizeof plateau);

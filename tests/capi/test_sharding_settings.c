@@ -190,6 +190,7 @@ static accel_status_t prepare_with_loaders(accel_state_t *state, const accel_dee
   return status;
 }
 
+// Regression: `is_train_batch_min` was read by nothing, and batch sizes that are "auto" were never filled in C.
 static void test_loaders_say_deepspeeds_batch_size(void **unused) {
   (void)unused;
   for (int is_min = 0; is_min < 2; is_min++) {

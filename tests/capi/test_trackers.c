@@ -338,7 +338,7 @@ static void images_have_their_shapes_checked(void **unused) {
     accel_tensor_t *tensor = NULL;
     char name[8];
     snprintf(name, sizeof name, "%d", (int)i);
-    assert_ok(accel_tensor_full(cases[i].shape, cases[i].ndim, 1, cases[i].dtype, cpu, &tensor));
+    assert_ok(accel_tensor_full(cases[i].shape, cases[i].ndim, 1, cases[i].dtype, &cpu, &tensor));
     assert_ok(accel_value_map(&images));
     set(&images, name, accel_arg_tensor(tensor));
     assert_status(accel_log_images(state, &images, cases[i].channels_first, (int64_t)i), cases[i].status);

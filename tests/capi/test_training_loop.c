@@ -221,7 +221,7 @@ static void test_regions_of_autocast(void **unused) {
   } newer = {ACCEL_AUTOCAST_OPTIONS_INIT, 1};
   newer.options.struct_size = sizeof newer;
   assert_fails(accel_set_autocast(state, &newer.options), ACCEL_ERROR_UNSUPPORTED, "newer than this library's");
-  accel_autocast_options_init(&options);
+  assert_ok(accel_options_init(ACCEL_OPTIONS_AUTOCAST, &options, sizeof options));
   options.cache_enabled = 0;
   assert_ok(accel_set_autocast(state, &options));
 
@@ -362,7 +362,7 @@ static void test_preparing_items_of_a_newer_program(void **unused) {
   (void)unused;
   assert_ok(accel_module_linear(2, 1, 0, &model));
   for (int i = 0; i < 2; i++) {
-    accel_prepare_item_init(&items[i].known);
+    assert_ok(accel_options_init(ACCEL_OPTIONS_PREPARE_ITEM, &items[i].known, sizeof items[i].known));
     items[i].known.struct_size = sizeof items[i];
     items[i].next = ACCEL_UNSET_INT64;
   }
@@ -471,7 +471,7 @@ static float draw(void) {
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
   accel_tensor_t *tensor = NULL;
   double number = 0;
-  assert_ok(accel_tensor_randn(shape, 1, ACCEL_DTYPE_FLOAT32, cpu, &tensor));
+  assert_ok(accel_tensor_randn(shape, 1, ACCEL_DTYPE_FLOAT32, &cpu, &tensor));
   assert_ok(accel_tensor_item(tensor, &number));
   accel_tensor_release(tensor);
   return (float)number;
@@ -516,8 +516,8 @@ static void test_generators(void **unused) {
   void *data[2] = {NULL, NULL};
   size_t bytes = 0;
   (void)unused;
-  assert_ok(accel_generator_create(3, cpu, &one));
-  assert_ok(accel_generator_create(4, cpu, &other));
+  assert_ok(accel_generator_create(3, &cpu, &one));
+  assert_ok(accel_generator_create(4, &cpu, &other));
   assert_ok(accel_generator_set_seed(other, 3));
   assert_ok(accel_generator_state(one, &state_of_one));
   assert_ok(accel_generator_state(other, &state_of_other));
@@ -535,8 +535,8 @@ static void test_generators(void **unused) {
     assert_fails(accel_synchronize_rng_states(state, foreign[i], NULL), ACCEL_ERROR_UNSUPPORTED, foreign[i]);
   wrong = new_test_tensor(zero, shape, 1, ACCEL_DTYPE_FLOAT32);
   assert_fails(accel_generator_set_state(one, wrong), ACCEL_ERROR_TYPE_MISMATCH, "expected bytes on the CPU");
-  assert_fails(accel_generator_create(-1, cpu, &one), ACCEL_ERROR_INVALID_ARGUMENT, "seed is -1");
-  assert_fails(accel_generator_create(1, meta, &one), ACCEL_ERROR_UNSUPPORTED, "device meta");
+  assert_fails(accel_generator_create(-1, &cpu, &one), ACCEL_ERROR_INVALID_ARGUMENT, "seed is -1");
+  assert_fails(accel_generator_create(1, &meta, &one), ACCEL_ERROR_UNSUPPORTED, "device meta");
   accel_tensor_release(wrong);
   accel_tensor_release(state_of_one);
   accel_tensor_release(state_of_other);
@@ -571,7 +571,7 @@ static accel_status_t take_memory(int64_t batch_size, void *user_data) {
   accel_tensor_t *tensor = NULL;
   accel_status_t status;
   search->tried[search->n_tried++] = batch_size;
-  status = accel_tensor_empty(shape, 1, ACCEL_DTYPE_FLOAT32, cpu, &tensor);
+  status = accel_tensor_empty(shape, 1, ACCEL_DTYPE_FLOAT32, &cpu, &tensor);
   accel_tensor_release(tensor);
   return status;
 }
@@ -649,7 +649,7 @@ static void test_deterministic_algorithms(void **unused) {
   (void)unused;
   assert_fails(accel_set_seed(state, 1, 0, 9), ACCEL_ERROR_INVALID_ARGUMENT, "deterministic is 9");
   assert_ok(accel_set_seed(state, 1, 0, 1));
-  assert_ok(accel_tensor_empty(NULL, 0, ACCEL_DTYPE_FLOAT32, cpu, &empty));
+  assert_ok(accel_tensor_empty(NULL, 0, ACCEL_DTYPE_FLOAT32, &cpu, &empty));
   assert_ok(accel_tensor_item(empty, &number));
   assert_true(isnan(number));
   accel_tensor_release(empty);

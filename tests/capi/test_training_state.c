@@ -68,7 +68,7 @@ static void test_projects(void **unused) {
   options.project_dir = "runs";
   options.total_limit = 3;
   assert_ok(accel_set_project(state, &options));
-  accel_project_options_init(&options);
+  assert_ok(accel_options_init(ACCEL_OPTIONS_PROJECT, &options, sizeof options));
   options.iteration = 7;
   assert_ok(accel_set_project(state, &options)); /* the others stay */
   project = project_of(state);

@@ -151,19 +151,19 @@ static void test_send_to_device(void **state) {
   const char *const skip[] = {"y"};
   const char *const no_key[] = {NULL};
   accel_value_t listed = ACCEL_VALUE_INIT;
-  assert_ok(accel_send_to_device(&tree, meta, 0, skip, 1, &out));
+  assert_ok(accel_send_to_device(&tree, &meta, 0, skip, 1, &out));
   assert_int_equal(are_equal(accel_value_get(&out, "y"), accel_value_get(&tree, "y")), 1);
   assert_fails(accel_listify(accel_value_get(&out, "x"), &listed), ACCEL_ERROR_TYPE_MISMATCH, "meta");
   accel_value_dispose(&out);
-  assert_ok(accel_send_to_device(&tree, (accel_device_t){ACCEL_DEVICE_CPU, -1}, 1, NULL, 0, &out));
+  assert_ok(accel_send_to_device(&tree, &(accel_device_t){ACCEL_DEVICE_CPU, -1}, 1, NULL, 0, &out));
   assert_int_equal(are_equal(&out, &tree), 1);
   accel_value_dispose(&out);
-  assert_fails(accel_send_to_device(&tree, unknown, 0, NULL, 0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "9");
-  assert_fails(accel_send_to_device(&tree, meta, 0, NULL, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT, "skip_keys is NULL");
-  assert_fails(accel_send_to_device(&tree, meta, 0, no_key, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT,
+  assert_fails(accel_send_to_device(&tree, &unknown, 0, NULL, 0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "9");
+  assert_fails(accel_send_to_device(&tree, &meta, 0, NULL, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT, "skip_keys is NULL");
+  assert_fails(accel_send_to_device(&tree, &meta, 0, no_key, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT,
                "skip_keys is NULL");
-  assert_fails(accel_send_to_device(NULL, meta, 0, NULL, 0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "value is NULL");
-  assert_fails(accel_send_to_device(&tree, meta, 0, NULL, 0, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+  assert_fails(accel_send_to_device(NULL, &meta, 0, NULL, 0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "value is NULL");
+  assert_fails(accel_send_to_device(&tree, &meta, 0, NULL, 0, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
   accel_value_dispose(&tree);
 }
 

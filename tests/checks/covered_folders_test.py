@@ -24,7 +24,7 @@ def suites_of(root, build):
     here = {suite.rpartition(":")[2] for test in tests for suite in test["suite"]}
     text = "".join(file.read_text(encoding="utf-8") for folder in ("tests", "bindings", "examples")
                    for file in (root / folder).rglob("meson.build"))
-    return here, here | set(re.findall(r"suite: '(\w+)'", text))
+    return here, here | set(re.findall(r"'(\w+)'", " ".join(re.findall(r"suite: (\[[^\]]*\]|'\w+')", text))))
 
 
 def includes_header_of(folder, tests):

@@ -10,7 +10,7 @@ import pathlib
 import re
 import sys
 
-import named_tests_test
+import defined_tests
 
 ABSENT = r"\bNot in (?:C|this version)\b"  # of the feature as a whole; "not in this version" in a sentence is of a part
 TESTS = r"Test: ((?:`[^`]+`(?:, )?)+)"  # of a line: suites, or tests without their files
@@ -32,7 +32,7 @@ def unproven(root, rows):
             file = root / path
             if not name or not file.is_file():
                 yield f"{row}: its test is {test!r}; expected FILE: NAME of one that shows that the feature is the same"
-            elif not named_tests_test.is_defined(name, file.read_text(encoding="utf-8"), file.suffix):
+            elif not defined_tests.is_defined(name, file.read_text(encoding="utf-8"), file.suffix):
                 yield f"{row}: {path} has no test {name}"
 
 
@@ -42,7 +42,7 @@ def unknown_tests(root, lines):
     for row, _, text in lines:
         for name in re.findall(r"`([^`]+)`", "".join(re.findall(TESTS, text))):
             is_suite = "." not in name and not name.startswith(("test_", "run_"))
-            if not any(re.search(rf"^TEST(?:_F|_P)?\({name}, ", text, re.MULTILINE) if is_suite else named_tests_test.is_defined(name, text, path.suffix)
+            if not any(re.search(rf"^TEST(?:_F|_P)?\({name}, ", text, re.MULTILINE) if is_suite else defined_tests.is_defined(name, text, path.suffix)
                        for path, text in texts.items()):
                 yield f"{row}: no source has the test {name}"
 

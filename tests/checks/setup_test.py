@@ -40,6 +40,10 @@ class SystemTest(unittest.TestCase):
         (self.clone / "tools").mkdir(parents=True)
         for script in SCRIPTS:
             shutil.copy(TOOLS / script, self.clone / "tools")
+        self.uplot = self.clone / "subprojects/uplot-1.6.32"
+        self.uplot.mkdir(parents=True)
+        (self.uplot / "meson.build").touch()
+        shutil.copy(TOOLS.parent / "subprojects/uplot.wrap", self.uplot.parent)
         self.home = self.folder / "home"
         self.cache = self.home / ".cache" / "libaccel"
         self.environment = {**os.environ, "PATH": f"{self.commands}:{os.environ['PATH']}", "HOME": str(self.home),
@@ -391,6 +395,7 @@ class SetUp(SystemTest):
         for arguments in (["--libtorch", "2.10.0"], ["--libtorch", "2.13"], ["--libtorch"]):
             self.assert_stopped(self.run_script("setup.sh", *arguments), "--libtorch", "expected one of 2.13.0")
 
+    # Regression: a Meson that asks `distutils` found no Python 3.12, and said that it is not valid.
     def test_a_meson_that_does_not_know_the_python_is_replaced(self):
         (self.folder / "installed").touch()
         self.command("meson", "echo 1.0.1")
@@ -407,6 +412,27 @@ class SetUp(SystemTest):
         for _ in range(2):
             self.assert_ready(self.run_script("setup.sh"))
         self.assertEqual((self.folder / "pip.log").read_text().count("meson>=1.3,<2"), 1)
+
+    def test_uplot_is_downloaded_once_for_all_clones(self):
+        (self.folder / "installed").touch()
+        shutil.rmtree(self.uplot)
+        self.assertIn("uPlot: 0.2 MB to download", self.run_script("setup.sh", "--check").stdout)
+        self.command("meson", """[ "$1" = subprojects ] || { echo 1.3.0; exit; }
+archive=subprojects/packagecache/uplot-1.6.32.tgz
+[ -f $archive ] || [ ! -e "$STATE/offline" ] || { echo "urlopen error: Temporary failure in name resolution"; exit 1; }
+echo "$*" >>"$STATE/meson.log"
+touch $archive && mkdir -p subprojects/uplot-1.6.32 && touch subprojects/uplot-1.6.32/meson.build""")
+        (self.folder / "offline").touch()
+        self.assert_stopped(self.run_script("setup.sh"), "Meson cannot download uPlot: the network is not reachable")
+        (self.folder / "offline").unlink()
+        for _ in range(2):
+            self.assert_ready(self.run_script("setup.sh"))
+        self.assertEqual((self.folder / "meson.log").read_text(), "subprojects download uplot\n")
+        shutil.rmtree(self.uplot.parent / "packagecache")  # as a new clone has none
+        shutil.rmtree(self.uplot)
+        (self.folder / "offline").touch()
+        self.assert_ready(self.run_script("setup.sh"))
+        self.assertTrue((self.uplot / "meson.build").exists())
 
     def test_an_unknown_option(self):
         self.assert_stopped(self.run_script("setup.sh", "--all"), "--all", "--develop")
@@ -479,6 +505,7 @@ build build.ninja: phony
         self.run_script("build.sh", "-Dtests=true")
         self.assertEqual(self.meson_calls()[1:], ["configure -Dtests=true build/release"])
 
+    # Regression: a build compiled one source at a time where `OMP_NUM_THREADS` was 1, for `nproc` counts what the variable says.
     def test_threads_of_programs_are_not_those_of_the_build(self):
         self.environment["OMP_NUM_THREADS"] = "1"
         self.describe([f"tr '\\0' ' ' </proc/$$PPID/cmdline >ninja.log"])

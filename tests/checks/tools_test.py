@@ -13,6 +13,8 @@ import tempfile
 import unittest
 import zipfile
 
+import defined_tests
+
 TOOLS = pathlib.Path(__file__).resolve().parents[2] / "tools"
 CHECKS = pathlib.Path(__file__).resolve().parent
 
@@ -236,6 +238,7 @@ class CheckLibtorch(ToolTest):
         self.assertEqual(result.returncode, 77)
         self.assertIn("tools/setup.sh --libtorch 2.11.0 fetches it", result.stdout)
 
+    # Regression: the UCX plugin did not compile with LibTorch 2.11, which the build took.
     def test_compiles_with_the_other_headers(self):
         header = self.folder / "build/deps/libtorch-2.11.0/torch/include/ATen/core/Tensor.h"
         write(header, "#pragma once\nstruct Tensor { int of_2_11; };\n")
@@ -291,6 +294,78 @@ class SummarizeTests(ToolTest):
 
     def test_skipped_ones_do_not_count(self):
         self.assertEqual(self.summarize(("a", "SKIP", ""), ("b", "OK", "")), ("1 passed, 0 failed", 0))
+
+
+class RunsOfTests(ToolTest):
+    """tools/test.sh and tools/run_tests.sh, with scripts in the place of those that they call."""
+
+    def setUp(self):
+        super().setUp()
+        (self.folder / "tools").mkdir()
+        for tool in ("test.sh", "run_tests.sh"):
+            shutil.copy2(TOOLS / tool, self.folder / "tools")
+        for tool in ("tools/setup.sh", "tools/build.sh", "bin/meson"):
+            write(self.folder / tool, f"#!/bin/sh\necho {pathlib.Path(tool).name} \"$@\" >>{self.folder}/calls\n")
+            (self.folder / tool).chmod(0o755)
+        write(self.folder / "tools/summarize_tests.py", "print('7 passed, 0 failed')\n")
+        for folder in ("build/release", "build/develop"):
+            write(self.folder / folder / "build.ninja")
+
+    def run_script(self, name, *arguments):
+        environment = {**os.environ, "PATH": f"{self.folder}/bin:{os.environ['PATH']}"}
+        done = subprocess.run([self.folder / "tools" / name, *arguments], capture_output=True, text=True, check=False, env=environment)
+        calls = self.folder / "calls"
+        return done.returncode, done.stdout.splitlines()[-1:], done.stderr, calls.read_text().splitlines() if calls.exists() else []
+
+    def test_what_each_runs(self):
+        for script, arguments, setup, rest in (
+            ("test.sh", [], "default", ""), ("test.sh", ["--all"], "all", ""), ("test.sh", ["-C", "build/develop", "--all", "-Dx=a b"], "all", ""),
+            ("run_tests.sh", ["build/release"], "default", ""), ("run_tests.sh", ["build/release", "--all"], "all", ""),
+            ("run_tests.sh", ["build/release", "--suite", "peer", "tidy"], "all", " --suite peer tidy"),
+        ):
+            with self.subTest(script=script, arguments=arguments):
+                (self.folder / "calls").unlink(missing_ok=True)
+                status, last, _, calls = self.run_script(script, *arguments)
+                self.assertEqual((status, last), (0, ["7 passed, 0 failed"]))
+                folder = "build/develop" if "build/develop" in arguments else "build/release"
+                self.assertTrue(calls[-1].startswith(f"meson test -C {folder} --setup libaccel:{setup} "), calls)
+                self.assertTrue(calls[-1].endswith(f" --timeout-multiplier 2{rest}"), calls)
+                if script == "test.sh":
+                    self.assertIn(f"build.sh -C {folder} {'-Dx=a b ' if '-Dx=a b' in arguments else ''}-Dtests=true", calls[1])
+
+    def test_wrong_arguments_are_said_and_nothing_is_built(self):
+        for script, arguments, said in (("test.sh", ["--al"], "test: --al: expected --all, -C FOLDER or -Doption=value"), ("test.sh", ["-C"], "test: -C: "),
+                                        ("test.sh", ["tidy"], "test: tidy: expected"), ("run_tests.sh", [], "run_tests: nothing: expected the folder"),
+                                        ("run_tests.sh", ["build/nowhere"], "run_tests: build/nowhere: expected")):
+            with self.subTest(script=script, arguments=arguments):
+                status, last, errors, calls = self.run_script(script, *arguments)
+                self.assertEqual((status, last, calls), (2, ["0 passed, 1 failed"], []))
+                self.assertEqual((errors.startswith(said), errors.count("\n")), (True, 1), errors)
+
+
+class Promises(ToolTest):
+    def check(self, *rows):
+        """What is said of a build with one test of every run and two others."""
+        tests = [("engine/loader", []), ("engine/loader_combinations", ["thorough"]), ("peer/peer", ["thorough"])]
+        write(self.folder / "meson-info/intro-tests.json", json.dumps(
+            [{"name": name.split("/")[1], "suite": [f"libaccel:{suite}" for suite in (name.split("/")[0], *more)]} for name, more in tests]))
+        write(self.folder / "docs/testing.md", "\n".join(("## What each test proves", "", "| promise | every run | only in `--all` |", "| --- | --- | --- |",
+                                                          *rows, "")))
+        return run(CHECKS / "promises_test.py", self.folder, self.folder)
+
+    def test_each_test_has_one_row(self):
+        loaders, peer = "| loaders | `engine` | `engine/*_combinations` |", "| the reference | `engine/loader` | `peer` |"
+        self.assertEqual(self.check(loaders, peer).stdout, "each of 3 tests has its row\n")
+        for rows, said in (
+            ([loaders], "peer/peer is in no row; expected it in the third column of one"),
+            ([loaders, "| the reference | | `peer` |"], "the reference: expected a test of every run"),
+            ([loaders, "| the reference | `peer` | |"], "the reference: peer is no test of every run"),
+            ([loaders, peer, "| gone | `engine/sampler` | |"], "gone: engine/sampler is no test of every run"),
+            ([loaders, peer, "| again | `engine` | |"], "engine is in 2 rows: loaders; again"),
+        ):
+            with self.subTest(said=said):
+                result = self.check(*rows)
+                self.assertEqual((result.returncode, said in result.stdout), (1, True), result.stdout)
 
 
 class CheckImports(ToolTest):
@@ -465,37 +540,22 @@ class CheckLayers(ToolTest):
                 self.assertIn(expected, output)
 
 
-class NamedTests(ToolTest):
-    def check(self, *rows):
-        write(self.folder / "tests/a_test.cpp", "TEST_F(A, Works) {\n}\n// TEST(A, Worked)\n")
-        write(self.folder / "tests/a.c", "static void unused(void);\nstatic void works(void **state,\n  int a) {\n  call();\n}\n")
-        write(self.folder / "tests/test_a.py", "class Tests:\n    def test_works(self):\n        pass\n")
-        table = "| what happened | the test that keeps it away |\n| --- | --- |\n"
-        write(self.folder / "page.md", table + "".join(f"| {what} | {tests} |\n" for what, tests in rows))
-        result = run(CHECKS / "named_tests_test.py", self.folder, self.folder / "page.md")
-        return result.returncode, result.stdout
+class DefinedTests(unittest.TestCase):
+    C = "static void unused(void);\nstatic void works(void **state,\n  int a) {\n  call();\n}\n"
 
     def test_tests_of_each_language(self):
-        status, output = self.check(("a crash", "`tests/a_test.cpp: A.Works`, `tests/a.c: works`"), ("a hang", "`tests/test_a.py: test_works`"),
-                                    ("a leak", "`tests/test_a.py: test_works`, `test_works`"))
-        self.assertEqual((status, output), (0, "every test that is named exists\n"))
-
-    def test_what_is_found(self):
-        for rows, expected in (
-            ((("a", "`tests/a_test.cpp: A.Worked`"),), "a: tests/a_test.cpp has no test A.Worked"),
-            ((("a", "`tests/a.c: call`"),), "has no test call"),
-            ((("a", "`tests/a.c: unused`"),), "has no test unused"),
-            ((("a", "`tests/test_a.py: works`"),), "has no test works"),
-            ((("a", "`tests/b.c: works`"),), "which does not exist"),
-            ((("a", "`works`"),), "works is in no file"),
-            ((("a", "by eye"),), "a: expected what happened, and the names of tests"),
-            ((("", "`tests/a.c: works`"),), "expected what happened"),
-            ((), "has no table"),
+        for name, text, suffix, expected in (
+            ("A.Works", "TEST_F(A, Works) {\n}\n", ".cpp", True),
+            ("A.Worked", "// TEST(A, Worked)\n", ".cpp", False),
+            ("works", self.C, ".c", True),
+            ("call", self.C, ".c", False),
+            ("unused", self.C, ".c", False),
+            ("test_works", "class Tests:\n    def test_works(self):\n        pass\n", ".py", True),
+            ("works", "class Tests:\n    def test_works(self):\n        pass\n", ".py", False),
+            ("a set", '@testset "a set" begin\n', ".jl", True),
         ):
-            with self.subTest(expected=expected):
-                status, output = self.check(*rows)
-                self.assertEqual(status, 1)
-                self.assertIn(expected, output)
+            with self.subTest(name=name, suffix=suffix):
+                self.assertEqual(defined_tests.is_defined(name, text, suffix), expected)
 
 
 @unittest.skipIf(shutil.which("git") is None, "there is no git")

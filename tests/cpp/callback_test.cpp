@@ -156,6 +156,7 @@ TEST_F(CppCallback, LogCallbackEndsWhenItIsReplaced) {
   EXPECT_EQ(kept.use_count(), 1);
 }
 
+// Regression: a process that ended just after it had begun to profile was aborted by Kineto's thread.
 TEST_F(CppCallback, TrackersLoggersBarsAndProfiles) {
   State state = State::create();
   std::vector<std::string> heard;

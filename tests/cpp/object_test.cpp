@@ -50,6 +50,7 @@ TEST_F(CppObject, StateTellsItsPlace) {
   EXPECT_EQ(end, 7);
 }
 
+// Regression: with a newer library, the options of `accel.hpp` and of the Python module were written behind their end.
 TEST_F(CppObject, OptionsAreUnsetAsTheProgramKnowsThem) {
   const accel::AdamOptions options;
   EXPECT_EQ(options.struct_size, sizeof options);

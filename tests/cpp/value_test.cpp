@@ -46,6 +46,7 @@ TEST_F(CppValue, NestsListsAndMaps) {
   EXPECT_EQ(items.to_json(), "[20,30]");
 }
 
+// Regression: `Value::key_at()` and `key()` of C++ said that there is no key where there was no memory.
 TEST_F(CppValue, AMapWithoutMemoryIsNotEmpty) {
   const Value settings = Value::map({{"lr", 0.5}});
   const auto lacks_memory = [](auto&& call) {

@@ -77,6 +77,8 @@ class StandIn(unittest.TestCase):
     def install(self):
         self.cuda.symlink_to(LIBRARY)
 
+    # Regression: after a convolution or a backward on the CPU, a GPU could not be used for the rest of the process: LibTorch had
+    # decided that there is none.
     def test_each_order(self):
         """Of three steps, and orders of all of them."""
         self.install()
@@ -177,6 +179,7 @@ class StandIn(unittest.TestCase):
         return subprocess.run([LAUNCHER, "launch", "--num-processes", str(ranks), *arguments, "--", PROGRAM, "state", "describe"],
                               env={**environment, "ACCEL_PLUGIN_PATH": NCCL_FOLDER}, capture_output=True, text=True, timeout=100, check=False)
 
+    # Regression: two ranks on one GPU failed at their first collective with "invalid usage" and no advice.
     def test_ranks_that_share_a_card(self):
         self.install()
         began = self.launch(2, STAND_IN_DEVICE="GPU-1")

@@ -51,7 +51,8 @@ void seed() {
 
 void draw() {
   accel_generator_t* generator = nullptr;
-  check(accel_generator_create(7, {ACCEL_DEVICE_CPU, -1}, &generator));
+  const accel_device_t host = {ACCEL_DEVICE_CPU, -1};
+  check(accel_generator_create(7, &host, &generator));
   accel_generator_release(generator);
 }
 
@@ -106,7 +107,7 @@ int try_order(const Steps& steps) {
   check(accel_unavailable_reason("cuda", &reason));
   std::cout << "devices: " << devices << " " << static_cast<const char*>(reason.data) << "\n";
   accel_buffer_dispose(&reason);
-  if (state != nullptr) std::cout << "state: type " << accel_device(state).type << "\n";
+  if (state != nullptr) std::cout << "state: type " << accel_device(state)->type << "\n";
   std::cout << "hooks: " << (at::detail::getCUDAHooks().isBuilt() ? "real" : "none") << "\n";
   accel_state_release(state);
   return 0;

@@ -45,6 +45,7 @@ TEST(BackendNames, GivenOnesReplaceThoseOfTheirDevices) {
   EXPECT_EQ(choose_backends(c10::DeviceType::XPU, "cpu:null"), "cpu:null,xpu:staged");
 }
 
+// Regression: `backend` took names of no plugin, and two for one device, as long as there was one rank.
 TEST(BackendNames, ThatCannotBeMeantAreRefused) {
   const auto error_of = [](c10::DeviceType device, const char* given) -> std::string {
     try {
@@ -76,6 +77,7 @@ TEST(BackendNames, ThatCannotBeMeantAreRefused) {
             "backend has 'accelerator', and the plugin of xpu has no collectives of its own; expected staged");
 }
 
+// Regression: the process group had one backend for tensors of all devices: the first.
 TEST(BackendNames, ADeviceWithoutCollectivesIsStaged) {
   in_own_process([] {
     tensor::load_device_plugins(std::getenv("SIMULATED_DEVICE_LIBRARY"), "the test");

@@ -29,7 +29,7 @@ class CopiesAhead : public tests::DeviceTest {
     const DataLoader loader(rows, std::make_shared<SequentialSampler>(kBatches * kRows), options);
     DataloaderConfig configuration;
     configuration.non_blocking = true;
-    return accelerator.prepare_data_loader(loader, configuration);
+    return accelerator.preparation().prepare_data_loader(loader, configuration);
   }
 
   static StateSettings on_the_device() {

@@ -232,6 +232,7 @@ INSTANTIATE_TEST_SUITE_P(Works, LateDeviceCollectives,
                          testing::Values(TestedBackend{"late"}, TestedBackend{"late", true}), name_of);
 
 // Calls that start, and fail when they are waited for: alone, behind others, and together in one call.
+// Regression: the error of several collectives in one call was that the backend's work has no number.
 TEST_P(LateDeviceCollectives, AFailureIsTheCallsErrorAndTheNextCallWorks) {
   const auto message_of = [](const std::function<void()>& call) {
     try {

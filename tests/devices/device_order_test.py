@@ -82,6 +82,8 @@ class DeviceOrder(unittest.TestCase):
         self.assertEqual(status, 0, f"{steps}: {said}")
         return said
 
+    # Regression: a plugin of a device whose state came after a first backward had no thread of autograd: its first backward
+    # failed inside of LibTorch.
     def test_each_order_by_the_variable(self):
         for order in orders.covering_orders(STEPS, LENGTH):
             with self.subTest(order):
@@ -93,6 +95,7 @@ class DeviceOrder(unittest.TestCase):
             with self.subTest(order):
                 self.said(order, train)
 
+    # Regression: a seed that was set before the device was there was not the device's.
     def test_a_seed_before_the_device_is_that_of_the_device(self):
         late = self.said(("state", "seed"), draw)
         self.assertIn("[0.", late)

@@ -72,6 +72,7 @@ class DevicesAgree(unittest.TestCase):
             self.skipTest(f"it is not known how a job sees one {DEVICE} alone")
         self.compare(CASES, 2, **staged())
 
+    # Regression: with a limit of 0 for page-locked memory, asynchronous saves and staged collectives failed.
     def test_no_page_locked_memory(self):
         """As with a limit of 0: copies wait, which one warning says, and nothing fails."""
         if DEVICE != "sim":

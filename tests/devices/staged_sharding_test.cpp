@@ -16,6 +16,7 @@
 #include "nn/callback_module.hpp"
 #include "optim/rules/rules.hpp"
 #include "parallel/fsdp/fully_sharded_data_parallel.hpp"
+#include "parallel/parameter_parts.hpp"
 #include "staged_ranks.hpp"
 
 namespace accel::parallel {
@@ -69,7 +70,7 @@ Tensors train(const CommunicatorPtr& communicator, c10::Device place, const Fsdp
   optimizer->add_group(inner->parameters(), std::nullopt, std::nullopt);
   const auto model =
       FullyShardedDataParallel::create(inner, {communicator, communicator, nullptr, "shard"}, settings, place);
-  if (const auto memory = model->state_memory()) optimizer->group(0).state_memory = memory;
+  if (const auto memory = model->parts()->state_memory()) optimizer->group(0).state_memory = memory;
   Tensors results;
   for (int step = 0; step < 4; step++) {
     const auto generator = at::detail::createCPUGenerator(static_cast<uint64_t>(100 * step + rank));

@@ -99,6 +99,8 @@ Tensors train(const CommunicatorPtr& communicator, c10::Device place, const DdpS
   return results;
 }
 
+// Regression: a backend that gave no work for a gradient bucket, as NCCL does where the caller waits, crashed the
+// process.
 TEST_F(StagedTraining, GradientsEqualTheCpus) {
   DdpSettings settings;
   for (const double megabytes : {25.0, 0.0001}) {
@@ -131,6 +133,7 @@ TEST_F(StagedTraining, UnusedParametersAndStaticGraphsEqualTheCpus) {
         with_every_work());
 }
 
+// Regression: PowerSGD read factors on a device before their exchange was in the order of its stream.
 TEST_F(StagedTraining, CompressedGradientsEqualTheCpus) {
   std::vector<DdpSettings> hooks;
   for (const DdpCommHook hook :
@@ -203,6 +206,8 @@ TEST_F(StagedTraining, ParametersOnlyEqualTheCpus) {
 }
 
 // Their collectives would go through different backends, and wait for each other until the timeout.
+// Regression: parameters on the CPU of one rank and on the accelerator of another waited for each other until the
+// timeout.
 TEST_F(StagedTraining, ModelsOnDifferentKindsOfDevicesAreRefused) {
   run_ranks(2, false, [](const CommunicatorPtr& communicator, c10::Device place) {
     const auto model = make_model(communicator->rank() == 0 ? c10::Device(c10::kCPU) : place);
@@ -249,6 +254,7 @@ TEST_F(StagedTraining, ABucketWithoutMemoryIsAnErrorAndGivesItsMemoryBack) {
 }
 
 // One rank runs out of memory while the other waits for it in collectives of the device and of the CPU.
+// Regression: one rank without memory left the others waiting in collectives of another device than the CPU.
 TEST_F(StagedTraining, ASmallerBatchIsAgreedOnAfterOneRankRanOutOfMemory) {
   using accelerator::AttemptResult;
   run_ranks(2, false, [](const CommunicatorPtr& communicator, c10::Device place) {

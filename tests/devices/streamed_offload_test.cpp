@@ -113,7 +113,7 @@ TEST_F(StreamedOffload, CopiesAreBesideTheComputation) {
   }
   RecordProperty("milliseconds", std::to_string(best / 1000));
   std::printf("a pass over 24 blocks takes %.2f ms, copies and computation 2 ms each\n", best / 1000);
-  // One after the other would take 48. On a quiet machine it is below 26 (bench/RESULTS.md).
+  // One after the other would take 48. On a quiet machine it is below 26.
 #ifndef __SANITIZE_THREAD__  // which makes the work between the blocks slow
   EXPECT_LE(best, 32.0 * kDelay);
 #endif

@@ -56,6 +56,7 @@ class Examples(unittest.TestCase):
             for one, other in zip(alone, curve):
                 self.assertAlmostEqual(one, other, delta=0.02 * one + 1e-5, msg=str(case))
 
+    # Regression: parameters in a program's own memory were refused where the state was on an accelerator.
     def test_own_gradients_train_beside_an_accelerator(self):
         """The parameters stay in the program's memory, whatever the state's device is."""
         losses = []

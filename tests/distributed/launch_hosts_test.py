@@ -411,6 +411,7 @@ class Places(HostsTest):
         self.expect_coordinator("127.0.0.7:77", "--main-process-port", 77, **self.SLURM, SLURM_STEP_NODELIST="127.0.0.[7-8]")
         self.expect_coordinator("127.0.0.6:20012", "--main-process-ip", "127.0.0.6", **self.SLURM, SLURM_STEP_NODELIST="a,b")
 
+    # Regression: a list of nodes with two long ranges took seconds and a gigabyte before it was refused.
     def test_lists_of_nodes_that_are_none(self):
         for nodes, word in (("n[3-", "has 'n\\[3-'; expected numbers in brackets"), ("n[]", "expected numbers in brackets"),
                             ("n[5-2]", "has '5-2'; expected N or FIRST-LAST"), ("n[x]", "has 'x'; expected N"),

@@ -117,6 +117,8 @@ class EnvironmentReport(LaunchTest):
         self.assertEqual(report["variables"]["NCCL_DEBUG"], "INFO")
         self.assertNotIn("secret-1", json.dumps(report))
 
+    # Regression: the quick start trained in float32 on processors with bf16 instructions, for it read a line that `accel env` no
+    # longer had.
     def test_the_quick_start_reads_the_precision_of_this_processor(self):
         script = (pathlib.Path(__file__).resolve().parents[2] / "tools/quickstart.sh").read_text()
         choice = re.search(r"^bf16=.*?^esac$", script, re.MULTILINE | re.DOTALL)[0]

@@ -147,6 +147,7 @@ class Environment(LaunchTest):
         ranks = self.variables_of_each_rank("--cpu", "--num_processes", "2")
         self.assertEqual({rank: variables["WORLD_SIZE"] for rank, variables in ranks.items()}, {0: "2", 1: "2"})
 
+    # Regression: the launcher's port could be given to another program before rank 0 listened at it.
     def test_the_port_is_free_and_given_to_nobody_else(self):
         port = int(self.variables_of_each_rank()[0]["MASTER_PORT"])
         self.assertLess(port, int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0]))
@@ -511,6 +512,7 @@ class Usage(LaunchTest):
             with self.subTest(arguments=arguments):
                 self.assert_refused(arguments, 2, message)
 
+    # Regression: `accel launch` started ranks with a file or a variable that they refuse.
     def test_values_that_the_ranks_would_refuse(self):
         def refused(arguments, message, **variables):
             result = subprocess.run([ACCEL, "launch", *arguments, "true"], capture_output=True, text=True, timeout=30, check=False,
@@ -539,6 +541,7 @@ class Usage(LaunchTest):
             with self.subTest(arguments=arguments):
                 self.assertTrue(self.shown(*arguments).startswith(beginning), self.shown(*arguments))
 
+    # Regression: `accel env` said that there is no LibTorch where the library was linked with one.
     def test_the_libtorch_of_the_linker(self):
         """accel env names the LibTorch that the library beside the program would be loaded with."""
         def folder(**variables):

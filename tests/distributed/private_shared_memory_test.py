@@ -40,6 +40,7 @@ class PrivateSharedMemory(unittest.TestCase):
     def test_what_is_left_is_named(self):
         self.assertEqual(self.run_beside_another(LEAVES), (1, "left in /dev/shm: ['accel-left-behind']"))
 
+    # Regression: tests blamed what other jobs had left in /dev/shm on the library.
     def test_others_are_not_blamed_for(self):
         self.assertEqual(self.run_beside_another("pass"), (0, ""))
 

@@ -23,7 +23,7 @@ static struct training begin_training(void) {
   memset(&training, 0, sizeof training);
   CHECK(accel_state_create(NULL, &training.state));
   CHECK(accel_set_seed(training.state, 5, 0, 0));
-  CHECK(accel_tensor_full(shape, 2, 0.5, ACCEL_DTYPE_FLOAT32, kCpu, &rows));
+  CHECK(accel_tensor_full(shape, 2, 0.5, ACCEL_DTYPE_FLOAT32, &kCpu, &rows));
   CHECK(accel_dataset_tensors(&rows, 1, &training.dataset));
   accel_tensor_release(rows);
   CHECK(accel_dataloader_create(training.dataset, NULL, &training.loader));

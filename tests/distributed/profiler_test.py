@@ -62,6 +62,7 @@ class ProfilerTest(unittest.TestCase):
         self.addCleanup(temporary.cleanup)
         self.temporary = pathlib.Path(temporary.name)
 
+    # Regression: a program profiled by `accel profile` left its raw trace in the folder of temporary files, once for each rank.
     def tearDown(self):
         self.assertEqual([path.name for path in self.temporary.glob("accel-trace-*")], [], "left behind")
 
@@ -181,6 +182,7 @@ class ProfilerTest(unittest.TestCase):
         self.assertNotEqual(written[0]["tid"], named(events, "aten::addmm")[0]["tid"])
         self.assertTrue(named(events, "copy state", cat="accel"))
 
+    # Regression: a program that ended while it was profiled, say by the `exit()` of an error, crashed.
     def test_a_program_may_end_while_it_records(self):
         result = self.run_program(PROGRAM, 2, "leave", self.folder / "traces", status=3)
         self.assertEqual(result.stderr, "")

@@ -71,7 +71,7 @@ static void check_reductions(accel_state_t* state, int64_t count, accel_dtype_t 
 
     accel_tensor_t* const parts = make_tensor(count * c.ranks, dtype, own_input, &c);
     accel_tensor_t* part = NULL;
-    CHECK(accel_tensor_empty(&count, 1, dtype, kCpu, &part));
+    CHECK(accel_tensor_empty(&count, 1, dtype, &kCpu, &part));
     CHECK(accel_reduce_scatter(state, parts, c.reduction, part));
     c.offset = count * c.rank;
     accel_tensor_t* const expected_part = make_tensor(count, dtype, expected_at, &c);
@@ -114,8 +114,8 @@ static void check_moves(accel_state_t* state, int64_t count, accel_dtype_t dtype
   accel_tensor_t *const own = make_bytes(count, dtype, rank, 0, 1), *const parts =
                                                                         make_bytes(count, dtype, rank, 0, ranks);
   accel_tensor_t *one = NULL, *all = NULL;
-  CHECK(accel_tensor_empty(&count, 1, dtype, kCpu, &one));
-  CHECK(accel_tensor_empty(&total, 1, dtype, kCpu, &all));
+  CHECK(accel_tensor_empty(&count, 1, dtype, &kCpu, &one));
+  CHECK(accel_tensor_empty(&total, 1, dtype, &kCpu, &all));
 
   CHECK(accel_all_gather(state, own, all));
   for (int32_t from = 0; from < ranks; from++) expect_bytes(all, (size_t)from * size, size, from, 0);
@@ -194,7 +194,7 @@ void run_objects(accel_state_t* state, const char* argument) {
 
   const int64_t length = rank + 1;
   accel_tensor_t* tensor = NULL;
-  CHECK(accel_tensor_full(&length, 1, rank, ACCEL_DTYPE_INT64, kCpu, &tensor));
+  CHECK(accel_tensor_full(&length, 1, rank, ACCEL_DTYPE_INT64, &kCpu, &tensor));
   const accel_value_t value = accel_arg_tensor(tensor);
   accel_value_t padded = ACCEL_VALUE_INIT, gathered = ACCEL_VALUE_INIT;
   CHECK(accel_pad_across_processes(state, &value, 0, -1, 0, &padded));

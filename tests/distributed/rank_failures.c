@@ -18,7 +18,7 @@ static void sleep_ms(int64_t milliseconds) {
 
 static accel_tensor_t* ones(int64_t count, accel_dtype_t dtype) {
   accel_tensor_t* tensor = NULL;
-  CHECK(accel_tensor_full(&count, 1, 1, dtype, kCpu, &tensor));
+  CHECK(accel_tensor_full(&count, 1, 1, dtype, &kCpu, &tensor));
   return tensor;
 }
 

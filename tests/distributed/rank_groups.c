@@ -11,7 +11,7 @@
 static accel_tensor_t* filled(double number) {
   const int64_t count = 1000;
   accel_tensor_t* tensor = NULL;
-  CHECK(accel_tensor_full(&count, 1, number, ACCEL_DTYPE_FLOAT64, kCpu, &tensor));
+  CHECK(accel_tensor_full(&count, 1, number, ACCEL_DTYPE_FLOAT64, &kCpu, &tensor));
   return tensor;
 }
 

@@ -96,7 +96,7 @@ static void check_gradients(accel_state_t* state) {
   CHECK(accel_prepare_scheduler(state, step, &scheduler));
   for (int32_t sums = 0; sums < 2; sums++) {
     CHECK(accel_optimizer_zero_grad(optimizer, 1));
-    CHECK(accel_tensor_full(shape, 2, rank, ACCEL_DTYPE_FLOAT32, kCpu, &input));
+    CHECK(accel_tensor_full(shape, 2, rank, ACCEL_DTYPE_FLOAT32, &kCpu, &input));
     argument = accel_arg_tensor(input);
     CHECK(accel_module_call(model, &argument, 1, &output));
     if (sums)
@@ -151,7 +151,7 @@ static void check_overflow(accel_state_t* job) {
   CHECK(accel_prepare_model(state, linear, &by_program, &model));
   CHECK(accel_optimizer_sgd(linear, &options, &sgd));
   CHECK(accel_prepare_optimizer(state, sgd, &optimizer));
-  CHECK(accel_tensor_full(shape, 2, accel_process_index(job) % 2 ? INFINITY : 1, ACCEL_DTYPE_FLOAT32, kCpu, &input));
+  CHECK(accel_tensor_full(shape, 2, accel_process_index(job) % 2 ? INFINITY : 1, ACCEL_DTYPE_FLOAT32, &kCpu, &input));
   argument = accel_arg_tensor(input);
   CHECK(accel_module_call(model, &argument, 1, &output));
   CHECK(accel_backward(state, output.as.tensor, NULL));

@@ -60,7 +60,7 @@ accel_tensor_t* make_tensor(int64_t count, accel_dtype_t dtype, element_fn eleme
   for (int64_t i = 0; i < count; i++) elements[i] = element(i, context);
   CHECK(accel_tensor_from_data(elements, &count, 1, ACCEL_DTYPE_FLOAT64, &doubles));
   free(elements);
-  CHECK(accel_tensor_to(doubles, dtype, kCpu, 0, &tensor));
+  CHECK(accel_tensor_to(doubles, dtype, &kCpu, 0, &tensor));
   accel_tensor_release(doubles);
   return tensor;
 }

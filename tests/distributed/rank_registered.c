@@ -28,7 +28,7 @@ static accel_value_t map_over(float* weight, float* bias) {
   CHECK(accel_value_map(&map));
   for (int i = 0; i < 2; i++) {
     accel_tensor_t* tensor = NULL;
-    CHECK(accel_tensor_from_blob(i == 0 ? weight : bias, shapes[i], i == 0 ? 2 : 1, NULL, ACCEL_DTYPE_FLOAT32, kCpu,
+    CHECK(accel_tensor_from_blob(i == 0 ? weight : bias, shapes[i], i == 0 ? 2 : 1, NULL, ACCEL_DTYPE_FLOAT32, &kCpu,
                                  NULL, NULL, &tensor));
     const accel_value_t item = accel_arg_tensor(tensor);
     CHECK(accel_value_set(&map, names[i], &item));

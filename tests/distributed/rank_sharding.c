@@ -206,7 +206,7 @@ void run_sharding_losses(accel_state_t* state, const char* checkpoint) {
     const int64_t one = 1;
     accel_tensor_t* mean = NULL;
     CHECK(train_step(training, &loss));
-    CHECK(accel_tensor_full(&one, 1, loss, ACCEL_DTYPE_FLOAT64, kCpu, &mean));
+    CHECK(accel_tensor_full(&one, 1, loss, ACCEL_DTYPE_FLOAT64, &kCpu, &mean));
     CHECK(accel_all_reduce(state, mean, ACCEL_REDUCE_MEAN));
     CHECK(accel_tensor_item(mean, &loss));
     if (accel_is_main_process(state)) printf("%d %.9g\n", (int)training->step, loss);

@@ -36,6 +36,7 @@ void run_leave(accel_state_t* state, const char* argument) {
 }
 
 /* States of several ranks come and go, and a model is trained, while another thread reads the environment. */
+// Regression: threads of the program that read the environment crashed while a state was made.
 void run_environment(accel_state_t* state, const char* argument) {
   enum { STATES = 10 };
   char** const before = environ;

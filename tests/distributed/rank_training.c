@@ -133,7 +133,7 @@ static void observe(accel_module_t* model, accel_value_t* out) {
     accel_tensor_release(copy);
   }
   accel_value_dispose(&parameters);
-  CHECK(accel_tensor_randn(&count, 1, ACCEL_DTYPE_FLOAT32, kCpu, &random));
+  CHECK(accel_tensor_randn(&count, 1, ACCEL_DTYPE_FLOAT32, &kCpu, &random));
   const accel_value_t item = accel_arg_tensor(random);
   CHECK(accel_value_set(out, "random numbers", &item));
   accel_tensor_release(random);
@@ -241,9 +241,9 @@ static accel_status_t try_batch_size(int64_t batch_size, void* user_data) {
   search->tried++;
   if (accel_is_last_process(state) && batch_size > 50) {
     const int64_t too_many = (int64_t)1 << 52;
-    return accel_tensor_empty(&too_many, 1, ACCEL_DTYPE_FLOAT32, kCpu, &rows);
+    return accel_tensor_empty(&too_many, 1, ACCEL_DTYPE_FLOAT32, &kCpu, &rows);
   }
-  accel_status_t status = accel_tensor_full(&batch_size, 1, 1, ACCEL_DTYPE_FLOAT32, kCpu, &rows);
+  accel_status_t status = accel_tensor_full(&batch_size, 1, 1, ACCEL_DTYPE_FLOAT32, &kCpu, &rows);
   if (status != ACCEL_OK) return status;
   const accel_value_t value = accel_arg_tensor(rows);
   status = accel_gather(state, &value, &gathered);

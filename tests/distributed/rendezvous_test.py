@@ -60,6 +60,7 @@ class Strangers(RendezvousTest):
             for stranger in held:
                 stranger.close()
 
+    # Regression: rank 0 waited on after it had turned a rank away.
     def test_another_job_is_turned_away_and_ends_the_start(self):
         rank_0 = self.rank(0, 3, "objects")
         rank_2 = self.rank(2, 3, "objects")
@@ -93,6 +94,7 @@ class Ranks(RendezvousTest):
         self.assert_fails(self.rank(1, 3, "objects"), "rank 1 of 3 came to a job of 2 ranks", "WORLD_SIZE")
         self.assert_fails(rank_0, "turned away: rank 1 of 3 came to a job of 2 ranks", seconds=IN_TIME_S)
 
+    # Regression: messages had names of keys in place of the ranks that did not come.
     def test_ranks_that_do_not_come_are_named(self):
         rank_2 = self.rank(2, 4, "objects")
         rank_0 = self.rank(0, 4)

@@ -60,6 +60,7 @@ def needs_mounts():
 
 
 class Deaths(StartTest):
+    # Regression: a rank that died during the start was noticed after ten minutes.
     def test_a_rank_that_dies_while_others_are_awaited(self):
         ranks = [self.rank(rank, 4) for rank in range(3)]  # the last one never comes
         for rank in ranks:
@@ -75,12 +76,14 @@ class Deaths(StartTest):
         ranks[0].kill()
         self.assert_says(ranks[1], "rank 1 lost the store of rank 0", "ACCEL_ERROR_PEER_LOST")
 
+    # Regression: a rank 0 that ended as soon as it had its state took the store from ranks that still read in it.
     def test_rank_0_ends_as_soon_as_it_has_its_state(self):
         """The others still read from its store."""
         for _ in range(10):
             ranks = [self.rank(rank, 3, command="leave") for rank in range(3)]
             self.assert_done(*ranks)
 
+    # Regression: messages had stack traces of LibTorch.
     def test_a_rank_that_dies_in_the_start_of_its_transport(self):
         """At any moment: the other one hears of it, or it came too early to be missed."""
         for milliseconds in range(0, 300, 30):
@@ -126,6 +129,7 @@ class Resources(StartTest):
                     other.kill()  # it waits for a rank 0, and would take that of the next job at this port for its own
         self.assertGreater(refused, 2)
 
+    # Regression: too few file descriptors aborted the process in UCX.
     def test_few_file_descriptors(self):
         self.try_limits(1, range(12, 52, 4), lambda errors: True)
 
@@ -133,6 +137,7 @@ class Resources(StartTest):
         """Below some number it cannot even tell the other one."""
         self.try_limits(0, range(8, 68, 6), lambda errors: "to start" in errors)
 
+    # Regression: too few threads aborted the process in UCX.
     @needs_root()
     def test_no_threads(self):
         # Another user, who may still read what is below a private folder.
@@ -145,6 +150,7 @@ class Resources(StartTest):
 
 
 class Surroundings(StartTest):
+    # Regression: a rank that was killed left files in `/dev/shm`.
     def test_nothing_has_a_name_in_shared_memory(self):
         """A rank that is killed leaves what has a name."""
         for own in "1", "0":
@@ -154,6 +160,7 @@ class Surroundings(StartTest):
                     with open(f"/proc/{process.pid}/maps", encoding="utf-8") as mappings:
                         self.assertNotIn("/dev/shm/", mappings.read())
 
+    # Regression: threads of the library ran the program's signal handlers.
     def test_threads_of_the_library_leave_signals_to_the_program(self):
         with LoopingRanks(PROGRAM, 2, "until_lost") as ranks:
             for process in ranks.processes:
@@ -165,6 +172,7 @@ class Surroundings(StartTest):
                     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD):
                         self.assertTrue(int(lines["SigBlk"], 16) >> (number - 1) & 1, (lines["Name"], number))
 
+    # Regression: without room in `/dev/shm` no job started.
     @needs_mounts()
     def test_no_room_in_dev_shm(self):
         for mount in "mount -t tmpfs -o size=4k none /dev/shm", "mount -t tmpfs -o ro none /dev/shm":
@@ -173,6 +181,7 @@ class Surroundings(StartTest):
                     self.port = free_port()
                     self.assert_done(*(self.rank(rank, 2, mounting(mount), ACCEL_SHARED_MEMORY=own) for rank in range(2)))
 
+    # Regression: a name server that says nothing held each start up by ten seconds.
     @needs_mounts()
     @needs_root()
     def test_a_name_server_that_says_nothing_is_not_asked(self):

@@ -17,6 +17,7 @@ SAYS_ONLY = {"tools/setup.sh": "--check", "tools/quickstart.sh": "--check", "too
 # {command line: why nothing of it is run}; those of other pages are run as they stand.
 NOT_RUN = {
     "tools/test.sh": "this test is a part of it",
+    "tools/test.sh --all": "this test is a part of it",
     "tools/test.sh -C build/develop": "this test is a part of it",
     "tools/test_libtorch.sh 2.11.0": "it builds everything with another LibTorch",
     "tools/test_python.sh python3.12": "it builds everything for another Python",
@@ -138,9 +139,9 @@ class BuildCommands:
         for argument in rest:
             if argument == "-C":
                 next(rest)
-            elif argument == "--suite":
+            elif argument in ("--suite", "--no-suite", "--setup"):
                 kept += [argument, next(rest)]
-                if kept[-1] not in suites:
+                if argument != "--setup" and kept[-1] not in suites:
                     return Rehearsal(problem=f"no suite {kept[-1]}")
             else:
                 kept.append(argument)

@@ -38,7 +38,8 @@ void expect(bool holds, const char *what) {
 size_t bytes_of_tensor(int64_t floats) {
   const size_t before = tensor_bytes, freed = tensors_freed;
   accel_tensor_t *tensor = nullptr;
-  expect(accel_tensor_randn(&floats, 1, ACCEL_DTYPE_FLOAT32, {ACCEL_DEVICE_CPU, -1}, &tensor) == ACCEL_OK, "randn");
+  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
+  expect(accel_tensor_randn(&floats, 1, ACCEL_DTYPE_FLOAT32, &cpu, &tensor) == ACCEL_OK, "randn");
   accel_tensor_release(tensor);
   expect(tensor_bytes == before || tensors_freed > freed, "what was allocated is freed");
   return tensor_bytes - before;

@@ -11,11 +11,11 @@ static void test_refused_until_copied(void **state) {
   int64_t count = 0;
   assert_ok(accel_device_default(&device));
   assert_int_not_equal(device.type, ACCEL_DEVICE_CPU);
-  assert_ok(accel_tensor_full(three, 1, 2, ACCEL_DTYPE_FLOAT32, device, &there));
+  assert_ok(accel_tensor_full(three, 1, 2, ACCEL_DTYPE_FLOAT32, &device, &there));
   assert_fails(accel_tensor_elements(there, ACCEL_DTYPE_FLOAT32, &found, &count), ACCEL_ERROR_UNSUPPORTED,
                "expected one on the CPU, accel_tensor_to() copies it there");
   assert_null(found);
-  assert_ok(accel_tensor_to(there, ACCEL_DTYPE_FLOAT32, cpu, 0, &here));
+  assert_ok(accel_tensor_to(there, ACCEL_DTYPE_FLOAT32, &cpu, 0, &here));
   assert_ok(accel_tensor_elements(here, ACCEL_DTYPE_FLOAT32, &found, &count));
   assert_int_equal(count, 3);
   assert_true(((const float *)found)[2] == 2);

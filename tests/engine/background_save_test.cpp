@@ -60,7 +60,7 @@ TEST(BackgroundSave, HasWhatWasThereWhenTheCallReturned) {
     const Folder folder;
     tests::run_accelerators(ranks, {}, [&](const tests::AcceleratorPtr& accelerator) {
       const nn::ModulePtr model = model_of(1 << 20);
-      accelerator->prepare_model(model);
+      accelerator->preparation().prepare_model(model);
       for (int save = 1; save <= 3; save++) {
         fill(model, save);
         accelerator->projects().save_checkpoint(folder / std::to_string(save), {}, kAsynchronous);
@@ -80,7 +80,7 @@ TEST(BackgroundSave, TheTrainingCommunicatesMeanwhile) {
   const Folder folder;
   tests::run_accelerators(2, {}, [&](const tests::AcceleratorPtr& accelerator) {
     const nn::ModulePtr model = model_of(1 << 20);
-    accelerator->prepare_model(model);
+    accelerator->preparation().prepare_model(model);
     fill(model, 7);
     accelerator->projects().save_checkpoint(folder / "s", {}, kAsynchronous);
     for (int round = 0; round < 200; round++) accelerator->state().communicator()->barrier();
@@ -92,7 +92,7 @@ TEST(BackgroundSave, ASecondOneWaitsOrIsRefused) {
   const Folder folder;
   tests::run_accelerators(1, {}, [&](const tests::AcceleratorPtr& accelerator) {
     const nn::ModulePtr model = model_of(8 << 20);
-    accelerator->prepare_model(model);
+    accelerator->preparation().prepare_model(model);
     fill(model, 1);
     accelerator->projects().save_checkpoint(folder / "a", {}, kAsynchronous);
     const auto progress = accelerator->projects().checkpoint_progress();
@@ -118,7 +118,7 @@ TEST(BackgroundSave, RotationComesBehindIt) {
     project.total_limit = 2;
     accelerator->projects().project().set(project);
     const nn::ModulePtr model = model_of(1000);
-    accelerator->prepare_model(model);
+    accelerator->preparation().prepare_model(model);
     for (int save = 0; save < 4; save++) {
       fill(model, save);
       accelerator->projects().save_checkpoint(std::nullopt, {}, kAsynchronous);
@@ -137,7 +137,7 @@ TEST(BackgroundSave, TheEndOfTheAcceleratorFinishesIt) {
   const Folder folder;
   tests::run_accelerators(2, {}, [&](const tests::AcceleratorPtr& accelerator) {
     const nn::ModulePtr model = model_of(4 << 20);
-    accelerator->prepare_model(model);
+    accelerator->preparation().prepare_model(model);
     fill(model, 5);
     accelerator->projects().save_checkpoint(folder / "s", {}, kAsynchronous);
   });

@@ -107,7 +107,7 @@ at::Tensor penalised(Accelerator& accelerator, const nn::ModulePtr& model, const
   create.inputs = {x};
   tensor::backward(scores.sum(), create);
   const at::Tensor penalty = (x.grad().norm(2, -1) - 1).square().mean();
-  accelerator.backward(penalty + scores.mean());
+  accelerator.backward().run(penalty + scores.mean());
   const at::Tensor gradients =
       at::cat({model->parameters()[0].grad().flatten(), model->parameters()[1].grad().flatten()});
   x.mutable_grad().reset();
@@ -119,12 +119,12 @@ TEST(Backward, AGradientPenaltyThroughAPreparedModel) {
   const at::Tensor rows = (at::arange(12, at::kFloat).reshape({4, 3}) - 5) * 0.3F;
   at::Tensor expected;
   run_accelerators(1, {}, [&](const AcceleratorPtr& accelerator) {
-    expected = penalised(*accelerator, accelerator->prepare_model(critic()), rows);
+    expected = penalised(*accelerator, accelerator->preparation().prepare_model(critic()), rows);
   });
   std::vector<at::Tensor> found(2);
   run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
     const int rank = accelerator->state().process_index();
-    const nn::ModulePtr model = accelerator->prepare_model(critic());
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(critic());
     for (int step = 0; step < 2; step++) {  // and the model goes on
       for (const at::Tensor& parameter : model->parameters()) parameter.mutable_grad().reset();
       found[rank] = penalised(*accelerator, model, rows.slice(0, 2 * rank, 2 * rank + 2));
@@ -139,12 +139,13 @@ TEST(Backward, OfASumWithAnotherLossOfTheSameGraph) {
     const at::Tensor y = x * x;
     BackwardOptions keep;
     keep.retain_graph = true;
-    accelerator->backward_sum(y, 2, keep);
+    accelerator->backward().run_sum(y, 2, keep);
     EXPECT_EQ(x.grad().item<double>(), 3) << "half of 6";
     EXPECT_NO_THROW(tensor::backward(y, {}));
   });
 }
 
+// Regression: `evaluation_mode` had no effect where models are sharded: each rank got rank 0's weights, in parts.
 TEST(Backward, AnEvaluatedModelIsEachRanksOwn) {
   for (const bool sharded : {false, true})
     run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
@@ -154,7 +155,7 @@ TEST(Backward, AnEvaluatedModelIsEachRanksOwn) {
       PrepareModelSettings preparation;
       preparation.evaluation_mode = true;
       preparation.fsdp.enabled = sharded;
-      const nn::ModulePtr model = accelerator->prepare_model(inner, preparation);
+      const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, preparation);
       EXPECT_EQ(inner->parameters()[0][0][0].item<float>(), rank) << "rank 0's weights were not sent";
       EXPECT_EQ(parallel_model_of(model)->exchange(), nullptr);
       EXPECT_FALSE(!inner->placements().empty());

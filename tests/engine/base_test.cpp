@@ -78,6 +78,8 @@ class Ending final : public std::streambuf {
   Reason reason_;
 };
 
+// Regression: a lack of memory while the library wrote a text cut it short in silence: keys of the store, addresses,
+// paths, PowerSGD's random numbers in a checkpoint.
 TEST(BaseText, ALackOfMemoryDoesNotCutIt) {
   const NoRoomForNumbers no_room;
   const std::locale before = std::locale::global(std::locale(std::locale::classic(), &no_room));
@@ -87,6 +89,7 @@ TEST(BaseText, ALackOfMemoryDoesNotCutIt) {
   EXPECT_EQ(text("rank ", 1L, " of ", 2L), "rank 1 of 2");
 }
 
+// Regression: a lack of memory while it read lines was taken for their end.
 TEST(BaseReadLine, ALackOfMemoryIsNotTheEnd) {
   Ending<std::bad_alloc> buffer{std::bad_alloc()};
   std::istream stream(&buffer);
@@ -115,6 +118,8 @@ TEST(BaseReadLine, TheLastLineNeedsNoEnd) {
   EXPECT_FALSE(read_line(stream, line, ','));
 }
 
+// Regression: a lack of memory in the dynamic linker was reported as a LibTorch of an unknown version, or as a plugin
+// that cannot be loaded.
 TEST(BaseLinkerError, ALackOfMemoryIsKnown) {
   EXPECT_TRUE(is_lack_of_memory(
       ("libone.so: cannot create shared object descriptor: " + std::string(std::strerror(ENOMEM))).c_str()));

@@ -556,6 +556,7 @@ class RacingFiles final : public QuickFiles {
   bool is_first_ = true;
 };
 
+// Regression: two programs saved the same checkpoint of automatic naming, and the later one removed the other's.
 TEST(FaultyWriter, TwoThatWriteOneNameLeaveACompleteState) {
   const Folder folder;
   const std::string path = folder / "s";
@@ -582,6 +583,8 @@ TEST(FaultyWriter, TwoThatWriteOneNameLeaveACompleteState) {
   EXPECT_EQ(folder.entries(), 1U);
 }
 
+// Regression: with `verify` 0, or on several ranks, a checkpoint that was replaced while it was loaded came back as a
+// mixture.
 TEST(FaultyWriter, WhatIsReplacedWhileItIsReadIsNoMixture) {
   const Folder folder;
   const std::string path = folder / "s";
@@ -625,6 +628,7 @@ void die_while_saving(const std::string& path) {
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
+// Regression: a save that was killed left its temporary folder for ever.
 TEST(FaultyWriter, LeftoversOfAnyNameGoWithTheNextSave) {
   const Folder folder;
   die_while_saving(folder / "step_1");

@@ -96,6 +96,8 @@ auto sum_in_pieces(const std::string& data, size_t piece) {
 
 // As `xxhsum -H3` prints them.
 // A rank that is lost in the step fails it on the others, and then their report.
+// Regression: a rank that was lost while a sharded model was gathered for a save was reported as
+// `ACCEL_ERROR_CANCELLED`.
 TEST(CheckpointRanks, TheFailureOfAStepIsThrownWhereNobodyCanBeAsked) {
   Ranks ranks;
   ranks.size = 2;
@@ -300,6 +302,7 @@ TEST(CheckpointTrainingState, RanksShareTheWorkAndNothingIsWrittenTwice) {
 }
 
 // What one rank writes for all may have any size, and any ties, on the others.
+// Regression: ranks with registered objects of other sizes planned a checkpoint differently, and it could not be saved.
 TEST(CheckpointTrainingState, StatesMayHaveOtherSizesOnOtherRanks) {
   for (const int larger : {0, 1, 2}) {
     const Folder folder;
@@ -317,6 +320,7 @@ TEST(CheckpointTrainingState, StatesMayHaveOtherSizesOnOtherRanks) {
   }
 }
 
+// Regression: a hook that left a model out on the main process alone had no effect where another rank wrote it.
 TEST(CheckpointTrainingState, TheListOfTheFirstRankIsSaved) {
   for (const bool equal : {false, true})
     for (const int leaves_out : {0, 1}) {
@@ -475,6 +479,7 @@ TEST(CheckpointTrainingState, WhatIsMissingIsAnErrorUnlessItIsAllowed) {
 }
 
 // Whatever a save that was killed had written, it is not taken for a folder of the reference.
+// Regression: the pieces of a save that was killed were taken for a folder of Accelerate, and loaded by some ranks.
 TEST(CheckpointTrainingState, APartOfASaveIsNoCheckpointOfAnyRank) {
   for (const char* const name :
        {"accel_rank_0.bin", "accel_rank_3.bin", "model_rank_00000.safetensors", "optimizer_1_rank_00012.safetensors"}) {
@@ -489,6 +494,9 @@ TEST(CheckpointTrainingState, APartOfASaveIsNoCheckpointOfAnyRank) {
 }
 
 // As the reference saves them: without a manifest.
+// Regression: a position of a loader in such a folder was an error instead of a warning, and `use_stateful_dataloader`
+// did not take it.
+// Regression: positions of loaders in a folder of Accelerate were ignored.
 TEST(CheckpointTrainingState, PositionsOfLoadersOfTorchAreNoSilentLack) {
   const Folder folder;
   const std::string path = folder / "s";

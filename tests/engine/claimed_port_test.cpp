@@ -9,6 +9,7 @@
 namespace accel::launch {
 namespace {
 
+// Regression: two launchers on one machine that started at the same moment could choose the same port.
 TEST(ClaimedPort, IsGivenOnceWhileItIsHeld) {
   // 300 of some 2,700 ports by chance alone would hold an equal pair.
   const std::vector<ClaimedPort> claimed(300);

@@ -30,6 +30,7 @@ TEST(Collate, NumbersBecomeTensorsAndTextALists) {
   EXPECT_EQ(batch.toGenericDict().at("x").toTensor().scalar_type(), at::kDouble);
 }
 
+// Regression: integers and floats in one batch were an error.
 TEST(Collate, NumbersOfBothKindsBecomeFloatsAsInTorch) {
   const auto integer_first = collate({}, {from_json("1"), from_json("2.5")});
   EXPECT_EQ(tree::to_json(tree::listify(integer_first)), "[1.0,2.5]");

@@ -393,6 +393,8 @@ TEST(CommWork, CarriesItsErrorAndRunsItsCallbacksWhereTheyAreAskedFor) {
 }
 
 // A work that ends while callbacks of others run has callbacks that nobody has run yet.
+// Regression: the communication thread kept the results of a call, if it was interrupted just after its end: a rank
+// took one bucket more.
 TEST(CommWork, LetsGoOfItsTensorsBeforeItEnds) {
   run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     const at::Tensor part = at::ones({1000}), whole = at::empty({2000});
@@ -405,6 +407,8 @@ TEST(CommWork, LetsGoOfItsTensorsBeforeItEnds) {
   });
 }
 
+// Regression: `accel_progress()` said that all had ended when the last work ended just then, whose callback was never
+// called.
 TEST(CommWork, ProgressIsNotDoneWhileAWorkHasCallbacksToRun) {
   const auto works = std::make_shared<WorkList>();
   const auto first = std::make_shared<Work>(), last = std::make_shared<Work>();
@@ -452,6 +456,7 @@ TEST(CommWork, AMismatchInATreeLeavesTheRanksInStep) {
 }
 
 // Rank 1 comes to a collective of 16 MiB only when rank 0 has ended one of another group.
+// Regression: a collective that was started held up every blocking call and gradient bucket until it had ended.
 TEST(CommWork, CollectivesOfTwoGroupsOverlap) {
   for (const bool blocks : {false, true}) {
     std::promise<void> ended;
@@ -611,6 +616,7 @@ int64_t threads_called(const std::string& name) {
   });
 }
 
+// Regression: each group had a thread and connections of its own.
 TEST(CommGroup, AllGroupsOfARankHaveOneProgressThread) {
   constexpr int kRanks = 2, kGroups = 8;
   run_ranks(kRanks, [&](const std::shared_ptr<comm::Communicator>& communicator) {
@@ -740,6 +746,8 @@ TEST(CommGroup, SurvivorsGoOnWithoutTheLostRank) {
 }
 
 // Who passes nothing must not be the only one to know.
+// Regression: a rank that passed no tensors to `gather()` returned at once, and the others found out in the next call.
+// Regression: a rank without tensors was said to have called `wait_for_everyone`.
 TEST(CommCollectives, ATreeWithoutTensorsAgainstATensorIsFoundAtOnceOnAllRanks) {
   const std::function<void(Communicator&, const c10::IValue&)> calls[] = {
       [](Communicator& communicator, const c10::IValue& value) { gather(communicator, value); },
@@ -814,6 +822,7 @@ TEST(CommCollectives, OneRankGivesTheTypesOfMany) {
     });
 }
 
+// Regression: where ranks scaled by different factors, the message named the wrong ones.
 TEST(CommCollectives, ScalesThatDifferAreNamed) {
   const auto messages = messages_of(2, std::chrono::seconds(20), [](Communicator& communicator) {
     reduce(communicator, c10::IValue(at::ones({2})), ReduceOp::kSum, communicator.rank() == 0 ? 1.0 : 0.5);
@@ -822,6 +831,7 @@ TEST(CommCollectives, ScalesThatDifferAreNamed) {
   EXPECT_NE(messages[0].find("times 0.5"), std::string::npos) << messages[0];
 }
 
+// Regression: a loss in `accel_wait_for_everyone()` was one "during barrier".
 TEST(CommCollectives, ALossIsReportedWithTheFunctionOfTheHeader) {
   const auto messages = messages_of(2, std::chrono::seconds(1), [](Communicator& communicator) {
     const CurrentCall call("accel_save_state");

@@ -214,6 +214,8 @@ TEST(DdpGradients, AnErrorNamesTheParametersThatGotNone) {
 }
 
 // The gradients of some parameters have come, and the ranks may have exchanged some buckets and not others.
+// Regression: after a backward that an error ended in the middle, the next forward named parameters without gradients
+// instead of the error.
 TEST(DdpGradients, ABackwardThatFailedIsNamedAtTheNextForward) {
   tests::run_accelerators(2, {}, [](const tests::AcceleratorPtr& accelerator) {
     const auto inner = std::make_shared<nn::CallbackModule>("TwoLayers");
@@ -228,8 +230,8 @@ TEST(DdpGradients, ABackwardThatFailedIsNamedAtTheNextForward) {
         })[0];
       return at::linear(hidden, module.find_tensor("second"));
     });
-    const nn::ModulePtr model = accelerator->prepare_model(inner);
-    const auto step = [&] { accelerator->backward(model->call(nn::Inputs{rows(0, 4)}).toTensor().sum()); };
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
+    const auto step = [&] { accelerator->backward().run(model->call(nn::Inputs{rows(0, 4)}).toTensor().sum()); };
     step();
     step();
     fails = true;
@@ -242,6 +244,8 @@ TEST(DdpGradients, ABackwardThatFailedIsNamedAtTheNextForward) {
 }
 
 // Also when earlier backwards were complete: what was summed up until then would stay without the other ranks'.
+// Regression: a parameter that got no gradient in a step after the first ones left that step's gradients unaveraged,
+// without an error.
 TEST(DdpGradients, AParameterThatGetsNoGradientLaterIsNamedToo) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     DistributedDataParallel model(make_model(1), communicator, {});
@@ -253,6 +257,7 @@ TEST(DdpGradients, AParameterThatGetsNoGradientLaterIsNamedToo) {
   });
 }
 
+// Regression: with `find_unused_parameters`, training crashed as soon as the set of unused parameters changed.
 TEST(DdpGradients, WhichParametersAreUnusedMayChange) {
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     for (const bool views : {true, false}) {
@@ -281,6 +286,7 @@ TEST(DdpGradients, AStaticGraphLearnsWhatIsUnused) {
 }
 
 // The first backward is one of those that are not exchanged.
+// Regression: with `static_graph`, a first backward that only accumulated left all later gradients unaveraged or stale.
 TEST(DdpGradients, AStaticGraphIsLearntWhileGradientsAccumulate) {
   const auto expected = joined_gradients(false);
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {

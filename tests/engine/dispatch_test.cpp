@@ -256,6 +256,8 @@ bool is_file_on_disk(const nn::Module& model, const char* name) {
 
 const DeviceMap kSecondOnDisk = {{"layers.0", "cpu"}, {"layers.1", "disk"}, {"layers.2", "cpu"}, {"layers.3", "cpu"}};
 
+// Regression: weights on the disk stayed in memory where they had been there before, and no file was written.
+// Regression: an older index's entries for weights that are not on the disk replaced the weights of the model.
 TEST(Dispatch, WeightsOnDiskLeaveTheMemory) {
   const auto model = block_model();
   const at::Tensor expected = forward(*model, rows()), scale = model->find_tensor("layers.1.scale");
@@ -727,6 +729,7 @@ std::vector<std::string> cast_layers(const std::vector<std::string>& patterns,
   return names;
 }
 
+// Regression: classes and anchored patterns that layer-wise casting leaves out did not hold for what is inside.
 TEST(Dispatch, ASkippedModuleTakesAllBelowItAlong) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(cast_layers({}, {"Block"}), Names());
@@ -748,6 +751,7 @@ TEST(Dispatch, ASkippedModuleTakesAllBelowItAlong) {
   EXPECT_EQ(model->find_tensor("layers.0.out.weight").scalar_type(), at::kFloat);
 }
 
+// Regression: `keep_in_fp32_modules` "wo" kept `word_embeddings`, and any other name with these letters.
 TEST(Dispatch, ModulesThatAreKeptInFloat32) {
   const auto model = block_model({2, 16, 32});
   const WeightFolder folder(*model);

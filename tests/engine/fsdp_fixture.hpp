@@ -13,7 +13,7 @@
 #include <string>
 
 #include "comm/group.hpp"
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/placements.hpp"
 #include "parallel/fsdp/fully_sharded_data_parallel.hpp"

@@ -30,7 +30,7 @@ void on_three_ranks(const std::function<void(const Prepared&)>& body, const Fsdp
     Prepared prepared{accelerator, make_model(), nullptr};
     PrepareModelSettings preparation;
     preparation.fsdp = settings;
-    prepared.model = accelerator->prepare_model(prepared.inner, preparation);
+    prepared.model = accelerator->preparation().prepare_model(prepared.inner, preparation);
     body(prepared);
   });
 }

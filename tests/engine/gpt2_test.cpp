@@ -50,6 +50,7 @@ TEST(Gpt2, HonoursTheDtype) {
   EXPECT_EQ(model->call(at::ones({1, 6}, at::kLong)).scalar_type(), at::kBFloat16);
 }
 
+// Regression: a configuration that is a folder was an internal error.
 TEST(Gpt2, RefusesWhatItCannotDo) {
   const auto build = [](const char* setting) {
     return [setting] {

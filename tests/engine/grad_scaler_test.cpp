@@ -152,6 +152,7 @@ TEST(GradScalerState, HasTheKeysOfTheReference) {
   EXPECT_NE(message.find("\"scale\""), std::string::npos);
 }
 
+// Regression: a loss scale that is 0 in float32 was taken, and intervals and counts that are not whole numbers.
 TEST(GradScalerState, HasNumbersThatCanBeMeant) {
   GradScaler scaler{GradScalerSettings()};
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();

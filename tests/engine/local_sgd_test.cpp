@@ -128,6 +128,7 @@ TEST(LocalSgdGroup, GoesOnExchangingGradients) {
 }
 
 // It exchanges gradients when the local steps are over.
+// Regression: a gradient hook that was registered inside of local SGD was gone when its scope ended.
 TEST(LocalSgdGroup, AHookThatIsRegisteredMeanwhileStays) {
   run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
     const auto model = new_model(communicator);
@@ -205,17 +206,17 @@ void expect_the_same_after_a_load(int ranks, const LocalSgdSettings& settings, i
     tests::run_accelerators(ranks, {}, [&](const tests::AcceleratorPtr& accelerator) {
       const int rank = accelerator->state().process_index();
       const nn::ModulePtr inner = one_weight();
-      const nn::ModulePtr model = accelerator->prepare_model(inner);
+      const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
       auto sgd = std::make_shared<optim::ParameterOptimizer>(optim::sgd_rule(),
                                                              optim::GivenSettings{{"lr", kRate}, {"momentum", 0.9}});
       sgd->add_group(inner->parameters(), std::nullopt, std::nullopt);
-      const auto optimizer = accelerator->prepare_optimizer(sgd);
-      const auto local_sgd = accelerator->begin_local_sgd(model, 4, settings, nullptr);
+      const auto optimizer = accelerator->preparation().prepare_optimizer(sgd);
+      const auto local_sgd = accelerator->preparation().begin_local_sgd(model, 4, settings, nullptr);
       if (resumed) accelerator->checkpoints().load_state(folder / "state");
       for (int step = resumed ? save_at : 0; step < kSteps; step++) {
         if (!resumed && step == save_at) accelerator->checkpoints().save_state(folder / "state");
         const double gradient = rank == 0 ? 0.5 * step : 1.0 - step;
-        accelerator->backward(model->call(nn::Inputs{at::full({1}, gradient)}).toTensor());
+        accelerator->backward().run(model->call(nn::Inputs{at::full({1}, gradient)}).toTensor());
         optimizer->step();
         optimizer->zero_grad(/*set_to_none=*/true);
         local_sgd->step();
@@ -226,6 +227,8 @@ void expect_the_same_after_a_load(int ranks, const LocalSgdSettings& settings, i
     });
 }
 
+// Regression: a training state that was saved inside of local SGD had rank 0's weights and optimizers for all ranks,
+// and no count of steps.
 TEST(LocalSgdCheckpoint, ARunThatIsResumedContinuesExactly) {
   for (const int ranks : {1, 2, 3})
     for (const int save_at : {0, 1, 4, 6}) {
@@ -241,8 +244,8 @@ TEST(LocalSgdCheckpoint, OtherNumbersOfRanksBeginAtTheMean) {
   const auto run = [&](int ranks, const std::function<void(accelerator::Accelerator&, at::Tensor)>& body) {
     tests::run_accelerators(ranks, {}, [&](const tests::AcceleratorPtr& accelerator) {
       const nn::ModulePtr inner = one_weight();
-      const nn::ModulePtr model = accelerator->prepare_model(inner);
-      const auto local_sgd = accelerator->begin_local_sgd(model, 4, {}, nullptr);
+      const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
+      const auto local_sgd = accelerator->preparation().begin_local_sgd(model, 4, {}, nullptr);
       if (ranks == 2) local_sgd->step();
       body(*accelerator, inner->parameters()[0].detach());
     });
@@ -266,8 +269,8 @@ TEST(LocalSgdCheckpoint, OfOneProcessBeginsAnewOnSeveral) {
   const checkpoint::tests::Folder folder;
   for (const int ranks : {1, 2})
     tests::run_accelerators(ranks, {}, [&](const tests::AcceleratorPtr& accelerator) {
-      const nn::ModulePtr model = accelerator->prepare_model(one_weight());
-      const auto local_sgd = accelerator->begin_local_sgd(model, 2, {}, nullptr);
+      const nn::ModulePtr model = accelerator->preparation().prepare_model(one_weight());
+      const auto local_sgd = accelerator->preparation().begin_local_sgd(model, 2, {}, nullptr);
       local_sgd->step();
       if (ranks == 1) return accelerator->checkpoints().save_state(folder / "state");
       accelerator->checkpoints().load_state(folder / "state");
@@ -281,13 +284,13 @@ TEST(LocalSgdCheckpoint, IsLeftOutWhereNoScopeIsOpen) {
   const checkpoint::tests::Folder folder;
   tests::run_accelerators(2, {}, [&](const tests::AcceleratorPtr& accelerator) {
     const nn::ModulePtr inner = one_weight();
-    const nn::ModulePtr model = accelerator->prepare_model(inner);
-    auto local_sgd = accelerator->begin_local_sgd(model, 4, {}, nullptr);
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
+    auto local_sgd = accelerator->preparation().begin_local_sgd(model, 4, {}, nullptr);
     local_sgd->step();
     const at::Tensor weight = inner->parameters()[0].detach();
     weight.fill_(3 + 4 * accelerator->state().process_index());
     accelerator->checkpoints().save_state(folder / "state");
-    const auto second = accelerator->begin_local_sgd(model, 4, {}, nullptr);
+    const auto second = accelerator->preparation().begin_local_sgd(model, 4, {}, nullptr);
     tests::expect_error(Status::kInvalidState, "inside of 1 scopes of local SGD and 2 are open",
                         [&] { accelerator->checkpoints().load_state(folder / "state"); });
     local_sgd->finish();
@@ -295,7 +298,7 @@ TEST(LocalSgdCheckpoint, IsLeftOutWhereNoScopeIsOpen) {
   });
   tests::run_accelerators(2, {}, [&](const tests::AcceleratorPtr& accelerator) {
     const nn::ModulePtr inner = one_weight();
-    accelerator->prepare_model(inner);
+    accelerator->preparation().prepare_model(inner);
     accelerator->checkpoints().load_state(folder / "state");
     EXPECT_EQ(inner->parameters()[0].item<double>(), 3);
   });

@@ -168,6 +168,9 @@ TEST(OptimOptimizer, ZeroGradFillsOrDropsGradients) {
 }
 
 // The numbers are torch.optim.AdamW's: without a gradient neither momentum nor decay moves a parameter.
+// Regression: `zero_grad()` left zeros, with which momentum and weight decay moved parameters on that no backward had
+// reached.
+// Regression: a parameter that was frozen during training moved on.
 TEST(OptimOptimizer, WhatNoBackwardReachesStaysAsItIs) {
   ParameterOptimizer optimizer(adam_rule(WeightDecay::kDecoupled), {{"lr", 0.1}, {"weight_decay", 0.1}});
   const auto used = new_parameter({1});

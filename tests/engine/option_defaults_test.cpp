@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "bigmodel/device_map/infer_device_map.hpp"
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/dataloader.hpp"
+#include "config/generated/settings/dataset.hpp"
+#include "config/generated/settings/device_map.hpp"
+#include "config/generated/settings/tensor.hpp"
 #include "data/datasets/csv_dataset.hpp"
 #include "data/datasets/image_dataset.hpp"
 #include "data/loader_input.hpp"

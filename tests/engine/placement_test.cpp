@@ -114,29 +114,29 @@ constexpr int64_t kRows = 8;
 class Training {
  public:
   Training(const AcceleratorPtr& accelerator, StateDictType type) : accelerator_(accelerator) {
-    comm::Mesh& mesh = *accelerator->state().mesh();
+    comm::Mesh& mesh = *accelerator->state().groups().mesh();
     inner_ = mesh.size("tensor") > 1 ? column_strategy::split_model(mesh) : column_strategy::make_model();
     PrepareModelSettings preparation;
     preparation.fsdp.enabled = mesh.size("shard") > 1;
     preparation.fsdp.state_dict_type = type;
     auto plain = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.03}});
     plain->add_group(inner_->parameters(), std::nullopt, std::nullopt);
-    model_ = accelerator->prepare_model(inner_, preparation);
-    optimizer_ = accelerator->prepare_optimizer(plain);
+    model_ = accelerator->preparation().prepare_model(inner_, preparation);
+    optimizer_ = accelerator->preparation().prepare_optimizer(plain);
   }
 
   void backward(int number) {
-    const auto data = accelerator_->state().data_parallel();
+    const auto data = accelerator_->state().groups().data_parallel();
     const int64_t share = kRows / data->size();
     const at::Tensor rows =
         at::linspace(-2, 2, kRows * column_strategy::kInputs).mul(1.3 + number).sin().view({kRows, -1});
-    accelerator_->backward(model_->call(rows.narrow(0, data->rank() * share, share)).square().mean());
+    accelerator_->backward().run(model_->call(rows.narrow(0, data->rank() * share, share)).square().mean());
   }
 
   // Returns the norm of the gradients.
   double step(int number) {
     backward(number);
-    const double norm = accelerator_->clip_gradients_by_norm(model_, 0.5, 2)->item<double>();
+    const double norm = accelerator_->clipping().clip_gradients_by_norm(model_, 0.5, 2)->item<double>();
     optimizer_->step();
     optimizer_->zero_grad(true);
     return norm;
@@ -222,7 +222,7 @@ TEST(Placement, AnOverflowInOnePartSkipsTheStepInAll) {
     on_mesh(sizes, [&](const AcceleratorPtr& accelerator) {
       GradScalerSettings scaler;
       scaler.enabled = true;
-      accelerator->set_grad_scaler(scaler);
+      accelerator->precision().set_grad_scaler(scaler);
       Training training(accelerator, StateDictType::kFullStateDict);
       const auto before = training.weights();
       training.backward(0);
@@ -240,19 +240,19 @@ TEST(Placement, AnOverflowOutsideOfThePartsSkipsTheStepInAll) {
   on_mesh({1, 2, 1}, [](const AcceleratorPtr& accelerator) {
     GradScalerSettings scaler;
     scaler.enabled = true;
-    accelerator->set_grad_scaler(scaler);
+    accelerator->precision().set_grad_scaler(scaler);
     const auto inner = column_strategy::make_model();
     PrepareModelSettings preparation;
     preparation.fsdp.enabled = true;
     preparation.fsdp.ignored_modules = std::string("down_bias");
-    const auto model = accelerator->prepare_model(inner, preparation);
+    const auto model = accelerator->preparation().prepare_model(inner, preparation);
     auto plain = optim::make_optimizer(optim::sgd_rule(), {{"lr", 0.1}});
     plain->add_group({inner->find_tensor("down_bias")}, std::nullopt, std::nullopt);
-    const auto optimizer = accelerator->prepare_optimizer(plain);
-    accelerator->backward(model->call(at::full({2, column_strategy::kInputs}, 0.3)).square().mean());
+    const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
+    accelerator->backward().run(model->call(at::full({2, column_strategy::kInputs}, 0.3)).square().mean());
     if (accelerator->state().process_index() == 1) inner->find_tensor("down_bias").mutable_grad().fill_(HUGE_VAL);
     EXPECT_FALSE(optimizer->step());
-    EXPECT_EQ(accelerator->grad_scaler()->scale(), GradScalerSettings().init_scale.value * 0.5);
+    EXPECT_EQ(accelerator->prepared().grad_scaler->scale(), GradScalerSettings().init_scale.value * 0.5);
   });
 }
 
@@ -262,10 +262,10 @@ TEST(Placement, PartsOfAModelThatIsGoneAreRefused) {
     const auto inner = column_strategy::make_model();
     PrepareModelSettings preparation;
     preparation.fsdp.enabled = true;
-    accelerator->prepare_model(inner, preparation);
+    accelerator->preparation().prepare_model(inner, preparation);
     accelerator->free_memory();
     tests::expect_error(Status::kInvalidState, "is a part that a sharded model left behind",
-                        [&] { accelerator->prepare_model(inner, preparation); });
+                        [&] { accelerator->preparation().prepare_model(inner, preparation); });
   });
 }
 

@@ -19,9 +19,12 @@
 #include <random>
 
 #include "accelerator/parameters/prepared_parameters.hpp"
+#include "accelerator/parameters/step_parameters.hpp"
+#include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "base/error.hpp"
 #include "checkpoint_fixture.hpp"
+#include "config/generated/settings/parameters.hpp"
 #include "expect_error.hpp"
 #include "nn/callback_module.hpp"
 #include "optim/rules/rules.hpp"
@@ -65,7 +68,7 @@ struct Program {
     return gradients;
   }
   std::optional<double> step(int number, const ParametersStepSettings& settings = {}, bool wants_norm = false) const {
-    return accelerator->step_parameters(*parameters, *optimizer, gradients(number), settings, wants_norm);
+    return accelerator::step_parameters(*accelerator, *parameters, *optimizer, gradients(number), settings, wants_norm);
   }
   std::map<std::string, at::Tensor> values() const {
     std::map<std::string, at::Tensor> values;
@@ -76,10 +79,10 @@ struct Program {
 
 Program new_program(const AcceleratorPtr& accelerator, const FsdpSettings& fsdp = {}, double first = 0) {
   Program program{accelerator, new_tensors(first), nullptr, nullptr};
-  program.parameters = accelerator->register_parameters([&] { return program.tensors; }, 0.0001, fsdp);
+  program.parameters = accelerator->preparation().register_parameters([&] { return program.tensors; }, 0.0001, fsdp);
   const auto plain = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.02}});
   plain->add_group(program.parameters->model()->module()->parameters(), std::nullopt, std::nullopt);
-  program.optimizer = accelerator->prepare_optimizer(plain);
+  program.optimizer = accelerator->preparation().prepare_optimizer(plain);
   return program;
 }
 
@@ -103,10 +106,10 @@ std::map<std::string, at::Tensor> train_by_autograd(const AcceleratorPtr& accele
     for (size_t i = 0; i < inputs.size(); i++) loss = loss + (self.parameter(i) * inputs[i].toTensor()).sum();
     return loss;
   });
-  const nn::ModulePtr model = accelerator->prepare_model(module);
+  const nn::ModulePtr model = accelerator->preparation().prepare_model(module);
   const auto plain = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.02}});
   plain->add_group(parameters, std::nullopt, std::nullopt);
-  const auto optimizer = accelerator->prepare_optimizer(plain);
+  const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
   for (int step = 0; step < steps; step++) {
     const MicroBatch micro(accelerator, {model});
     const Program like{accelerator, tensors, nullptr, nullptr};
@@ -115,7 +118,7 @@ std::map<std::string, at::Tensor> train_by_autograd(const AcceleratorPtr& accele
       const at::NoGradGuard no_grad;
       for (const auto& [name, gradient] : like.gradients(step)) inputs.emplace_back(gradient.detach());
     }
-    accelerator->backward(model->call(inputs).toTensor());
+    accelerator->backward().run(model->call(inputs).toTensor());
     optimizer->step();
     optimizer->zero_grad(/*set_to_none=*/true);
   }
@@ -238,13 +241,13 @@ TEST(RegisteredParameters, RandomProgramsTrainAsOneByOne) {
       const auto new_optimizer = [&](const nn::Module& module) {
         const auto plain = optim::make_optimizer(optim::sgd_rule(), {{"lr", 0.5}, {"momentum", 0.5}});
         plain->add_group(module.parameters(), std::nullopt, std::nullopt);
-        return accelerator->prepare_optimizer(plain);
+        return accelerator->preparation().prepare_optimizer(plain);
       };
       nn::NamedTensors tensors;
       for (const auto& [name, like] : likes) tensors.emplace_back(name, like.clone());
       std::shuffle(tensors.begin(), tensors.end(), own);  // as a hash map's, on each rank another order
-      const auto registered =
-          accelerator->register_parameters([&] { return tensors; }, bucket, is_sharded ? sharded() : FsdpSettings());
+      const auto registered = accelerator->preparation().register_parameters([&] { return tensors; }, bucket,
+                                                                             is_sharded ? sharded() : FsdpSettings());
       const auto optimizer = new_optimizer(*registered->model()->module());
       const nn::ModulePtr module = RegisteredMemory(
                                        [&] {
@@ -254,7 +257,7 @@ TEST(RegisteredParameters, RandomProgramsTrainAsOneByOne) {
                                        }(),
                                        at::kCPU)
                                        .module();
-      const auto one_by_one = accelerator->prepare_parameters(module, bucket);
+      const auto one_by_one = accelerator->preparation().prepare_parameters(module, bucket);
       const auto reference = new_optimizer(*module);
       for (int step = 0; step < steps; step++) {
         nn::NamedTensors given;
@@ -265,7 +268,7 @@ TEST(RegisteredParameters, RandomProgramsTrainAsOneByOne) {
           given.emplace_back(name, computed);
         }
         std::shuffle(given.begin(), given.end(), own);
-        accelerator->step_parameters(*registered, *optimizer, given, {}, false);
+        accelerator::step_parameters(*accelerator, *registered, *optimizer, given, {}, false);
         const MicroBatch micro(accelerator, {});
         const auto named = module->named_parameters();
         for (size_t i = 0; i < named.size(); i++) one_by_one->grad_ready(i, gradient(named[i].second, rank, step));
@@ -351,7 +354,7 @@ TEST(RegisteredParameters, AnErrorOfOneRankIsThatOfAll) {
   tests::run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
     const bool is_wrong = accelerator->state().process_index() == 1;
     tests::expect_error(Status::kTypeMismatch, "rank 1: parameter 'bias' is of dtype int64", [&] {
-      accelerator->register_parameters(
+      accelerator->preparation().register_parameters(
           [&] {
             return nn::NamedTensors{{"bias", at::zeros({2}, is_wrong ? at::kLong : at::kFloat)}};
           },
@@ -359,7 +362,7 @@ TEST(RegisteredParameters, AnErrorOfOneRankIsThatOfAll) {
     });
     tests::expect_error(Status::kCollectiveMismatch,
                         "is parameter bias Float[2] on rank 0 and parameter bias Float[3] on rank 1", [&] {
-                          accelerator->register_parameters(
+                          accelerator->preparation().register_parameters(
                               [&] {
                                 return nn::NamedTensors{{"bias", at::zeros({is_wrong ? 3 : 2})}};
                               },
@@ -370,6 +373,8 @@ TEST(RegisteredParameters, AnErrorOfOneRankIsThatOfAll) {
   });
 }
 
+// Regression: with `ignored_modules`, gradients of parameters that the application computes were averaged for other
+// parameters than it named, or for none.
 TEST(RegisteredParameters, WhatOnlyShardingLeavesOutIsRefused) {
   tests::run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
     FsdpSettings settings = sharded();
@@ -377,7 +382,11 @@ TEST(RegisteredParameters, WhatOnlyShardingLeavesOutIsRefused) {
     tests::expect_error(Status::kUnsupported, "ignored_modules leaves out 1 trainable parameters",
                         [&] { new_program(accelerator, settings); });
     tests::expect_error(Status::kUnsupported, "parameter 'scale' is a single number", [&] {
-      accelerator->register_parameters([] { return nn::NamedTensors{{"scale", at::ones({})}}; }, 25, sharded());
+      accelerator->preparation().register_parameters(
+          [] {
+            return nn::NamedTensors{{"scale", at::ones({})}};
+          },
+          25, sharded());
     });
   });
 }

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "checkpoint_fixture.hpp"
 #include "data/datasets/tensor_dataset.hpp"
@@ -71,7 +72,7 @@ std::vector<double> losses_of(const Part& part) {
     data.dataset = std::make_shared<data::TensorDataset>(std::vector<at::Tensor>{rows});
     objects[2].loader = std::make_shared<data::DataLoader>(data, options);
     objects[3].scheduler = std::make_shared<optim::LrScheduler>(plain, optim::step_schedule(4, 0.7));
-    const auto prepared = accelerator->prepare(objects);
+    const auto prepared = accelerator->preparation().prepare(objects);
     if (!part.from.empty()) accelerator->checkpoints().load_state(part.from);
     for (int step = 0; step < part.steps;) {
       while (step < part.steps) {
@@ -79,7 +80,7 @@ std::vector<double> losses_of(const Part& part) {
         if (!batch) break;
         const MicroBatch micro_batch(accelerator, {prepared[0].model});
         const at::Tensor loss = prepared[0].model->call(nn::Inputs{batch->toListRef()[0]}).toTensor().square().mean();
-        accelerator->backward(loss);
+        accelerator->backward().run(loss);
         prepared[1].optimizer->step();
         prepared[3].scheduler->step();
         prepared[1].optimizer->zero_grad(true);

@@ -150,6 +150,7 @@ struct Damage {
   std::string file;
 };
 
+// Regression: safetensors headers were taken that are not JSON.
 TEST(Safetensors, EveryKindOfDamageIsNamed) {
   const Folder folder;
   const std::string f32 = R"("dtype":"F32","shape":[1])";
@@ -227,6 +228,7 @@ TEST(Safetensors, EveryKindOfDamageIsNamed) {
   expect_error(Status::kIo, "regular", [&] { load_safetensors(folder / "pipe"); });
 }
 
+// Regression: safetensors headers were refused that Accelerate reads.
 TEST(Safetensors, WhatTheReferenceReadsIsRead) {
   const Folder folder;
   const auto load = [&](const std::string& header, const std::string& data) {
@@ -288,6 +290,8 @@ TEST(Safetensors, TiedTensorsAreWrittenOnce) {
   EXPECT_TRUE(same(loaded.tensors.back().second, weight));
 }
 
+// Regression: a model with a tensor "pt" could not be loaded: `"format": "pt"` of safetensors was taken for another
+// name of it.
 TEST(Safetensors, MetadataThatNameATensorAreNoTies) {
   const Folder folder;
   const NamedTensors tensors = {{"pt", at::ones({2})}, {"author", at::ones({1})}};

@@ -46,14 +46,14 @@ Training prepare(const AcceleratorPtr& accelerator, bool sharded, const Shape& s
   PrepareModelSettings settings;
   settings.fsdp = parallel::fsdp_fixture::by_blocks();
   settings.fsdp.enabled = sharded;
-  run.model = accelerator->prepare_model(run.inner, settings);
+  run.model = accelerator->preparation().prepare_model(run.inner, settings);
   auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.05}});
   std::vector<at::Tensor> matrices, others;
   for (const auto& [name, parameter] : run.inner->named_parameters())
     (name.find("bias") == std::string::npos ? matrices : others).push_back(parameter);
   optimizer->add_group(matrices, std::nullopt, std::nullopt);
   optimizer->add_group(others, std::nullopt, std::nullopt);
-  run.optimizer = accelerator->prepare_optimizer(optimizer);
+  run.optimizer = accelerator->preparation().prepare_optimizer(optimizer);
   return run;
 }
 
@@ -61,7 +61,7 @@ Training prepare(const AcceleratorPtr& accelerator, bool sharded, const Shape& s
 double train(const AcceleratorPtr& accelerator, Training& run, int step) {
   const at::Tensor rows = parallel::fsdp_fixture::rows_of_step(step);
   const at::Tensor loss = run.model->call(nn::Inputs{rows}).toTensor().pow(2).mean();
-  accelerator->backward(loss);
+  accelerator->backward().run(loss);
   run.optimizer->step();
   run.optimizer->zero_grad(true);
   return loss.item<double>();
@@ -151,11 +151,12 @@ TEST(ShardedFiles, HaveTheNamesOfTheReference) {
       prepared.fsdp.enabled = sharded;
       prepared.fsdp.state_dict_type.value = of_model;
       const auto inner = parallel::fsdp_fixture::make_model();
-      const nn::ModulePtr model = accelerator->prepare_model(inner, prepared);
+      const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, prepared);
       auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.05}});
       optimizer->add_group(inner->parameters(), std::nullopt, std::nullopt);
       accelerator->files().save_fsdp_model(model, folder / "run", settings);
-      accelerator->files().save_fsdp_optimizer(accelerator->prepare_optimizer(optimizer), folder / "run", settings);
+      accelerator->files().save_fsdp_optimizer(accelerator->preparation().prepare_optimizer(optimizer), folder / "run",
+                                               settings);
     });
     std::vector<std::string> names;
     for (const auto& entry : fs::recursive_directory_iterator(folder / "run"))
@@ -244,7 +245,7 @@ std::shared_ptr<nn::CallbackModule> with_parameter(const std::string& name, std:
 std::shared_ptr<optim::Optimizer> adamw_of(const AcceleratorPtr& accelerator, std::vector<at::Tensor> parameters) {
   auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.05}});
   optimizer->add_group(std::move(parameters), std::nullopt, std::nullopt);
-  return accelerator->prepare_optimizer(optimizer);
+  return accelerator->preparation().prepare_optimizer(optimizer);
 }
 
 PrepareModelSettings sharded_settings() {
@@ -257,7 +258,8 @@ TEST(ShardedFiles, TensorsWithoutElementsHaveTheirNames) {
   for (const StateDictType type : {StateDictType::kFullStateDict, StateDictType::kShardedStateDict}) {
     const Folder folder;
     tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
-      const nn::ModulePtr model = accelerator->prepare_model(with_parameter("empty", {0, 4}), sharded_settings());
+      const nn::ModulePtr model =
+          accelerator->preparation().prepare_model(with_parameter("empty", {0, 4}), sharded_settings());
       accelerator->files().save_fsdp_model(model, folder / "run", in(type));
       accelerator->files().load_fsdp_model(model, folder / "run", in(type));
     });
@@ -269,8 +271,8 @@ TEST(ShardedFiles, RefusesNamesThatTwoModelsHave) {
   const Folder folder;
   tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
     const auto one = with_parameter("weight", {4, 2}), other = with_parameter("weight", {3, 2});
-    accelerator->prepare_model(one, sharded_settings());
-    accelerator->prepare_model(other, sharded_settings());
+    accelerator->preparation().prepare_model(one, sharded_settings());
+    accelerator->preparation().prepare_model(other, sharded_settings());
     const auto optimizer = adamw_of(accelerator, {one->parameter(0), other->parameter(0)});
     expect_error(Status::kInvalidState, "two parameters of the optimizer are called 'weight'", [&] {
       accelerator->files().save_fsdp_optimizer(optimizer, folder / "run", in(StateDictType::kFullStateDict));
@@ -281,7 +283,8 @@ TEST(ShardedFiles, RefusesNamesThatTwoModelsHave) {
 TEST(ShardedFiles, AllRanksNameTheSameFile) {
   const Folder folder;
   tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr model = accelerator->prepare_model(with_parameter("weight", {4, 2}), sharded_settings());
+    const nn::ModulePtr model =
+        accelerator->preparation().prepare_model(with_parameter("weight", {4, 2}), sharded_settings());
     const int rank = accelerator->state().process_index();
     for (const char* const other : {"/run", "/other"})
       expect_error(Status::kInvalidArgument, "expected the same folder, state_dict_type, index and use_dcp", [&] {
@@ -307,13 +310,13 @@ TEST(ShardedFiles, RowsOfAnotherModelChangeNothingOnAnyRank) {
   const FsdpFileSettings settings = in(StateDictType::kShardedStateDict, 0, false);
   const auto train = [](const AcceleratorPtr& accelerator, const nn::ModulePtr& model,
                         const std::shared_ptr<optim::Optimizer>& optimizer) {
-    accelerator->backward(model->call(nn::Inputs{at::ones({2})}).toTensor());
+    accelerator->backward().run(model->call(nn::Inputs{at::ones({2})}).toTensor());
     optimizer->step();
   };
   for (const int64_t rows : {8, 7})
     tests::run_accelerators(2, {}, [&](const AcceleratorPtr& accelerator) {
       const auto inner = with_parameter("weight", {rows, 2});
-      const nn::ModulePtr model = accelerator->prepare_model(inner, sharded_settings());
+      const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, sharded_settings());
       const auto optimizer = adamw_of(accelerator, {inner->parameter(0)});
       train(accelerator, model, optimizer);
       if (rows == 8) return accelerator->files().save_fsdp_optimizer(optimizer, folder / "run", settings);
@@ -331,9 +334,9 @@ TEST(ShardedFiles, StatesThatNoGroupListsAreNoSilentLack) {
   const FsdpFileSettings settings = in(StateDictType::kFullStateDict);
   tests::run_accelerators(1, {}, [&](const AcceleratorPtr& accelerator) {
     const auto inner = with_parameter("weight", {4, 2});
-    const nn::ModulePtr model = accelerator->prepare_model(inner);
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
     const auto optimizer = adamw_of(accelerator, {inner->parameter(0)});
-    accelerator->backward(model->call(nn::Inputs{at::ones({2})}).toTensor());
+    accelerator->backward().run(model->call(nn::Inputs{at::ones({2})}).toTensor());
     optimizer->step();
     accelerator->files().save_fsdp_optimizer(optimizer, folder / "run", settings);
     const std::string path = folder / "run/optimizer.bin";
@@ -373,7 +376,7 @@ TEST(ShardedFiles, RefusesOtherObjects) {
                  [&] { accelerator->files().save_fsdp_model(other, folder / "run", parts); });
     other->add_parameter("first", at::zeros({7, 5}), true);
     expect_error(Status::kInvalidState, "which the model lacks", [&] {
-      accelerator->files().load_fsdp_model(accelerator->prepare_model(other), folder / "run", parts);
+      accelerator->files().load_fsdp_model(accelerator->preparation().prepare_model(other), folder / "run", parts);
     });
   });
   tests::run_accelerators(1, {}, [&](const AcceleratorPtr& accelerator) {
@@ -385,10 +388,11 @@ TEST(ShardedFiles, RefusesOtherObjects) {
     auto stray = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.05}});
     stray->add_group({at::zeros({3}).requires_grad_(true)}, std::nullopt, std::nullopt);
     expect_error(Status::kInvalidState, "of no prepared model", [&] {
-      accelerator->files().save_fsdp_optimizer(accelerator->prepare_optimizer(stray), folder / "run", parts);
+      accelerator->files().save_fsdp_optimizer(accelerator->preparation().prepare_optimizer(stray), folder / "run",
+                                               parts);
     });
     expect_error(Status::kInvalidState, "groups of parameters", [&] {
-      accelerator->files().load_fsdp_optimizer(accelerator->optimizers().back(), folder / "run", parts);
+      accelerator->files().load_fsdp_optimizer(accelerator->prepared().optimizers.back(), folder / "run", parts);
     });
   });
 }

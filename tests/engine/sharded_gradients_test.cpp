@@ -14,6 +14,7 @@
 #include <mutex>
 
 #include "accelerator/parameters/prepared_parameters.hpp"
+#include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "checkpoint_fixture.hpp"
 #include "expect_error.hpp"
@@ -62,8 +63,8 @@ Program make_program(const AcceleratorPtr& accelerator, const FsdpSettings& sett
     if (parameter.requires_grad()) program.trained.push_back(parameter);
   const auto plain = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.02}});
   plain->add_group(program.trained, std::nullopt, std::nullopt);
-  program.parameters = accelerator->prepare_parameters(program.module, 25, settings);
-  program.optimizer = accelerator->prepare_optimizer(plain);
+  program.parameters = accelerator->preparation().prepare_parameters(program.module, 25, settings);
+  program.optimizer = accelerator->preparation().prepare_optimizer(plain);
   return program;
 }
 
@@ -169,7 +170,7 @@ TEST(ShardedGradients, WrongUseIsAnError) {
   tests::run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
     const Program program = make_program(accelerator, by_layers());
     tests::expect_error(Status::kInvalidState, "belongs to a sharded model that is prepared already",
-                        [&] { accelerator->prepare_parameters(program.module, 25, by_layers()); });
+                        [&] { accelerator->preparation().prepare_parameters(program.module, 25, by_layers()); });
     tests::expect_error(Status::kNotFound,
                         "module 'layer2' is not sharded by itself; expected one of 'layer0', 'layer1', ''",
                         [&] { program.gradients().unshard("layer2", true); });

@@ -40,7 +40,7 @@ struct Prepared {
 
   at::Tensor loss(int step = 0) const { return model->call(rows_of_step(step)).square().mean(); }
   void train(int step = 0) const {
-    accelerator->backward(loss(step));
+    accelerator->backward().run(loss(step));
     optimizer->step();
     optimizer->zero_grad(true);
   }
@@ -62,8 +62,8 @@ Prepared prepare(const AcceleratorPtr& accelerator, const std::shared_ptr<nn::Ca
                  const PrepareModelSettings& settings, const std::vector<at::Tensor>& trained) {
   Prepared prepared{accelerator, inner, nullptr, nullptr};
   const auto optimizer = adam_of(trained);
-  prepared.model = accelerator->prepare_model(inner, settings);
-  prepared.optimizer = accelerator->prepare_optimizer(optimizer);
+  prepared.model = accelerator->preparation().prepare_model(inner, settings);
+  prepared.optimizer = accelerator->preparation().prepare_optimizer(optimizer);
   return prepared;
 }
 
@@ -87,7 +87,7 @@ std::vector<double> losses_of(int ranks, int steps, const std::function<Prepared
     const Prepared prepared = make(accelerator);
     for (int step = 0; step < steps; step++) {
       const at::Tensor loss = loss_of(prepared, step);
-      accelerator->backward(loss);
+      accelerator->backward().run(loss);
       prepared.optimizer->step();
       prepared.optimizer->zero_grad(true);
       if (accelerator->state().is_main_process()) losses.push_back(loss.item<double>());
@@ -111,6 +111,7 @@ void fails_in_the_next_forward(const std::string& part, const std::function<void
   });
 }
 
+// Regression: a sharded model trained on without an error after a parameter was replaced or its memory exchanged.
 TEST(ShardedMisuse, AParameterWasReplaced) {
   fails_in_the_next_forward("parameter 'block1.weight' was added or replaced after", [](nn::CallbackModule& inner) {
     inner.find("block1")->replace_tensor("weight", at::zeros({7, 7}).requires_grad_());
@@ -151,14 +152,15 @@ TEST(ShardedMisuse, ParametersMayChangeInPlace) {
   });
 }
 
+// Regression: a part of a sharded model could be prepared once more, which sharded its shards.
 TEST(ShardedMisuse, AModulePreparedTwice) {
   on_ranks(2, [](const Prepared& prepared) {
     expect_error(Status::kInvalidState, "prepared already",
-                 [&] { prepared.accelerator->prepare_model(prepared.model, sharded()); });
+                 [&] { prepared.accelerator->preparation().prepare_model(prepared.model, sharded()); });
     expect_error(Status::kInvalidState, "parameter 'first' belongs to a sharded model",
-                 [&] { prepared.accelerator->prepare_model(prepared.inner, sharded()); });
+                 [&] { prepared.accelerator->preparation().prepare_model(prepared.inner, sharded()); });
     expect_error(Status::kInvalidState, "parameter 'weight' belongs to a sharded model",
-                 [&] { prepared.accelerator->prepare_model(prepared.inner->find("block1"), {}); });
+                 [&] { prepared.accelerator->preparation().prepare_model(prepared.inner->find("block1"), {}); });
     prepared.train();  // nothing happened
   });
 }
@@ -182,15 +184,17 @@ TEST(ShardedMisuse, AModuleWithoutAGroupCalledOutsideOfItsModel) {
     PrepareModelSettings whole = sharded();
     whole.fsdp.auto_wrap_policy = AutoWrapPolicy::kNoWrap;
     const auto inner = make_model();
-    const auto model = accelerator->prepare_model(inner, whole);
+    const auto model = accelerator->preparation().prepare_model(inner, whole);
     const at::Tensor hidden = at::linspace(-1, 1, 14).view({2, 7});
     expect_error(Status::kInvalidState, "'block1.weight' of the module 'block1' is not gathered",
                  [&] { inner->find("block1")->call(hidden); });
-    accelerator->backward(model->call(rows_of_step(0)).square().mean());
+    accelerator->backward().run(model->call(rows_of_step(0)).square().mean());
   });
 }
 
 // As of a model with adapters: the group of the root is frozen, and is needed behind trained groups.
+// Regression: frozen parameters of a sharded model were given back before the backward had used them, behind modules
+// whose inputs need no gradients.
 TEST(ShardedMisuse, AFrozenRootBehindTrainedGroups) {
   const auto run = [](int ranks, bool wraps) {
     return losses_of(ranks, 4, [wraps](const AcceleratorPtr& accelerator) {
@@ -271,8 +275,8 @@ TEST(ShardedMisuse, AModelThatGoesInTheMiddleOfAForward) {
           require(!now, Status::kInvalidArgument, "the application failed");
           return std::nullopt;
         });
-    auto model = accelerator->prepare_model(inner, settings);
-    accelerator->backward(model->call(rows_of_step(0)).square().mean());
+    auto model = accelerator->preparation().prepare_model(inner, settings);
+    accelerator->backward().run(model->call(rows_of_step(0)).square().mean());
     now = true;
     expect_error(Status::kInvalidArgument, "the application failed", [&] { model->call(rows_of_step(1)); });
     model.reset();
@@ -293,7 +297,7 @@ TEST(ShardedMisuse, TwoModelsInOneOptimizer) {
           for (const at::Tensor& parameter : second->parameters()) parameters.push_back(parameter);
           const Prepared prepared = prepare(accelerator, first, sharded(), parameters);
           others.at(static_cast<size_t>(accelerator->state().process_index())) =
-              accelerator->prepare_model(second, sharded());
+              accelerator->preparation().prepare_model(second, sharded());
           return prepared;
         },
         [&](const Prepared& prepared, int step) {
@@ -308,6 +312,7 @@ TEST(ShardedMisuse, TwoModelsInOneOptimizer) {
 }
 
 // As in gradual unfreezing, and when a part is no longer trained.
+// Regression: the gradients of a parameter that was frozen when its model was sharded, and trained later, were lost.
 TEST(ShardedMisuse, ParametersMayBeFrozenAndTrainedAgain) {
   const auto run = [](int ranks) {
     return losses_of(
@@ -327,6 +332,7 @@ TEST(ShardedMisuse, ParametersMayBeFrozenAndTrainedAgain) {
 }
 
 // The gradient of its inputs needs the frozen parameter when that of its trained one is there.
+// Regression: frozen parameters of a module that runs twice were given back before the backward had used them.
 TEST(ShardedMisuse, AFrozenParameterOfAModuleThatRunsTwice) {
   const auto run = [](int ranks) {
     return losses_of(ranks, 4, [](const AcceleratorPtr& accelerator) {

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <mutex>
 
+#include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "checkpoint_fixture.hpp"
 #include "expect_error.hpp"
@@ -57,11 +58,12 @@ std::map<std::string, at::Tensor> train(
     preparation.fsdp = settings;
     const auto plain = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.02}});
     plain->add_group(inner->parameters(), std::nullopt, std::nullopt);
-    const auto model = accelerator->prepare_model(inner, preparation);
-    const auto optimizer = accelerator->prepare_optimizer(plain);
+    const auto model = accelerator->preparation().prepare_model(inner, preparation);
+    const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
     for (int step = 0; step < kSteps; step++) {
       const accelerator::MicroBatch micro(accelerator, {model});
-      accelerator->backward(model->call(rows_of_step(step).slice(0, rank * share, (rank + 1) * share)).square().mean());
+      accelerator->backward().run(
+          model->call(rows_of_step(step).slice(0, rank * share, (rank + 1) * share)).square().mean());
       optimizer->step();
       optimizer->zero_grad(step % 2 == 0);
     }

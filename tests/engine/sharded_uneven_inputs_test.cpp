@@ -81,16 +81,16 @@ std::map<std::string, at::Tensor> train(const Training& run) {
     PrepareModelSettings preparation;
     preparation.fsdp = run.fsdp;
     const auto plain = make_adam(*inner);
-    const auto model = accelerator->prepare_model(inner, preparation);
-    const auto optimizer = accelerator->prepare_optimizer(plain);
+    const auto model = accelerator->preparation().prepare_model(inner, preparation);
+    const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
     JoinedInputs joined(accelerator, {model}, std::nullopt);
     tensor::BackwardOptions keep;
     keep.retain_graph = run.backwards > 1;
     for (int step = 0; step < run.batches[static_cast<size_t>(rank)]; step++) {
       const at::Tensor loss = model->call(nn::Inputs{batch_of(rank, step)}).toTensor().square().mean();
-      for (int i = 0; i < run.backwards; i++) accelerator->backward(loss, keep);
-      if (run.clips == Clips::kByNorm) accelerator->clip_gradients_by_norm(model, kMaxNorm, 2);
-      if (run.clips == Clips::kByValue) accelerator->clip_gradients_by_value(model, kMaxValue);
+      for (int i = 0; i < run.backwards; i++) accelerator->backward().run(loss, keep);
+      if (run.clips == Clips::kByNorm) accelerator->clipping().clip_gradients_by_norm(model, kMaxNorm, 2);
+      if (run.clips == Clips::kByValue) accelerator->clipping().clip_gradients_by_value(model, kMaxValue);
       if (run.changes_lr) optimizer->set_lr(0, lr_of(step));
       optimizer->step();
       optimizer->zero_grad(true);
@@ -123,6 +123,8 @@ TEST(ShardedUnevenInputs, TrainAsThoseThatAreLeft) {
     }
 }
 
+// Regression: with sharding and uneven inputs, ranks without inputs took gradients that the others had clipped by
+// value, unclipped.
 TEST(ShardedUnevenInputs, FollowWhatTheOthersDo) {
   Training run{{2, 5, 1}};
   for (const bool forward_prefetch : {false, true})
@@ -144,6 +146,8 @@ TEST(ShardedUnevenInputs, FrozenTiedAndSharedParameters) {
   }
 }
 
+// Regression: a rank whose inputs ended after a step with two backwards over one graph repeated that step without its
+// forward.
 TEST(ShardedUnevenInputs, SeveralBackwardsOverAKeptGraph) {
   for (const bool again : {false, true}) {
     Training run{{1, 3, 2}};
@@ -165,11 +169,11 @@ TEST(ShardedUnevenInputs, Evaluate) {
     const auto inner = make_model();
     PrepareModelSettings preparation;
     preparation.fsdp = by_blocks();
-    const auto model = accelerator->prepare_model(inner, preparation);
-    const auto optimizer = accelerator->prepare_optimizer(make_adam(*inner));
+    const auto model = accelerator->preparation().prepare_model(inner, preparation);
+    const auto optimizer = accelerator->preparation().prepare_optimizer(make_adam(*inner));
     const at::Tensor expected = inner->children()[0].second->parameter(1).detach().clone();
     JoinedInputs joined(accelerator, {model}, std::nullopt);
-    accelerator->backward(model->call(nn::Inputs{batch_of(rank, 0)}).toTensor().square().mean());
+    accelerator->backward().run(model->call(nn::Inputs{batch_of(rank, 0)}).toTensor().square().mean());
     const at::NoGradGuard no_grad;
     for (int step = 0; step < 1 + 3 * rank; step++) model->call(nn::Inputs{batch_of(rank, step)});
     joined.finish();
@@ -189,11 +193,11 @@ TEST(ShardedUnevenInputs, OtherCallsThanTheOthersMakeAreAnError) {
       const auto inner = make_model();
       PrepareModelSettings preparation;
       preparation.fsdp = by_blocks();
-      const auto model = accelerator->prepare_model(inner, preparation);
-      const auto optimizer = accelerator->prepare_optimizer(make_adam(*inner));
+      const auto model = accelerator->preparation().prepare_model(inner, preparation);
+      const auto optimizer = accelerator->preparation().prepare_optimizer(make_adam(*inner));
       JoinedInputs joined(accelerator, {model}, std::nullopt);
-      accelerator->backward(model->call(nn::Inputs{batch_of(rank, 0)}).toTensor().square().mean());
-      if (rank == 0) accelerator->clip_gradients_by_norm(model, kMaxNorm, 2);
+      accelerator->backward().run(model->call(nn::Inputs{batch_of(rank, 0)}).toTensor().square().mean());
+      if (rank == 0) accelerator->clipping().clip_gradients_by_norm(model, kMaxNorm, 2);
       optimizer->step();
       joined.finish();
     });

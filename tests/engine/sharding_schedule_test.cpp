@@ -57,6 +57,7 @@ TEST(ShardingSchedule, AStepOfABlocksModel) {
   EXPECT_EQ(text_of(schedule.end_backward(true)), "") << "it has ended";
 }
 
+// Regression: `forward_prefetch` had no effect in the first forward and in each forward behind a backward.
 TEST(ShardingSchedule, AForwardIsPredictedFromTheFirstOneOn) {
   ShardingSchedule schedule(kRegistered, settings_of(true, BackwardPrefetch::kNoPrefetch));
   schedule.begin_forward(true);

@@ -14,6 +14,7 @@
 
 #include "base/current_call.hpp"
 #include "base/error.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "config/precedence.hpp"
 #include "config/process_place.hpp"
 #include "kernels/compute_policy.hpp"
@@ -164,7 +165,7 @@ TEST(StateSettings, PrecedenceAndSources) {
   options.cpu = true;
   options.gradient_accumulation_steps = 2;
   const state::State made(options);
-  EXPECT_EQ(made.mixed_precision(), Precision::kBf16);
+  EXPECT_EQ(made.settings().mixed_precision.value, Precision::kBf16);
   EXPECT_EQ(made.gradient_state()->settings().num_steps, 2);
   const std::string text = made.describe();
   EXPECT_NE(text.find("mixed_precision = bf16 (ACCELERATE_MIXED_PRECISION)"), std::string::npos) << text;
@@ -239,7 +240,7 @@ TEST(StateSettings, AConfigurationFileStandsBetweenTheEnvironmentAndTheDefaults)
   StateSettings options;
   options.timeout_ms = 6000;
   const state::State made(options);
-  EXPECT_EQ(made.mixed_precision(), Precision::kBf16);
+  EXPECT_EQ(made.settings().mixed_precision.value, Precision::kBf16);
   const std::string text = made.describe();
   EXPECT_NE(text.find("mixed_precision = bf16 (" + file.line(2) + ")"), std::string::npos) << text;
   EXPECT_NE(text.find("gradient_accumulation_steps = 4 (ACCELERATE_GRADIENT_ACCUMULATION_STEPS)"), std::string::npos);
@@ -351,6 +352,7 @@ TEST(StateSettings, TheTimeoutIsThatOfTheCallElseThatOfItsVariable) {
             std::string::npos);
 }
 
+// Regression: the state that was made last decided which kernels calls without a state use.
 TEST(StateSettings, AnotherStateDoesNotChangeCallsWithoutOne) {
   const StateEnvironment environment({});
   const auto make = [](CpuKernels choice) {
@@ -414,8 +416,8 @@ TEST(StateMesh, SizesComeFromTheEnvironmentAndFitTheRanks) {
   StateSettings settings;
   settings.tensor_parallel_size = 1;
   const state::State made(settings);
-  EXPECT_EQ(made.mesh()->size("tensor"), 1);
-  EXPECT_EQ(made.data_parallel(), made.communicator());
+  EXPECT_EQ(made.groups().mesh()->size("tensor"), 1);
+  EXPECT_EQ(made.groups().data_parallel(), made.communicator());
   EXPECT_NE(made.describe().find("mesh = pipeline 1, replicate 1, shard 1, context 1, tensor 1; this rank is at 0"),
             std::string::npos);
   EXPECT_NE(made.describe().find("tensor_parallel_size = 1 (call)"), std::string::npos);

@@ -46,6 +46,7 @@ class StoreWithoutMemory : public c10d::HashStore {
 };
 
 // Rank 0 would wait for it until the deadline.
+// Regression: rank 0 waited until the deadline for a rank that had no memory to say that it had started.
 TEST(StoreRendezvous, ARankThatCannotSayThatItHasStartedFails) {
   JobStart start(c10::make_intrusive<StoreWithoutMemory>(), 1, 2, Deadline(std::chrono::seconds(20)), {});
   EXPECT_THROW(start.end(), std::bad_alloc);

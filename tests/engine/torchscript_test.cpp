@@ -119,6 +119,7 @@ TEST(TorchScript, NamesFilesThatItCannotRead) {
   std::filesystem::remove(path);
 }
 
+// Regression: a damaged TorchScript file was an internal error.
 TEST(TorchScript, DamagedFilesAreCorrupt) {
   std::ifstream file(tests::fixture_path("scripted.pt"), std::ios::binary);
   const std::string whole((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());

@@ -25,6 +25,8 @@
 #include <set>
 
 #include "accel.h"
+#include "accelerator/description.hpp"
+#include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "base/error.hpp"
 #include "capi/calls/handles.hpp"
@@ -111,13 +113,13 @@ double weight_after_a_short_group(bool true_divisor, bool twice, int ranks = 1, 
   run_accelerators(ranks, options, [&](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr inner = one_weight();
     const auto plain = sgd(inner);
-    const nn::ModulePtr model = accelerator->prepare_model(inner);
-    const auto optimizer = accelerator->prepare_optimizer(plain);
-    const auto loader = accelerator->prepare_data_loader(*loader_of(at::ones({6 * ranks, 1}), 1), {});
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
+    const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
+    const auto loader = accelerator->preparation().prepare_data_loader(*loader_of(at::ones({6 * ranks, 1}), 1), {});
     while (const auto batch = loader->next()) {
       const MicroBatch micro_batch(accelerator, {model});
-      accelerator->backward(forward(model, twice ? 0.5 : 1));
-      if (twice) accelerator->backward(forward(model, 0.5));
+      accelerator->backward().run(forward(model, twice ? 0.5 : 1));
+      if (twice) accelerator->backward().run(forward(model, 0.5));
       optimizer->step();
       optimizer->zero_grad(/*set_to_none=*/true);
     }
@@ -190,19 +192,19 @@ void expect_the_big_batch(int ranks, bool sync_each_batch, bool scaled) {
     if (scaled) {
       GradScalerSettings settings;
       settings.enabled = true;
-      accelerator->set_grad_scaler(settings);
+      accelerator->precision().set_grad_scaler(settings);
     }
     const nn::ModulePtr inner = regression_model();
     const auto plain = sgd(inner);
-    const nn::ModulePtr model = accelerator->prepare_model(inner);
-    const auto optimizer = accelerator->prepare_optimizer(plain);
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
+    const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
     for (int round = 0; round < 2; round++) {  // the second group starts from nothing
       const auto* cut = cuts.data() + 4 * accelerator->state().process_index();
       for (int i = 0; i < 4; i++, cut++) {
         const MicroBatch micro_batch(accelerator, {model});
-        accelerator->backward_sum(summed_loss(model, data, cut[0], cut[1]), items_of(data, cut[0], cut[1]));
+        accelerator->backward().run_sum(summed_loss(model, data, cut[0], cut[1]), items_of(data, cut[0], cut[1]));
       }
-      accelerator->unscale_gradients(nullptr);
+      accelerator->clipping().unscale_gradients(nullptr);
       EXPECT_TRUE(at::allclose(inner->find_tensor("w").grad(), expected, 1e-6, 1e-7))
           << inner->find_tensor("w").grad() << expected;
       inner->find_tensor("w").grad().zero_();  // a step that changes nothing, after which a new scale counts
@@ -221,21 +223,21 @@ TEST(TrainingLoopSum, IsOneBigBatch) {
 
 TEST(TrainingLoopSum, OfNothingIsNothing) {
   run_accelerators(1, {}, [](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr model = accelerator->prepare_model(one_weight());
-    accelerator->backward_sum(forward(model, 0), 0);
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(one_weight());
+    accelerator->backward().run_sum(forward(model, 0), 0);
     EXPECT_EQ(gradient_of(model), 0);
-    EXPECT_SAYS(refusal(Status::kInvalidArgument, [&] { accelerator->backward_sum(forward(model, 1), -1); }),
+    EXPECT_SAYS(refusal(Status::kInvalidArgument, [&] { accelerator->backward().run_sum(forward(model, 1), -1); }),
                 "count is -1");
   });
 }
 
 TEST(TrainingLoopSum, DoesNotMixWithMeans) {
   run_accelerators(1, accumulating(4), [](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr model = accelerator->prepare_model(one_weight());
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(one_weight());
     const auto micro_batch = [&](bool sum) {
       const MicroBatch open(accelerator, {model});
-      if (sum) return accelerator->backward_sum(forward(model, 1), 1);
-      accelerator->backward(forward(model, 1));
+      if (sum) return accelerator->backward().run_sum(forward(model, 1), 1);
+      accelerator->backward().run(forward(model, 1));
     };
     micro_batch(true);
     EXPECT_SAYS(refusal(Status::kInvalidState, [&] { micro_batch(false); }), "accel_backward_sum() was called");
@@ -249,15 +251,15 @@ TEST(TrainingLoopSum, DoesNotMixWithMeans) {
 // As the two halves of an adversarial network: each has its own groups, whatever the other does.
 TEST(TrainingLoopModels, CountTheirOwnMicroBatches) {
   run_accelerators(1, accumulating(2), [](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr first = accelerator->prepare_model(one_weight());
-    const nn::ModulePtr second = accelerator->prepare_model(one_weight());
-    const auto of_first = accelerator->prepare_optimizer(sgd(unwrap_model(first)));
-    const auto of_second = accelerator->prepare_optimizer(sgd(unwrap_model(second)));
+    const nn::ModulePtr first = accelerator->preparation().prepare_model(one_weight());
+    const nn::ModulePtr second = accelerator->preparation().prepare_model(one_weight());
+    const auto of_first = accelerator->preparation().prepare_optimizer(sgd(unwrap_model(first)));
+    const auto of_second = accelerator->preparation().prepare_optimizer(sgd(unwrap_model(second)));
     for (int i = 0; i < 4; i++)
       for (const auto& [model, optimizer] : {std::pair(first, of_first), std::pair(second, of_second)}) {
         const MicroBatch micro_batch(accelerator, {model});
-        EXPECT_EQ(accelerator->sync_gradients(), i % 2 == 1);
-        accelerator->backward(forward(model, 1));
+        EXPECT_EQ(accelerator->state().gradient_state()->sync_gradients(), i % 2 == 1);
+        accelerator->backward().run(forward(model, 1));
         optimizer->step();
         optimizer->zero_grad(/*set_to_none=*/true);
       }
@@ -283,13 +285,13 @@ int64_t count_operations(comm::Communicator& communicator, const char* name) {
 
 TEST(TrainingLoopExchange, HappensOnceInAGroup) {
   run_accelerators(2, accumulating(4), [](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr model = accelerator->prepare_model(one_weight());
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(one_weight());
     comm::Communicator& communicator = *accelerator->state().communicator();
     for (const int64_t expected : {1, 1}) {
       const int64_t before = count_operations(communicator, "all_reduce");
       for (int i = 0; i < 4; i++) {
         const MicroBatch micro_batch(accelerator, {model});
-        accelerator->backward(forward(model, 1));
+        accelerator->backward().run(forward(model, 1));
       }
       EXPECT_EQ(count_operations(communicator, "all_reduce") - before, expected);
     }
@@ -299,22 +301,22 @@ TEST(TrainingLoopExchange, HappensOnceInAGroup) {
 // Forwards without exchange, and then one backward that exchanges what all of them left.
 TEST(TrainingLoopExchange, CanBeTriggeredInBackward) {
   run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr model = accelerator->prepare_model(one_weight());
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(one_weight());
     const int rank = accelerator->state().process_index();
     at::Tensor first, second;
     {
       const NoSyncGuard no_sync({model});
       first = forward(model, rank + 1);
       second = forward(model, 10 * (rank + 1));
-      accelerator->backward(first);
+      accelerator->backward().run(first);
     }
     EXPECT_FLOAT_EQ(gradient_of(model), rank + 1);
     {
       const TriggerSyncGuard trigger(model);
-      accelerator->backward(second);
+      accelerator->backward().run(second);
     }
     EXPECT_FLOAT_EQ(gradient_of(model), 16.5);
-    accelerator->backward(forward(model, 0));  // the next exchange works as ever
+    accelerator->backward().run(forward(model, 0));  // the next exchange works as ever
     EXPECT_FLOAT_EQ(gradient_of(model), 16.5);
   });
 }
@@ -324,9 +326,9 @@ TEST(TrainingLoopExchange, LeavesFrozenModelsAlone) {
   run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr frozen = one_weight();
     frozen->find_tensor("w").set_requires_grad(false);
-    const nn::ModulePtr model = accelerator->prepare_model(frozen);
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(frozen);
     EXPECT_EQ(parallel_model_of(model)->exchange(), nullptr);
-    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { accelerator->backward(forward(model, 1)); }),
+    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { accelerator->backward().run(forward(model, 1)); }),
                 "no gradient history");
   });
 }
@@ -343,11 +345,12 @@ void run_scaled(const std::function<void(const Scaled&)>& body) {
     GradScalerSettings settings;
     settings.enabled = true;
     settings.init_scale = 1024;
-    accelerator->set_grad_scaler(settings);
+    accelerator->precision().set_grad_scaler(settings);
     const nn::ModulePtr inner = one_weight();
     const auto plain = sgd(inner);
-    Scaled loop{accelerator, accelerator->prepare_model(inner), accelerator->prepare_optimizer(plain), nullptr};
-    loop.scheduler = accelerator->prepare_scheduler(std::make_shared<optim::LrScheduler>(
+    Scaled loop{accelerator, accelerator->preparation().prepare_model(inner),
+                accelerator->preparation().prepare_optimizer(plain), nullptr};
+    loop.scheduler = accelerator->preparation().prepare_scheduler(std::make_shared<optim::LrScheduler>(
         plain, optim::factor_schedule([](int64_t step) { return 1.0 / static_cast<double>(step + 1); })));
     body(loop);
   });
@@ -356,8 +359,8 @@ void run_scaled(const std::function<void(const Scaled&)>& body) {
 void micro_batches(const Scaled& loop, const std::vector<float>& inputs) {
   for (const float x : inputs) {
     const MicroBatch micro_batch(loop.accelerator, {loop.model});
-    loop.accelerator->backward(forward(loop.model, x));
-    if (loop.accelerator->sync_gradients()) continue;
+    loop.accelerator->backward().run(forward(loop.model, x));
+    if (loop.accelerator->state().gradient_state()->sync_gradients()) continue;
     EXPECT_FALSE(loop.optimizer->step());
   }
 }
@@ -370,7 +373,7 @@ TEST(TrainingLoopScale, LeavesOutStepsThatOverflow) {
     loop.scheduler->step();
     loop.optimizer->zero_grad(/*set_to_none=*/true);
     EXPECT_FLOAT_EQ(weight_of(loop.model), -1);
-    EXPECT_EQ(loop.accelerator->grad_scaler()->scale(), 1024);
+    EXPECT_EQ(loop.accelerator->prepared().grad_scaler->scale(), 1024);
 
     micro_batches(loop, {1, kInfinity});
     EXPECT_FALSE(loop.optimizer->step());
@@ -378,7 +381,7 @@ TEST(TrainingLoopScale, LeavesOutStepsThatOverflow) {
     loop.scheduler->step();  // D8: a step that was left out does not move the learning rate
     loop.optimizer->zero_grad(/*set_to_none=*/true);
     EXPECT_FLOAT_EQ(weight_of(loop.model), -1);
-    EXPECT_EQ(loop.accelerator->grad_scaler()->scale(), 512);
+    EXPECT_EQ(loop.accelerator->prepared().grad_scaler->scale(), 512);
     EXPECT_FLOAT_EQ(loop.scheduler->last_lr(0), 0.5);
 
     micro_batches(loop, {1, 1});
@@ -393,36 +396,38 @@ TEST(TrainingLoopScale, LeavesOutStepsThatOverflow) {
 TEST(TrainingLoopScale, IsTakenOutBeforeClipping) {
   run_scaled([](const Scaled& loop) {
     micro_batches(loop, {1, 1});
-    loop.accelerator->unscale_gradients_of(*loop.model);
+    loop.accelerator->clipping().unscale_gradients_of(*loop.model);
     EXPECT_FLOAT_EQ(gradient_of(loop.model), 1);
-    loop.accelerator->unscale_gradients(loop.optimizer.get());
+    loop.accelerator->clipping().unscale_gradients(loop.optimizer.get());
     EXPECT_FLOAT_EQ(gradient_of(loop.model), 1);
     EXPECT_TRUE(loop.optimizer->step());
     EXPECT_FLOAT_EQ(weight_of(loop.model), -1);
 
     const auto foreign = sgd(one_weight());
-    EXPECT_SAYS(refusal(Status::kInvalidArgument, [&] { loop.accelerator->unscale_gradients(foreign.get()); }),
-                "optimizer is not prepared by this state");
-    const nn::ModulePtr other = loop.accelerator->prepare_model(one_weight());
-    loop.accelerator->backward(forward(other, 1));
-    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { loop.accelerator->unscale_gradients_of(*other); }),
+    EXPECT_SAYS(
+        refusal(Status::kInvalidArgument, [&] { loop.accelerator->clipping().unscale_gradients(foreign.get()); }),
+        "optimizer is not prepared by this state");
+    const nn::ModulePtr other = loop.accelerator->preparation().prepare_model(one_weight());
+    loop.accelerator->backward().run(forward(other, 1));
+    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { loop.accelerator->clipping().unscale_gradients_of(*other); }),
                 "belong to no prepared optimizer");
   });
 }
 
 TEST(TrainingLoopScale, IsSetBeforeAnythingIsPrepared) {
   run_accelerators(1, {}, [](const AcceleratorPtr& accelerator) {
-    EXPECT_EQ(accelerator->grad_scaler(), nullptr);  // in float32 and bfloat16 gradients do not vanish
-    accelerator->prepare_model(one_weight());
-    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { accelerator->set_grad_scaler({}); }), "after a model");
-    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { accelerator->set_autocast({}); }), "autocast cannot change");
+    EXPECT_EQ(accelerator->prepared().grad_scaler, nullptr);  // in float32 and bfloat16 gradients do not vanish
+    accelerator->preparation().prepare_model(one_weight());
+    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { accelerator->precision().set_grad_scaler({}); }), "after a model");
+    EXPECT_SAYS(refusal(Status::kInvalidState, [&] { accelerator->precision().set_autocast({}); }),
+                "autocast cannot change");
     accelerator->free_memory();
-    accelerator->set_grad_scaler({});
+    accelerator->precision().set_grad_scaler({});
   });
 }
 
 at::ScalarType output_dtype(const AcceleratorPtr& accelerator) {
-  const nn::ModulePtr model = accelerator->prepare_model(regression_model());
+  const nn::ModulePtr model = accelerator->preparation().prepare_model(regression_model());
   return model->call(nn::Inputs{at::ones({2, 3})}).toTensor().scalar_type();
 }
 
@@ -434,7 +439,7 @@ TEST(TrainingLoopPrecision, OfOutputsIsFloat32UnlessKept) {
     run_accelerators(1, options, [&](const AcceleratorPtr& accelerator) {
       EXPECT_EQ(output_dtype(accelerator), keep ? at::kBFloat16 : at::kFloat);
       accelerator->free_memory();
-      accelerator->set_autocast({/*enabled=*/false, /*cache_enabled=*/true});
+      accelerator->precision().set_autocast({/*enabled=*/false, /*cache_enabled=*/true});
       EXPECT_EQ(output_dtype(accelerator), at::kFloat);
     });
   }
@@ -482,16 +487,16 @@ TrainedGroup train_a_group(bool caches, const Between& between = do_nothing) {
   StateSettings options = accumulating(3);
   options.mixed_precision = Precision::kBf16;
   run_accelerators(1, options, [&](const AcceleratorPtr& accelerator) {
-    accelerator->set_autocast({/*enabled=*/true, caches});
+    accelerator->precision().set_autocast({/*enabled=*/true, caches});
     const nn::ModulePtr inner = one_product();
     at::Tensor weight = inner->find_tensor("w");
-    const nn::ModulePtr model = accelerator->prepare_model(inner);
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
     const at::CallbackHandle observer =
         at::addThreadLocalCallback(at::RecordFunctionCallback(&see_cast).needsInputs(true));
     for (int micro_batch = 0; micro_batch < 3; ++micro_batch) {
       const MicroBatch scope(accelerator, {model});
       const at::Tensor input = at::linspace(micro_batch, 2, 4 * 64).reshape({4, 64});
-      accelerator->backward(model->call(nn::Inputs{input}).toTensor().pow(2).mean());
+      accelerator->backward().run(model->call(nn::Inputs{input}).toTensor().pow(2).mean());
       between(model, weight);
     }
     at::removeCallback(observer);
@@ -507,11 +512,11 @@ at::Tensor train_steps(bool caches) {
   StateSettings options;
   options.mixed_precision = Precision::kBf16;
   run_accelerators(2, options, [&](const AcceleratorPtr& accelerator) {
-    accelerator->set_autocast({/*enabled=*/true, caches});
+    accelerator->precision().set_autocast({/*enabled=*/true, caches});
     const nn::ModulePtr inner = one_product();
     const auto plain = sgd(inner, 0.01, 0.9);
-    const nn::ModulePtr model = accelerator->prepare_model(inner);
-    const auto optimizer = accelerator->prepare_optimizer(plain);
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
+    const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
     const void* cast = nullptr;
     for (int step = 0; step < 3; ++step) {
       const at::CallbackHandle observer =
@@ -523,7 +528,7 @@ at::Tensor train_steps(bool caches) {
       EXPECT_TRUE(!caches || step == 0 || seen_casts[0].const_data_ptr() == cast);
       cast = seen_casts[0].const_data_ptr();
       seen_casts.clear();
-      accelerator->backward(loss);
+      accelerator->backward().run(loss);
       optimizer->step();
       optimizer->zero_grad(/*set_to_none=*/true);
     }
@@ -566,7 +571,7 @@ TEST(TrainingLoopPrecision, StaysWithAnUnwrappedModelThatKeepsIt) {
   options.keep_output_dtype = true;
   run_accelerators(2, options, [&](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr inner = regression_model();
-    const nn::ModulePtr model = accelerator->prepare_model(inner);
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
     const nn::Inputs inputs{at::ones({2, 3})};
     EXPECT_EQ(unwrap_model(model), inner);
     EXPECT_EQ(unwrap_model(model)->call(inputs).toTensor().scalar_type(), at::kFloat);
@@ -586,12 +591,12 @@ TEST(TrainingLoopPrepare, IsAllOrNothing) {
     objects[0].model = inner;
     objects[1].loader = loader;
     objects[2].loader = std::make_shared<data::PreparedDataLoader>(*loader, data::ShardOptions{});
-    refusal(Status::kInvalidState, [&] { accelerator->prepare(objects); });
-    EXPECT_TRUE(accelerator->loaders().empty());
-    accelerator->set_autocast({});  // nothing is prepared
+    refusal(Status::kInvalidState, [&] { accelerator->preparation().prepare(objects); });
+    EXPECT_TRUE(accelerator->prepared().loaders.empty());
+    accelerator->precision().set_autocast({});  // nothing is prepared
     objects.pop_back();
-    EXPECT_EQ(accelerator->prepare(objects).size(), 2u);
-    EXPECT_EQ(accelerator->loaders().size(), 1u);
+    EXPECT_EQ(accelerator->preparation().prepare(objects).size(), 2u);
+    EXPECT_EQ(accelerator->prepared().loaders.size(), 1u);
   });
 }
 
@@ -630,12 +635,12 @@ void expect_hook_goes_on_bit_for_bit(int ranks, const DdpSettings& options, int 
       const int rank = accelerator->state().process_index();
       const nn::ModulePtr inner = two_layers();
       const auto plain = sgd(inner, 0.5, 0.9);
-      const nn::ModulePtr model = accelerator->prepare_model(inner, tests::prepared_by(options));
-      const auto optimizer = accelerator->prepare_optimizer(plain);
+      const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, tests::prepared_by(options));
+      const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
       if (resumed) accelerator->checkpoints().load_state(folder / "state");
       for (int step = resumed ? save_at : 0; step < kSteps; step++) {
         if (!resumed && step == save_at) accelerator->checkpoints().save_state(folder / "state");
-        accelerator->backward(loss_of(model, rank, step));
+        accelerator->backward().run(loss_of(model, rank, step));
         optimizer->step();
         optimizer->zero_grad(/*set_to_none=*/true);
       }
@@ -672,15 +677,15 @@ TEST(TrainingLoopLomo, ExchangesEachGradient) {
           const auto plain = lomo ? optim::make_optimizer(optim::lomo_rule(), limit > 0 ? clip : optim::GivenSettings{})
                                   : optim::make_optimizer(optim::sgd_rule(), {{"lr", 0.2}});
           plain->add_group(inner->parameters(), std::nullopt, std::nullopt);
-          const nn::ModulePtr model = accelerator->prepare_model(inner);
-          const auto optimizer = accelerator->prepare_optimizer(plain);
+          const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
+          const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
           for (int step = 0; step < 5; step++) {
             const at::Tensor loss = loss_of(model, rank, step);
             if (lomo) {
-              accelerator->lomo_backward(loss, 0.2);
+              accelerator->backward().run_lomo(loss, 0.2);
               for (const at::Tensor& parameter : inner->parameters()) EXPECT_FALSE(parameter.grad().defined());
             } else {
-              accelerator->backward(loss);
+              accelerator->backward().run(loss);
               if (limit > 0) optim::clip_gradients_by_norm(inner->parameters(), limit);
             }
             optimizer->step();
@@ -699,14 +704,14 @@ TEST(TrainingLoopClosure, IsCalledWhenGradientsAreComplete) {
   run_accelerators(1, accumulating(2), [](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr inner = one_weight();
     const auto plain = sgd(inner);
-    const nn::ModulePtr model = accelerator->prepare_model(inner);
-    const auto optimizer = accelerator->prepare_optimizer(plain);
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
+    const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
     int calls = 0;
     for (int i = 0; i < 4; i++) {
       const MicroBatch scope(accelerator, {model});
       const bool stepped = optimizer->step_by([&] {
         calls++;
-        accelerator->backward(forward(model, 1));
+        accelerator->backward().run(forward(model, 1));
       });
       EXPECT_EQ(stepped, i % 2 == 1);
       EXPECT_EQ(calls, (i + 1) / 2) << "as in the reference";
@@ -719,8 +724,8 @@ TEST(TrainingLoopClosure, IsRefusedUnderALossScale) {
   run_accelerators(1, options, [](const AcceleratorPtr& accelerator) {
     GradScalerSettings scaling;
     scaling.enabled = true;
-    accelerator->set_grad_scaler(scaling);
-    const auto optimizer = accelerator->prepare_optimizer(sgd(one_weight()));
+    accelerator->precision().set_grad_scaler(scaling);
+    const auto optimizer = accelerator->preparation().prepare_optimizer(sgd(one_weight()));
     EXPECT_SAYS(refusal(Status::kUnsupported, [&] { optimizer->step_by([] { FAIL() << "was called"; }); }),
                 "loss scale");
   });
@@ -731,12 +736,12 @@ TEST(TrainingLoopLomo, RefusesAPartOfAModelInSeveralProcesses) {
     const nn::ModulePtr inner = two_layers();
     const auto plain = optim::make_optimizer(optim::lomo_rule());
     plain->add_group({inner->parameters()[0]}, std::nullopt, std::nullopt);
-    const nn::ModulePtr model = accelerator->prepare_model(inner);
-    accelerator->prepare_optimizer(plain);
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
+    accelerator->preparation().prepare_optimizer(plain);
     const at::Tensor loss = loss_of(model, accelerator->state().process_index(), 0);
-    EXPECT_NE(refusal(Status::kUnsupported, [&] { accelerator->lomo_backward(loss, 0.1); }).find("1 of the 3"),
+    EXPECT_NE(refusal(Status::kUnsupported, [&] { accelerator->backward().run_lomo(loss, 0.1); }).find("1 of the 3"),
               std::string::npos);
-    accelerator->backward(loss);  // its buckets still wait for this
+    accelerator->backward().run(loss);  // its buckets still wait for this
   });
 }
 
@@ -753,6 +758,7 @@ nn::ModulePtr weight_and_mean() {
   return model;
 }
 
+// Regression: checkpoints had the buffers of rank 0 only.
 TEST(TrainingLoopCheckpoint, HoldsTheBuffersOfEachRank) {
   const checkpoint::tests::Folder folder;
   DdpSettings options;
@@ -760,7 +766,7 @@ TEST(TrainingLoopCheckpoint, HoldsTheBuffersOfEachRank) {
   const auto with_model = [&](int ranks, const std::function<void(Accelerator&, nn::ModulePtr, nn::ModulePtr)>& body) {
     run_accelerators(ranks, {}, [&](const AcceleratorPtr& accelerator) {
       const nn::ModulePtr inner = weight_and_mean();
-      body(*accelerator, inner, accelerator->prepare_model(inner, tests::prepared_by(options)));
+      body(*accelerator, inner, accelerator->preparation().prepare_model(inner, tests::prepared_by(options)));
     });
   };
   const auto mean_of = [](const nn::ModulePtr& model) { return model->find_tensor("mean").item<float>(); };
@@ -784,7 +790,7 @@ TEST(TrainingLoopCheckpoint, RegisteredObjectsOutliveThePreparedOnes) {
     int64_t kept = 1;
     accelerator->checkpoints().register_for_checkpointing(
         {"kept", [&] { return c10::IValue(kept); }, [&](const c10::IValue& saved) { kept = saved.toInt(); }});
-    accelerator->prepare_model(one_weight());
+    accelerator->preparation().prepare_model(one_weight());
     accelerator->free_memory();
     accelerator->checkpoints().save_state(folder / "state");
     kept = 2;
@@ -801,7 +807,7 @@ TEST(TrainingLoopCheckpoint, HoldsTheScaleAndTheOpenGroup) {
     run_scaled([&](const Scaled& loop) {
       const auto sum = [&](float x, int64_t count) {
         const MicroBatch micro_batch(loop.accelerator, {loop.model});
-        loop.accelerator->backward_sum(forward(loop.model, x), count);
+        loop.accelerator->backward().run_sum(forward(loop.model, x), count);
       };
       if (resumed) {
         loop.accelerator->checkpoints().load_state(folder / "state");
@@ -812,7 +818,7 @@ TEST(TrainingLoopCheckpoint, HoldsTheScaleAndTheOpenGroup) {
         sum(4, 3);
         loop.accelerator->checkpoints().save_state(folder / "state");
       }
-      EXPECT_EQ(loop.accelerator->grad_scaler()->scale(), 512);
+      EXPECT_EQ(loop.accelerator->prepared().grad_scaler->scale(), 512);
       sum(6, 2);
       EXPECT_TRUE(loop.optimizer->step());
       if (!resumed) expected = weight_of(loop.model);
@@ -825,7 +831,7 @@ TEST(TrainingLoopRandom, StatesAreSentWhenAnEpochBegins) {
   StateSettings options;
   options.rng_types = "torch";
   run_accelerators(2, options, [](const AcceleratorPtr& accelerator) {
-    const auto loader = accelerator->prepare_data_loader(*loader_of(at::ones({4, 1}), 1), {});
+    const auto loader = accelerator->preparation().prepare_data_loader(*loader_of(at::ones({4, 1}), 1), {});
     comm::Communicator& communicator = *accelerator->state().communicator();
     const int64_t before = count_operations(communicator, "broadcast");
     for (int epoch = 0; epoch < 2; epoch++)
@@ -840,9 +846,9 @@ TEST(TrainingLoopDescription, SaysWhatIsActive) {
   run_accelerators(2, options, [](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr inner = regression_model();
     const auto plain = sgd(inner, 0.25);
-    const nn::ModulePtr model = accelerator->prepare_model(inner);
-    accelerator->prepare_optimizer(plain);
-    const std::string text = accelerator->describe();
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
+    accelerator->preparation().prepare_optimizer(plain);
+    const std::string text = accelerator::describe(*accelerator);
     for (const char* part :
          {"device = cpu\n", "processes = 2, this is ", "over ucx", "precision = bf16, autocast to bfloat16",
           "loss scale = none", "accumulation = 4 micro-batches a step",

@@ -15,7 +15,7 @@
 #include <string>
 #include <thread>
 
-#include "comm/coalescing.hpp"
+#include "comm/backend/coalescing.hpp"
 #include "ucx_fixture.hpp"
 
 namespace accel::comm {
@@ -184,6 +184,8 @@ class SlowReader final : public c10d::PrefixStore {
 };
 
 // As where there is no memory for the rest of a call: a part of it would be a mismatch for the other rank.
+// Regression: a rank without memory for the second part of a call sent the first: the others were told of calls that
+// differ.
 TEST(UcxGroup, ACancelledCallHasSentNothing) {
   run_ranks(2, [](const BackendPointer& backend, int rank) {
     Tensors tensors{at::full({4}, rank)};

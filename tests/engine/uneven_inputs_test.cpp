@@ -18,6 +18,7 @@
 
 #include "accel.h"
 #include "accelerator/batch_size_search.hpp"
+#include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "base/error.hpp"
 #include "capi/calls/handles.hpp"
@@ -87,12 +88,12 @@ void expect_training_with_those_that_are_left(bool find_unused, int more, double
     DdpSettings options;
     options.find_unused_parameters = find_unused;
     options.bucket_cap_mb = bucket_cap_mb;
-    const nn::ModulePtr model = accelerator->prepare_model(inner, tests::prepared_by(options));
-    const auto optimizer = accelerator->prepare_optimizer(plain);
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, tests::prepared_by(options));
+    const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
     const auto train = [&](int steps) {
       JoinedInputs joined(accelerator, {model}, std::nullopt);
       for (int step = 0; step < steps; step++) {
-        accelerator->backward(model->call(nn::Inputs{input_of(rank, step)}).toTensor().square().mean());
+        accelerator->backward().run(model->call(nn::Inputs{input_of(rank, step)}).toTensor().square().mean());
         optimizer->step();
         optimizer->zero_grad(/*set_to_none=*/true);
       }
@@ -137,15 +138,15 @@ TEST(UnevenInputsJoin, PowerSgdTakesRanksWithoutInputsAsGradientsOfZero) {
             options.comm_hook = hook;
             options.comm_state_option.start_power_sgd_iter = 2;
             options.comm_state_option.min_compression_rate = 0.1;
-            const nn::ModulePtr model = accelerator->prepare_model(inner, tests::prepared_by(options));
-            const auto optimizer = accelerator->prepare_optimizer(plain);
+            const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, tests::prepared_by(options));
+            const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
             std::optional<JoinedInputs> joined;
             if (joins) joined.emplace(accelerator, std::vector<nn::ModulePtr>{model}, std::nullopt);
             const int own_steps = 5 + rank;
             for (int step = 0; step < (joins ? own_steps : steps); step++) {
               const double weight = step < own_steps ? 1 : 0;
               const at::Tensor output = model->call(nn::Inputs{input_of(rank, step)}).toTensor();
-              accelerator->backward(output.square().mean() * weight);
+              accelerator->backward().run(output.square().mean() * weight);
               optimizer->step();
               optimizer->zero_grad(/*set_to_none=*/true);
             }
@@ -165,7 +166,7 @@ TEST(UnevenInputsJoin, NeedsTheSameExchangesOnAllRanks) {
   std::mutex lock;
   int refused = 0;
   run_accelerators(2, options, [&](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr model = accelerator->prepare_model(make_model());
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(make_model());
     JoinedInputs joined(accelerator, {model}, std::nullopt);
     const MicroBatch micro_batch(accelerator, {model});
     accelerator->state().gradient_state()->set_sync_gradients(true);
@@ -188,17 +189,17 @@ TEST(UnevenInputsJoin, NeedsTheSameExchangesOnAllRanks) {
 // Loaders follow the scope's choice in the epochs that begin inside.
 TEST(UnevenInputsJoin, ChangesTheEvennessOfLoadersMeanwhile) {
   run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
-    const nn::ModulePtr model = accelerator->prepare_model(make_model());
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(make_model());
     const data::DataLoader plain(std::make_shared<data::TensorDataset>(std::vector<at::Tensor>{at::ones({3, 2})}),
                                  std::make_shared<data::SequentialSampler>(3), data::LoaderOptions{});
-    const auto loader = accelerator->prepare_data_loader(plain, {});
+    const auto loader = accelerator->preparation().prepare_data_loader(plain, {});
     const int rank = accelerator->state().process_index();
     EXPECT_EQ(loader->length(), 2);
     {
       JoinedInputs joined(accelerator, {model}, false);
       EXPECT_EQ(loader->length(), 2 - rank);
       while (const auto batch = loader->next())
-        accelerator->backward(model->call(nn::Inputs{batch->toListRef()[0]}).toTensor().sum());
+        accelerator->backward().run(model->call(nn::Inputs{batch->toListRef()[0]}).toTensor().sum());
       joined.finish();
     }
     EXPECT_EQ(loader->length(), 2);
@@ -248,11 +249,11 @@ TEST(UnevenInputsBatchSize, RecoversFromAStepThatOneRankDidNotTake) {
     search.release_memory = [&] { accelerator->release_cached_memory(); };
     search.attempt = [&](int64_t size) -> Attempt {
       accelerator->free_memory();
-      const nn::ModulePtr model = accelerator->prepare_model(make_model());
+      const nn::ModulePtr model = accelerator->preparation().prepare_model(make_model());
       if (communicator.rank() == 1 && size > 8) return {AttemptResult::kOutOfMemory, "full"};
       try {
         for (int step = 0; step < 3; step++)
-          accelerator->backward(model->call(nn::Inputs{at::ones({size, 2})}).toTensor().mean());
+          accelerator->backward().run(model->call(nn::Inputs{at::ones({size, 2})}).toTensor().mean());
       } catch (const comm::CollectiveError& error) {
         EXPECT_EQ(error.failure(), comm::CollectiveFailure::kMismatch);
         return {AttemptResult::kInterrupted, error.what()};

@@ -112,6 +112,11 @@ def is_foreign(outcome):
     return "[libuc" in inner
 
 
+# Regression: rank 0 had no memory to serve the store to another rank, and reported that this one was lost.
+# Regression: an item of a value for which there was no memory crashed Python and Julia, was nothing in Go and left out in Rust.
+# Regression: a rank that gave up its start could leave another with "cannot open the shared memory": its descriptor's number was
+# by then that of a socket.
+# Regression: rank 0, without memory to serve itself, said that it had lost rank 0.
 def names_cause(outcome):
     """Whether the rank whose call failed says so."""
     if outcome.status in CAUSES[outcome.kind] or "/dev/urandom" in outcome.message:
@@ -120,6 +125,7 @@ def names_cause(outcome):
                for status, words, kinds in BETWEEN_RANKS)
 
 
+# Regression: a lack of memory ended the process, in functions that must not fail.
 def complaint(outcome, ranks):
     """What is wrong with the outcome of a rank, or None. `ranks` are all of them."""
     own = outcome.failing == outcome.rank and outcome.kind != "none"

@@ -115,7 +115,7 @@ static accel_status_t train_step(training_t* t) {
   TRY(accel_dataloader_next(t->loader, &batch));
   TRY(tensor_of(&batch, "x", &values));
   TRY(tensor_of(&batch, "y", &labels));
-  TRY(accel_tensor_to(values, ACCEL_DTYPE_FLOAT32, kCpu, 0, &x));
+  TRY(accel_tensor_to(values, ACCEL_DTYPE_FLOAT32, &kCpu, 0, &x));
   input = accel_arg_tensor(x);
   TRY(accel_module_call(t->model, &input, 1, &logits));
   TRY(accel_cross_entropy(logits.as.tensor, labels, &loss));
@@ -183,6 +183,7 @@ static void note(outcome_t* outcome, accel_status_t status) {
   if (status < 0) snprintf(outcome->message, sizeof outcome->message, "%s", accel_last_error());
 }
 
+// Regression: a group that ended without memory ended the process: its request to the progress thread needed some.
 static void work_create(const work_t* work, outcome_t* outcome) {
   accel_state_t* state = NULL;
   arm(work);
@@ -216,6 +217,7 @@ static void work_data(const work_t* work, outcome_t* outcome) {
   end_training(&t);
 }
 
+// Regression: a lack of memory during a save lost parts of the checkpoint, and the save said OK.
 static void work_save(const work_t* work, outcome_t* outcome) {
   training_t t = {NULL, NULL, NULL, NULL};
   char path[1000];
@@ -229,6 +231,7 @@ static void work_save(const work_t* work, outcome_t* outcome) {
   end_training(&t);
 }
 
+// Regression: a lack of memory during a load was reported as damage of the file.
 static void work_load(const work_t* work, outcome_t* outcome) {
   training_t t = {NULL, NULL, NULL, NULL};
   char path[1000];

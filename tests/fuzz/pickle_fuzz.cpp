@@ -30,7 +30,7 @@ PickleNode small_storage(const PickleItems& id) {
 }
 
 std::string pickle_of(const c10::IValue& value) {
-  return PickleWriter([](const at::Tensor&, PickleWriter&) { check(false); }).pickle(value);
+  return PickleWriter([](const at::Tensor&, PickleStream&) { check(false); }).pickle(value);
 }
 
 bool has_tensors(const c10::IValue& value) {

@@ -87,6 +87,7 @@ class Bundle(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr.count("\n")), (1, 1), done.stderr)
             self.assertIn(expected, done.stderr)
 
+    # Regression: a bundle was made a second time for another Python than was asked for, or not at all.
     def test_a_build_for_each_python(self):
         """Its options are those that a folder takes which is configured already, so that a bundle can be made again after a change."""
         with mock.patch.object(make_bundle, "run") as run, mock.patch.object(make_bundle, "ROOT", pathlib.Path(self.folder.name)):

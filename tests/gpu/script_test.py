@@ -170,6 +170,7 @@ class Whole(Folder):
             for left in self.folder.glob("accel-gpu-*"):
                 subprocess.run(["rm", "-rf", left], check=True)
 
+    # Regression: a second signal to the GPU script left its steps running, and the summary without them.
     def test_stopped_again_while_it_ends_its_steps(self):
         toys = pathlib.Path(self.paths[0], "steps.py")
         toys.write_text(TOY_STEPS.replace("import os, sys, time", "import os, signal, sys, time\\nsignal.signal(signal.SIGTERM, lambda *_: print('stays', flush=True))"))
@@ -195,6 +196,8 @@ class Whole(Folder):
         self.assertIn("stopped by SIGTERM", (self.out / "summary.txt").read_text())
         self.assertEqual(list(self.folder.glob("accel-gpu-*")), [])
 
+    # Regression: a program that could not be started ended a worker of the GPU script without a word, and the script with status
+    # 0.
     def test_a_program_that_cannot_be_started_fails_its_step_alone(self):
         (self.folder / "go").touch()
         toys = pathlib.Path(self.paths[0], "steps.py")
@@ -225,6 +228,7 @@ class Whole(Folder):
         self.assertIn("bin/program.gz cannot be unpacked", self.refusal(self.bundle, self.out, 60))
         self.assertEqual(list(self.folder.glob("accel-gpu-*")), [])
 
+    # Regression: the GPU script dropped the machine's `LD_LIBRARY_PATH`, by which a container may name the driver's libraries.
     def test_the_libraries_of_the_machine_are_found(self):
         """A container may name the folder of the driver's libraries by LD_LIBRARY_PATH alone."""
         (self.folder / "go").touch()

@@ -93,6 +93,7 @@ class Table(unittest.TestCase):
         self.assertIn("no marks <!-- speeds of a GPU -->", self.write().stderr)
         self.assertEqual(self.pages()["devices.md"], before["devices.md"], "a page was written though another one could not be")
 
+    # Regression: the table of a stopped run on a GPU kept cells of the run before it.
     def test_a_stopped_run_has_the_rows_until_then(self):
         """And no others of a former run, which the line above the table does not speak of."""
         self.write()

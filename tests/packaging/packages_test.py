@@ -55,6 +55,7 @@ class Packages(MadeUpFolder):
         write_tar(self.folder / "b.tar.gz", self.content, "top", 1000)
         self.assertEqual((self.folder / "a.tar.gz").read_bytes(), (self.folder / "b.tar.gz").read_bytes())
 
+    # Regression: in Julia, the package that is installed had no tests, so that `Pkg.test()` failed.
     @unittest.skipIf(subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True).returncode, "the sources are not a repository")
     def test_the_package_of_julia_has_its_tests(self):
         artifacts = self.folder / "Artifacts.toml"

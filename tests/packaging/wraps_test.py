@@ -24,9 +24,9 @@ class Wraps(unittest.TestCase):
         for name, wrap in read_wraps().items():
             with self.subTest(name):
                 archive = wrap["wrap-file"]
-                self.assertRegex(archive["source_url"], r"^https://\S+\.tar\.(gz|xz)$")
+                self.assertRegex(archive["source_url"], r"^https://\S+\.(tar\.gz|tar\.xz|tgz)$")
                 self.assertRegex(archive["source_hash"], r"^[0-9a-f]{64}$")
-                self.assertRegex(archive["source_filename"], r"\.tar\.(gz|xz)$")
+                self.assertRegex(archive["source_filename"], r"\.(tar\.gz|tar\.xz|tgz)$")
                 version = re.search(r"(\d+\.\d+(\.\d+)?)$", archive["directory"]).group(1)
                 self.assertIn(version, archive["source_url"])
                 self.assertIn(version, archive["source_filename"])
@@ -35,10 +35,15 @@ class Wraps(unittest.TestCase):
         for name, wrap in read_wraps().items():
             with self.subTest(name):
                 build = (SUBPROJECTS / "packagefiles" / wrap["wrap-file"]["patch_directory"] / "meson.build").read_text()
-                version = re.search(r"project\('\w+', '\w+', version: '([\d.]+)'", build).group(1)
+                version = re.search(r"project\('\w+',(?: '\w+',)? version: '([\d.]+)'", build).group(1)
                 self.assertTrue(wrap["wrap-file"]["directory"].endswith(version))
-                for dependency in wrap["provide"].values():
+                for dependency in wrap["provide"].values() if "provide" in wrap else ():
                     self.assertRegex(build, rf"(?m)^{dependency} = ")
+
+    def test_what_the_build_embeds(self):
+        build = (SUBPROJECTS / "packagefiles/uplot/meson.build").read_text()
+        for name in re.findall(r"uplot.get_variable\('(\w+)'\)", (ROOT / "src/report/meson.build").read_text()):
+            self.assertRegex(build, rf"(?m)^{name} = ")
 
     def test_fallbacks_of_the_build(self):
         wraps = read_wraps()

@@ -4,6 +4,7 @@
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
+#include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "fixture.hpp"
 #include "tensor/tree.hpp"
@@ -27,10 +28,11 @@ Loop prepare(accelerator::Accelerator& accelerator, int64_t batches) {
   auto arguments = tree::new_map();
   arguments.insert("lr", 1.0);
   const auto sgd = make_optimizer("sgd", arguments, loop.inner);
-  loop.model = std::dynamic_pointer_cast<accelerator::PreparedModel>(accelerator.prepare_model(loop.inner));
-  loop.optimizer = accelerator.prepare_optimizer(sgd);
+  loop.model =
+      std::dynamic_pointer_cast<accelerator::PreparedModel>(accelerator.preparation().prepare_model(loop.inner));
+  loop.optimizer = accelerator.preparation().prepare_optimizer(sgd);
   const int64_t rows = batches * accelerator.state().num_processes();
-  loop.loader = accelerator.prepare_data_loader(*make_loader({at::ones({rows, 1})}, 1), {});
+  loop.loader = accelerator.preparation().prepare_data_loader(*make_loader({at::ones({rows, 1})}, 1), {});
   return loop;
 }
 
@@ -47,7 +49,7 @@ void check_micro_batch(const tests::AcceleratorPtr& accelerator, const Loop& loo
       EXPECT_EQ(former, exchanges->toBool());
       loop.model->parallel()->set_gradient_sync(former);
     }
-    accelerator->backward(loop.model->call(nn::Inputs{batch.toListRef()[0]}).toTensor().sum());
+    accelerator->backward().run(loop.model->call(nn::Inputs{batch.toListRef()[0]}).toTensor().sum());
     loop.optimizer->step();
     loop.optimizer->zero_grad(/*set_to_none=*/true);
   }

@@ -16,7 +16,6 @@
 
 #include "accelerator_ranks.hpp"
 #include "checkpoint/formats/torch/torch_file.hpp"
-#include "config/generated/settings.hpp"
 #include "fixture.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/layers/linear.hpp"
@@ -110,7 +109,7 @@ void prepare(const tests::AcceleratorPtr& accelerator, const c10::IValue& input,
   for (size_t i = 0; i < schedules.size(); i++)
     objects.emplace_back().scheduler =
         std::make_shared<optim::LrScheduler>(optimizers[i], schedule_of(schedules[i].toStringRef()));
-  run.prepared = accelerator->prepare(objects);
+  run.prepared = accelerator->preparation().prepare(objects);
   for (size_t i = 0; i < member(input, "custom").toListRef().size(); i++)
     accelerator->checkpoints().register_for_checkpointing(
         {"", [] { return c10::IValue(); }, [&run](const c10::IValue& state) { run.loaded.push_back(state); }});
@@ -123,7 +122,7 @@ void expect_resumed(const tests::AcceleratorPtr& accelerator, const c10::IValue&
   for (const c10::IValue& losses : member(expected, "losses").toListRef()) {
     for (size_t i = 0; i < models; i++) {
       const at::Tensor loss = run.prepared[i].model->call(nn::Inputs{rows}).toTensor().pow(2).mean();
-      accelerator->backward(loss);
+      accelerator->backward().run(loss);
       run.prepared[models + i].optimizer->step();
       run.prepared[models + i].optimizer->zero_grad(true);
       expect_near(loss.item<double>(), losses.toListRef()[i], text("loss of model ", i));

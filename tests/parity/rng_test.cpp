@@ -53,7 +53,7 @@ TEST(RngParity, SameDrawsAsTheReference) {
         processes ? static_cast<int>(processes->toInt()) : 1, {}, [&](const tests::AcceleratorPtr& accelerator) {
           if (accelerator->state().process_index() != rank) return;
           const std::lock_guard<std::mutex> lock(one_at_a_time);
-          accelerator->set_seed(member(input, "seed").toInt(), member(input, "device_specific").toBool());
+          accelerator->randomness().set_seed(member(input, "seed").toInt(), member(input, "device_specific").toBool());
           check_draws(test_case.expected);
         });
     compared++;

@@ -17,6 +17,7 @@
 #include <cmath>
 #include <map>
 
+#include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "checkpoint/formats/safetensors.hpp"
 #include "config/precision_name.hpp"
@@ -145,7 +146,7 @@ void check_case(const tests::AcceleratorPtr& accelerator, const c10::IValue& inp
   objects[2].loader = make_loader({start.at("data." + name + ".x"), start.at("data." + name + ".y")},
                                   member(input, "batch_size").toInt());
   if (total) objects[3].scheduler = falling(plain, total->toScalar().toDouble());
-  const auto prepared = accelerator->prepare(objects);
+  const auto prepared = accelerator->preparation().prepare(objects);
   const auto clip = optional_member(input, "clip");
   const auto losses = member(expected, "losses").toListRef()[accelerator->state().process_index()].toListRef();
   const auto norms = member(expected, "grad_norms");
@@ -158,8 +159,8 @@ void check_case(const tests::AcceleratorPtr& accelerator, const c10::IValue& inp
       const at::Tensor& target = batch->toListRef()[1].toTensor();
       const at::Tensor output = prepared[0].model->call(nn::Inputs{batch->toListRef()[0]}).toTensor();
       const at::Tensor loss = name == "mlp" ? at::mse_loss(output, target) : at::cross_entropy_loss(output, target);
-      accelerator->backward(loss);
-      if (accelerator->sync_gradients()) {
+      accelerator->backward().run(loss);
+      if (accelerator->state().gradient_state()->sync_gradients()) {
         steps++;
         if (clip && clip->toStringRef() == "norm") {
           const double limit = member(input, "clip_limit").toScalar().toDouble();

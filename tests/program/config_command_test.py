@@ -176,6 +176,7 @@ class Questionnaire(CommandTest):
         self.assertEqual(status, 0, shown)
         self.assertIn("note: dynamo_backend is 'INDUCTOR', which asks for compilation by torch.compile", shown)
 
+    # Regression: `accel config` offered what `accel launch` refuses without a word.
     def test_what_a_launch_refuses_is_said_with_its_question(self):
         cases = json.loads((FIXTURES / "expected.json").read_text())["cases"]
         asked = [case["input"] for case in cases if isinstance(case["input"].get("questions"), list)]

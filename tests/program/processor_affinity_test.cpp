@@ -106,6 +106,7 @@ TEST(ProcessorAffinity, GpusAreChosenAsTheDriverDoes) {
 }
 
 // As in a container whose /proc lacks the driver's folder.
+// Regression: without `/proc/driver/nvidia` the launcher counted no GPU.
 TEST(ProcessorAffinity, GpusAreCountedByTheirFilesWhereTheDriverHasNoFolder) {
   TwoNodes machine;
   for (const char* file : {"nvidia10", "nvidia2", "nvidia0", "nvidiactl", "nvidia-uvm", "null"})

@@ -13,6 +13,22 @@ SECONDS = 120
 VOID = {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"}
 
 
+# A script that writes what uPlot draws in each chart into an element `drawn`, once the charts have drawn it.
+DRAWN = """
+setTimeout(() => {
+  const described = ({plot, data, marks}) => {
+    const {x, y} = plot.scales, [, axis] = plot.axes, pixels = plot.ctx.getImageData(0, 0, plot.ctx.canvas.width, plot.ctx.canvas.height).data;
+    let ink = 0;
+    for (let i = 3; i < pixels.length; i += 4) ink += pixels[i] > 0;
+    return {data, shown: plot.series[0].idxs, scales: [x.min, x.max, y.min, y.max], marks: marks.map(mark => String(mark.value)), ink,
+            labels: axis.values(plot, axis.splits(plot, 1, y.min, y.max)), color: plot.series.length > 1 ? plot.series[1].stroke() : null};
+  };
+  const all = Object.fromEntries([...charts.values()].filter(chart => chart.plot).map(chart => [chart.title, described(chart)]));
+  document.body.append(html("pre", {id: "drawn"}, JSON.stringify(all)));
+}, 100);
+"""
+
+
 class Element:
     def __init__(self, tag, attributes):
         self.tag, self.attributes, self.children = tag, attributes, []
@@ -87,8 +103,3 @@ def dump(address, width=1200, budget=3000):
     builder = TreeBuilder()
     builder.feed(result.stdout)
     return builder.root, console
-
-
-def points_of(path):
-    """The points of a curve that an SVG path draws."""
-    return [tuple(map(float, point)) for point in re.findall(r"[ML]([-\d.]+) ([-\d.]+)", path["d"])]

@@ -65,6 +65,12 @@ class ReportTest(unittest.TestCase):
                 return figure
         raise AssertionError(f"there is no chart '{title}'")
 
+    def drawn(self, page, script="", **options):
+        """{title: what uPlot draws} of all charts, after a script: "data" are its columns, x first, "shown" the indices inside of the zoom, "scales"
+        the ends of both axes, "labels" the labels of y, "marks" the values that are not finite, "ink" how many pixels are not empty."""
+        document = self.show(page, script + browser.DRAWN, **options)
+        return json.loads(document.one(id="drawn").text()), document
+
     def expect_refusal(self, status, words, *arguments):
         result = self.accel("report", *arguments)
         self.assertEqual(result.returncode, status, result.stderr)
@@ -170,15 +176,17 @@ class PageTest(ReportTest):
         self.assertEqual(document.all("title")[0].text(), "baseline - accel report")
         # The curves, and the same as text.
         loss = self.chart(document, "loss")
-        (path,) = loss.all("path", of_class="curve")
-        points = browser.points_of(path)
-        self.assertEqual(len(points), 200)
-        self.assertEqual(points, sorted(points))
-        self.assertLess(points[0][1], points[-1][1])  # downwards: y grows to the bottom
+        drawn, _ = self.drawn(page)
+        x, values = drawn["loss"]["data"]
+        self.assertEqual(x, list(range(0, 400, 2)))
+        self.assertGreater(values[0], values[-1])
+        self.assertEqual(drawn["loss"]["shown"], [0, 199])
+        self.assertGreater(drawn["loss"]["ink"], 500)
+        self.assertGreater(len(drawn["loss"]["labels"]), 3)
+        self.assertEqual(drawn["loss"]["color"], "#2563eb")
         self.assertEqual(loss.one("table").rows()[0][0].strip(), "baseline")
         self.assertEqual(loss.one("table").rows()[0][4], "398")
-        self.assertIn("baseline: latest", loss.one("svg")["aria-label"])
-        self.assertGreater(len(loss.all("text")), 5)
+        self.assertIn("baseline: latest", loss.one("div", role="img")["aria-label"])
         self.chart(document, "train/lr")
         # Who is slow, and why.
         time = document.one("section", id="time")
@@ -186,8 +194,8 @@ class PageTest(ReportTest):
         self.assertEqual(len(time.all("rect", of_class="segment")), 4 * 6)
         self.assertEqual([row[0] for row in time.one("table").rows()], [f"rank {rank} (node{rank // 2 + 1})" for rank in range(4)])
         self.assertEqual(time.one("table").rows()[2][4], "44 ms")
-        self.assertEqual(len(self.chart(document, "resident").all("path", of_class="curve")), 4)
-        self.assertEqual(len(self.chart(document, "tokens per second, all ranks").all("path", of_class="curve")), 1)
+        self.assertEqual(len(drawn["resident"]["data"]), 1 + 4)
+        self.assertEqual(len(drawn["tokens per second, all ranks"]["data"]), 1 + 1)
         # What was logged beside numbers.
         self.assertEqual(len(document.one("section", id="histograms").all("rect", of_class="bin")), 40)
         (image,) = document.one("section", id="images").all("img")
@@ -214,15 +222,15 @@ class PageTest(ReportTest):
         training(self.runs / "slow", steps=60)
         training(self.runs / "fast", steps=60, rate=1e-3, seed=2)
         page, _ = self.report()
-        document = self.show(page)
-        self.assertEqual(len(self.chart(document, "loss").all("path", of_class="curve")), 2)
+        drawn, document = self.drawn(page)
+        self.assertEqual(len(drawn["loss"]["data"]), 1 + 2)
         settings, metrics = document.one("section", id="comparison").all("table")
         self.assertEqual(settings.rows(), [["optimizer/lr", "0.001", "0.0003"], ["seed", "2", "1"]])
         self.assertEqual([cell.text().strip() for cell in settings.all("th", scope="col")], ["setting", "fast", "slow"])
         self.assertIn("loss", [row[0] for row in metrics.rows()])
         # One of them alone: the other is hidden by its box.
-        document = self.show(page, "byId('runs').querySelectorAll('input')[1].click();")
-        self.assertEqual(len(self.chart(document, "loss").all("path", of_class="curve")), 1)
+        drawn, document = self.drawn(page, "byId('runs').querySelectorAll('input')[1].click();")
+        self.assertEqual(len(drawn["loss"]["data"]), 1 + 1)
         self.assertEqual(self.chart(document, "loss").one("table").rows()[0][0].strip(), "fast")
         self.assertEqual(len(document.one("section", id="comparison").all("table")), 0)
 
@@ -260,10 +268,11 @@ class PageTest(ReportTest):
         self.assertEqual(said, "")
         for script in ("", "byId('log-scale').click();", "byId('smoothing').value = 0.6; byId('smoothing').dispatchEvent(new Event('input'));",
                        "byId('x-axis').value = 'time'; byId('x-axis').dispatchEvent(new Event('change'));"):
-            document = self.show(page, script)
-            for path in document.all("path"):
-                self.assertNotRegex(path["d"], "NaN|Infinity|undefined")
-        self.assertEqual(len(self.chart(document, "all").all("path", of_class="strange")), 4)
+            drawn, _ = self.drawn(page, script)
+            self.assertEqual(len([value for value in drawn["all"]["data"][1] if value is not None]), 4 if "log" in script else 6)
+            for chart in drawn.values():
+                self.assertTrue(all(isinstance(edge, (int, float)) for edge in chart["scales"]), chart["scales"])
+            self.assertEqual(drawn["all"]["marks"], ["NaN", "Infinity", "-Infinity", "Infinity"])
 
     def test_a_resumed_run_counts_by_its_later_values(self):
         run = WrittenRun(self.runs / "a")
@@ -280,37 +289,52 @@ class PageTest(ReportTest):
     def test_charts_zoom_and_show_values(self):
         training(self.runs / "a", steps=100)
         page, _ = self.report()
-        find = "const chart = charts.get('curve loss'), plot = chart.plot, box = plot.getBoundingClientRect(); let text = ''; "
-        fire = ("const fire = (type, share) => plot.dispatchEvent(new PointerEvent(type, {clientX: box.left + 52 + share * (box.width - 62), "
-                "clientY: box.top + 50, button: 0, pointerId: 1, bubbles: true})); plot.setPointerCapture = () => {}; ")
-        document = self.show(page, find + fire + "fire('pointermove', 0.5);")
+        find = "const chart = charts.get('curve loss'), over = chart.plot.over, box = over.getBoundingClientRect(); "
+        fire = ("const fire = (type, share) => over.dispatchEvent(new MouseEvent(type, {clientX: box.left + share * box.width, clientY: box.top + 50, "
+                "button: 0, movementX: 9, bubbles: true})); ")
+        drawn, document = self.drawn(page, find + fire + "fire('mousemove', 0.5);")
         tip = self.chart(document, "loss").one("div", of_class="tip")
         self.assertIsNone(tip.attributes.get("hidden"))
         self.assertEqual(tip.one("strong").text(), "48")
         self.assertRegex(tip.text(), r"^48a\d\.\d+$")
-        document = self.show(page, find + fire + "fire('pointerdown', 0.25); fire('pointermove', 0.5); fire('pointerup', 0.5);")
-        points = browser.points_of(self.chart(document, "loss").all("path", of_class="curve")[0])
-        self.assertTrue(12 <= len(points) <= 17, len(points))
+        self.assertEqual(drawn["loss"]["shown"], [0, 49])
+        drag = "fire('mousemove', 0.25); fire('mousedown', 0.25); fire('mousemove', 0.5); fire('mouseup', 0.5); "
+        drawn, document = self.drawn(page, find + fire + drag)
+        first, last = drawn["loss"]["shown"]
+        self.assertTrue(10 <= last - first <= 16, drawn["loss"]["shown"])
         self.assertIsNone(self.chart(document, "loss").one("button").attributes.get("hidden"))
-        key = "const key = name => plot.dispatchEvent(new KeyboardEvent('keydown', {key: name})); "
+        drawn, document = self.drawn(page, find + fire + drag + "setTimeout(() => fire('dblclick', 0.5), 10);")
+        self.assertEqual(drawn["loss"]["shown"], [0, 49])
+        self.assertIsNotNone(self.chart(document, "loss").one("button").attributes.get("hidden"))
+        key = "const key = name => chart.holder.dispatchEvent(new KeyboardEvent('keydown', {key: name})); "
         document = self.show(page, find + key + "key('ArrowRight'); key('ArrowRight');")
         self.assertEqual(self.chart(document, "loss").one("div", of_class="tip").one("strong").text(), "2")
-        document = self.show(page, find + key + "key('+'); key('+'); key('Escape');")
-        self.assertEqual(len(browser.points_of(self.chart(document, "loss").all("path", of_class="curve")[0])), 50)
+        drawn, _ = self.drawn(page, find + key + "key('+'); key('+');")
+        first, last = drawn["loss"]["shown"]
+        self.assertTrue(10 <= last - first <= 16, drawn["loss"]["shown"])
+        drawn, _ = self.drawn(page, find + key + "key('+'); key('+'); key('Escape');")
+        self.assertEqual(drawn["loss"]["shown"], [0, 49])
+
+    def test_a_zoom_stays_where_values_come_and_settings_change(self):
+        training(self.runs / "a", steps=100)
+        page, _ = self.report()
+        drawn, _ = self.drawn(page, "charts.get('curve loss').zoomTo([20, 40]); setTheme(false); drawCharts(); byId('log-scale').click(); byId('theme').click();")
+        self.assertEqual(drawn["loss"]["scales"][:2], [20, 40])
+        self.assertEqual(drawn["loss"]["color"], "#6b9bff")  # of the dark theme
 
     def test_smoothing_and_log_scale(self):
         run = WrittenRun(self.runs / "a")
         for step in range(100):
             run.values(step, step, loss=10.0 ** (step % 2 * 4))
         page, _ = self.report()
-        heights = lambda path: max(y for _, y in browser.points_of(path)[50:]) - min(y for _, y in browser.points_of(path)[50:])
-        plain = self.show(page)
-        document = self.show(page, "byId('smoothing').value = 0.9; byId('smoothing').dispatchEvent(new Event('input'));")
-        raw, smooth = self.chart(document, "loss").all("path", of_class="curve")
-        self.assertIn("raw", raw.classes)
-        self.assertLess(heights(smooth), heights(self.chart(plain, "loss").one("path", of_class="curve")))
-        document = self.show(page, "byId('log-scale').click();")
-        self.assertEqual([label.text() for label in self.chart(document, "loss").all("text")][:5], ["1", "10", "100", "1000", "10000"])
+        heights = lambda values: max(values[50:]) - min(values[50:])
+        plain, _ = self.drawn(page)
+        smoothed, _ = self.drawn(page, "byId('smoothing').value = 0.9; byId('smoothing').dispatchEvent(new Event('input'));")
+        _, raw, smooth = smoothed["loss"]["data"]
+        self.assertEqual(raw, plain["loss"]["data"][1])
+        self.assertLess(heights(smooth), heights(raw))
+        drawn, _ = self.drawn(page, "byId('log-scale').click();")
+        self.assertEqual(drawn["loss"]["labels"], ["1", "10", "100", "1000", "10000"])
 
     def test_many_points_are_reduced_with_their_peaks(self):
         run = WrittenRun(self.runs / "a")
@@ -319,14 +343,12 @@ class PageTest(ReportTest):
                 file.write(f'{{"type":"values","time":{step},"step":{step},"values":{{"loss":{50 if step == 77777 else step % 3}}}}}\n')
         page, _ = self.report()
         self.assertLess(page.stat().st_size, 2e6)
-        document = self.show(page, budget=8000)
+        drawn, document = self.drawn(page, budget=8000)
         self.assertRegex(document.one(id="state").text(), r"The page shows (99,\d{3}|100,000) of 150,000 points: the minimum and maximum of each interval")
         self.assertEqual(self.chart(document, "loss").one("table").rows()[0][3], "50")
         self.assertIn("reduced", self.chart(document, "loss").one("small").text())
-        points = browser.points_of(self.chart(document, "loss").one("path", of_class="curve"))
-        self.assertLess(len(points), 5000)
-        highest = min(y for _, y in points)
-        self.assertEqual(sum(y < highest + 50 for _, y in points), 1)
+        self.assertEqual(drawn["loss"]["data"][1].count(50), 1)
+        self.assertGreater(drawn["loss"]["scales"][3], 50)
 
     def test_narrow_and_empty(self):
         WrittenRun(self.runs / "a").start()
@@ -438,7 +460,7 @@ class LiveTest(ReportTest):
         loss = self.chart(document, "loss")
         self.assertEqual([row[0].strip() for row in loss.one("table").rows()], ["first", "second"])
         self.assertEqual(loss.one("table").rows()[0][1:], ["39", "1", "39", "39"])
-        self.assertEqual(len(browser.points_of(loss.all("path", of_class="curve")[0])), 40)
+        self.assertEqual(loss.one("div", role="img")["data-points"], "41")
         self.chart(document, "train/new")
         self.assertIn("Live: updated every 200 ms.", document.one(id="state").text())
 

@@ -96,7 +96,8 @@ TEST_F(Bridge, TensorsKeepTheirIdentityAndHistory) {
 TEST_F(Bridge, ATensorOutlivesTheHandle) {
   accel_tensor_t* made = nullptr;
   const int64_t shape[] = {2};
-  check(accel_tensor_full(shape, 1, 1.5, ACCEL_DTYPE_FLOAT32, accel_device_t{ACCEL_DEVICE_CPU, -1}, &made));
+  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
+  check(accel_tensor_full(shape, 1, 1.5, ACCEL_DTYPE_FLOAT32, &cpu, &made));
   const at::Tensor tensor = accel::tensor_to_torch(made);
   accel_tensor_release(made);
   EXPECT_EQ(tensor.use_count(), 1U);

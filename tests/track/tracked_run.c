@@ -47,8 +47,8 @@ static void log_everything(accel_state_t* state, const char* folder) {
   accel_value_t values = ACCEL_VALUE_INIT, inner = ACCEL_VALUE_INIT, images = ACCEL_VALUE_INIT;
   accel_value_t columns = ACCEL_VALUE_INIT, rows = ACCEL_VALUE_INIT;
   accel_tensor_t *image = NULL, *weights = NULL;
-  check(accel_tensor_full(shape, 3, 0.5, ACCEL_DTYPE_FLOAT32, cpu, &image));
-  check(accel_tensor_randn(&numbers, 1, ACCEL_DTYPE_FLOAT32, cpu, &weights));
+  check(accel_tensor_full(shape, 3, 0.5, ACCEL_DTYPE_FLOAT32, &cpu, &image));
+  check(accel_tensor_randn(&numbers, 1, ACCEL_DTYPE_FLOAT32, &cpu, &weights));
   check(accel_value_map(&values));
   check(accel_value_map(&inner));
   set(&inner, "accuracy", accel_arg_double(0.75));

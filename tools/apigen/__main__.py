@@ -4,7 +4,8 @@
 usage: python3 tools/apigen SOURCE_ROOT [--check]
 
 The header is checked against the conventions first (lint.py). With --check nothing is written: files that differ are
-named, and the result is 1. Needs the package libclang (tools/setup.sh --develop); 77 says that it is not there.
+named, and the result is 1. Needs the packages libclang and PyYAML (tools/setup.sh --develop); 77 says that
+one of them is not there.
 """
 
 import importlib
@@ -15,9 +16,9 @@ import sys
 import lint
 
 EMITTERS = [importlib.import_module(f"emit_{name}") for name in (
-    "map", "cdef", "options", "settings", "by_pointer", "sweeps", "rust", "rust_options", "rust_functions", "julia",
-    "julia_methods", "go", "swig", "stubs", "python", "cpp", "reference", "environment", "coverage")]
-GENERATED_PARTS = [importlib.import_module(f"emit_{name}") for name in ("options_init", "by_pointer")]  # of the header itself
+    "map", "cdef", "options", "settings", "sweeps", "rust", "rust_options", "rust_functions", "julia",
+    "julia_methods", "go", "swig", "stubs", "python", "python_names", "python_settings", "cpp", "reference", "environment", "coverage")]
+GENERATED_PARTS = [importlib.import_module(f"emit_{name}") for name in ("options_init",)]  # of the header itself
 NOT_STORED = ("line", "documented", "wrong_options", "places")
 
 
@@ -60,8 +61,9 @@ def main():
         return 2
     try:
         import parse
+        import yaml  # noqa: F401 (languages.py)
     except ImportError:
-        print("skipped: no libclang for this Python; tools/setup.sh --develop installs it into build/deps/python")
+        print("skipped: no libclang or PyYAML for this Python; tools/setup.sh --develop installs it into build/deps/python")
         return 77
     root = pathlib.Path(sys.argv[1])
     path = root / "include/accel.h"

@@ -8,11 +8,11 @@ INTEGERS = ("int32_t", "int64_t", "uint32_t", "uint64_t", "size_t")
 WORDS = {"and", "bool", "default", "delete", "export", "new", "operator", "or", "register", "template", "union", "xor"}
 # By role: the C++ type and the C argument; {1} is the type's name, {2} the type. Of outputs also the variable before, and the result.
 BORROWED = "detail::borrowed({0}).data()"
-INPUTS = {"handle": ("const {1}&", "{0}.get()"), "value": ("const Value&", "{0}.get()"), "options": ("const {1}&", "&{0}"), "address": ("{2}", "{0}"),
+INPUTS = {"handle": ("const {1}&", "{0}.get()"), "value": ("const Value&", "{0}.get()"), "options": ("const {1}&", "&{0}"), "address": ("{2}", "{0}"), "device": ("accel_device_t", "&{0}"),
           "text": ("const std::string&", "{0}.c_str()"), "texts": ("const std::vector<std::string>&", BORROWED), "bytes": ("std::string_view", "{0}.data()"),
           "values": ("const std::vector<Value>&", BORROWED), "handles": ("const std::vector<{1}>&", BORROWED),
           "numbers": ("const std::vector<{1}>&", "{0}.data()")}
-NULLABLE = {"value": ("const Value&", "detail::unless_none({0})"), "text": ("const char*", "{0}")}
+NULLABLE = {"device": ("const accel_device_t*", "{0}"), "value": ("const Value&", "detail::unless_none({0})"), "text": ("const char*", "{0}")}
 OUTPUTS = {"out_handle": ("{1}", "{1} {0};", "{0}.put()", "{0}"), "out_scope": ("{1}", "{1} {0};", "{0}.put()", "{0}"),
            "out_value": ("Value", "Value {0};", "{0}.put()", "{0}"),
            "out_buffer": ("std::string", "detail::Buffer {0};", "{0}.put()", "{0}.string()")}

@@ -34,5 +34,5 @@ def emit(api, root):
              "".join(f"typedef {alias['type']} {alias['name']};\n" for alias in api["aliases"]),
              "".join(f"typedef struct {handle['struct']} {handle['name']};\n" for handle in api["handles"]),
              constants(api), *map(struct, api["structs"]), "".join(map(callback, api["callbacks"])),
-             "".join(f"{c_declaration(function)}\n" for function in api["functions"])]
+             "".join(f"{c_declaration(function)}\n" for function in api["functions"] if not function["inline"])]
     return {"api/accel.cdef": "\n".join(parts)}

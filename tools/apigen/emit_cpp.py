@@ -8,7 +8,6 @@ import pathlib
 import re
 import textwrap
 
-import emit_by_pointer
 from cpp_types import Types, camel, identifier, plain
 from function_shape import Unsupported, is_truth, made_by_themselves, roles
 
@@ -19,6 +18,7 @@ INFORMATION = {"ACCEL_IN_PROGRESS", "ACCEL_ITER_END", "ACCEL_STEP_SKIPPED"}
 BY_HAND = ("Error", "Scope")
 SKIPPED = {
     "accel_last_error": "accel::Error carries the message",
+    "accel_options_init": "structs of options are made unset",
     "accel_op_call": "accel::Op::call does it with accel_op_call_kw",
     "accel_prepare": "each kind of object has a function of its own",
     "accel_tensor_from_torch": "include/accel_torch.hpp has the types for it",
@@ -105,6 +105,8 @@ def body(types, function, arguments, outputs):
     if kind["base"] != "accel_status_t":
         if is_truth(kind, returns["doc"]):
             return "bool", [f"return {call} == 1;"]
+        if kind["base"] == "accel_device_t":
+            return "accel_device_t", [f"return detail::device({call});"]
         return plain(kind["c"]), [f"return {call};"]
     if not INFORMATION.intersection(function["statuses"]):
         return returned, [*variables, f"detail::check({call});", *result]
@@ -142,9 +144,7 @@ def survey(api):
     texts, reasons = {}, {}
     for function in api["functions"]:
         name = function["name"]
-        if name.endswith(emit_by_pointer.SUFFIX):
-            reasons[name] = emit_by_pointer.REASON
-        elif name in SKIPPED or name.startswith(OF_VALUES) and name not in done:
+        if name in SKIPPED or name.startswith(OF_VALUES) and name not in done:
             reasons[name] = SKIPPED.get(name, ARGUMENTS)
         elif name not in done:
             try:
@@ -168,7 +168,7 @@ def members(template):
 
 def option_classes(api):
     for struct in api["structs"]:
-        if struct["init_function"]:
+        if struct["init_macro"]:
             name = camel(struct["name"])
             yield (comment(struct["doc"]) if struct["doc"] else "") + \
                 f"struct {name} : {struct['name']} {{\n  {name}() : {struct['name']}({struct['init_macro']}) {{}}\n}};\n"

@@ -97,7 +97,7 @@ def record(struct, callbacks):
     name = struct["name"]
     fields = "".join(f"    {julia_name(field['name'])}::{julia_type(field['type']['c'], callbacks)}\n" for field in struct["fields"])
     text = f'"""{quoted(struct["doc"])}"""\nstruct {name}\n{fields}end\n'
-    if not struct["init_function"]:
+    if not struct["init_macro"]:
         return text
     values = "".join(f"    {julia_name(field['name'])} = {field['initial'].replace('NULL', 'C_NULL')},\n" for field in struct["fields"][1:])
     names = ", ".join(julia_name(field["name"]) for field in struct["fields"][1:])

@@ -1,23 +1,22 @@
-"""The regular functions of the package of Julia: bindings/julia/src/generated/, after the table TABLE and otherwise by rule."""
+"""The regular functions of the package of Julia: bindings/julia/src/generated/, after api/languages.yaml and otherwise by rule."""
 
 import re
 import textwrap
 
-import class_table
 import emit_julia_topics
 import function_shape
+import languages
 import option
 from emit_julia import NOTE, quoted
 from emit_python import ELSE, choices, short
 from emit_swig import INFORMATION
 from go_types import Api
 
-TABLE = "bindings/julia/functions.txt"
 FILE = "bindings/julia/src/generated/methods.jl"
 NUMBERS = {"int64_t": "Int64", "double": "Float64", "int32_t": "Int32", "size_t": "Csize_t", "accel_device_t": "Device"}
 UNSET = {"double": "LibAccel.ACCEL_UNSET_DOUBLE", "int64_t": "LibAccel.ACCEL_UNSET_INT64", "int32_t": "LibAccel.ACCEL_UNSET",
          "accel_flag_t": "LibAccel.ACCEL_UNSET"}
-CONVERSIONS = {"accel_device_t": "as_device({})", "accel_dtype_t": "dtype_code({})", "accel_reduction_t": "reduction({})"}
+CONVERSIONS = {"accel_device_t": "Ref(as_device({}))", "accel_dtype_t": "dtype_code({})", "accel_reduction_t": "reduction({})"}
 # What stands around a call by what it gives, or takes; {0} is the call, {1} a class or name.
 GIVEN = {"out_handle": "made({1}, out -> {0})", "out_value": "result(out -> {0})", "out_buffer": "text(out -> {0})",
          "out_scope": "scoped(body, out -> {0})", "out_number": "output(out -> {0}, {1})"}
@@ -25,7 +24,7 @@ TAKEN = {"value": "lend({1} -> {0}, {1})", "handles": "with_handles(({1}, count)
          "options": "with_options(given -> {0}, LibAccel.{1}; options...)"}
 # C's arguments by what they are; {} is the callback, and the objects that live at least as long.
 ARGUMENTS = {"user_data": "keep({})", "destroy": "destroy()", "options": "given", **dict.fromkeys(GIVEN, "out")}
-KNOWN = {*TAKEN, *ARGUMENTS, "handle", "text", "number", "numbers", "length"}
+KNOWN = {*TAKEN, *ARGUMENTS, "handle", "text", "number", "numbers", "length", "device"}
 
 
 def own(name):
@@ -60,6 +59,8 @@ class Method:
         if not mine:
             return UNSET.get(base, "C_NULL")
         if self.parameters[name]["nullable"] or mine[1:] == ("nothing",):
+            if role == "device":
+                return f"{mine[0]} === nothing ? C_NULL : {CONVERSIONS[base].format(mine[0])}"
             return f"something({mine[0]}, {UNSET[base] if role == 'number' else 'C_NULL'})"
         if base in self.named:
             return f"number_of(CHOICES.{short(base)}, {mine[0]})"
@@ -89,6 +90,8 @@ class Method:
             return f"{call} == LibAccel.ACCEL_OK" if set(INFORMATION) & set(self.function["statuses"]) else f"({call}; {self.given_back()})"
         if function_shape.is_truth(kind, doc):
             return f"{call} == 1"
+        if base == "accel_device_t" and not self.output:
+            return f'device_at({call}, "{self.function["name"]}")'
         return f"name_of(CHOICES.{short(base)}, {call})" if base in self.named else f"unsafe_string({call})" if base == "char" else \
             f"Int({call})" if base in ("int32_t", "size_t") else call
 
@@ -126,17 +129,17 @@ def rule(function, known):
     handle = function["parameters"][0]["type"]["base"] if function["parameters"] else ""
     name = function["name"].removeprefix("accel_").removeprefix(short(handle) + "_").removesuffix("_begin")
     roles = [(parameter["name"], role) for parameter, role, _ in function_shape.roles(function, known)]
-    listed = ", ".join(own(one) for one, role in roles if role in ("handle", "text", "number", "numbers", "value", "handles"))
+    listed = ", ".join(own(one) for one, role in roles if role in ("handle", "text", "number", "numbers", "value", "handles", "device"))
     name = re.sub("^(?:set_(.*)|(load_.*))", lambda found: f"{found[1] or found[2]}!", name)
-    return [class_table.Row(known, "", f"{name} = {function['name']}({listed})")] if handle in known.handles else []
+    return [languages.Row(known, "", f"{name} = {function['name']}({listed})")] if handle in known.handles else []
 
 
 def emit(api, root):
     known, named = Api(api), choices(api)
-    made = [Method(row, known, named) for _, rows in class_table.read(root / TABLE, known) for row in rows]
-    written = {method.function["name"] for method in made} | class_table.named_in(root / "bindings/julia/src", "*.jl")
+    made = [Method(row, known, named) for row in languages.rows(languages.read(root, "julia")["functions"], known)]
+    written = {method.function["name"] for method in made} | languages.named_in(root / "bindings/julia/src", "*.jl")
     for function in api["functions"]:
-        if function["name"] not in written and not function["inline"] and not re.search("^accel_value_|_(retain|release|async|by_pointer)$", function["name"]):
+        if function["name"] not in written and not function["inline"] and not re.search("^accel_value_|_(retain|release|async)$", function["name"]):
             try:
                 made += [Method(row, known, named) for row in rule(function, known)]
             except function_shape.Unsupported:

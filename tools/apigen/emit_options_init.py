@@ -1,9 +1,7 @@
-"""include/accel/options_init.h: the macros and functions with which every field of an options struct is unset.
-
-The functions are defined there, so that a program unsets the struct that it was compiled with: a newer library's may be longer.
-"""
+"""include/accel/options_init.h: the name of each options struct, and the macro with which every field of it is unset."""
 
 import pathlib
+import re
 
 import option
 
@@ -34,14 +32,12 @@ def macro(struct, bases):
     return " \\\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def function(struct):
-    name = struct["name"]
-    return ("/** Marks every field as unset.\n * @param options The struct.\n * @threads any */\n"
-            f"ACCEL_INLINE(0, 1) void {name.removesuffix('_t')}_init({name} *options) {{\n"
-            f"  const {name} unset = {name.removesuffix('_t').upper()}_INIT;\n"
-            "  if (options != NULL) *options = unset;\n}\n\n")
+def name_macro(struct):
+    """ACCEL_OPTIONS_ADAM of accel_adam_options_t."""
+    return "ACCEL_OPTIONS_" + re.sub(r"^accel_|(_options)?_t$", "", struct["name"]).upper()
 
 
 def header(api):
     bases = {alias["name"]: alias["type"] for alias in api["aliases"]}
-    return HEAD.read_text() + "".join(macro(struct, bases) + function(struct) for struct in api["structs"] if option.is_options(struct)).rstrip("\n") + "\n"
+    parts = (f'#define {name_macro(struct)} "{struct["name"]}"\n{macro(struct, bases)}' for struct in api["structs"] if option.is_options(struct))
+    return HEAD.read_text() + "\n".join(parts)

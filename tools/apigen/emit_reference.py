@@ -50,7 +50,7 @@ def callback_text(callback):
 
 def struct_text(struct):
     reference = f" Accelerate: `{struct['reference']}`." if struct["reference"] else ""
-    made = f" Made by `{struct['init_macro']}` or `{struct['init_function']}()`." if struct["init_function"] else ""
+    made = f" Unset by `{struct['init_macro']}`." if struct["init_macro"] else ""
     rows = table(("field", "type", "meaning"), ((f"`{field['name']}`", f"`{field['type']['c']}`", field["doc"]) for field in struct["fields"]))
     return f"## {struct['name']}\n\n{struct['doc']}{reference}{made}\n\n{rows}"
 

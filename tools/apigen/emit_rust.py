@@ -88,7 +88,7 @@ def structs(api, callbacks):
                          + f"    pub {rust_name(field['name'])}: {field_type(struct, field, callbacks)},\n"
                          for field in struct["fields"])
         yield f"{documentation(struct['doc'])}#[repr(C)]\n#[derive(Clone, Copy)]\npub struct {struct['name']} {{\n{fields}}}\n"
-        if struct["init_function"]:
+        if struct["init_macro"]:
             yield initial(struct)
 
 

@@ -1,8 +1,8 @@
-"""The regular functions of the crate `accel` of Rust: methods of its types. What the header does not say of them stands in TABLE."""
+"""The regular functions of the crate `accel` of Rust: methods of its types. What the header does not say of them stands in api/languages.yaml."""
 
 import re
 
-from emit_by_pointer import REASON, SUFFIX
+import languages
 from emit_cpp import placed
 from emit_rust import NAMES, rust_name
 from emit_rust_closures import closures, module_of
@@ -11,20 +11,19 @@ from emit_rust_options import FOLDER
 from function_shape import Unsupported, made_by_themselves, roles
 from rust_types import NOTE, Api, camel, doc, of_flag, sentence, topics
 
-TABLE = "bindings/rust/accel/functions.txt"
-FLAGS = "bindings/rust/accel/flags.txt"
+FLAGS_OF_OPERATORS = "bindings/rust/accel/examples/generate_operators/flags.rs"
 UNLISTED = "a flag without a line"
-LINE = re.compile(r"(accel_\w+\*?)(?: as (?:(?P<owner>\w+)\.)?(?P<name>\w+))?(?P<reads> reads)?(?: writes (?P<writes>\w+))?(?: (?P<held>again|shared))?(?:: (?P<reason>.+))?")
 OTHERWISE = {"callback": "its callbacks are by hand", "address": "memory of the program", "out_address": "memory of the program",
              "bytes": "memory of the program", "out_dimensions": "an array of the library"}
 # By role: the type, the line that makes C's argument, and the argument. {1} is the type's name, {2} the NULL of C's.
 TAKEN = {"text": ("&str", "let {0} = c_string({0})?;", "{0}.as_ptr()"), "texts": ("&[&str]", "let {0} = Texts::new({0})?;", "{0}.as_ptr()"),
-         "value": ("&Value", "", "{0}.as_raw()"), "values": ("&[Arg<'_>]", "", "first({0}).cast()"), "numbers": ("&[{1}]", "", "first({0})"),
+         "value": ("&Value", "", "{0}.as_raw()"), "values": ("&[Arg<'_>]", "", "first({0}).cast()"), "numbers": ("&[{1}]", "", "first({0})"), "device": ("Device", "", "&{0}.to_raw()"),
          "handle": ("&{1}", "", "{0}.as_raw()"), "options": ("{1}", "let {0} = {0}.as_raw()?;", "{0}"),
          "handles": ("&[&{1}]", "let {0}: Vec<_> = {0}.iter().map(|one| one.as_raw()).collect();", "first(&{0})")}
 NULLABLE = {"text": ("Option<&str>", "let {0} = {0}.map(c_string).transpose()?;", "{0}.as_ref().map_or(ptr::null(), |text| text.as_ptr())"),
             "value": ("Option<&Value>", "", "{0}.map_or(ptr::null(), Value::as_raw)"),
             "handle": ("impl Into<Option<&'a {1}>>", "let {0} = {0}.into();", "{0}.map_or(ptr::{2}(), |one| one.as_raw())"),
+            "device": ("Option<Device>", "let {0} = {0}.map(Device::to_raw);", "{0}.as_ref().map_or(ptr::null(), ptr::from_ref)"),
             "options": ("impl Into<Option<{1}>>", "let {0} = {0}.into();\n        let {0} = optional(&{0})?;", "{0}")}
 PATH = ("impl AsRef<Path>", "let {0} = c_path({0}.as_ref())?;", "{0}.as_ptr()")
 NULLABLE_PATH = ("impl Into<Option<&'a Path>>", "let {0} = {0}.into().map(c_path).transpose()?;",
@@ -130,6 +129,8 @@ class Function:
         if returned["type"]["base"] == "accel_status_t":
             is_step = "ACCEL_STEP_SKIPPED" in self.function["statuses"]
             return f"Result<{'Step' if is_step else '()'}>", f"check({self.call()}).map({'Step::from_status' if is_step else 'drop'})"
+        if returned["type"]["base"] == "accel_device_t":
+            raise ByHand("a struct of the state")
         rust = "String" if returned["type"]["pointers"] else self.known.plain(returned["type"], returned["doc"])[0]
         if rust not in ("String", "bool", *NAMES.values()):
             raise ByHand("a number that a newer library may have added, or a struct")
@@ -164,7 +165,7 @@ class Function:
         returned, last = self.result()
         kinds = [kind for _, kind in self.taken]
         if any(UNLISTED in kind for kind in kinds):
-            raise SystemExit(f"{FLAGS}: expected a line for each of {self.taken} of {self.function['name']}()")
+            raise SystemExit(f"{languages.TABLE}: expected a flag for each of {self.taken} of {self.function['name']}()")
         generics = ", ".join(["'a"] * any("&'a" in kind for kind in kinds) + ["T: Tree"] * any(kind in ("T", "&T") for kind in kinds) + ["F"] * bool(self.closure))
         bound = f"\n    where\n        F: {self.closure[1].bound()},\n   " if self.closure else ""
         self.taken += [(self.closure[0], "F")] if self.closure else []
@@ -195,19 +196,30 @@ class Function:
 
 def table(root):
     """{function: what stands of it in the table}"""
-    found = {}
-    for number, line in enumerate((root / TABLE).read_text().splitlines(), 1):
-        entry = LINE.fullmatch(line)
-        if line and not line.startswith("#") and not entry:
-            raise SystemExit(f"{TABLE}:{number}: {line!r}, expected FUNCTION [as [CLASS.]NAME] [reads] [writes WHAT] [again|shared] [: WHY IT IS BY HAND]")
-        found.update({entry[1]: entry.groupdict()} if entry else {})
+    written, found = languages.read(root, "rust"), {}
+    for function, name in written.get("names", {}).items():
+        owner, _, own = name.rpartition(".")
+        found.setdefault(function, {}).update(owner=owner, name=own)
+    for function in written.get("reads", []):
+        found.setdefault(function, {})["reads"] = True
+    for word, key in (("writes", "writes"), ("closures", "held")):
+        for what, functions in written.get(word, {}).items():
+            for function in functions:
+                found.setdefault(function, {})[key] = what
+    for function, reason in written.get("by_hand", {}).items():
+        found.setdefault(function, {})["reason"] = reason
     return found
 
 
 def flags(root):
     """{parameter: (enumeration, true, false)}"""
-    lines = [line.split() for line in (root / FLAGS).read_text().splitlines() if line and not line.startswith("#")]
-    return {name: tuple(rest) for name, *rest in lines}
+    return {name: tuple(row) for name, row in languages.read(root, "rust")["flags"].items()}
+
+
+def emit_flags_of_operators(root):
+    """The enumerations by parameters, for the example that writes the typed operators."""
+    rows = "".join(f'    ("{name}", "{enum}"),\n' for name, (enum, _, _) in flags(root).items())
+    return NOTE + f"pub const FLAGS: &[(&str, &str)] = &[\n{rows}];\n"
 
 
 def emit_flags(root):
@@ -223,12 +235,15 @@ def survey(api, root):
     """[(C name, section, class, name, text)] of the functions, and {function: reason} for those that are by hand or left out."""
     known, entries, named, texts, reasons = Api(api), table(root), flags(root), [], {}
     known_closures, done = closures(api, known, entries), made_by_themselves(api)
+    unknown = [name for name in entries if not name.endswith("*") and name not in known.functions and name not in known.callbacks]
+    if unknown:
+        raise SystemExit(f"{languages.TABLE} has {unknown[0]} for Rust, which the header has not")
     for function in api["functions"]:
         name = function["name"]
         entry = entries.get(name) or next((entries[one] for one in entries if one.endswith("*") and name.startswith(one[:-1])), {})
         try:
-            if name.endswith(SUFFIX) or function["inline"] or name in done or entry.get("reason"):
-                raise ByHand(entry.get("reason") or REASON)
+            if function["inline"] or name in done or entry.get("reason"):
+                raise ByHand(entry.get("reason") or "values are made of Rust's own")
             one = Function(known, named, function, entry, known_closures)
             owner = "StateReader" if one.owner == "State" and function["threads"] == "any" else one.owner
             texts.append((name, function["section"], owner, one.name, one.text()))
@@ -245,6 +260,6 @@ def emit(api, root):
         text = re.sub(r"\[`(\w+)`\]\(accel_sys::\w+\)", lambda link: f"[`{paths[link[1]]}`](crate::{paths[link[1]]})" if link[1] in paths else link[0], text)
         files.setdefault("nn" if owner == "nn" else topics(api)[section], {}).setdefault(owner.replace("nn", ""), []).append(text)
     written = closures(api, Api(api), table(root))
-    return {f"{FOLDER}/flags.rs": emit_flags(root)} | emit_closures(api, written) | {f"{FOLDER}/{topic}.rs": f"{NOTE}use super::*;\n\n" + "\n".join(
+    return {f"{FOLDER}/flags.rs": emit_flags(root), FLAGS_OF_OPERATORS: emit_flags_of_operators(root)} | emit_closures(api, written) | {f"{FOLDER}/{topic}.rs": f"{NOTE}use super::*;\n\n" + "\n".join(
         f"impl {owner} {{\n{chr(10).join(listed)}}}\n" if owner else re.sub("(?m)^    ", "", "\n".join(listed)) for owner, listed in classes.items())
         for topic, classes in files.items()}

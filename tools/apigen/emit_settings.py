@@ -1,7 +1,10 @@
 """The engine's structs of settings: for each options struct its fields with their defaults, each with the source of its value.
+Each header of include/accel has one of its own, so that a change of one topic compiles little anew.
 
 Optimizers have tables of their own (src/optim), and read theirs by name.
 """
+
+import re
 
 import option
 from emit_options import NOTE, STRUCTS, TABLES, camel, choice_names, short
@@ -11,7 +14,26 @@ TYPES = {"flag": "bool", "integer": "int64_t", "number": "double", "text": "std:
 
 def emit(api, root):
     structs = [struct for struct in api["structs"] if option.is_options(struct)]
-    return {f"{TABLES}/settings.hpp": header(without_optimizers(structs, api), api), f"{STRUCTS}/option_structs.hpp": overloads(structs, api)}
+    settings = without_optimizers(structs, api)
+    topics = {struct["name"]: topic_of(struct, root) for struct in settings}
+    files = {f"{TABLES}/choices.hpp": choices(settings, api), f"{STRUCTS}/option_structs.hpp": overloads(structs, topics)}
+    for topic in topics.values():
+        files[path_of(topic)] = header([struct for struct in settings if topics[struct["name"]] == topic], settings, topics)
+    return files
+
+
+def path_of(topic):
+    return f"{TABLES}/settings/{topic}.hpp"
+
+
+def include(path):
+    return f'#include "{path.removeprefix("src/")}"\n'
+
+
+def topic_of(struct, root):
+    """The header of include/accel that defines it."""
+    definition = re.compile(rf"\}} {struct['name']};")
+    return next(file.stem for file in sorted((root / "include" / "accel").glob("*.h")) if definition.search(file.read_text()))
 
 
 def without_optimizers(structs, api):
@@ -78,19 +100,27 @@ def enumerations(structs, api):
                    " };\n" for alias, constants in option.used_choices(structs).items())
 
 
-def header(structs, api):
-    names = {struct["name"]: settings_name(struct) for struct in structs}
-    return (f"{NOTE}#pragma once\n\n#include <cstdint>\n#include <optional>\n#include <string>\n\n"
-            f'#include "{TABLES.removeprefix("src/")}/option_tables.hpp"\n#include "config/setting.hpp"\n\nnamespace accel {{\n\n'
-            + enumerations(structs, api) + "\n" + "".join(struct_of(struct, names) for struct in structs) + "}  // namespace accel\n")
+def choices(structs, api):
+    return f"{NOTE}#pragma once\n\n#include <cstdint>\n\nnamespace accel {{\n\n{enumerations(structs, api)}\n}}  // namespace accel\n"
 
 
-def overloads(structs, api):
-    types = "".join(f"{settings_name(struct)} settings_type(const {struct['name']}*);\n"
-                    for struct in without_optimizers(structs, api))
+def header(structs, all_structs, topics):
+    """The settings of one topic."""
+    names = {struct["name"]: settings_name(struct) for struct in all_structs}
+    own = topics[structs[0]["name"]]
+    nested = {field["type"]["base"] for struct in structs for field in struct["fields"][1:] if field.get("option")} & names.keys()
+    others = sorted({topics[name] for name in nested} - {own})
+    files = [f"{TABLES}/choices.hpp", f"{TABLES}/option_tables.hpp", *map(path_of, others)]
+    return (f"{NOTE}#pragma once\n\n#include <cstdint>\n#include <optional>\n#include <string>\n\n" + "".join(map(include, files)) +
+            '#include "config/setting.hpp"\n\nnamespace accel {\n\n' +
+            "".join(struct_of(struct, names) for struct in structs) + "}  // namespace accel\n")
+
+
+def overloads(structs, topics):
+    types = "".join(f"{settings_name(struct)} settings_type(const {struct['name']}*);\n" for struct in structs if struct["name"] in topics)
     lines = "".join(f"inline const OptionTable& table_of(const {struct['name']}*) {{ return option_tables::{short(struct)}; }}\n"
                     f"inline {struct['name']} unset_options(const {struct['name']}*) {{ return {struct['init_macro']}; }}\n"
                     for struct in structs)
-    return (NOTE + f'#pragma once\n\n#include "accel.h"\n#include "{TABLES.removeprefix("src/")}/option_tables.hpp"\n'
-            f'#include "{TABLES.removeprefix("src/")}/settings.hpp"\n\n'
-            f"namespace accel::capi {{\n\n{lines}\n// Which settings of the engine a struct becomes; never defined.\n{types}\n}}  // namespace accel::capi\n")
+    files = [f"{TABLES}/option_tables.hpp", *map(path_of, sorted(set(topics.values())))]
+    return (NOTE + '#pragma once\n\n#include "accel.h"\n' + "".join(map(include, files)) +
+            f"\nnamespace accel::capi {{\n\n{lines}\n// Which settings of the engine a struct becomes; never defined.\n{types}\n}}  // namespace accel::capi\n")

@@ -39,7 +39,7 @@ def declaration(function, types):
     has_kwargs, callbacks = any(parameter["name"] == "kwargs" for parameter, _ in roles), [role for _, role in roles].count("callback")
     for parameter, role in roles:
         name = parameter["name"]
-        if parameter["direction"] == "out" and role != "n_results":
+        if role.startswith("out_"):
             made.append(types.made(parameter["type"], role))
         elif has_kwargs and name in ("names", "kwargs"):
             given += ["kwargs: Optional[Mapping[str, Any]]"] * (name == "names")
@@ -69,7 +69,7 @@ def emit(api, root):
     classes = classes.replace("class accel_tensor: ...", "class accel_tensor:\n    def __getattr__(self, name: str) -> Any: ...\n")  # those of accel.Tensor
     for struct in api["structs"]:
         kinds = {field["name"]: types.plain(field["type"]["base"], field["type"]["pointers"]) for field in struct["fields"]}
-        if struct["init_function"]:
+        if struct["init_macro"]:
             classes += f"\nclass {struct['name']}:\n{options(struct, kinds)}"
         elif struct["name"] == "accel_device_t":
             classes += f"\nclass {struct['name']}:\n" + "".join(f"    {name}: {kind}\n" for name, kind in kinds.items())

@@ -6,7 +6,6 @@ capi.i has the typemaps, once for each kind of parameter; here stands which para
 import json
 
 import ctype
-import emit_by_pointer
 import function_shape
 from go_types import Api
 
@@ -19,6 +18,7 @@ SKIPPED = {
     "accel_buffer_dispose": "buffers become str",
     "accel_error_take": "errors become exceptions",
     "accel_error_set": "a callback raises an exception",
+    "accel_options_init": "structs of options are made unset",
     "accel_prepare": "each kind of object has a function of its own",
     "accel_tensor_from_torch": "a C++ program's own; Python shares tensors of torch by accel_tensor_share_torch()",
     "accel_tensor_to_torch": "a C++ program's own; Python shares tensors of torch by accel_tensor_share_torch()",
@@ -36,8 +36,6 @@ OWNED_FIELDS = {"char": "free((char *)", "accel_value_t": "free_value((accel_val
 def skipped(function):
     """Why a function is not in the module, or None."""
     name = function["name"]
-    if name.endswith(emit_by_pointer.SUFFIX):
-        return emit_by_pointer.REASON
     if function_shape.is_of_values(function):
         return VALUES_ARE_OBJECTS
     return SKIPPED.get(name, "errors become exceptions" if name.startswith("accel_error_") else None)
@@ -61,7 +59,7 @@ def documentation_of_options(struct):
 
 def options_classes(api):
     for struct in api["structs"]:
-        if not struct["init_function"]:
+        if not struct["init_macro"]:
             continue
         owned = " ".join(f"{OWNED_FIELDS[field['type']['base']]}$self->{field['name']});" for field in struct["fields"]
                          if field["type"]["base"] in OWNED_FIELDS)
@@ -101,9 +99,9 @@ def constants(api):
 
 def structs(api):
     for struct in api["structs"]:
-        if struct["init_function"] or struct["name"] == "accel_device_t":
+        if struct["init_macro"] or struct["name"] == "accel_device_t":
             fields = "".join(f"  {ctype.typed(field['type'], field['name'])};\n" for field in struct["fields"]
-                             if "option" in field or not struct["init_function"])
+                             if "option" in field or not struct["init_macro"])
             yield from (f"%accel_borrowed({field['type']['base']}, {field['name']})\n" for field in struct["fields"]
                         if field["type"]["pointers"] and field["type"]["base"] not in ("char", "accel_value_t"))
             yield f"typedef struct {struct['name'].removesuffix('_t')} {{\n{fields}}} {struct['name']};\n"

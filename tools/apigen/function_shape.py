@@ -5,7 +5,7 @@ import re
 import ctype
 
 BY_NAME = {"user_data": "user_data", "destroy": "destroy", "out_n_results": "n_results", "max_results": "room"}
-INPUTS = {("char", 1): "text", ("accel_value_t", 1): "value", ("void", 1): "address"}
+INPUTS = {("char", 1): "text", ("accel_value_t", 1): "value", ("void", 1): "address", ("accel_device_t", 1): "device"}
 ARRAYS = {("char", 2): "texts", ("accel_value_t", 1): "values", ("void", 1): "bytes"}
 OUTPUTS = {("accel_scope_t", 2): "scope", ("accel_value_t", 1): "value", ("accel_buffer_t", 1): "buffer", ("int64_t", 2): "dimensions",
            ("void", 2): "address"}
@@ -25,7 +25,7 @@ class Api:
     def __init__(self, api, called, skipped=()):
         self.api = api
         self.handles = {handle["name"]: called(handle["name"]) for handle in api["handles"] if handle["name"] not in skipped}
-        self.options = {struct["name"]: called(struct["name"]) for struct in api["structs"] if struct["init_function"] and struct["name"] not in skipped}
+        self.options = {struct["name"]: called(struct["name"]) for struct in api["structs"] if struct["init_macro"] and struct["name"] not in skipped}
         self.aliases = {alias["name"]: alias["type"] for alias in api["aliases"]}
         self.callbacks = {callback["name"]: callback for callback in api["callbacks"]}
         self.functions = {function["name"]: function for function in api["functions"]}
@@ -47,8 +47,7 @@ def is_of_values(function):
 
 def made_by_themselves(api):
     """The functions that every language has as the life of its objects and of its options."""
-    ends = {handle[end] for handle in api["handles"] for end in ("retain", "release")}
-    return ends | {struct["init_function"] for struct in api["structs"]}
+    return {handle[end] for handle in api["handles"] for end in ("retain", "release")}
 
 
 def is_truth(kind, doc):
@@ -59,8 +58,8 @@ def is_truth(kind, doc):
 def roles(function, known):
     """(parameter, role, what is counted) of each. `known` has the names of the handles, options and callbacks.
 
-    Inputs: handle, handles, text, texts, value, values, options, callback, bytes, numbers, address (of what the header does not
-    describe), number (of any kind, also a struct of two numbers). Outputs: out_handle, out_value, out_values, out_buffer, out_scope,
+    Inputs: handle, handles, text, texts, value, values, options, callback, bytes, numbers, device, address (of what the header
+    does not describe), number (of any kind). Outputs: out_handle, out_value, out_values, out_buffer, out_scope,
     out_number, out_address, out_dimensions: an array that belongs to the object. The others serve these: length counts the arrays of
     the third item, room and n_results count results, user_data and destroy belong to callbacks. A shape without a rule raises
     Unsupported."""

@@ -10,10 +10,10 @@ from go_types import NUMBERS, comment, exported, local
 # stands for it in C's terms. What `given` makes is in C's memory; a `:= given` or `(&given)` before the call can fail.
 TAKEN = {"handle": ("*{1}", "", "{0}.c()"), "callback": ("{1}Func", "", "flag({0} != nil)"), "text": ("string", "", "given.text({0})"),
          "texts": ("[]string", "", "given.texts({0})"), "value": ("any", "{3} := given.value({0})", "{3}"), "values": ("[]any", "{3} := given.all({0})", "{3}"),
-         "options": ("*{1}", "{3} := {0}.c(&given)", "{3}"), "address": ("unsafe.Pointer", "", "(*C.struct_{2})({0})"),
+         "options": ("*{1}", "{3} := {0}.c(&given)", "{3}"), "address": ("unsafe.Pointer", "", "(*C.struct_{2})({0})"), "device": ("Device", "{3} := {0}.c()", "&{3}"),
          "bytes": ("[]byte", "", "unsafe.Pointer(first({0}))"), "numbers": ("[]{1}", "", "(*C.{2})(first({0}))"),
          "handles": ("[]*{1}", "{3} := make([]*C.{2}, len({0}))\n\tfor i, one := range {0} {{\n\t\t{3}[i] = one.c()\n\t}}", "first({3})")}
-NULLABLE = {"text": ("string", "", "given.nullable({0})"), "value": ("any", "{3} := given.optional({0})", "{3}")}
+NULLABLE = {"device": ("*Device", "", "{0}.pointer()"), "text": ("string", "", "given.nullable({0})"), "value": ("any", "{3} := given.optional({0})", "{3}")}
 KEPT = ("handle", "handles", "options")
 # The Go type of a result, and what C's variable {0} becomes; {2} is the object that is asked.
 MADE = {"out_handle": ("*{1}", "new{1}({0})"), "out_value": ("any", "made(&{0})"), "out_buffer": ("string", "text(&{0})"),
@@ -107,6 +107,8 @@ class Function:
             return [called, *keep], []
         if kind["pointers"] == 1 and base in self.api.handles:
             return [*begin, "if result == nil {\n\t\treturn nil\n\t}"], [f"return new{self.api.handles[base]}(C.{base.removesuffix('_t')}_retain(result))"]
+        if base == "accel_device_t":
+            return begin, ["return pointedDevice(result)"]
         from_c = "C.GoString({})" if kind["pointers"] == 1 and base == "char" else self.api.plain(kind, self.function["returns"]["doc"])[2]
         return begin, [f"return {from_c.format('result')}"]
 
@@ -121,7 +123,7 @@ class Function:
             return f" ({', '.join(given)})" if given else ""
         base = base_of(kind)
         if kind["pointers"]:
-            return f" *{self.api.handles[base]}" if base in self.api.handles else " string"
+            return " Device" if base == "accel_device_t" else f" *{self.api.handles[base]}" if base in self.api.handles else " string"
         return " " + self.api.plain(kind, self.function["returns"]["doc"])[0]
 
     def body(self):

@@ -8,7 +8,6 @@ FUNCTION_NAME = re.compile(r"^accel(_[a-z0-9]+)+$")
 TYPE_NAME = re.compile(r"^accel(_[a-z0-9]+)+_(t|fn)$")
 CONSTANT_NAME = re.compile(r"^ACCEL(_[A-Z0-9]+)+$")
 SENTINEL = {"int32_t": "ACCEL_UNSET", "int64_t": "ACCEL_UNSET_INT64", "double": "ACCEL_UNSET_DOUBLE"}
-WIDEST_BY_VALUE = 16
 THREADS = ("any", "object", "collective", "thread")
 NEVER_RELEASED = ("accel_op_t",)  # operators are interned
 
@@ -16,12 +15,12 @@ HOW_TO = {
     "name": "ACCEL_SINCE(0, 1) ... accel_<verb>(accel_state_t *state, ...) or accel_<object>_<verb>(accel_<object>_t *...)",
     "ownership": "accel_tensor_t *ACCEL_OWNED *out, or const char *ACCEL_BORROWED *out",
     "options": "typedef struct accel_x_options { size_t struct_size; int32_t field; } accel_x_options_t; with "
-               "ACCEL_X_OPTIONS_INIT {sizeof(accel_x_options_t), ACCEL_UNSET} and accel_x_options_init()",
+               "ACCEL_X_OPTIONS_INIT {sizeof(accel_x_options_t), ACCEL_UNSET}",
     "option": option.FORM,
     "padding": "order the fields by size, or fill the gap with `int32_t reserved; /* 0 */`",
     "release": "ACCEL_SINCE(0, 1) void accel_x_release(accel_x_t *ACCEL_NULLABLE x);",
     "callback": "accel_x_fn x, void *ACCEL_NULLABLE user_data, accel_destroy_fn ACCEL_NULLABLE destroy",
-    "by value": "int32_t with ACCEL_* constants for enumerations and flags; const accel_x_t * for structs above 16 bytes",
+    "by value": "int32_t with ACCEL_* constants for enumerations and flags; const accel_x_t * for structs",
     "order": "self, inputs, options, outputs: accel_x(accel_state_t *state, const accel_value_t *value, accel_value_t *out)",
     "array": "@param items [n_items] The values.",
     "documentation": "/** One sentence. @param name Meaning. @return ACCEL_OK; NOT_FOUND when ... @threads object, waits */",
@@ -93,8 +92,8 @@ def struct_rules(api):
             continue
         if fields[0]["name"] != "struct_size" or fields[0]["type"]["c"] != "size_t":
             yield "options", line, f"the first field of {name} is {fields[0]['name']}, expected size_t struct_size"
-        if struct["init_macro"] is None or struct["init_function"] is None:
-            yield "options", line, f"{name} lacks its INIT macro or its init function"
+        if struct["init_macro"] is None:
+            yield "options", line, f"{name} lacks its INIT macro"
             continue
         for field in fields[1:]:
             kind = field["type"]
@@ -129,8 +128,8 @@ def function_rules(function, handles, structs, callbacks):
     yield from documentation_rules(function, status)
     kinds = [function["returns"]["type"]] + [parameter["type"] for parameter in parameters]
     for kind in kinds:
-        wide = not kind["pointers"] and kind["base"] in structs and structs[kind["base"]]["size"] > WIDEST_BY_VALUE
-        if wide or kind["c"].startswith("enum ") or kind["base"] in ("bool", "_Bool"):
+        is_struct = not kind["pointers"] and kind["base"] in structs and not function["inline"]  # which is compiled into the program
+        if is_struct or kind["c"].startswith("enum ") or kind["base"] in ("bool", "_Bool"):
             yield "by value", line, f"{name} passes {kind['c']} by value"
     outputs_began = False
     for place, parameter in enumerate(parameters):

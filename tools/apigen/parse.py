@@ -138,7 +138,7 @@ def parameters_of(cursors, text, handles):
 def constants(header):
     for cursor in header.cursors(CursorKind.MACRO_DEFINITION):
         definition = header.source(cursor)
-        if "(" in definition.split()[0] or not cursor.spelling.startswith("ACCEL_"):
+        if "(" in definition.split()[0] or not cursor.spelling.startswith("ACCEL_") or cursor.spelling.startswith("ACCEL_OPTIONS_"):
             continue
         body = definition.partition(" ")[2].strip()
         value, text = NUMBER.match(body), TEXT.match(body)
@@ -195,7 +195,7 @@ def structs(header):
         yield {"name": name + "_t", "section": header.section(cursor.location.line), "line": cursor.location.line,
                "size": cursor.type.get_size(), "alignment": cursor.type.get_align(),
                "doc": " ".join((text["summary"] + " " + text["description"]).split()), "reference": text["reference"],
-               "fields": fields, "init_macro": macro if macro in initial else None, "init_function": None}
+               "fields": fields, "init_macro": macro if macro in initial else None}
 
 
 def handles(header):
@@ -266,8 +266,8 @@ def describe(path):
             handle[verb] = name if name in declared else None
     records = list(structs(header))
     for record in records:
-        name = record["name"].removesuffix("_t") + "_init"
-        record["init_function"] = name if name in declared else None
+        if not option.is_options(record):
+            record["init_macro"] = None
     version = {constant["name"]: constant["value"] for constant in known}
     api = {"version": ".".join(str(version[f"ACCEL_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH")),
            "sections": [{"number": number, "title": title} for _, number, title in header.sections],

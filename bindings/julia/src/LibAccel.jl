@@ -1224,7 +1224,7 @@ function accel_fsdp_options_t(;
     return accel_fsdp_options_t(sizeof(accel_fsdp_options_t), enabled, sharding_strategy, fsdp_version, reshard_after_forward, backward_prefetch, forward_prefetch, limit_all_gathers, auto_wrap_policy, state_dict_type, transformer_cls_names_to_wrap, min_num_params, ignored_modules, param_dtype, reduce_dtype, output_dtype, cast_forward_inputs, cpu_offload, use_orig_params, sync_module_states, cpu_ram_efficient_loading, activation_checkpointing, activation_checkpointing_offload, offload_optimizer, offload_folder, reshard_group_size, leaf_module_classes)
 end
 
-"""Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: \"auto\" values are those of the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning."""
+"""Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: \"auto\" values come from the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning."""
 struct accel_deepspeed_options_t
     struct_size::Csize_t
     enabled::accel_flag_t
@@ -2175,6 +2175,81 @@ accel_dtype_from_name(name, out) =
     check(ccall(@address(accel_dtype_from_name), accel_status_t, (Cstring, Ptr{accel_dtype_t}), name, out), "accel_dtype_from_name")
 
 """
+    accel_value_bool(truth, out)
+
+A truth as a value.
+
+- `truth`: 0, or anything else for yes.
+- `out`: The value.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_value_bool(truth, out) =
+    check(ccall(@address(accel_value_bool), accel_status_t, (Int32, Ptr{accel_value_t}), truth, out), "accel_value_bool")
+
+"""
+    accel_value_int(integer, out)
+
+An integer as a value.
+
+- `integer`: The number.
+- `out`: The value.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_value_int(integer, out) =
+    check(ccall(@address(accel_value_int), accel_status_t, (Int64, Ptr{accel_value_t}), integer, out), "accel_value_int")
+
+"""
+    accel_value_double(number, out)
+
+A number as a value.
+
+- `number`: The number.
+- `out`: The value.
+
+Returns: ACCEL_OK.
+
+Threads: any.
+"""
+accel_value_double(number, out) =
+    check(ccall(@address(accel_value_double), accel_status_t, (Float64, Ptr{accel_value_t}), number, out), "accel_value_double")
+
+"""
+    accel_value_dtype(dtype, out)
+
+A dtype as a value.
+
+- `dtype`: ACCEL_DTYPE_*.
+- `out`: The value.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is not a dtype.
+
+Threads: any.
+"""
+accel_value_dtype(dtype, out) =
+    check(ccall(@address(accel_value_dtype), accel_status_t, (accel_dtype_t, Ptr{accel_value_t}), dtype, out), "accel_value_dtype")
+
+"""
+    accel_value_device(device, out)
+
+A device as a value.
+
+- `device`: A device.
+- `out`: The value.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not a device.
+
+Threads: any.
+"""
+accel_value_device(device, out) =
+    check(ccall(@address(accel_value_device), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_value_device")
+
+"""
     accel_value_string(text, out)
 
 A string value. Strings and keys of values are UTF-8 everywhere; any other bytes are refused, also in values that a program has filled in by hand.
@@ -2742,7 +2817,7 @@ Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
 Threads: any, waits.
 """
 accel_send_to_device(value, device, non_blocking, skip_keys, n_skip_keys, out) =
-    check(ccall(@address(accel_send_to_device), accel_status_t, (Ptr{accel_value_t}, accel_device_t, Int32, Ptr{Ptr{Cchar}}, Csize_t, Ptr{accel_value_t}), value, device, non_blocking, skip_keys, n_skip_keys, out), "accel_send_to_device")
+    check(ccall(@address(accel_send_to_device), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}, Int32, Ptr{Ptr{Cchar}}, Csize_t, Ptr{accel_value_t}), value, device, non_blocking, skip_keys, n_skip_keys, out), "accel_send_to_device")
 
 """
     accel_convert_to_fp32(value, out)
@@ -2909,7 +2984,7 @@ accel_device_current(var"type", out) =
 """
     accel_device_set_current(device)
 
-Makes a device the current one of its type on this thread. accel_set_device() does so with that of a state.
+Makes a device the current one of its type on this thread. accel_set_device() does so with a state's device.
 
 - `device`: The device; nothing changes for index -1, the CPU and meta.
 
@@ -2918,7 +2993,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED 
 Threads: thread.
 """
 accel_device_set_current(device) =
-    check(ccall(@address(accel_device_set_current), accel_status_t, (accel_device_t,), device), "accel_device_set_current")
+    check(ccall(@address(accel_device_set_current), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_set_current")
 
 """
     accel_device_synchronize(device)
@@ -2932,7 +3007,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED 
 Threads: any, waits.
 """
 accel_device_synchronize(device) =
-    check(ccall(@address(accel_device_synchronize), accel_status_t, (accel_device_t,), device), "accel_device_synchronize")
+    check(ccall(@address(accel_device_synchronize), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_synchronize")
 
 """
     accel_device_empty_cache(device)
@@ -2946,7 +3021,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not ther
 Threads: any.
 """
 accel_device_empty_cache(device) =
-    check(ccall(@address(accel_device_empty_cache), accel_status_t, (accel_device_t,), device), "accel_device_empty_cache")
+    check(ccall(@address(accel_device_empty_cache), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_empty_cache")
 
 """
     accel_device_memory(device, out)
@@ -2961,7 +3036,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED 
 Threads: any.
 """
 accel_device_memory(device, out) =
-    check(ccall(@address(accel_device_memory), accel_status_t, (accel_device_t, Ptr{accel_value_t}), device, out), "accel_device_memory")
+    check(ccall(@address(accel_device_memory), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_device_memory")
 
 """
     accel_device_reset_peak_memory(device)
@@ -2975,7 +3050,7 @@ Returns: As accel_device_memory().
 Threads: any.
 """
 accel_device_reset_peak_memory(device) =
-    check(ccall(@address(accel_device_reset_peak_memory), accel_status_t, (accel_device_t,), device), "accel_device_reset_peak_memory")
+    check(ccall(@address(accel_device_reset_peak_memory), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_reset_peak_memory")
 
 """
     accel_device_properties(device, out)
@@ -2990,7 +3065,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not ther
 Threads: any.
 """
 accel_device_properties(device, out) =
-    check(ccall(@address(accel_device_properties), accel_status_t, (accel_device_t, Ptr{accel_value_t}), device, out), "accel_device_properties")
+    check(ccall(@address(accel_device_properties), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_device_properties")
 
 """
     accel_distributed_type_name(type)
@@ -3139,7 +3214,7 @@ The rank within the host.
 
 - `state`: A state.
 
-Returns: This rank among those of its host, from 0.
+Returns: This rank among the ranks of its host, from 0.
 
 Threads: any.
 """
@@ -3309,12 +3384,12 @@ The state's device.
 
 - `state`: A state.
 
-Returns: The device that prepared models and batches are put on.
+Returns: The device that prepared models and batches are put on, valid as long as the state; NULL, with the thread's error, for an invalid handle.
 
 Threads: any.
 """
 accel_device(state) =
-    ccall(@address(accel_device), accel_device_t, (Ptr{accel_state_t},), state)
+    ccall(@address(accel_device), Ptr{accel_device_t}, (Ptr{accel_state_t},), state)
 
 """
     accel_fork_launched(state)
@@ -3483,7 +3558,7 @@ accel_destroy_process_group(state) =
 """
     accel_interrupt()
 
-Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads, and so do those of the other ranks of their groups. Their groups fail; create a new state to continue. Call it from a thread that is free, not from a signal handler.
+Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads, and so do the calls of the other ranks of their groups. Their groups fail; create a new state to continue. Call it from a thread that is free, not from a signal handler.
 
 Returns: ACCEL_OK.
 
@@ -3599,7 +3674,7 @@ How far the accumulation is.
 
 - `state`: A state.
 
-Returns: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, those of the one that has most. A checkpoint has the number.
+Returns: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, the count of the one that has most. A checkpoint has the number.
 
 Threads: any.
 """
@@ -3732,7 +3807,7 @@ accel_gather_for_metrics(state, value, out) =
 """
     accel_gather_object_for_metrics(state, items, out)
 
-Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
+Gathers a list of results as accel_gather_object() does, and leaves out results of samples that the loader repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
 
 - `state`: A state.
 - `items`: This rank's list; tensors in it may have any sizes.
@@ -3814,7 +3889,7 @@ accel_copy_tensor_to_devices(state, tensor, out) =
 """
     accel_broadcast_object_list(state, objects, from_process, out)
 
-Every rank gets one rank's list of values, which may be those of accel_gather_object().
+Every rank gets one rank's list of values, such as the result of accel_gather_object().
 
 - `state`: A state.
 - `objects`: A list; on the other ranks only its length matters.
@@ -3954,7 +4029,7 @@ Receives a tensor from one rank.
 - `state`: A state.
 - `tensor`: Filled with the data.
 - `from_process`: The source.
-- `tag`: As that of the send.
+- `tag`: The tag of the send.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; COLLECTIVE_MISMATCH when the sizes differ; TIMEOUT, PEER_LOST, CANCELLED.
 
@@ -4299,7 +4374,7 @@ accel_work_result(work, out) =
 """
     accel_work_then(work, callback, user_data, destroy)
 
-Asks to be called when a work has ended. The callback runs in accel_work_wait() of this work, or in accel_progress() of its state, which also runs those of works that were released.
+Asks to be called when a work has ended. The callback runs in accel_work_wait() of this work, or in accel_progress() of its state, which also runs callbacks of works that were released.
 
 - `work`: A work.
 - `callback`: Called once.
@@ -4557,7 +4632,7 @@ Returns: ACCEL_OK, INVALID_ARGUMENT or OUT_OF_MEMORY.
 Threads: any.
 """
 accel_tensor_empty(shape, ndim, dtype, device, out) =
-    check(ccall(@address(accel_tensor_empty), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, accel_device_t, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_empty")
+    check(ccall(@address(accel_tensor_empty), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_empty")
 
 """
     accel_tensor_full(shape, ndim, number, dtype, device, out)
@@ -4576,7 +4651,7 @@ Returns: As accel_tensor_empty().
 Threads: any, waits.
 """
 accel_tensor_full(shape, ndim, number, dtype, device, out) =
-    check(ccall(@address(accel_tensor_full), accel_status_t, (Ptr{Int64}, Csize_t, Float64, accel_dtype_t, accel_device_t, Ptr{Ptr{accel_tensor_t}}), shape, ndim, number, dtype, device, out), "accel_tensor_full")
+    check(ccall(@address(accel_tensor_full), accel_status_t, (Ptr{Int64}, Csize_t, Float64, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, number, dtype, device, out), "accel_tensor_full")
 
 """
     accel_tensor_randn(shape, ndim, dtype, device, out)
@@ -4594,7 +4669,7 @@ Returns: As accel_tensor_empty().
 Threads: any, waits.
 """
 accel_tensor_randn(shape, ndim, dtype, device, out) =
-    check(ccall(@address(accel_tensor_randn), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, accel_device_t, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_randn")
+    check(ccall(@address(accel_tensor_randn), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_randn")
 
 """
     accel_tensor_randint(low, high, shape, ndim, out)
@@ -4652,7 +4727,7 @@ Returns: As accel_tensor_empty().
 Threads: any.
 """
 accel_tensor_from_blob(data, shape, ndim, strides, dtype, device, user_data, destroy, out) =
-    check(ccall(@address(accel_tensor_from_blob), accel_status_t, (Ptr{Cvoid}, Ptr{Int64}, Csize_t, Ptr{Int64}, accel_dtype_t, accel_device_t, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tensor_t}}), data, shape, ndim, strides, dtype, device, user_data, destroy, out), "accel_tensor_from_blob")
+    check(ccall(@address(accel_tensor_from_blob), accel_status_t, (Ptr{Cvoid}, Ptr{Int64}, Csize_t, Ptr{Int64}, accel_dtype_t, Ptr{accel_device_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tensor_t}}), data, shape, ndim, strides, dtype, device, user_data, destroy, out), "accel_tensor_from_blob")
 
 """
     accel_tensor_from_dlpack(tensor, out)
@@ -5077,7 +5152,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 Threads: any, waits.
 """
 accel_tensor_to(tensor, dtype, device, non_blocking, out) =
-    check(ccall(@address(accel_tensor_to), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, accel_device_t, Int32, Ptr{Ptr{accel_tensor_t}}), tensor, dtype, device, non_blocking, out), "accel_tensor_to")
+    check(ccall(@address(accel_tensor_to), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_tensor_t}}), tensor, dtype, device, non_blocking, out), "accel_tensor_to")
 
 """
     accel_tensor_copy(tensor, source)
@@ -5486,7 +5561,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 Threads: thread.
 """
 accel_init_on_device_begin(device, include_buffers, out) =
-    check(ccall(@address(accel_init_on_device_begin), accel_status_t, (accel_device_t, Int32, Ptr{Ptr{accel_scope_t}}), device, include_buffers, out), "accel_init_on_device_begin")
+    check(ccall(@address(accel_init_on_device_begin), accel_status_t, (Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_scope_t}}), device, include_buffers, out), "accel_init_on_device_begin")
 
 """
     accel_module_linear(in_features, out_features, bias, out)
@@ -6061,7 +6136,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
 Threads: object, waits.
 """
 accel_module_to(var"module", dtype, device) =
-    check(@waiting(ccall(@address(accel_module_to), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, accel_device_t), var"module", dtype, device)), "accel_module_to")
+    check(@waiting(ccall(@address(accel_module_to), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, Ptr{accel_device_t}), var"module", dtype, device)), "accel_module_to")
 
 """
     accel_module_train(module, training)
@@ -6669,7 +6744,7 @@ accel_optimizer_set_setting(optimizer, group, name, value) =
 """
     accel_optimizer_set_update_precision(optimizer, group, precision)
 
-How the float16 and bfloat16 parameters of a group are updated; those of other dtypes are not concerned. States that are there already are converted.
+How the float16 and bfloat16 parameters of a group are updated; other dtypes are not concerned. States that are there already are converted.
 
 - `optimizer`: An optimizer.
 - `group`: From 0.
@@ -7432,7 +7507,7 @@ The program's own items by number. They are made on the thread of the outer call
 
 - `length`: Says how many there are.
 - `item`: Makes one.
-- `items`: `nothing`/`C_NULL` is allowed. Makes those of a batch; NULL: one after another.
+- `items`: `nothing`/`C_NULL` is allowed. Makes the items of a batch; NULL: one after another.
 - `set_epoch`: `nothing`/`C_NULL` is allowed. For items that differ by epoch; NULL: they do not.
 - `user_data`: `nothing`/`C_NULL` is allowed. Of all four.
 - `destroy`: `nothing`/`C_NULL` is allowed. Of all four.
@@ -7473,7 +7548,7 @@ accel_dataset_create_stream(var"begin", next, skip, var"end", user_data, destroy
 The items of a dataset as a stream.
 
 - `dataset`: Items by number.
-- `seed`: Another order in each epoch, that of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
+- `seed`: Another order in each epoch, as of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
 - `out`: The stream.
 
 Returns: ACCEL_OK, or UNSUPPORTED for what is a stream.
@@ -8348,7 +8423,7 @@ Backward that updates the parameters of the prepared LOMO and AdaLomo optimizers
 
 - `state`: A state.
 - `loss`: One element with gradient history.
-- `lr`: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
+- `lr`: The learning rate; ACCEL_UNSET_DOUBLE: the rate of each group.
 
 Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in several processes, or inside of uneven inputs.
 
@@ -8360,7 +8435,7 @@ accel_lomo_backward(state, loss, lr) =
 """
     accel_backward_sum(state, loss_sum, count, options)
 
-Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the accumulation window is complete, its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window.
+Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the accumulation window is complete, its gradients are the gradients of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window.
 
 - `state`: A state.
 - `loss_sum`: One element: the sum over the items, not their mean.
@@ -8489,7 +8564,7 @@ accel_trigger_sync_in_backward_begin(state, var"module", out) =
 """
     accel_join_uneven_inputs_begin(state, modules, n_modules, even_batches, out)
 
-The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in what the others still exchange, with gradients of 0, and the mean is still that of all ranks. In the end all have the models, and the prepared optimizers and schedulers, of a rank that trained longest. Before each forward of the first model the ranks exchange a few numbers. Ends only when all ranks have come to the end.
+The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in what the others still exchange, with gradients of 0, and the mean is still over all ranks. In the end all have the models, and the prepared optimizers and schedulers, of a rank that trained longest. Before each forward of the first model the ranks exchange a few numbers. Ends only when all ranks have come to the end.
 
 - `state`: A state.
 - `modules`: Prepared models; each rank calls them in this order, once a micro-batch.
@@ -8572,14 +8647,14 @@ accel_clip_grad_value(state, var"module", clip_value) =
 """
     accel_parameters_register(state, tensors, options, out)
 
-Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the application computes with, and stay that. All ranks get rank 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL, &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The map may have any order, so hash maps of different ranks agree: names are sorted, and those of a module itself come before those of its parts. With sharding gradients and states of optimizers are what is sharded, under FULL_SHARD too: the memory of the application stays whole, and is written after each step and load; values that the application writes there are lost. The memory is used until accel_free_memory() or the end of the state, also when the parameters are released before that.
+Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the application computes with, and stay that. All ranks get rank 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL, &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The map may have any order, so hash maps of different ranks agree: names are sorted, and names of a module itself come before names of its parts. With sharding gradients and states of optimizers are what is sharded, under FULL_SHARD too: the memory of the application stays whole, and is written after each step and load; values that the application writes there are lost. The memory is used until accel_free_memory() or the end of the state, also when the parameters are released before that.
 
 - `state`: A state that does not scale losses, for the application computes these.
 - `tensors`: A map of names to tensors of float16, bfloat16, float32 or float64, contiguous, all on the state's device or all on the CPU, where they then are averaged and updated, whatever the state's device is: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The parameters.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for another dtype; UNSUPPORTED for other devices, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH when the ranks' parameters differ. An error of one rank is that of all.
+Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for another dtype; UNSUPPORTED for other devices, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH when the ranks' parameters differ. An error of one rank is returned on all.
 
 Threads: collective, waits.
 """
@@ -8700,7 +8775,7 @@ accel_parameters_synchronize_async(parameters, out_work) =
 """
     accel_parameters_unshard(parameters, module, wait)
 
-Gathers the parameters of one module of a sharded model. They are whole until accel_parameters_reshard() or the end of the micro-batch: addresses that were read before are not those of the whole parameters, and these are gone afterwards. Does nothing without sharding.
+Gathers the parameters of one module of a sharded model. They are whole until accel_parameters_reshard() or the end of the micro-batch: addresses that were read before are not addresses of the whole parameters, and these are gone afterwards. Does nothing without sharding.
 
 - `parameters`: The parameters.
 - `module`: The path of a module that is sharded by itself; \"\": what belongs to no such module.
@@ -8838,7 +8913,7 @@ accel_gathered_parameters_begin(state, parameters, n_parameters, modifier_rank, 
 """
     accel_add_seed_callback(state, seed, user_data, destroy)
 
-Has accel_set_seed() seed one more generator: that of the host language, of a library.
+Has accel_set_seed() seed one more generator, such as the host language's or a library's.
 
 - `state`: A state.
 - `seed`: The function, what is handed to it, and the end of its life.
@@ -8855,7 +8930,7 @@ accel_add_seed_callback(state, seed, user_data, destroy) =
 """
     accel_set_seed(state, seed, device_specific, deterministic)
 
-Seeds the default generators of all devices, and those of accel_add_seed_callback().
+Seeds the default generators of all devices, and runs the callbacks of accel_add_seed_callback().
 
 - `state`: A state.
 - `seed`: The seed.
@@ -8883,7 +8958,7 @@ Returns: ACCEL_OK or UNSUPPORTED.
 Threads: any.
 """
 accel_generator_create(seed, device, out) =
-    check(ccall(@address(accel_generator_create), accel_status_t, (Int64, accel_device_t, Ptr{Ptr{accel_generator_t}}), seed, device, out), "accel_generator_create")
+    check(ccall(@address(accel_generator_create), accel_status_t, (Int64, Ptr{accel_device_t}, Ptr{Ptr{accel_generator_t}}), seed, device, out), "accel_generator_create")
 
 """
     accel_generator_retain(generator)
@@ -9009,7 +9084,7 @@ accel_free_memory(state) =
 """
     accel_empty_cache(state)
 
-Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
+Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
 
 - `state`: A state.
 
@@ -9042,7 +9117,7 @@ The sizes of a model, of every module in it and of every tensor.
 
 - `module`: A model.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. dtype and special_dtypes have an effect.
-- `buffers_only`: 1: of buffers alone; the size of \"\" is that of all buffers.
+- `buffers_only`: 1: of buffers alone; the size of \"\" is the size of all buffers.
 - `out`: A map path -> bytes, in the order of parameters, then of buffers. A tensor with several names is listed under the first.
 
 Returns: ACCEL_OK; NOT_FOUND for a dtype that is not known.
@@ -9346,7 +9421,7 @@ Returns: As accel_dispatch_model().
 Threads: object, waits.
 """
 accel_cpu_offload(var"module", device, options) =
-    check(@waiting(ccall(@address(accel_cpu_offload), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{accel_dispatch_options_t}), var"module", device, options)), "accel_cpu_offload")
+    check(@waiting(ccall(@address(accel_cpu_offload), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", device, options)), "accel_cpu_offload")
 
 """
     accel_disk_offload(module, offload_folder, device, options)
@@ -9363,7 +9438,7 @@ Returns: As accel_dispatch_model(); IO.
 Threads: object, waits.
 """
 accel_disk_offload(var"module", offload_folder, device, options) =
-    check(@waiting(ccall(@address(accel_disk_offload), accel_status_t, (Ptr{accel_module_t}, Cstring, accel_device_t, Ptr{accel_dispatch_options_t}), var"module", offload_folder, device, options)), "accel_disk_offload")
+    check(@waiting(ccall(@address(accel_disk_offload), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", offload_folder, device, options)), "accel_disk_offload")
 
 """
     accel_remove_dispatch(module, recurse)
@@ -9416,7 +9491,7 @@ accel_has_offloaded_params(var"module", out) =
 The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes of offloaded weights are lost at the end.
 
 - `module`: A module.
-- `device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+- `device`: `nothing`/`C_NULL` is allowed. The goal. NULL: offloaded weights go to their main device, and others stay.
 - `out`: The scope.
 
 Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails where changes cannot be copied back; the weights are then those from before.
@@ -9424,7 +9499,7 @@ Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT 
 Threads: object, waits.
 """
 accel_align_module_device_begin(var"module", device, out) =
-    check(@waiting(ccall(@address(accel_align_module_device_begin), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{Ptr{accel_scope_t}}), var"module", device, out)), "accel_align_module_device_begin")
+    check(@waiting(ccall(@address(accel_align_module_device_begin), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{Ptr{accel_scope_t}}), var"module", device, out)), "accel_align_module_device_begin")
 
 """
     accel_module_call_batches(module, inputs, n_batches, out)
@@ -9458,7 +9533,7 @@ Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for
 Threads: object, waits.
 """
 accel_cpu_offload_with_hook(var"module", device, previous, out) =
-    check(@waiting(ccall(@address(accel_cpu_offload_with_hook), accel_status_t, (Ptr{accel_module_t}, accel_device_t, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", device, previous, out)), "accel_cpu_offload_with_hook")
+    check(@waiting(ccall(@address(accel_cpu_offload_with_hook), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", device, previous, out)), "accel_cpu_offload_with_hook")
 
 """
     accel_offload_hook_offload(hook)
@@ -9541,14 +9616,14 @@ Moves or replaces one parameter or buffer of a model.
 - `name`: \"layers.0.weight\".
 - `device`: The goal.
 - `value`: `nothing`/`C_NULL` is allowed. New values of the same shape; may be NULL unless the tensor is on the device meta.
-- `dtype`: Of the result, for floating tensors; ACCEL_UNSET: that of the tensor.
+- `dtype`: The result's, for floating tensors; ACCEL_UNSET: the tensor's own dtype.
 
 Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
 
 Threads: object, waits.
 """
 accel_set_module_tensor_to_device(var"module", name, device, value, dtype) =
-    check(@waiting(ccall(@address(accel_set_module_tensor_to_device), accel_status_t, (Ptr{accel_module_t}, Cstring, accel_device_t, Ptr{accel_tensor_t}, accel_dtype_t), var"module", name, device, value, dtype)), "accel_set_module_tensor_to_device")
+    check(@waiting(ccall(@address(accel_set_module_tensor_to_device), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_device_t}, Ptr{accel_tensor_t}, accel_dtype_t), var"module", name, device, value, dtype)), "accel_set_module_tensor_to_device")
 
 """
     accel_offload_state_dict(folder, state_dict)
@@ -9614,11 +9689,11 @@ accel_extract_submodules_state_dict(state_dict, modules, out) =
 """
     accel_weight_stream_create(groups, device, prefetch_bytes, out)
 
-Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a stream of the device of its own, while the program computes with the present one. In the first pass they are expected in the order of the list, later as they were used in the pass before. On the CPU tensors are used where they are, and those of mapped files are read ahead.
+Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a stream of the device of its own, while the program computes with the present one. In the first pass they are expected in the order of the list, later as they were used in the pass before. On the CPU tensors are used where they are, and tensors of mapped files are read ahead.
 
 - `groups`: A list of lists of tensors on the CPU, which must not change.
 - `device`: The goal.
-- `prefetch_bytes`: Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: those of the largest group. 0: nothing comes ahead.
+- `prefetch_bytes`: Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: the bytes of the largest group. 0: nothing comes ahead.
 - `out`: The stream.
 
 Returns: ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED for a device that is not there.
@@ -9626,7 +9701,7 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED 
 Threads: any.
 """
 accel_weight_stream_create(groups, device, prefetch_bytes, out) =
-    check(ccall(@address(accel_weight_stream_create), accel_status_t, (Ptr{accel_value_t}, accel_device_t, Int64, Ptr{Ptr{accel_weight_stream_t}}), groups, device, prefetch_bytes, out), "accel_weight_stream_create")
+    check(ccall(@address(accel_weight_stream_create), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}, Int64, Ptr{Ptr{accel_weight_stream_t}}), groups, device, prefetch_bytes, out), "accel_weight_stream_create")
 
 """
     accel_weight_stream_begin_use(stream, group, out)
@@ -9817,7 +9892,7 @@ accel_set_project(state, options) =
 The project of a state.
 
 - `state`: A state.
-- `out`: A map with the fields of accel_project_options_t, NONE for what there is not; \"checkpoint\", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; \"next_checkpoint\", that of automatic naming.
+- `out`: A map with the fields of accel_project_options_t, NONE for what there is not; \"checkpoint\", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; \"next_checkpoint\", the name that automatic naming gives.
 
 Returns: ACCEL_OK.
 
@@ -9832,7 +9907,7 @@ accel_project(state, out) =
 Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that training can continue bit for bit. The folder appears complete or not at all; an older one of the same name stays until then. The iteration of the project is counted on. All ranks must call. Within an accumulation window of a sharded model the gradients so far are saved as their sum over the ranks, so that the window's sum may differ in its last bit after a load.
 
 - `state`: A state.
-- `folder`: `nothing`/`C_NULL` is allowed. Its parent is made if missing. NULL: that of automatic naming.
+- `folder`: `nothing`/`C_NULL` is allowed. Its parent is made if missing. NULL: the folder of automatic naming.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
 Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the mesh has a pipeline or tensor axis; the error of an asynchronous save before this one.
@@ -10026,7 +10101,7 @@ accel_checkpoint_show(folder, out) =
 """
     accel_checkpoint_diff(folder, other, out)
 
-How two checkpoints differ, by the bytes of their files, and in safetensors by those of their tensors.
+How two checkpoints differ, by the bytes of their files, and in safetensors by the bytes of their tensors.
 
 - `folder`: The checkpoints.
 - `other`: The checkpoints.
@@ -10042,7 +10117,7 @@ accel_checkpoint_diff(folder, other, out) =
 """
     accel_save_fsdp_model(state, module, folder, options)
 
-Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read. accel_save_state() writes files of its own, which are verified. All ranks must call. A file or folder replaces an older one in one step, files of ranks one by one; those of more ranks go.
+Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read. accel_save_state() writes files of its own, which are verified. All ranks must call. A file or folder replaces an older one in one step, files of ranks one by one; files of ranks above these are removed.
 
 - `state`: A state.
 - `module`: A prepared model, sharded or not.
@@ -10430,7 +10505,7 @@ Where the time of the loop's steps went: {\"steps\": 12, \"latest\": {...}, \"me
 
 - `state`: A state.
 - `reset`: 1: the next mean begins here.
-- `out`: The mean is that of the steps since the last reset; all 0 before the first one has ended.
+- `out`: The mean of the steps since the last reset; all 0 before the first one has ended.
 
 Returns: ACCEL_OK.
 
@@ -10569,7 +10644,7 @@ Makes a logger. Without a callback its messages go to the sinks of accel_log_sin
 
 - `state`: A state.
 - `name`: The logger's name.
-- `level`: ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
+- `level`: ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: the level of ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
 - `callback`: `nothing`/`C_NULL` is allowed. Gets the messages too: for a language's own logging. NULL: only the sinks.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
@@ -10917,7 +10992,7 @@ accel_profile_export_trace(profile, path) =
 """
     accel_profile_key_averages(profile, group_by_shapes, out)
 
-Operators and spans of the latest recorded cycle by name: a list of {\"name\", \"kind\": \"operator\" or that of a span, \"count\", \"self_cpu_us\", \"cpu_us\", \"device_us\", \"self_cpu_memory\", \"flops\", \"bytes\", \"shapes\"}, the largest self_cpu_us first. The time of an operator itself is without that of operators in it; spans, which lie around and beside operators, have none. Kernels of devices are of kind \"kernel\".
+Operators and spans of the latest recorded cycle by name: a list of {\"name\", \"kind\": \"operator\" or the kind of a span, \"count\", \"self_cpu_us\", \"cpu_us\", \"device_us\", \"self_cpu_memory\", \"flops\", \"bytes\", \"shapes\"}, the largest self_cpu_us first. The time of an operator itself is without the time of operators in it; spans, which lie around and beside operators, have none. Kernels of devices are of kind \"kernel\".
 
 - `profile`: A profiler that has recorded one.
 - `group_by_shapes`: 1: operators with different shapes of inputs are different; needs record_shapes.
@@ -11038,7 +11113,7 @@ accel_option_count(var"type") =
 """
     accel_option_get(type, index, out)
 
-Describes a field by a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", that of the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
+Describes a field by a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", the name in the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
 
 - `type`: The name of the struct.
 - `index`: From 0, in the order of the struct.
@@ -11054,7 +11129,7 @@ accel_option_get(var"type", index, out) =
 """
     accel_options_check(type, options)
 
-Checks a struct as the calls do that take it: its size, and that each field is unset or has a value that it can have. Structs of older programs are shorter, and those of newer ones longer: the fields that this library does not know must be unset or 0. The calls check besides what fields mean together.
+Checks a struct as the calls do that take it: its size, and that each field is unset or has a value that it can have. Structs of older programs are shorter, and structs of newer ones longer: the fields that this library does not know must be unset or 0. The calls check besides what fields mean together.
 
 - `type`: The name of the struct.
 - `options`: The struct.
@@ -11067,6 +11142,22 @@ accel_options_check(var"type", options) =
     check(ccall(@address(accel_options_check), accel_status_t, (Cstring, Ptr{Cvoid}), var"type", options), "accel_options_check")
 
 """
+    accel_options_init(type, options, size)
+
+Unsets every field of an options struct, as ACCEL_X_OPTIONS_INIT does in C, for languages that look the library's functions up.
+
+- `type`: The name of the struct, ACCEL_OPTIONS_*.
+- `options`: Memory for the struct.
+- `size`: Of that memory in bytes. Less than the library's struct is an older version's struct; of more only that is written.
+
+Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for a size without a field.
+
+Threads: any.
+"""
+accel_options_init(var"type", options, size) =
+    check(ccall(@address(accel_options_init), accel_status_t, (Cstring, Ptr{Cvoid}, Csize_t), var"type", options, size), "accel_options_init")
+
+"""
     accel_options_from_json(type, json, options, size)
 
 Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the \"offset\" that accel_option_get() returns.
@@ -11074,7 +11165,7 @@ Writes an options struct, for languages without its layout: the fields that a JS
 - `type`: The name of the struct.
 - `json`: {\"num_workers\": 2, \"collate\": \"pad\"}
 - `options`: Memory for the struct. The memory that it points to afterwards belongs to the library and stays.
-- `size`: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
+- `size`: The bytes of that memory; the size of the struct is the end of its last field. Less is an older version's struct.
 
 Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is not JSON.
 
@@ -11147,14 +11238,14 @@ accel_config_write_basic(mixed_precision, path, out_written) =
 """
     accel_launch(options, function, user_data, destroy)
 
-Runs a function in several processes of this program, each a rank, and waits for all of them. The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
+Runs a function in several processes of this program, each a rank, and waits for all of them. The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers stay as in this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
 
 - `options`: What is started.
 - `function`: Called in each process.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life, in this process only.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life, in this process only.
 
-Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
+Returns: ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank() tells: the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
 
 Threads: any, waits.
 """
@@ -11202,7 +11293,7 @@ accel_environment_report(out) =
 """
     accel_set_numa_affinity(local_process_index)
 
-Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a rank: those of its NUMA node, which ranks with the same node share out. Without accelerators nodes are shared out by the ranks' numbers.
+Binds this thread, and threads that it starts, to the processors that are nearest to the accelerator of a rank: the processors of its NUMA node, which ranks with the same node share out. Without accelerators nodes are shared out by the ranks' numbers.
 
 - `local_process_index`: The rank's number on this machine, from 0 to 65535.
 
@@ -11212,504 +11303,6 @@ Threads: thread.
 """
 accel_set_numa_affinity(local_process_index) =
     check(ccall(@address(accel_set_numa_affinity), accel_status_t, (Int32,), local_process_index), "accel_set_numa_affinity")
-
-"""
-    accel_send_to_device_by_pointer(value, device, non_blocking, skip_keys, n_skip_keys, out)
-
-accel_send_to_device() by pointer.
-
-- `value`: As there.
-- `device`: As there.
-- `non_blocking`: As there.
-- `skip_keys`: `nothing`/`C_NULL` is allowed. As there.
-- `n_skip_keys`: As there.
-- `out`: As there.
-
-Returns: As accel_send_to_device().
-
-Threads: any, waits.
-"""
-accel_send_to_device_by_pointer(value, device, non_blocking, skip_keys, n_skip_keys, out) =
-    check(@waiting(ccall(@address(accel_send_to_device_by_pointer), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}, Int32, Ptr{Ptr{Cchar}}, Csize_t, Ptr{accel_value_t}), value, device, non_blocking, skip_keys, n_skip_keys, out)), "accel_send_to_device_by_pointer")
-
-"""
-    accel_arg_none_by_pointer(out)
-
-accel_arg_none() by pointer.
-
-- `out`: What accel_arg_none() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_none_by_pointer(out) =
-    check(ccall(@address(accel_arg_none_by_pointer), accel_status_t, (Ptr{accel_value_t},), out), "accel_arg_none_by_pointer")
-
-"""
-    accel_arg_bool_by_pointer(truth, out)
-
-accel_arg_bool() by pointer.
-
-- `truth`: As there.
-- `out`: What accel_arg_bool() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_bool_by_pointer(truth, out) =
-    check(ccall(@address(accel_arg_bool_by_pointer), accel_status_t, (Int32, Ptr{accel_value_t}), truth, out), "accel_arg_bool_by_pointer")
-
-"""
-    accel_arg_int_by_pointer(integer, out)
-
-accel_arg_int() by pointer.
-
-- `integer`: As there.
-- `out`: What accel_arg_int() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_int_by_pointer(integer, out) =
-    check(ccall(@address(accel_arg_int_by_pointer), accel_status_t, (Int64, Ptr{accel_value_t}), integer, out), "accel_arg_int_by_pointer")
-
-"""
-    accel_arg_double_by_pointer(number, out)
-
-accel_arg_double() by pointer.
-
-- `number`: As there.
-- `out`: What accel_arg_double() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_double_by_pointer(number, out) =
-    check(ccall(@address(accel_arg_double_by_pointer), accel_status_t, (Float64, Ptr{accel_value_t}), number, out), "accel_arg_double_by_pointer")
-
-"""
-    accel_arg_string_by_pointer(string, out)
-
-accel_arg_string() by pointer.
-
-- `string`: As there.
-- `out`: What accel_arg_string() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_string_by_pointer(string, out) =
-    check(ccall(@address(accel_arg_string_by_pointer), accel_status_t, (Cstring, Ptr{accel_value_t}), string, out), "accel_arg_string_by_pointer")
-
-"""
-    accel_arg_bytes_by_pointer(bytes, out)
-
-accel_arg_bytes() by pointer.
-
-- `bytes`: As there.
-- `out`: What accel_arg_bytes() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_bytes_by_pointer(bytes, out) =
-    check(ccall(@address(accel_arg_bytes_by_pointer), accel_status_t, (Ptr{accel_bytes_t}, Ptr{accel_value_t}), bytes, out), "accel_arg_bytes_by_pointer")
-
-"""
-    accel_arg_tensor_by_pointer(tensor, out)
-
-accel_arg_tensor() by pointer.
-
-- `tensor`: As there.
-- `out`: What accel_arg_tensor() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_tensor_by_pointer(tensor, out) =
-    check(ccall(@address(accel_arg_tensor_by_pointer), accel_status_t, (Ptr{accel_tensor_t}, Ptr{accel_value_t}), tensor, out), "accel_arg_tensor_by_pointer")
-
-"""
-    accel_arg_dtype_by_pointer(dtype, out)
-
-accel_arg_dtype() by pointer.
-
-- `dtype`: As there.
-- `out`: What accel_arg_dtype() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_dtype_by_pointer(dtype, out) =
-    check(ccall(@address(accel_arg_dtype_by_pointer), accel_status_t, (accel_dtype_t, Ptr{accel_value_t}), dtype, out), "accel_arg_dtype_by_pointer")
-
-"""
-    accel_arg_device_by_pointer(device, out)
-
-accel_arg_device() by pointer.
-
-- `device`: As there.
-- `out`: What accel_arg_device() returns.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_arg_device_by_pointer(device, out) =
-    check(ccall(@address(accel_arg_device_by_pointer), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_arg_device_by_pointer")
-
-"""
-    accel_device_set_current_by_pointer(device)
-
-accel_device_set_current() by pointer.
-
-- `device`: As there.
-
-Returns: As accel_device_set_current().
-
-Threads: thread.
-"""
-accel_device_set_current_by_pointer(device) =
-    check(ccall(@address(accel_device_set_current_by_pointer), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_set_current_by_pointer")
-
-"""
-    accel_device_synchronize_by_pointer(device)
-
-accel_device_synchronize() by pointer.
-
-- `device`: As there.
-
-Returns: As accel_device_synchronize().
-
-Threads: any, waits.
-"""
-accel_device_synchronize_by_pointer(device) =
-    check(@waiting(ccall(@address(accel_device_synchronize_by_pointer), accel_status_t, (Ptr{accel_device_t},), device)), "accel_device_synchronize_by_pointer")
-
-"""
-    accel_device_empty_cache_by_pointer(device)
-
-accel_device_empty_cache() by pointer.
-
-- `device`: As there.
-
-Returns: As accel_device_empty_cache().
-
-Threads: any.
-"""
-accel_device_empty_cache_by_pointer(device) =
-    check(ccall(@address(accel_device_empty_cache_by_pointer), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_empty_cache_by_pointer")
-
-"""
-    accel_device_memory_by_pointer(device, out)
-
-accel_device_memory() by pointer.
-
-- `device`: As there.
-- `out`: As there.
-
-Returns: As accel_device_memory().
-
-Threads: any.
-"""
-accel_device_memory_by_pointer(device, out) =
-    check(ccall(@address(accel_device_memory_by_pointer), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_device_memory_by_pointer")
-
-"""
-    accel_device_reset_peak_memory_by_pointer(device)
-
-accel_device_reset_peak_memory() by pointer.
-
-- `device`: As there.
-
-Returns: As accel_device_reset_peak_memory().
-
-Threads: any.
-"""
-accel_device_reset_peak_memory_by_pointer(device) =
-    check(ccall(@address(accel_device_reset_peak_memory_by_pointer), accel_status_t, (Ptr{accel_device_t},), device), "accel_device_reset_peak_memory_by_pointer")
-
-"""
-    accel_device_properties_by_pointer(device, out)
-
-accel_device_properties() by pointer.
-
-- `device`: As there.
-- `out`: As there.
-
-Returns: As accel_device_properties().
-
-Threads: any.
-"""
-accel_device_properties_by_pointer(device, out) =
-    check(ccall(@address(accel_device_properties_by_pointer), accel_status_t, (Ptr{accel_device_t}, Ptr{accel_value_t}), device, out), "accel_device_properties_by_pointer")
-
-"""
-    accel_device_by_pointer(state, out)
-
-accel_device() by pointer.
-
-- `state`: As there.
-- `out`: What accel_device() returns.
-
-Returns: ACCEL_OK or INVALID_HANDLE.
-
-Threads: any.
-"""
-accel_device_by_pointer(state, out) =
-    check(ccall(@address(accel_device_by_pointer), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_device_t}), state, out), "accel_device_by_pointer")
-
-"""
-    accel_tensor_empty_by_pointer(shape, ndim, dtype, device, out)
-
-accel_tensor_empty() by pointer.
-
-- `shape`: `nothing`/`C_NULL` is allowed. As there.
-- `ndim`: As there.
-- `dtype`: As there.
-- `device`: As there.
-- `out`: As there.
-
-Returns: As accel_tensor_empty().
-
-Threads: any.
-"""
-accel_tensor_empty_by_pointer(shape, ndim, dtype, device, out) =
-    check(ccall(@address(accel_tensor_empty_by_pointer), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out), "accel_tensor_empty_by_pointer")
-
-"""
-    accel_tensor_full_by_pointer(shape, ndim, number, dtype, device, out)
-
-accel_tensor_full() by pointer.
-
-- `shape`: `nothing`/`C_NULL` is allowed. As there.
-- `ndim`: As there.
-- `number`: As there.
-- `dtype`: As there.
-- `device`: As there.
-- `out`: As there.
-
-Returns: As accel_tensor_full().
-
-Threads: any, waits.
-"""
-accel_tensor_full_by_pointer(shape, ndim, number, dtype, device, out) =
-    check(@waiting(ccall(@address(accel_tensor_full_by_pointer), accel_status_t, (Ptr{Int64}, Csize_t, Float64, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, number, dtype, device, out)), "accel_tensor_full_by_pointer")
-
-"""
-    accel_tensor_randn_by_pointer(shape, ndim, dtype, device, out)
-
-accel_tensor_randn() by pointer.
-
-- `shape`: `nothing`/`C_NULL` is allowed. As there.
-- `ndim`: As there.
-- `dtype`: As there.
-- `device`: As there.
-- `out`: As there.
-
-Returns: As accel_tensor_randn().
-
-Threads: any, waits.
-"""
-accel_tensor_randn_by_pointer(shape, ndim, dtype, device, out) =
-    check(@waiting(ccall(@address(accel_tensor_randn_by_pointer), accel_status_t, (Ptr{Int64}, Csize_t, accel_dtype_t, Ptr{accel_device_t}, Ptr{Ptr{accel_tensor_t}}), shape, ndim, dtype, device, out)), "accel_tensor_randn_by_pointer")
-
-"""
-    accel_tensor_from_blob_by_pointer(data, shape, ndim, strides, dtype, device, user_data, destroy, out)
-
-accel_tensor_from_blob() by pointer.
-
-- `data`: As there.
-- `shape`: `nothing`/`C_NULL` is allowed. As there.
-- `ndim`: As there.
-- `strides`: `nothing`/`C_NULL` is allowed. As there.
-- `dtype`: As there.
-- `device`: As there.
-- `user_data`: `nothing`/`C_NULL` is allowed. As there.
-- `destroy`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
-
-Returns: As accel_tensor_from_blob().
-
-Threads: any.
-"""
-accel_tensor_from_blob_by_pointer(data, shape, ndim, strides, dtype, device, user_data, destroy, out) =
-    check(ccall(@address(accel_tensor_from_blob_by_pointer), accel_status_t, (Ptr{Cvoid}, Ptr{Int64}, Csize_t, Ptr{Int64}, accel_dtype_t, Ptr{accel_device_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Ptr{accel_tensor_t}}), data, shape, ndim, strides, dtype, device, user_data, destroy, out), "accel_tensor_from_blob_by_pointer")
-
-"""
-    accel_tensor_to_by_pointer(tensor, dtype, device, non_blocking, out)
-
-accel_tensor_to() by pointer.
-
-- `tensor`: As there.
-- `dtype`: As there.
-- `device`: As there.
-- `non_blocking`: As there.
-- `out`: As there.
-
-Returns: As accel_tensor_to().
-
-Threads: any, waits.
-"""
-accel_tensor_to_by_pointer(tensor, dtype, device, non_blocking, out) =
-    check(@waiting(ccall(@address(accel_tensor_to_by_pointer), accel_status_t, (Ptr{accel_tensor_t}, accel_dtype_t, Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_tensor_t}}), tensor, dtype, device, non_blocking, out)), "accel_tensor_to_by_pointer")
-
-"""
-    accel_init_on_device_begin_by_pointer(device, include_buffers, out)
-
-accel_init_on_device_begin() by pointer.
-
-- `device`: As there.
-- `include_buffers`: As there.
-- `out`: As there.
-
-Returns: As accel_init_on_device_begin().
-
-Threads: thread.
-"""
-accel_init_on_device_begin_by_pointer(device, include_buffers, out) =
-    check(ccall(@address(accel_init_on_device_begin_by_pointer), accel_status_t, (Ptr{accel_device_t}, Int32, Ptr{Ptr{accel_scope_t}}), device, include_buffers, out), "accel_init_on_device_begin_by_pointer")
-
-"""
-    accel_module_to_by_pointer(module, dtype, device)
-
-accel_module_to() by pointer.
-
-- `module`: As there.
-- `dtype`: As there.
-- `device`: As there.
-
-Returns: As accel_module_to().
-
-Threads: object, waits.
-"""
-accel_module_to_by_pointer(var"module", dtype, device) =
-    check(@waiting(ccall(@address(accel_module_to_by_pointer), accel_status_t, (Ptr{accel_module_t}, accel_dtype_t, Ptr{accel_device_t}), var"module", dtype, device)), "accel_module_to_by_pointer")
-
-"""
-    accel_generator_create_by_pointer(seed, device, out)
-
-accel_generator_create() by pointer.
-
-- `seed`: As there.
-- `device`: As there.
-- `out`: As there.
-
-Returns: As accel_generator_create().
-
-Threads: any.
-"""
-accel_generator_create_by_pointer(seed, device, out) =
-    check(ccall(@address(accel_generator_create_by_pointer), accel_status_t, (Int64, Ptr{accel_device_t}, Ptr{Ptr{accel_generator_t}}), seed, device, out), "accel_generator_create_by_pointer")
-
-"""
-    accel_cpu_offload_by_pointer(module, device, options)
-
-accel_cpu_offload() by pointer.
-
-- `module`: As there.
-- `device`: As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-
-Returns: As accel_cpu_offload().
-
-Threads: object, waits.
-"""
-accel_cpu_offload_by_pointer(var"module", device, options) =
-    check(@waiting(ccall(@address(accel_cpu_offload_by_pointer), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", device, options)), "accel_cpu_offload_by_pointer")
-
-"""
-    accel_disk_offload_by_pointer(module, offload_folder, device, options)
-
-accel_disk_offload() by pointer.
-
-- `module`: As there.
-- `offload_folder`: As there.
-- `device`: As there.
-- `options`: `nothing`/`C_NULL` is allowed. As there.
-
-Returns: As accel_disk_offload().
-
-Threads: object, waits.
-"""
-accel_disk_offload_by_pointer(var"module", offload_folder, device, options) =
-    check(@waiting(ccall(@address(accel_disk_offload_by_pointer), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", offload_folder, device, options)), "accel_disk_offload_by_pointer")
-
-"""
-    accel_align_module_device_begin_by_pointer(module, device, out)
-
-accel_align_module_device_begin() by pointer.
-
-- `module`: As there.
-- `device`: As there.
-- `out`: As there.
-
-Returns: As accel_align_module_device_begin().
-
-Threads: object, waits.
-"""
-accel_align_module_device_begin_by_pointer(var"module", device, out) =
-    check(@waiting(ccall(@address(accel_align_module_device_begin_by_pointer), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{Ptr{accel_scope_t}}), var"module", device, out)), "accel_align_module_device_begin_by_pointer")
-
-"""
-    accel_cpu_offload_with_hook_by_pointer(module, device, previous, out)
-
-accel_cpu_offload_with_hook() by pointer.
-
-- `module`: As there.
-- `device`: As there.
-- `previous`: `nothing`/`C_NULL` is allowed. As there.
-- `out`: As there.
-
-Returns: As accel_cpu_offload_with_hook().
-
-Threads: object, waits.
-"""
-accel_cpu_offload_with_hook_by_pointer(var"module", device, previous, out) =
-    check(@waiting(ccall(@address(accel_cpu_offload_with_hook_by_pointer), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_offload_hook_t}, Ptr{Ptr{accel_offload_hook_t}}), var"module", device, previous, out)), "accel_cpu_offload_with_hook_by_pointer")
-
-"""
-    accel_set_module_tensor_to_device_by_pointer(module, name, device, value, dtype)
-
-accel_set_module_tensor_to_device() by pointer.
-
-- `module`: As there.
-- `name`: As there.
-- `device`: As there.
-- `value`: `nothing`/`C_NULL` is allowed. As there.
-- `dtype`: As there.
-
-Returns: As accel_set_module_tensor_to_device().
-
-Threads: object, waits.
-"""
-accel_set_module_tensor_to_device_by_pointer(var"module", name, device, value, dtype) =
-    check(@waiting(ccall(@address(accel_set_module_tensor_to_device_by_pointer), accel_status_t, (Ptr{accel_module_t}, Cstring, Ptr{accel_device_t}, Ptr{accel_tensor_t}, accel_dtype_t), var"module", name, device, value, dtype)), "accel_set_module_tensor_to_device_by_pointer")
-
-"""
-    accel_weight_stream_create_by_pointer(groups, device, prefetch_bytes, out)
-
-accel_weight_stream_create() by pointer.
-
-- `groups`: As there.
-- `device`: As there.
-- `prefetch_bytes`: As there.
-- `out`: As there.
-
-Returns: As accel_weight_stream_create().
-
-Threads: any.
-"""
-accel_weight_stream_create_by_pointer(groups, device, prefetch_bytes, out) =
-    check(ccall(@address(accel_weight_stream_create_by_pointer), accel_status_t, (Ptr{accel_value_t}, Ptr{accel_device_t}, Int64, Ptr{Ptr{accel_weight_stream_t}}), groups, device, prefetch_bytes, out), "accel_weight_stream_create_by_pointer")
 
 # Every function of the library, for a look whether the loaded one is new enough.
 const FUNCTIONS = (
@@ -11737,6 +11330,11 @@ const FUNCTIONS = (
     :accel_dtype_size,
     :accel_dtype_byte_size,
     :accel_dtype_from_name,
+    :accel_value_bool,
+    :accel_value_int,
+    :accel_value_double,
+    :accel_value_dtype,
+    :accel_value_device,
     :accel_value_string,
     :accel_value_tensor,
     :accel_value_list,
@@ -12303,6 +11901,7 @@ const FUNCTIONS = (
     :accel_option_count,
     :accel_option_get,
     :accel_options_check,
+    :accel_options_init,
     :accel_options_from_json,
     :accel_config_load,
     :accel_config_save,
@@ -12313,37 +11912,6 @@ const FUNCTIONS = (
     :accel_accept_fork,
     :accel_environment_report,
     :accel_set_numa_affinity,
-    :accel_send_to_device_by_pointer,
-    :accel_arg_none_by_pointer,
-    :accel_arg_bool_by_pointer,
-    :accel_arg_int_by_pointer,
-    :accel_arg_double_by_pointer,
-    :accel_arg_string_by_pointer,
-    :accel_arg_bytes_by_pointer,
-    :accel_arg_tensor_by_pointer,
-    :accel_arg_dtype_by_pointer,
-    :accel_arg_device_by_pointer,
-    :accel_device_set_current_by_pointer,
-    :accel_device_synchronize_by_pointer,
-    :accel_device_empty_cache_by_pointer,
-    :accel_device_memory_by_pointer,
-    :accel_device_reset_peak_memory_by_pointer,
-    :accel_device_properties_by_pointer,
-    :accel_device_by_pointer,
-    :accel_tensor_empty_by_pointer,
-    :accel_tensor_full_by_pointer,
-    :accel_tensor_randn_by_pointer,
-    :accel_tensor_from_blob_by_pointer,
-    :accel_tensor_to_by_pointer,
-    :accel_init_on_device_begin_by_pointer,
-    :accel_module_to_by_pointer,
-    :accel_generator_create_by_pointer,
-    :accel_cpu_offload_by_pointer,
-    :accel_disk_offload_by_pointer,
-    :accel_align_module_device_begin_by_pointer,
-    :accel_cpu_offload_with_hook_by_pointer,
-    :accel_set_module_tensor_to_device_by_pointer,
-    :accel_weight_stream_create_by_pointer,
 )
 
 end # module

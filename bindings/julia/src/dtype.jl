@@ -41,6 +41,9 @@ const CPU = Device(LibAccel.ACCEL_DEVICE_CPU, -1)
 const META = Device(LibAccel.ACCEL_DEVICE_META, -1)
 as_device(device::Device) = device
 as_device(name::AbstractString) = Device(name)
+
+"""A device of which C gives the address; the error of the thread where there is none."""
+device_at(address::Ptr{Device}, call::String) = address == C_NULL ? LibAccel.fail(call) : unsafe_load(address)
 function device_name(device::Device)
     name = LibAccel.accel_device_type_name(getfield(device, :type))
     return string(name == C_NULL ? "unknown" : unsafe_string(name), device.index < 0 ? "" : ":$(device.index)")

@@ -58,7 +58,7 @@ function Tensor(array::AbstractArray{T,N}; reversed::Bool = false) where {T,N}
     all(>=(0), distances) || refuse("the strides are ", memory.strides, ", and a tensor has none below 0; use collect(x)")
     block = keep(memory.owner)
     return GC.@preserve array made(Tensor, out -> LibAccel.accel_tensor_from_blob(
-        Ptr{Cvoid}(memory.pointer), shape, N, distances, dtype, as_device(memory.device), block, destroy(), out))
+        Ptr{Cvoid}(memory.pointer), shape, N, distances, dtype, Ref(as_device(memory.device)), block, destroy(), out))
 end
 # It has no memory, and cannot be written.
 Tensor(range::AbstractRange; reversed::Bool = false) = Tensor(collect(range); reversed = reversed)

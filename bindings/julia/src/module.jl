@@ -41,8 +41,8 @@ function add_hook!(hook::Function, model::Model; when::Symbol = :after)
 end
 
 """    to!(model, Float64), to!(model, "cuda:0"): moves parameters and buffers in place"""
-to!(model::Model, dtype::Type, place = CPU) = (LibAccel.accel_module_to(model, dtype_code(dtype), as_device(place)); model)
-to!(model::Model, place::Union{Device,AbstractString}) = (LibAccel.accel_module_to(model, LibAccel.ACCEL_UNSET, as_device(place)); model)
+to!(model::Model, dtype::Type, place = CPU) = (LibAccel.accel_module_to(model, dtype_code(dtype), Ref(as_device(place))); model)
+to!(model::Model, place::Union{Device,AbstractString}) = (LibAccel.accel_module_to(model, LibAccel.ACCEL_UNSET, Ref(as_device(place))); model)
 
 describe(io::IO, model::Model) = print(io, kind(model), "(", num_parameters(model), " parameters)")
 function Base.show(io::IO, ::MIME"text/plain", model::Model)

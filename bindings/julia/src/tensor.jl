@@ -20,7 +20,7 @@ shape_of(dims) = Int64[dims...]
 Elements that are not initialised."""
 function empty_tensor(::Type{T}, dims::Integer...; device = CPU) where {T}
     shape = shape_of(dims)
-    return made(Tensor, out -> LibAccel.accel_tensor_empty(shape, length(shape), dtype_code(T), as_device(device), out))
+    return made(Tensor, out -> LibAccel.accel_tensor_empty(shape, length(shape), dtype_code(T), Ref(as_device(device)), out))
 end
 Tensor(::UndefInitializer, T::Type, dims::Integer...; device = CPU) = empty_tensor(T, dims...; device = device)
 
@@ -29,7 +29,7 @@ Tensor(::UndefInitializer, T::Type, dims::Integer...; device = CPU) = empty_tens
 All elements equal."""
 function full(number::Real, dims::Integer...; dtype = Float32, device = CPU)
     shape = shape_of(dims)
-    return made(Tensor, out -> LibAccel.accel_tensor_full(shape, length(shape), number, dtype_code(dtype), as_device(device), out))
+    return made(Tensor, out -> LibAccel.accel_tensor_full(shape, length(shape), number, dtype_code(dtype), Ref(as_device(device)), out))
 end
 """    zeros(Float32, dims...; device = "cpu"): a tensor; it is called as `Accel.zeros`"""
 zeros(T::Type, dims::Integer...; device = CPU) = full(0, dims...; dtype = T, device = device)
@@ -41,7 +41,7 @@ ones(T::Type, dims::Integer...; device = CPU) = full(1, dims...; dtype = T, devi
 Draws from the standard normal distribution, with the library's default generator."""
 function randn(T::Type, dims::Integer...; device = CPU)
     shape = shape_of(dims)
-    return made(Tensor, out -> LibAccel.accel_tensor_randn(shape, length(shape), dtype_code(T), as_device(device), out))
+    return made(Tensor, out -> LibAccel.accel_tensor_randn(shape, length(shape), dtype_code(T), Ref(as_device(device)), out))
 end
 """    rand(0:9, dims...): called as `Accel.rand`
 
@@ -94,9 +94,9 @@ end
 The same memory when nothing changes."""
 to(tensor::Tensor, dtype::Type; non_blocking = false) = to(tensor, dtype, device(tensor); non_blocking = non_blocking)
 to(tensor::Tensor, place::Union{Device,AbstractString}; non_blocking = false) =
-    made(Tensor, out -> LibAccel.accel_tensor_to(tensor, LibAccel.ACCEL_UNSET, as_device(place), non_blocking, out))
+    made(Tensor, out -> LibAccel.accel_tensor_to(tensor, LibAccel.ACCEL_UNSET, Ref(as_device(place)), non_blocking, out))
 to(tensor::Tensor, dtype::Type, place; non_blocking = false) =
-    made(Tensor, out -> LibAccel.accel_tensor_to(tensor, dtype_code(dtype), as_device(place), non_blocking, out))
+    made(Tensor, out -> LibAccel.accel_tensor_to(tensor, dtype_code(dtype), Ref(as_device(place)), non_blocking, out))
 
 function describe(io::IO, tensor::Tensor)
     print(io, "Tensor(", join(size(tensor), "x"), ndims(tensor) == 0 ? "0-d " : " ", unsafe_string(LibAccel.accel_dtype_name(

@@ -7,6 +7,7 @@ as_arrays(f, arrays...) = (given = f(map(Tensor, arrays)...); (given isa Tensor 
 # A tensor without dimensions where arrays give a number.
 as_number(f, arrays...) = (given = f(map(Tensor, arrays)...); given isa Tensor && ndims(given) == 0 && item(given) ≈ f(arrays...))
 
+# Regression: in Julia, `sum(abs2, x)`, `norm(x)` and `cumsum(x)` of a tensor left autograd without a word.
 @testset "reductions of functions, and along dimensions" begin
     for f in (x -> sum(abs2, x), x -> maximum(abs, x), x -> mean(abs2, x), x -> prod(abs, x), norm)
         @test as_number(f, MATRIX)
@@ -22,6 +23,7 @@ as_number(f, arrays...) = (given = f(map(Tensor, arrays)...); given isa Tensor &
     @test Accel.gradient(weight) ≈ 2VECTOR .+ 1
 end
 
+# Regression: in Julia, `map(f, matrix)` of a tensor gave a vector.
 @testset "places, order and copies" begin
     for f in (argmax, argmin, findmax, findmin, x -> argmax(x; dims = 1), x -> findall(x .> 2), x -> findfirst(isequal(6), x), x -> count(>(2), x))
         @test f(Tensor(MATRIX)) == f(MATRIX)
@@ -40,6 +42,8 @@ end
     @test unique(Tensor([1, 1, 2])) == [1, 2] && eltype(unique(Tensor([1, 1, 2]))) == Int
 end
 
+# Regression: in Julia, `[array; tensor]` was an error, and `vcat(tensor, 4)` a list of objects.
+# Regression: in Julia, `tensor == array` was false for equal elements.
 @testset "arrays and tensors meet" begin
     tensor = Tensor(MATRIX)
     @test tensor == MATRIX && MATRIX == tensor && tensor != MATRIX' && tensor ≈ MATRIX .+ 1e-12 && MATRIX ≈ tensor && !(tensor ≈ 2MATRIX)
@@ -69,6 +73,7 @@ end
     @test shown(Tensor([1, 20])) == shown([1, 20])
 end
 
+# Regression: in Julia, a number inside of a tuple or named tuple was refused by collectives, which the page promised.
 @testset "numbers inside of trees go through collectives" begin
     State(cpu = true) do state
         reduced = Accel.reduce(state, (loss = 0.5f0, counts = (1, [2])))

@@ -59,6 +59,7 @@ end
     @test all(viewed .== 7)
 end
 
+# Regression: an array over a tensor's memory did not keep it in Julia, once the tensor was collected.
 @testset "arrays over the memory of tensors outlive these" begin
     arrays = [view_array(Tensor([1.0, 2, 3]) .+ i) for i in 1:20]
     GC.gc()

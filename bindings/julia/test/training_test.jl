@@ -234,6 +234,7 @@ struct OwnLayer
     size::Int
 end
 
+# Regression: in Julia, a gradient of the wrong size was named with the sizes of its tensor, in reverse.
 @testset "a program's own parameters" begin
     State(cpu = true, gradient_accumulation_steps = 2) do state
         layer = OwnLayer(Float32[1 2 3; 4 5 6], Float32[1, 2], tanh, 3)

@@ -23,6 +23,7 @@ end
     @test_throws AccelError from_json("[1")
 end
 
+# Regression: a part of a text was read beyond its end in Julia.
 @testset "a part of a text ends where it ends" begin
     lines = split("[1]\n[2]\n{}", '\n')
     @test from_json.(lines) == [[1], [2], Dict()] && Device(SubString("cpu:1", 1, 3)) == Device("cpu")

@@ -9,7 +9,8 @@ from .engine import errors as errors
 from .launch import launchers as launchers
 from .modules import model_hooks as hooks, nn as nn
 from .parallel import collectives as collectives, parallelism_config as parallelism_config
-from .state import enums as enums, handlers as handlers, random as random
+from .generated import enums as enums
+from .state import handlers as handlers, random as random
 from .tensors import device as device, dtypes as dtypes, functional as functional, ops as ops
 from .tracking import logging as logging, profiling as profiling, progress as progress
 from .training import lr_scheduler as lr_scheduler, optim as optim
@@ -25,11 +26,13 @@ from .tensors.device import Device as Device
 from .big_models.init_on_device import init_empty_weights as init_empty_weights, init_on_device as init_on_device
 from .big_models.device_maps import infer_auto_device_map as infer_auto_device_map
 from .tensors.dtypes import DType as DType, bfloat16 as bfloat16, bool as bool, float16 as float16, float32 as float32, float64 as float64, int16 as int16, int32 as int32, int64 as int64, int8 as int8, uint8 as uint8
-from .state.enums import DDPCommunicationHookType as DDPCommunicationHookType, DistributedType as DistributedType, LoggerType as LoggerType, PrecisionType as PrecisionType, RNGType as RNGType
+from .generated.enums import DDPCommunicationHookType as DDPCommunicationHookType, DistributedType as DistributedType, LoggerType as LoggerType, PrecisionType as PrecisionType, RNGType as RNGType
 from .engine.errors import Error as Error
 from .parallel.fsdp import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
 from .parallel.gathered_parameters import GatheredParameters as GatheredParameters
-from .state.handlers import AutocastKwargs as AutocastKwargs, DataLoaderConfiguration as DataLoaderConfiguration, DistributedDataParallelKwargs as DistributedDataParallelKwargs, GradScalerKwargs as GradScalerKwargs, GradientAccumulationPlugin as GradientAccumulationPlugin, InitProcessGroupKwargs as InitProcessGroupKwargs, PowerSGDKwargs as PowerSGDKwargs, ProjectConfiguration as ProjectConfiguration
+from .generated.settings import AutocastKwargs as AutocastKwargs, GradScalerKwargs as GradScalerKwargs, GradientAccumulationPlugin as GradientAccumulationPlugin, PowerSGDKwargs as PowerSGDKwargs
+from .parallel.ddp import DistributedDataParallelKwargs as DistributedDataParallelKwargs
+from .state.handlers import DataLoaderConfiguration as DataLoaderConfiguration, InitProcessGroupKwargs as InitProcessGroupKwargs, ProjectConfiguration as ProjectConfiguration
 from .launch.launchers import debug_launcher as debug_launcher, notebook_launcher as notebook_launcher
 from .parallel.local_sgd import LocalSGD as LocalSGD
 from .state.memory import find_executable_batch_size as find_executable_batch_size, release_memory as release_memory

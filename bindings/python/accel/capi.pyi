@@ -68,7 +68,7 @@ class accel_state_options_t:
     cpu_kernels: The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
     cpu_memory: The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO
     cpu_memory_kept: The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
-    torch_device: "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
+    torch_device: "cpu", or an accelerator: "cuda" for the one of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
     cpu_affinity: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
     pipeline_parallel_size: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
     data_parallel_replicate_size: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1
@@ -77,7 +77,7 @@ class accel_state_options_t:
     tensor_parallel_size: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
     device_plugins: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
     embedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
-    backend: The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
+    backend: The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
     """
     cpu: int
     mixed_precision: int
@@ -137,7 +137,7 @@ class accel_backward_options_t:
 
     retain_graph: 1: the graph stays for another backward. Default: as create_graph
     create_graph: 1: the gradients have a history of their own, from which can be back-propagated again. Break the cycle of parameters and gradients afterwards by zeroing the gradients. Default 0
-    inputs: The only leaves that get gradients: a tensor, or a list or map of tensors, for example those of accel_module_named_parameters(). Default: all leaves
+    inputs: The only leaves that get gradients: a tensor, or a list or map of tensors, for example the result of accel_module_named_parameters(). Default: all leaves
     gradient: The gradient of the tensor, of its shape. Default: 1, for a tensor of one element
     """
     retain_graph: int
@@ -152,7 +152,7 @@ class accel_activation_checkpointing_options_t:
     recompute: Default ALL
     preserve_rng_state: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
     offload: 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0
-    determinism_check: 1: shapes, dtypes and devices are compared with those of the first forward. Default 1
+    determinism_check: 1: shapes, dtypes and devices are compared with the first forward. Default 1
     early_stop: 1: a forward is computed again only as far as backward needs it. Default 1
     class_names: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none
     modules: Regular expression of the whole names of modules that are checkpointed as well. Default: none
@@ -705,13 +705,13 @@ class accel_fsdp_options_t:
     def __init__(self, *, enabled: Optional[int] = None, sharding_strategy: int = ACCEL_SHARDING_STRATEGY_FULL_SHARD, fsdp_version: int = 1, reshard_after_forward: Optional[int] = None, backward_prefetch: int = ACCEL_BACKWARD_PREFETCH_BACKWARD_PRE, forward_prefetch: int = 0, limit_all_gathers: int = 1, auto_wrap_policy: int = ACCEL_AUTO_WRAP_POLICY_NO_WRAP, state_dict_type: int = ACCEL_STATE_DICT_TYPE_FULL_STATE_DICT, transformer_cls_names_to_wrap: Optional[str] = None, min_num_params: int = 0, ignored_modules: Optional[str] = None, param_dtype: Optional[str] = None, reduce_dtype: Optional[str] = None, output_dtype: Optional[str] = None, cast_forward_inputs: int = 1, cpu_offload: int = 0, use_orig_params: int = 1, sync_module_states: int = 1, cpu_ram_efficient_loading: int = 0, activation_checkpointing: int = 0, activation_checkpointing_offload: int = 0, offload_optimizer: int = 0, offload_folder: Optional[str] = None, reshard_group_size: int = 0, leaf_module_classes: Optional[str] = None) -> None: ...
 
 class accel_deepspeed_options_t:
-    """Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.
+    """Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values come from the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.
 
     enabled: 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0
     is_train_batch_min: Where the file has "auto" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1
     hf_ds_config: The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none
     zero_stage: In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
-    gradient_accumulation_steps: In [1, inf). Default: that of the state
+    gradient_accumulation_steps: In [1, inf). Default: the number of the state
     gradient_clipping: The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1
     offload_optimizer_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE
     offload_param_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE
@@ -917,7 +917,7 @@ class accel_dispatch_options_t:
     force_hooks: 1: inputs are moved also where all modules are on one device. Default 0
     map_weights: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
     broadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0
-    block_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
+    block_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB
     prefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
     main_device: The device on which offloaded weights are used: "cpu", "xpu:0". Default: the first accelerator of the map, or the CPU
     offload_folder: The folder of an index.json of weights on "disk": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
@@ -974,7 +974,7 @@ class accel_project_options_t:
     total_limit: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept
     iteration: The number of the next checkpoint. In [0, inf). Default 0
     automatic_checkpoint_naming: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0
-    save_on_each_node: 1: what the main process writes is written on that of each host, whose disks are not shared. Default 0
+    save_on_each_node: 1: the first rank of each host writes the files of the main process, for hosts without a shared disk. Default 0
     """
     project_dir: str
     logging_dir: str
@@ -991,8 +991,8 @@ class accel_save_state_options_t:
     asynchronous: 1: returns when the tensors are copied; a thread writes them. Default 0
     when_busy: While an asynchronous save is under way. Default WAIT
     compression_level: The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0
-    incremental: 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0
-    durable: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1
+    incremental: 1: files that equal files of the checkpoint saved or loaded last become hard links to them. Default 0
+    durable: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not a crash of the machine. Default 1
     """
     safe_serialization: int
     asynchronous: int
@@ -1026,7 +1026,7 @@ class accel_fsdp_file_options_t:
     """In which of the files of FSDP a model or an optimizer is.
 
     index: Among several models or optimizers, a part of the name. In [0, inf). Default 0
-    state_dict_type: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded
+    state_dict_type: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: the model's kind, or the kind of the first sharded model
     use_dcp: 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1
     """
     index: int
@@ -1037,7 +1037,7 @@ class accel_fsdp_file_options_t:
 class accel_tracking_options_t:
     """How a run is tracked.
 
-    log_with: Names of trackers joined by commas; "all" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker()
+    log_with: Names of trackers joined by commas; "all" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but trackers of accel_add_tracker()
     logging_dir: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project
     run_name: The name of the run, and of its folder. Default: as the project
     resume: 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1
@@ -1493,10 +1493,10 @@ def accel_copy_tensor_to_devices(state: accel_state, tensor: Optional[accel_tens
 def accel_broadcast_object_list(state: accel_state, objects: Any, from_process: int) -> Any: ...
 def accel_pad_across_processes(state: accel_state, value: Any, dim: int, pad_index: float, pad_first: int) -> Any: ...
 def accel_all_reduce(state: accel_state, tensor: accel_tensor, reduction: int) -> None: ...
-def accel_all_gather(state: accel_state, input: accel_tensor) -> Any: ...
-def accel_reduce_scatter(state: accel_state, input: accel_tensor, reduction: int) -> Any: ...
-def accel_all_to_all(state: accel_state, input: accel_tensor) -> Any: ...
-def accel_scatter(state: accel_state, input: Optional[accel_tensor], from_process: int) -> Any: ...
+def accel_all_gather(state: accel_state, input: accel_tensor, output: accel_tensor) -> None: ...
+def accel_reduce_scatter(state: accel_state, input: accel_tensor, reduction: int, output: accel_tensor) -> None: ...
+def accel_all_to_all(state: accel_state, input: accel_tensor, output: accel_tensor) -> None: ...
+def accel_scatter(state: accel_state, input: Optional[accel_tensor], from_process: int, output: accel_tensor) -> None: ...
 def accel_send(state: accel_state, tensor: accel_tensor, to_process: int, tag: int) -> None: ...
 def accel_recv(state: accel_state, tensor: accel_tensor, from_process: int, tag: int) -> None: ...
 def accel_gather_async(state: accel_state, value: Any) -> accel_work: ...
@@ -1509,10 +1509,10 @@ def accel_broadcast_async(state: accel_state, value: Any, from_process: int) -> 
 def accel_broadcast_object_list_async(state: accel_state, objects: Any, from_process: int) -> accel_work: ...
 def accel_pad_across_processes_async(state: accel_state, value: Any, dim: int, pad_index: float, pad_first: int) -> accel_work: ...
 def accel_all_reduce_async(state: accel_state, tensor: accel_tensor, reduction: int) -> accel_work: ...
-def accel_all_gather_async(state: accel_state, input: accel_tensor) -> Tuple[Any, accel_work]: ...
-def accel_reduce_scatter_async(state: accel_state, input: accel_tensor, reduction: int) -> Tuple[Any, accel_work]: ...
-def accel_all_to_all_async(state: accel_state, input: accel_tensor) -> Tuple[Any, accel_work]: ...
-def accel_scatter_async(state: accel_state, input: Optional[accel_tensor], from_process: int) -> Tuple[Any, accel_work]: ...
+def accel_all_gather_async(state: accel_state, input: accel_tensor, output: accel_tensor) -> accel_work: ...
+def accel_reduce_scatter_async(state: accel_state, input: accel_tensor, reduction: int, output: accel_tensor) -> accel_work: ...
+def accel_all_to_all_async(state: accel_state, input: accel_tensor, output: accel_tensor) -> accel_work: ...
+def accel_scatter_async(state: accel_state, input: Optional[accel_tensor], from_process: int, output: accel_tensor) -> accel_work: ...
 def accel_send_async(state: accel_state, tensor: accel_tensor, to_process: int, tag: int) -> accel_work: ...
 def accel_recv_async(state: accel_state, tensor: accel_tensor, from_process: int, tag: int) -> accel_work: ...
 def accel_wait_for_everyone_async(state: accel_state) -> accel_work: ...
@@ -1836,7 +1836,7 @@ def accel_disk_offload(module: accel_module, offload_folder: str, device: accel_
 def accel_remove_dispatch(module: accel_module, recurse: int) -> None: ...
 def accel_dispatch_report(module: accel_module) -> Any: ...
 def accel_has_offloaded_params(module: accel_module) -> int: ...
-def accel_align_module_device_begin(module: accel_module, device: accel_device_t) -> accel_scope: ...
+def accel_align_module_device_begin(module: accel_module, device: Optional[accel_device_t]) -> accel_scope: ...
 def accel_module_call_batches(module: accel_module, inputs: Sequence[Any]) -> Any: ...
 def accel_cpu_offload_with_hook(module: accel_module, device: accel_device_t, previous: Optional[accel_offload_hook]) -> accel_offload_hook: ...
 def accel_offload_hook_offload(hook: accel_offload_hook) -> None: ...

@@ -1,5 +1,10 @@
-"""Runs the tests below this folder with pytest; 77 where that is missing. `--torch PYTHON [FILE ...]`: those of torch's programs, all or those in
-these files, with that Python or $ACCEL_TORCH_PYTHON, which has torch; 77 unless torch and Python are those that the package is built for."""
+"""Runs the tests of this folder with pytest; 77 where that is missing.
+
+usage: run.py [--torch PYTHON] [--without] [FILE ...] [OPTION OF PYTEST ...]
+
+--torch: those of torch's programs, with that Python or $ACCEL_TORCH_PYTHON, which has torch; 77 unless torch and Python are those that the package
+is built for. With files only those in them; with --without all others.
+"""
 
 import os
 import pathlib
@@ -7,6 +12,21 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).parent
+
+
+def chosen(arguments, pattern):
+    """The arguments for pytest, with files of this folder that fit a pattern."""
+    named = [argument for argument in arguments if argument.endswith(".py")]
+    options = [argument for argument in arguments if argument not in named and argument != "--without"]
+    unknown = [name for name in named if not (HERE / pathlib.Path(name).name).is_file()]
+    if unknown:
+        sys.exit(f"run.py: {unknown[0]}: expected a file of {HERE}")
+    files = sorted(file.name for file in HERE.glob(pattern))
+    if named:
+        names = {pathlib.Path(name).name for name in named}
+        files = [name for name in files if name not in names] if "--without" in arguments else sorted(names)
+    return ["-q", "-p", "no:cacheprovider", *(str(HERE / name) for name in files), *options]
+
 
 if sys.argv[1:2] == ["--torch"]:
     from accel import built_for
@@ -21,8 +41,7 @@ if sys.argv[1:2] == ["--torch"]:
     if there != expected:
         print(f"skipped: {python} is {there}; expected {expected}, which the package is built for: name another one in $ACCEL_TORCH_PYTHON")
         sys.exit(77)
-    tests = [] if any(argument.endswith(".py") for argument in arguments) else sorted(str(file) for file in HERE.glob("test_torch*.py"))
-    os.execv(python, [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, *arguments])
+    os.execv(python, [python, "-m", "pytest", *chosen(arguments, "test_torch*.py")])
 
 try:
     import pytest
@@ -30,4 +49,4 @@ except ImportError:
     print("skipped: no pytest for this Python; tools/setup.sh --develop installs it into build/deps/python")
     sys.exit(77)
 
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", str(HERE), *sys.argv[1:]]))
+sys.exit(pytest.main(chosen(sys.argv[1:], "test_*.py")))

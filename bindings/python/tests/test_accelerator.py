@@ -219,6 +219,7 @@ def test_checkpoints(tmp_path):
     accelerator.free_memory()
 
 
+# Regression: after `load_state()` and `skip_first_batches()` the next epoch began in its middle.
 def test_the_epoch_behind_a_resumed_one_is_whole(tmp_path):
     """As scripts of the reference resume: load_state(), then skip_first_batches() for the rest of the epoch."""
     def begin():
@@ -462,6 +463,7 @@ def test_versions():
     assert re.search(r'^version = "(.*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE).group(1) == accel.__version__
 
 
+# Regression: a second `Accelerator` kept the settings of the first.
 def test_each_accelerator_has_its_settings():
     """As in the reference: accumulation is that of the latest, everything else is each one's own."""
     first = Accelerator(cpu=True, gradient_accumulation_steps=2, keep_output_dtype=True)
@@ -492,6 +494,7 @@ def test_accumulation_can_be_changed():
     assert plain.gradient_accumulation_steps == 2 and not plain.gradient_state.adjust_scheduler  # as in the reference
 
 
+# Regression: settings of `GradientState` could not be set, and one that it did not have was taken without effect.
 def test_the_gradient_state_is_set_as_the_references():
     accelerator = Accelerator(cpu=True)
     state = accel.state.GradientState()
@@ -519,6 +522,7 @@ def test_the_gradient_state_is_set_as_the_references():
             setattr(state, name, True)
 
 
+# Regression: `fork_launched` was what the environment said at the start of the process.
 def test_the_environment_says_who_forked(accelerator, monkeypatch):
     """Also when it changes behind the first state."""
     assert not accelerator.state.fork_launched
@@ -544,6 +548,7 @@ def test_one_process_checks_what_several_do():
     assert rows.tolist() == [0, 0]
 
 
+# Regression: a search over settings trained each time with the same ones.
 def test_a_search_over_settings_trains_each_with_its_own():
     for steps in (1, 3):
         accelerator = Accelerator(cpu=True, gradient_accumulation_steps=steps)
@@ -593,6 +598,7 @@ def test_what_a_second_accelerator_cannot_have_is_refused():
     assert Accelerator(cpu=True, mixed_precision="no").mixed_precision == "no"
 
 
+# Regression: settings of wrong kinds were accepted: seeds below 0, 2.5 steps, buckets of no size.
 def test_wrong_kinds_of_settings():
     for settings, kind, text in (({"project_config": 3}, TypeError, "project_config is a int"),
                                  ({"split_batches": "yes"}, TypeError, "split_batches is a str"),
@@ -616,12 +622,14 @@ def test_generators_that_are_the_default_of_the_reference(accelerator):
     assert set(accel.RNGType.list()) >= {"xla", "npu", "neuron", "generator"}
 
 
+# Regression: errors of an `Accelerator`'s own properties were hidden.
 def test_errors_of_properties_are_told(accelerator):
     accelerator.project_configuration = 3
     with pytest.raises(AttributeError, match="'int' object has no attribute 'logging_dir'"):
         accelerator.logging_dir  # noqa: B018
 
 
+# Regression: `clip_grad_norm_()` gave a float instead of a tensor.
 def test_the_norm_is_a_tensor(accelerator):
     layer = accelerator.prepare(nn.Linear(2, 1, bias=False))
     accelerator.backward(layer(accel.tensor([[3.0, 4.0]])).sum())
@@ -770,35 +778,3 @@ def test_files_have_metadata_and_ties(tmp_path):
     accel.save({"a": weight, "b": weight}, tmp_path / "t.safetensors", metadata={"format": "pt"})
     assert checkpoint.load_metadata(tmp_path / "t.safetensors") == {"format": "pt", "b": "a"}
     assert accel.load(tmp_path / "t.safetensors")["b"].tolist() == [1, 1, 1]
-
-
-def test_processes_stay_what_they_are_after_a_reset():
-    accelerator = Accelerator(cpu=True)
-    accel.AcceleratorState._reset_state()
-    assert accelerator.is_main_process and accelerator.is_local_main_process and accelerator.is_last_process
-
-
-def test_an_accelerator_after_a_reset_begins_anew(tmp_path):
-    first = Accelerator(cpu=True, gradient_accumulation_steps=3)
-    first.prepare(nn.Linear(2, 2))
-    accel.AcceleratorState._reset_state()
-    second = Accelerator(cpu=True)
-    assert second.gradient_accumulation_steps == 1
-    second.prepare(nn.Linear(3, 1))
-    second.save_state(tmp_path / "second")
-    assert len(list((tmp_path / "second").glob("model*"))) == 1  # that of the first is not there
-
-
-def test_a_reset_leaves_the_job_as_it_is(monkeypatch):
-    first = Accelerator(cpu=True, mixed_precision="no", gradient_accumulation_steps=3)
-    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp16")  # which a CPU refuses, and nobody asks for here
-    accel.AcceleratorState._reset_state()
-    second = Accelerator(cpu=True, mixed_precision="no", gradient_accumulation_steps=2)
-    assert second.gradient_accumulation_steps == 2
-    assert first.gather(accel.ones(1)).tolist() == second.gather(accel.ones(1)).tolist() == [1]
-
-
-def test_a_reset_of_the_gradient_state_forgets_the_settings():
-    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=3)
-    accel.GradientState._reset_state()
-    assert accel.GradientState().num_steps == accelerator.gradient_accumulation_steps == 1

@@ -44,6 +44,7 @@ def test_a_model_is_loaded_and_computes_the_same(tmp_path):
     assert not has_offloaded_params(loaded[1]) and accel.ops.allclose(loaded(x), model(x))
 
 
+# Regression: `OffloadedWeightsLoader` and `offload_state_dict()` needed torch.
 def test_weights_in_files_without_torch(tmp_path):
     if torch_module() is not None:
         pytest.skip("the program has imported torch, and gets its tensors")
@@ -69,6 +70,8 @@ def test_weights_in_files_without_torch(tmp_path):
     assert dict(PrefixedDataset({"a.b": 1, "c": 2}, "a.")) == {"b": 1} and extract_submodules_state_dict({"a.b": 1, "c": 2}, ["a"]) == {"a.b": 1}
 
 
+# Regression: `cpu_offload(state_dict=)`, and settings of `set_module_tensor_to_device()` that modules of accel do not have, were
+# accepted and ignored.
 @pytest.mark.parametrize("empty", [False, True])
 def test_a_model_is_offloaded_with_the_weights_of_a_state_dict(empty):
     model, x = chain(), accel.randn(2, 3)

@@ -100,6 +100,7 @@ CALLS = {
 }
 
 
+# Regression: an exception of a dataset in a worker came out as another exception.
 @pytest.mark.parametrize("kind", CALLS)
 def test_of_every_kind(kind):
     with pytest.raises(Mine) as caught:
@@ -107,6 +108,7 @@ def test_of_every_kind(kind):
     assert caught.value.number == 7 and caught.traceback[-1].path.name == "test_callbacks.py"
 
 
+# Regression: the function of a schedule raised, the rate became 0, and training went on.
 def test_schedules_go_on_afterwards():
     """The rate of a step whose function raises is the one before."""
     wrong = [False]
@@ -128,6 +130,7 @@ def test_schedules_go_on_afterwards():
     assert scheduler.get_last_lr() == [1 / 3]
 
 
+# Regression: an exception of a registered object came out as a defect of the library.
 def test_in_checkpoints(tmp_path):
     class Counter:
         wrong = None

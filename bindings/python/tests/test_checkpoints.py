@@ -162,6 +162,7 @@ def test_optimizers_that_are_missing_are_an_error(accelerator, tmp_path):
         accelerator.load_state(tmp_path / "state")
 
 
+# Regression: a load left zeros where gradients were and the checkpoint has none, which momentum turned into updates.
 def test_gradients_from_before_a_load_are_dropped(tmp_path):
     """A parameter without a gradient is not updated; momentum would move one whose gradient is zeros."""
     accelerator = accel.Accelerator(cpu=True, gradient_accumulation_steps=2)
@@ -206,6 +207,8 @@ IN_A_WINDOW = """
 SHARDED = "accel.FullyShardedDataParallelPlugin()"
 
 
+# Regression: the open accumulation window of a sharded model could only be loaded by as many ranks, and failed in the middle of
+# the load otherwise.
 @pytest.mark.parametrize("saves, loads, number", [(SHARDED, SHARDED, 2), (SHARDED, SHARDED, 3), (SHARDED, SHARDED, 5), (SHARDED, None, 1), (None, SHARDED, 3)])
 def test_windows_that_are_open_are_loaded_by_any_number_of_ranks(ranks, tmp_path, saves, loads, number):
     """The gradients of the ranks that saved count with their mean, whoever is there for the rest of the window."""

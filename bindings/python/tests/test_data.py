@@ -164,6 +164,7 @@ def test_workers_and_batches_of_items():
         list(DataLoader(Broken(4), num_workers=2))
 
 
+# Regression: a garbage collection in a worker's callback that released the loader aborted.
 def test_garbage_collection_in_a_worker_releases_its_own_loader():
     left, ended = threading.Event(), threading.Event()
 
@@ -236,6 +237,7 @@ def rows(loader):
     return [batch.tolist() for batch in loader]
 
 
+# Regression: two loops over one loader shared its place: nested loops never ended, `zip(loader, loader)` lost batches.
 def test_iterators_have_places_of_their_own(accelerator):
     for loader in (DataLoader(list(range(8)), batch_size=2), accelerator.prepare(DataLoader(list(range(8)), batch_size=2))):
         assert sum(1 for _ in loader for _ in loader) == 16
@@ -276,6 +278,7 @@ def test_the_running_loaders(accelerator):
     assert not state.in_dataloader and state.dataloader_references == []
 
 
+# Regression: prepared loaders of accel had no `end_of_dataloader`, `remainder` and `iteration`.
 def test_prepared_loaders_tell_of_their_loops(accelerator):
     """end_of_dataloader, remainder and iteration, by the names of the reference."""
     loader, inner = accelerator.prepare(DataLoader(list(range(5)), batch_size=2), DataLoader([1, 2]))
@@ -297,6 +300,7 @@ def test_prepared_loaders_tell_of_their_loops(accelerator):
             getattr(loader, name)
 
 
+# Regression: `non_blocking` without `pin_memory` was warned of in the engine's log only, and of loaders of torch not at all.
 def test_copies_that_block_are_warned_of(accelerator):
     accelerator.dataloader_config.non_blocking = True
     with pytest.warns(UserWarning, match="non_blocking=True for a loader without pin_memory"):
@@ -352,6 +356,7 @@ def test_numbers_of_both_kinds():
         rows(DataLoader([1, "text"], 2))
 
 
+# Regression: `Subset` took ranges only.
 def test_subsets_by_numbers():
     for dataset in (Squares(9), TensorDataset(accel.arange(9))):
         part = Subset(dataset, [7, 1, 1])
@@ -364,6 +369,7 @@ def test_subsets_by_numbers():
             Subset(Squares(9), wrong)
 
 
+# Regression: loaders could not be copied or pickled.
 def test_copies_of_loaders(accelerator):
     loader = DataLoader(list(range(6)), batch_size=2, shuffle=True, seed=3, drop_last=True)
     iterator = iter(loader)
@@ -382,6 +388,8 @@ def test_wrong_settings():
             DataLoader([1, 2], **wrong)
 
 
+# Regression: more workers than the process can start ended it.
+# Regression: a thread that could not be started was an internal error.
 def test_too_many_workers():
     """What the process cannot start is an error, and the process goes on."""
     code = """
@@ -401,6 +409,7 @@ def test_too_many_workers():
     assert ended.stdout == "4\n", ended.stderr
 
 
+# Regression: items of bytes were an error.
 def test_items_of_bytes(accelerator):
     items = [(bytes(range(256)), 1), (b"", 2), (b"\xef\xb7\x90", 3)]
     batch = next(iter(DataLoader(items, 3)))

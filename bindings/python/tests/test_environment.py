@@ -25,6 +25,7 @@ def same_afterwards():
     assert not changed
 
 
+# Regression: `PartialState._shared_state` had no `_cpu`, and the processors that a job was bound to were not logged.
 def test_the_shared_state_says_whether_the_cpu_was_asked_for():
     assert accel.PartialState._shared_state == {}
     accel.Accelerator(cpu=True)
@@ -74,6 +75,8 @@ def assert_purged():
     assert "ACCELERATE_NEW" not in os.environ and os.environ["ACCELERATE_THERE"] == "kept"
 
 
+# Regression: static, class and asynchronous tests of a class under `purge_accelerate_environment` were called with one argument
+# too many, or lost their variables before they ran.
 def test_purged_functions_and_classes():
     os.environ["ACCELERATE_THERE"] = "kept"
     calls = []

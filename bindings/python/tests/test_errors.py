@@ -146,6 +146,7 @@ def test_nothing_is_kept():
     assert capi.accel_debug_live_objects() == before
 
 
+# Regression: arguments of a wrong kind were told in SWIG's words, without the value, and texts with a NUL were cut there.
 def test_arguments_of_other_kinds_are_told_in_words(tmp_path):
     """What was given, and what is expected, in place of SWIG's words."""
     wrong = ((lambda: nn.Linear("x", 2), TypeError, "'x', a str; expected an integer"),

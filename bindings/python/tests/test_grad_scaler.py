@@ -8,6 +8,7 @@ import accel
 from accel import Accelerator, GradScalerKwargs, errors, nn, optim
 
 
+# Regression: `accelerator.scaler` was None while losses were scaled.
 def test_the_scaler_is_read_as_that_of_torch():
     assert Accelerator(cpu=True).scaler is None
     accelerator = Accelerator(cpu=True, kwargs_handlers=[GradScalerKwargs(init_scale=1024, growth_interval=2, enabled=True)])

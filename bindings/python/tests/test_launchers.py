@@ -124,6 +124,7 @@ except RuntimeError as error:
 
 @pytest.mark.parametrize(("how", "text"), [("raise", "rank 1: KeyError: 'mine', after 1 restarts"), ("exit", "rank 1: SystemExit: 3, after 1 restarts"),
                                            ("kill", "rank 1: ended with signal 9, after 1 restarts")])
+# Regression: `notebook_launcher()` named a rank that it had ended itself.
 def test_failed_ranks_end_the_others_and_are_started_again(tmp_path, how, text):
     begin = time.monotonic()
     script = tmp_path / "script.py"
@@ -137,6 +138,8 @@ def test_failed_ranks_end_the_others_and_are_started_again(tmp_path, how, text):
     assert time.monotonic() - begin < 50
 
 
+# Regression: with unbuffered output, lines of the ranks of `notebook_launcher()` with a prefix came apart: one rank's end of a
+# line stood behind another's.
 def test_a_line_with_a_prefix_is_written_as_a_whole():
     class Stream:
         def __init__(self):
@@ -231,6 +234,7 @@ accel.notebook_launcher(work, num_processes=2)
     assert printed == "good\ngood\n"
 
 
+# Regression: ranks of `notebook_launcher()` lost the store when rank 0 ended right after it had joined.
 def test_ranks_stay_until_all_are_done():
     """The store of rank 0 is there until all have joined."""
     run("import accel\nfor _ in range(4):\n    accel.notebook_launcher(lambda: accel.PartialState(), num_processes=2)\n")

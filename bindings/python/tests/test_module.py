@@ -125,6 +125,7 @@ def test_layers():
         nn.Dropout(2)
 
 
+# Regression: a part of a model could not be replaced: `model.head = nn.Linear(...)`, `layer.weight = nn.Parameter(...)`.
 def test_parts_are_exchanged():
     net = Net()
     names = list(net.state_dict())
@@ -151,6 +152,7 @@ def test_parameters_are_shared_by_assignment():
         model[1].weight = accel.ones(5, 3)
 
 
+# Regression: `model.head = None` and `del model.head` left the part in `state_dict()`.
 def test_parts_are_taken_away():
     net = Net()
     net.last = None
@@ -181,6 +183,7 @@ class Thing:
     """An object of the program."""
 
 
+# Regression: `forward()` took no `*` and `**`, and no objects of the program.
 def test_arguments_and_results_of_all_kinds(accelerator):
     thing = Thing()
 
@@ -210,6 +213,7 @@ def test_arguments_and_results_of_all_kinds(accelerator):
     assert calls._kept.objects == []
 
 
+# Regression: `forward()` could not return a dataclass.
 def test_gradients_pass_through_dataclasses():
     class Loss(nn.Module):
         def __init__(self):
@@ -238,6 +242,7 @@ class Tied(nn.Module):
         return self.head(self.norm(self.parts[1](self.parts[0](x))))
 
 
+# Regression: models could not be copied or pickled.
 def test_copies_of_models(accelerator):
     model = Tied().eval()
     model.head[0].bias.requires_grad = False

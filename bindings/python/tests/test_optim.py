@@ -35,6 +35,7 @@ def test_every_optimizer_steps_and_resumes(name):
     assert other.param_groups[0]["lr"] == 0.01
 
 
+# Regression: `zero_grad()` of optimizers and modules left zeros, with which momentum and weight decay moved parameters on.
 @pytest.mark.parametrize("clear", [lambda model, optimizer: optimizer.zero_grad(), lambda model, optimizer: model.zero_grad()])
 def test_parameters_without_a_gradient_stay(clear):
     """Also those that had one before, which momentum and weight decay would move on."""
@@ -155,6 +156,7 @@ def test_schedules_with_settings():
             wrong()
 
 
+# Regression: optimizers took no positional settings, named parameters, `foreach` and `fused`, and groups had no `params`.
 def test_arguments_of_torch():
     model = nn.Linear(2, 2)
     optimizer = optim.AdamW(model.named_parameters(), 0.1, (0.5, 0.6), 1e-4, 0.2, foreach=True, fused=False)
@@ -170,6 +172,7 @@ def test_arguments_of_torch():
             wrong()
 
 
+# Regression: optimizers had no `state`.
 def test_the_state_of_a_parameter():
     model, optimizer = trained(optim.Adam, lr=0.01)
     assert set(optimizer.state[model.weight]) >= {"exp_avg", "exp_avg_sq", "step"} and len(optimizer.state) == 2
@@ -179,6 +182,7 @@ def test_the_state_of_a_parameter():
     assert {parameter.shape for parameter in optimizer.state} == {(4, 4), (4,)}
 
 
+# Regression: optimizers and schedules, prepared or not, could not be copied or pickled.
 def test_copies_of_optimizers_and_schedules(accelerator):
     model, optimizer = trained(optim.AdamW, lr=0.01, weight_decay=0.5)
     scheduler = lr_scheduler.StepLR(optimizer, 1, 0.5)
@@ -195,6 +199,7 @@ def test_copies_of_optimizers_and_schedules(accelerator):
     assert copy.deepcopy(accelerator.prepare(scheduler)).get_last_lr() == [0.005]
 
 
+# Regression: prepared schedules lacked `get_lr()`, `last_epoch`, `base_lrs`, `print_lr()`.
 def test_what_a_prepared_schedule_tells(accelerator, capsys):
     optimizer = optim.SGD(nn.Linear(1, 1), lr=1.0)
     scheduler = accelerator.prepare(lr_scheduler.ExponentialLR(optimizer, 0.5))
@@ -203,6 +208,7 @@ def test_what_a_prepared_schedule_tells(accelerator, capsys):
     assert "[1.0]" in capsys.readouterr().out
 
 
+# Regression: the fourth argument of `get_cosine_schedule_with_warmup()` was not the fourth argument of transformers.
 def test_arguments_of_transformers():
     def rates(make, steps=11):
         scheduler = make(optim.SGD(nn.Linear(1, 1), lr=1.0))
@@ -216,6 +222,7 @@ def test_arguments_of_transformers():
     assert least[-1] == pytest.approx(0.25)
 
 
+# Regression: schedules did not take `last_epoch`.
 def test_going_on_at_a_step():
     """last_epoch: as after the steps before."""
     for make in (lambda optimizer, **at: lr_scheduler.StepLR(optimizer, 2, 0.5, **at), lambda optimizer, **at: lr_scheduler.ExponentialLR(
@@ -235,6 +242,7 @@ def test_going_on_at_a_step():
         lr_scheduler.StepLR(optim.SGD(nn.Linear(1, 1), lr=1.0), 2, last_epoch=3)
 
 
+# Regression: `LambdaLR` did not take a function for each group.
 def test_a_function_for_each_group():
     model = nn.Linear(1, 1)
     optimizer = optim.SGD([{"params": [model.weight], "lr": 1.0}, {"params": [model.bias], "lr": 2.0}])
@@ -264,6 +272,7 @@ def test_a_step_by_a_closure():
         optimizer.step(lambda: 1 / 0)
 
 
+# Regression: a closure of `step()` that returned None or a number was a `TypeError`.
 def test_closures_may_answer_anything():
     """As those of torch.optim: the answer is handed back as it is."""
     model = nn.Linear(1, 1, bias=False)
@@ -280,6 +289,7 @@ def test_closures_may_answer_anything():
         assert model.weight.item() == pytest.approx(before - 1)
 
 
+# Regression: the error of `last_epoch` advised to set `initial_lr`, which was refused.
 def test_rates_to_go_on_from_can_be_set():
     """The usual lines of torch: initial_lr of the groups, and then last_epoch."""
     model = nn.Linear(1, 1)

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import pathlib
+import re
 
 import pytest
 
@@ -20,6 +21,7 @@ def test_fields_are_given_by_name():
     assert capi.accel_optimizer_lr(optimizer, 0) == 0.25
 
 
+# Regression: in Python, a misspelt option of the low layer was an attribute without effect, `del` of one a SystemError.
 def test_what_is_no_field():
     options = capi.accel_adam_options_t()
     with pytest.raises(AttributeError, match="^accel_adam_options_t has no field 'beta'; the nearest name is 'beta"):
@@ -57,3 +59,16 @@ def test_signatures_and_texts_are_those_of_the_stub():
         assert all(parameter.kind is inspect.Parameter.KEYWORD_ONLY and hasattr(kind, name) for name, parameter in parameters.items())
         assert inspect.getdoc(kind) == stubs[kind.__name__][1]
     assert "lr: In [0, inf). Default 1e-3\n" in capi.accel_adam_options_t.__doc__
+
+
+def test_functions_take_as_many_arguments_as_in_the_stub():
+    """What fills a tensor that is there takes it, and gives nothing back. No function takes 50 arguments: each says how many it expects."""
+    stubs = [node for node in ast.parse(pathlib.Path(capi.__file__).with_suffix(".pyi").read_text()).body if isinstance(node, ast.FunctionDef)]
+    stubs = {node.name: node for node in stubs if node.name.startswith("accel_")}
+    assert len(stubs) > 400 and set(stubs) == {name for name, value in vars(capi).items() if name.startswith("accel_") and not isinstance(value, type)}
+    numbers = {"no": 0, "one": 1}
+    for name, stub in stubs.items():
+        with pytest.raises(TypeError) as refused:
+            getattr(capi, name)(*[None] * 50)
+        number = re.search(r"(?:takes|exactly|expected) (\w+) arguments?", str(refused.value))[1]
+        assert len(stub.args.args) == numbers.get(number, int(number) if number.isdigit() else None), (name, str(refused.value))

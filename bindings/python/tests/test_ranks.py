@@ -62,6 +62,7 @@ def test_training_is_the_same_on_all_ranks(ranks):
     assert ranks(TRAINING, 1) == ["44 True True\n1 DistributedType.NO 6\n"]
 
 
+# Regression: `accel.utils.reduce()` gave the sum, and Accelerate's the mean.
 def test_collectives(ranks):
     printed = ranks("""
         import accel
@@ -280,6 +281,7 @@ def test_ctrl_c_ends_every_wait(ranks, call):
             rank.communicate()
 
 
+# Regression: a Ctrl-C while Python loaded the libraries was lost, and the wait for the other ranks went on.
 @pytest.mark.parametrize("pause", [0.1, 1])  # seconds: LibTorch is still being loaded, and not
 @pytest.mark.parametrize("rank", [0, 1])  # which serves, and which comes to nobody
 def test_ctrl_c_ends_the_wait_for_ranks_to_come(ranks, rank, pause):
@@ -378,6 +380,7 @@ except RuntimeError as error:
 """
 
 
+# Regression: `notebook_launcher()` refused functions of a notebook that had imported `Accelerator`.
 def test_notebook_launcher(tmp_path):
     script = tmp_path / "notebook.py"
     script.write_text(LAUNCHING)
@@ -431,6 +434,7 @@ def test_objects_of_the_last_batch(ranks):
     assert printed == [f"{[f'item {row}' for row in range(5)]}\n"] * 2
 
 
+# Regression: `gather_for_metrics(use_gather_object=True)` lost and repeated samples of streams whose ranks read their own shards.
 def test_objects_of_streams_in_shards(ranks):
     """Rows that a rank repeats when its shards have ended do not count, wherever they are."""
     printed = ranks("""

@@ -135,6 +135,7 @@ def test_the_examples_learn_the_same_on_any_number_of_processes(example):
     assert shared == pytest.approx(alone, rel=0.02, abs=1e-5)
 
 
+# Regression: a state dict with numbers as keys was reported as a defect of LibTorch.
 def test_names_are_texts():
     accelerator = Accelerator(cpu=True)
     module = accel.nn.Linear(1, 1)

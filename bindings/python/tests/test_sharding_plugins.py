@@ -1,6 +1,7 @@
 """Settings of sharding: FullyShardedDataParallelPlugin and DeepSpeedPlugin, from code and from the environment."""
 
 import base64
+import dataclasses
 import functools
 import json
 import os
@@ -360,3 +361,19 @@ def test_types_of_several_ranks_and_one_clipping_of_them(ranks):
             print(round(sum((new - old) ** 2 for new, old in zip(after, before)) ** 0.5, 4), after)
             """):
         assert printed.startswith("0.5 ")
+
+
+def test_what_the_header_adds_is_a_field():
+    """An option that the reference lacks needs nothing by hand: it is a field of the plugin, and the engine gets it."""
+    options = {}
+    for index in range(capi.accel_option_count("accel_fsdp_options_t")):
+        option = capi.accel_option_get("accel_fsdp_options_t", index)
+        options[option["name"]] = option
+    fields = {field.name: field.default for field in dataclasses.fields(FullyShardedDataParallelPlugin)}
+    assert list(fields)[21:] == [name for name in options if name in ("offload_optimizer", "offload_folder", "leaf_module_classes")]
+    said_otherwise = {"enabled", "param_dtype", "reduce_dtype", "output_dtype", "cast_forward_inputs", "reshard_group_size"}
+    assert set(options) - set(fields) == said_otherwise
+    for name in list(fields)[21:]:
+        value = {"flag": True, "text": "a", "integer": 2}[options[name]["kind"]]
+        assert getattr(FullyShardedDataParallelPlugin(**{name: value}).to_engine(model()), name) == value
+        assert fields[name] is None and getattr(FullyShardedDataParallelPlugin().to_engine(model()), name) in (None, capi.ACCEL_UNSET)

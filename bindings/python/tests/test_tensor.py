@@ -180,6 +180,7 @@ def test_wrong_calls_raise(wrong):
         wrong()
 
 
+# Regression: `x.sum(dim=1)` was refused, because the operator wants a list.
 def test_one_number_for_a_list():
     x = accel.arange(6, dtype="float32").reshape(2, 3)
     assert x.sum(dim=1).tolist() == x.sum(1).tolist() == x.sum([1]).tolist() == [3, 12] and x.mean(dim=0).tolist() == [1.5, 2.5, 3.5]
@@ -190,11 +191,13 @@ def test_one_number_for_a_list():
         assert x.sum(1).tolist() == [3, 12] and x.view(3, 2).shape == (3, 2)
 
 
+# Regression: `accel.full(shape, 50)` was float32.
 def test_dtypes_of_full():
     assert accel.full([1], 50).dtype == "int64" and accel.full([1], 0.5).dtype == "float32" and accel.full([1], True).dtype == "bool"
     assert accel.full([1], 50, "float64").dtype == "float64" and accel.zeros(1).dtype == accel.ones(1).dtype == "float32"
 
 
+# Regression: `p.grad = None` was an error.
 def test_gradients_can_be_set():
     x = accel.tensor([1.0, 2.0], requires_grad=True)
     (x * x).sum().backward()
@@ -212,6 +215,7 @@ def test_gradients_can_be_set():
         (x * x).grad = accel.ones(2)
 
 
+# Regression: a pickled tensor lost that it requires gradients.
 def test_copies_keep_that_gradients_are_wanted():
     x = accel.tensor([1.0, 2.0], requires_grad=True)
     for copied in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
@@ -221,6 +225,7 @@ def test_copies_keep_that_gradients_are_wanted():
         copy.deepcopy(x * 2)
 
 
+# Regression: complex tensors could not become lists.
 def test_complex_numbers_as_lists():
     x = accel.ops.view_as_complex(accel.tensor([[1.0, 2.0], [3.0, -4.0]]))
     assert x.tolist() == [1 + 2j, 3 - 4j] and x[0].tolist() == 1 + 2j and x.conj().tolist() == [1 - 2j, 3 + 4j]

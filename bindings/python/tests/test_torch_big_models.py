@@ -381,6 +381,7 @@ def load_8bit(model):
     return copied
 
 
+# Regression: `to()` of a copy of a dispatched model moved the original.
 def test_a_copy_of_a_dispatched_model_moves_itself(net):
     model = accel.dispatch_model(net, {"first": "cpu", "norm": "cpu", "last": "cpu", "scale": "cpu", "": "cpu"}, force_hooks=True)
     copied = copy.deepcopy(model)
@@ -399,6 +400,8 @@ def loaded_from_its_folder(model, folder):
     return accel.load_checkpoint_and_dispatch(model, str(folder), {"": "disk"}, offload_folder=str(folder))
 
 
+# Regression: a copy of a model on the disk took the weights of another one that was offloaded into the same folder since, or
+# failed when the folder was gone.
 @pytest.mark.parametrize("has_run", [False, True])
 @pytest.mark.parametrize("change", ["others", "gone"])
 @pytest.mark.parametrize("offload", [offloaded_to_its_folder, loaded_from_its_folder])
@@ -416,6 +419,7 @@ def test_a_copy_has_the_weights_of_its_model_when_their_files_have_others(x, tmp
     torch.testing.assert_close(model(x), expected)
 
 
+# Regression: a copy of a model on the disk that had run had all its weights in memory.
 @pytest.mark.parametrize("offload", [offloaded_to_its_folder, loaded_from_its_folder])
 def test_a_copy_of_a_model_that_ran_leaves_its_weights_in_their_files(x, tmp_path, offload):
     def in_memory():

@@ -127,6 +127,7 @@ def test_settings_of_sharding_with_one_process():
         accel.FullyShardedDataParallelPlugin(auto_wrap_policy="SOME")
 
 
+# Regression: a checkpoint of Accelerate could not be loaded where a loader of torch was prepared.
 def test_a_folder_of_the_reference_has_no_positions_of_loaders(tmp_path):
     """What cannot be restored is a warning that names it."""
     def prepared():

@@ -134,6 +134,8 @@ RECORDED = [
 ]
 
 
+# Regression: warm-ups of DeepSpeed's configuration began one update early, and its Adam decayed weights by 0.01 where nothing was
+# said.
 @pytest.mark.parametrize("kind, given, first, second, betas", RECORDED)
 def test_schedules_of_deepspeed(kind, given, first, second, betas):
     parameters = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
@@ -220,6 +222,8 @@ def trained(accelerator, model, optimizer, calls_step):
     return [parameter.tolist() for parameter in model.parameters()], norms
 
 
+# Regression: a program of torch under DeepSpeed's settings that leaves `optimizer.step()` to `backward()`, as Accelerate's may,
+# did not train, and `clip_grad_norm_()` clipped by its own argument.
 def test_backward_updates_as_the_engine_does():
     """optimizer.step() and zero_grad() may be left out, and change nothing; clipping is that of the configuration."""
     found = []

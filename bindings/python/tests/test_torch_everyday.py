@@ -11,6 +11,7 @@ import accel  # noqa: E402
 from accel import Accelerator  # noqa: E402
 
 
+# Regression: `accel.utils.tqdm` was a module.
 def test_names_are_what_they_are_in_the_reference():
     from accel.utils import tqdm
 
@@ -18,12 +19,14 @@ def test_names_are_what_they_are_in_the_reference():
     assert importlib.import_module("accel.utils.tqdm").tqdm is tqdm
 
 
+# Regression: `accel.skip_first_batches()` failed for loaders of torch.
 def test_skip_first_batches_takes_loaders_of_torch(accelerator):
     loader = accelerator.prepare(torch.utils.data.DataLoader(list(range(4)), batch_size=2))
     assert [batch.tolist() for batch in accel.skip_first_batches(loader, 1)] == [[2, 3]]
     assert len(list(accel.skip_first_batches(accel.DataLoader(accel.arange(4), batch_size=2), 1))) == 1
 
 
+# Regression: `accelerator.save()` wrote safetensors into files that torch.load() should read, and refused plain values.
 @pytest.mark.parametrize("value", [[0, 1, 2, 3], {"epoch": 3, "model": {"weight": torch.ones(2)}}, {"weight": torch.ones(2)}])
 def test_values_are_saved_as_torch_saves_them(accelerator, tmp_path, value):
     accelerator.save(value, tmp_path / "value.bin")
@@ -74,6 +77,7 @@ def test_what_a_model_consists_of():
     assert model_has_dtensor(Model())
 
 
+# Regression: with a parallelism configuration a loader of torch could not be prepared.
 def test_a_mesh_as_torch_has_it(ranks):
     printed = ranks("""
         import torch
@@ -185,6 +189,7 @@ def test_tensors_of_one_module():
     assert [name for name, _ in first.named_parameters(recurse=False)] == ["weight", "bias"]
 
 
+# Regression: `distributed_type` was a KeyError on accelerators other than CUDA with several ranks.
 @pytest.mark.parametrize("kind", accel.DistributedType.list())
 def test_each_kind_of_job_has_its_name(accelerator, monkeypatch, kind):
     from accel import capi

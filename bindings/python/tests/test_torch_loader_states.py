@@ -17,6 +17,7 @@ def test_lives():
     assert loader_lives.main(0, 60) == []
 
 
+# Regression: a resumed loader that rank 0 reads for all filled up its last step with other rows; items drew other numbers.
 def test_lives_of_two_ranks(ranks):
     assert ranks(f"""
         import sys
@@ -35,6 +36,7 @@ def lists(batches):
     return [batch.tolist() for batch in batches]
 
 
+# Regression: a state saved after the last batch of an epoch gave no epoch, or one in an order of no epoch.
 @pytest.mark.parametrize("skips", [False, True])
 def test_saved_after_the_last_batch(accelerator, tmp_path, skips):
     prepared = accelerator.prepare(loader())
@@ -50,6 +52,8 @@ def test_saved_after_the_last_batch(accelerator, tmp_path, skips):
     assert [lists(first), lists(prepared)] == expected and prepared.iteration == 3
 
 
+# Regression: a loader of torch that was saved between two epochs drew the order of the first one again, with a generator of its
+# own or on several ranks.
 def test_saved_between_epochs_with_a_generator_of_its_own(accelerator):
     prepared = accelerator.prepare(loader(generator=torch.Generator().manual_seed(7)))
     lists(prepared)
@@ -60,6 +64,7 @@ def test_saved_between_epochs_with_a_generator_of_its_own(accelerator):
     assert lists(other) == expected
 
 
+# Regression: a job that was resumed by skip_first_batches() and saved in the same epoch lost its place.
 def test_saved_while_a_skipping_loader_goes_on(accelerator):
     """A job that is resumed twice in one epoch."""
     prepared = accelerator.prepare(loader(generator=torch.Generator().manual_seed(7)))
@@ -83,6 +88,7 @@ def test_saved_while_a_skipping_loader_goes_on(accelerator):
     assert lists(third) == lists(other) == following
 
 
+# Regression: a resumed loader whose workers live on drew another order.
 def test_workers_that_live_on_draw_no_seed(accelerator):
     def prepare():
         return accelerator.prepare(loader(num_workers=1, persistent_workers=True))

@@ -377,6 +377,7 @@ def test_batches_of_workers_are_torchs(accelerator, persistent, collate):
                         assert one[name] == other[name]
 
 
+# Regression: the second epoch of a loader with worker processes over a stream without a length asked for the length.
 @pytest.mark.parametrize("persistent", [False, True])
 def test_streams_that_cannot_be_counted_have_epochs(accelerator, persistent):
     loader = accelerator.prepare(DataLoader(Stream(4), num_workers=1, persistent_workers=persistent))

@@ -36,6 +36,7 @@ def lomo(monkeypatch):
     return Lomo
 
 
+# Regression: `backward(loss, learning_rate=)`, which is how scripts step LOMO, was a TypeError.
 def test_backward_with_a_learning_rate_is_theirs(lomo):
     accelerator = accel.Accelerator(cpu=True, gradient_accumulation_steps=2)
     model = torch.nn.Linear(2, 1, bias=False)

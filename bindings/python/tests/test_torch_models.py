@@ -122,6 +122,8 @@ def test_precision(accelerator):
     accelerator.free_memory()
 
 
+# Regression: `get_state_dict()` of a model of torch took its prepared forward away: training went on without the precision, or
+# `accumulate()` refused it.
 @pytest.mark.parametrize("unwrap", [True, False])
 def test_reading_the_weights_changes_nothing(tmp_path, unwrap):
     accelerator = accel.Accelerator(cpu=True, mixed_precision="bf16")

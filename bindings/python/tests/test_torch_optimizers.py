@@ -52,6 +52,7 @@ def test_updates_equal_those_of_the_fused_form(accelerator, kind, settings, dtyp
             name: True for name in states}
 
 
+# Regression: `foreach=False` of a torch optimizer was passed by, and `betas` that are tensors were an error.
 def test_torch_computes_what_it_was_asked_for(accelerator):
     class Own(torch.optim.SGD):
         pass
@@ -79,6 +80,8 @@ def test_torch_computes_what_it_was_asked_for(accelerator):
     unfused.free_memory()
 
 
+# Regression: a torch optimizer updated wrong elements where gradient, state and parameter were laid out differently, as
+# `channels_last` and contiguous.
 @pytest.mark.parametrize("settings", [{}, {"amsgrad": True}])
 def test_gradients_and_states_of_another_layout_are_left_to_torch(accelerator, settings):
     """The fused kernels go through the memory of all as if they were laid out alike."""
@@ -272,6 +275,7 @@ def test_gradients_of_several_ranks(ranks):
     assert printed == ["True 8 True\n"] * 2  # as in Accelerate: a step for each rank
 
 
+# Regression: casts of weights under bf16 were kept when an update counted no version of them, as torch's fused ones.
 def test_a_step_is_seen_under_bf16():
     """Weights that were cast for a forward are cast again after an update."""
     accelerator = accel.Accelerator(cpu=True, mixed_precision="bf16")
@@ -286,6 +290,8 @@ def test_a_step_is_seen_under_bf16():
     assert losses[1].item() == pytest.approx(losses[0].item() - 1.5, abs=0.05)
 
 
+# Regression: on several ranks a method of a prepared model other than its forward, the model inside, or a parameter that was
+# frozen when it was prepared trained without an exchange, and without a word.
 def test_gradients_that_no_exchange_has_covered(ranks):
     """They are told once, whatever way the gradient came; what the prepared forward gave is not."""
     printed = ranks("""

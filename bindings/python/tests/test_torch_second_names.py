@@ -75,6 +75,8 @@ def agree(loaded, model):
     torch.testing.assert_close(get_state_dict_offloaded_model(loaded), dict(model.state_dict()))
 
 
+# Regression: a tied weight that a file has by one name was a KeyError where the other name is on the disk, or kept its old values
+# where that name comes first.
 @pytest.mark.parametrize("device_map", MAPS)
 @pytest.mark.parametrize("offload_buffers", [False, True])
 @pytest.mark.parametrize("make", [empty, Tied])
@@ -125,6 +127,8 @@ def test_offloaded_weights_come_back_under_all_names(tmp_path, kept):
     assert loaded.head.weight is loaded.embed.weight
 
 
+# Regression: `broadcast_from_rank0` sent memory that nothing had written for what rank 0's file lacks, the second names of tied
+# weights among it.
 def test_rank_0_sends_what_its_file_has(ranks, tmp_path, kept):
     model = Tied()
     accel.save(one_name_of(model, kept), tmp_path / "model.safetensors", safe_serialization=True)

@@ -120,6 +120,7 @@ TORCH_TRAINING = """
 
 @pytest.mark.parametrize("kind, name", [("FULL_STATE_DICT", "pytorch_model_fsdp.bin"), ("LOCAL_STATE_DICT", "pytorch_model_fsdp_rank1.bin"),
                                         ("SHARDED_STATE_DICT", "pytorch_model_fsdp_0/.metadata")])
+# Regression: `save_fsdp_model()` of models of torch wrote in place, and an error of one rank left the ranks out of step.
 def test_an_error_of_one_rank_is_that_of_all(ranks, tmp_path, kind, name):
     """For models of torch: nothing is loaded by halves, a former file stays, and the ranks go on together."""
     printed = ranks(TORCH_TRAINING.format(kind=kind, folder=str(tmp_path)) + f"""

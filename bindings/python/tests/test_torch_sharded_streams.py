@@ -59,6 +59,7 @@ def stream(sizes):
     return datasets.IterableDataset.from_generator(numbers, gen_kwargs={"firsts": firsts, "sizes": list(sizes)})
 
 
+# Regression: ranks that read shards of a stream of `datasets` ended at different times, or with a mismatch of collectives.
 @pytest.mark.parametrize("num_processes, workers", [(2, [0]), (2, [1, 2]), (3, [0])])
 def test_ranks_end_together(ranks, num_processes, workers):
     """Shards that come out even and not, a rank that has fewer batches, a batch that is not whole."""

@@ -92,6 +92,8 @@ def test_weights_are_collected_saved_and_loaded(ranks):
         assert printed in ("7\n", "6\n")
 
 
+# Regression: under FSDP or ZeRO, optimizers of torch that had states before `prepare()` (Adagrad always has) failed at their
+# first step, or stepped with the states of other rows.
 @pytest.mark.parametrize("kind", ["fsdp", "zero"])
 def test_states_that_were_made_whole(ranks, kind):
     """torch's Adagrad makes its states when it is made; other optimizers have some when they have stepped before prepare()."""
@@ -139,6 +141,7 @@ def test_states_that_were_made_whole(ranks, kind):
                                          ("fsdp_plugin=accel.FullyShardedDataParallelPlugin(sharding_strategy='NO_SHARD')", "static_graph=True"),
                                          ("deepspeed_plugin=accel.DeepSpeedPlugin(zero_stage=0)", "bucket_cap_mb=1"),
                                          ("fsdp_plugin=accel.FullyShardedDataParallelPlugin()", "")])
+# Regression: parameters without gradients were an error under NO_SHARD and ZeRO's stage 0, and under no other strategy.
 def test_parameters_may_be_unused_whatever_is_sharded(ranks, plugin, ddp):
     for text in ranks(f"""
     import torch, accel

@@ -72,6 +72,7 @@ def run(ranks, script, num_processes=2, **environment):
     return ranks(textwrap.dedent(BEGIN) + textwrap.dedent(script), num_processes=num_processes, **environment)
 
 
+# Regression: weights of a sharded model of accel, as `get_state_dict()` of Python returned them, were the rows of one rank.
 def test_parameters_are_whole_inside_a_scope(ranks):
     run(ranks, """
         accelerator, plugin, model, optimizer = make()
@@ -188,6 +189,8 @@ def test_functions_of_version_2(ranks):
         """)
 
 
+# Regression: backward of a sharded model of torch with `activation_checkpointing` failed in Python: nothing was there to be
+# computed again.
 def test_forwards_of_groups_are_computed_again(ranks):
     run(ranks, """
         from accel import AcceleratorState

@@ -107,6 +107,7 @@ def test_all_that_are_available(monkeypatch, tmp_path, caplog):
     assert tracking.filter_trackers(accel.LoggerType.ALL) == ["wandb"] and "leaves out jsonl: it requires a logging_dir" in caplog.text
 
 
+# Regression: a registered tracker got its folder by the name `logging_dir`, and not as its second argument.
 def test_trackers_from_the_environment(monkeypatch, tmp_path):
     tracking.register_tracker_class(type("Needy", (Memory,), {"name": "needy", "requires_logging_directory": True}))
     tracking.register_tracker_class(Memory)
@@ -140,6 +141,7 @@ def test_an_accelerator_tells_its_trackers():
     assert own.lines == told and accelerator.trackers[1].lines == [(("project",), {"color": "red"}), *told]
 
 
+# Regression: when a tracker of a program failed, those behind it lost the values, and the group was not left.
 def test_when_one_fails_the_others_still_hear():
     failing, other = Memory(fails_in=("log", "finish")), Memory()
     accelerator = started([failing, other])

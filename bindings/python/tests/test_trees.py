@@ -61,6 +61,8 @@ def test_results_are_the_references(case):
     check(case, of_accel)
 
 
+# Regression: `find_batch_size()` in Python looked for a tensor anywhere in the batch: empty lists, and texts before it, were
+# passed over.
 def test_the_first_thing_of_a_batch_decides():
     """Found beyond the recorded cases."""
     rows = accel.ones(3)
@@ -91,6 +93,7 @@ class Halves(nn.Module):
         return {"half": x.half(), "name": "x"}
 
 
+# Regression: `ConvertOutputsToFp32` was missing, and pickling a converted forward failed without advice.
 def test_forwards_whose_outputs_become_float32():
     class Wide(utils.ConvertOutputsToFp32):  # a class, as in the reference
         pass

@@ -62,6 +62,7 @@ def test_a_pickle_that_calls_something_is_not_read():
         objects.unpacked(objects.packed(Call()), trusted=False)
 
 
+# Regression: `{1: a, "1": b}` lost one of its values in `gather()` and `send_to_device()`, and a `defaultdict` was an error.
 def test_trees_keep_their_containers():
     factory = collections.defaultdict(list, {"a": accel.ones(2)})
     tree = {1: Point(accel.ones(1), (accel.zeros(1),)), "1": Rows([accel.ones(2)]), (2, 3): factory, "o": collections.OrderedDict(z=accel.ones(1))}
@@ -70,6 +71,7 @@ def test_trees_keep_their_containers():
         assert type(made["1"]) is Rows and made[2, 3].default_factory is list and type(made["o"]) is collections.OrderedDict
 
 
+# Regression: `split_between_processes()` lost one of the values of `{1: a, "1": b}`, and a `defaultdict` was an error.
 def test_split_between_processes_keeps_the_objects():
     given = [object(), {1, 2}]
     with accel.PartialState(cpu=True).split_between_processes(given) as share:
@@ -92,6 +94,7 @@ class Items:
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("item", [lambda i: Point(i, {"a": float(i)}), lambda i: Sample(accel.ones(1) * i, i),
                                   lambda i: collections.OrderedDict(x=i), lambda i: {0: i, 1: float(i)}])
+# Regression: batches did not have the classes of their items.
 def test_batches_have_the_classes_of_items(item, num_workers):
     Accelerator(cpu=True)
     for batch in DataLoader(Items(item), batch_size=2, num_workers=num_workers):
@@ -104,6 +107,7 @@ def test_batches_have_the_classes_of_items(item, num_workers):
         assert batch[0].tolist() == [2, 3] and batch[1].tolist() == [2.0, 3.0]
 
 
+# Regression: objects that a `collate_fn` returns lost their classes.
 def test_collate_fn_gets_items_and_makes_batches_of_any_class():
     loader = Accelerator(cpu=True).prepare(DataLoader(Items(lambda i: Point(i, {i})), batch_size=2, collate_fn=lambda items: Point(
         accel.tensor([item.x for item in items]), set.union(*(item.y for item in items)))))
@@ -111,6 +115,7 @@ def test_collate_fn_gets_items_and_makes_batches_of_any_class():
     assert [type(batch) for batch in batches] == [Point, Point] and batches[1].x.tolist() == [2, 3] and batches[1].y == {2, 3}
 
 
+# Regression: arguments of `forward()` lost their classes.
 def test_arguments_of_forward():
     class Net(nn.Module):
         def forward(self, *given, **named):
@@ -127,6 +132,7 @@ def test_arguments_of_forward():
             assert list(seen) == list(value)
 
 
+# Regression: objects that are registered for checkpoints did not come back as they were.
 def test_registered_objects_come_back_as_they_were(tmp_path):
     class Thing:
         def __init__(self, state):
@@ -164,6 +170,7 @@ RANKS = """
 """
 
 
+# Regression: tuples, named tuples, integer keys changed their types between ranks, and sets, bytes, own classes were refused.
 def test_objects_between_ranks(ranks):
     points = "[(0, {1: 2}), Point(x=0, y={0}), 1180591620717411303424, (1, {1: 2}), Point(x=1, y={1}), 1180591620717411303424]"
     for rank, printed in enumerate(ranks(RANKS)):

@@ -57,6 +57,9 @@ def pickled(model):
     return pickle.loads(pickle.dumps(model))
 
 
+# Regression: `copy.deepcopy()` and pickle of a model of torch with offloaded weights failed: "cannot pickle
+# 'accel.capi.accel_weight_stream' object".
+# Regression: a copy of a prepared model of torch that was dispatched before lost the hook of its root.
 def check_copies(dispatch, duplicate, folder):
     name = f"{dispatch.__name__}, {duplicate.__name__}"
     model, x = Net().eval().requires_grad_(False), torch.linspace(-1, 1, 12).reshape(4, 3)
@@ -103,6 +106,9 @@ def memory(kind):
     return capi.accel_device_memory(accel.Device(DEVICE))[kind]
 
 
+# Regression: tied weights of modules inside of each other were on the device once for each of them, and three of them stayed
+# after the forward.
+# Regression: a module with tied weights got another weight, whose memory was where a tensor had been that was freed.
 def check_tied_weights(dispatch):
     """Tied weights of modules that are in use at once are on the device once, and away after the forward."""
     model, x = torch.nn.Sequential(Outer(), Outer()).requires_grad_(False), torch.linspace(-1, 1, WIDTH).reshape(1, WIDTH)

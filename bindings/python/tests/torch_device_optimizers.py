@@ -43,6 +43,8 @@ def new_training(kind, settings):
     return accelerator, *accelerator.prepare(model, kind(model.parameters(), **settings))
 
 
+# Regression: a torch optimizer that was resumed on a GPU failed in its first step: torch's `load_state_dict()` leaves the counts
+# of steps on the CPU.
 def through_a_folder(former, following):
     """save_state() and load_state()."""
     with tempfile.TemporaryDirectory() as folder:
@@ -107,6 +109,7 @@ def check(kind, settings, resume):
         thing[0].free_memory()
 
 
+# Regression: a group of a torch optimizer with parameters on two devices, or of two types, failed on a GPU.
 def check_mixed_groups():
     """One group with parameters on two devices and of two types."""
     def parameters():
@@ -141,6 +144,8 @@ def check_moved_model():
     assert all(map(torch.equal, weights_of(model), expected_of(optim.Adam, {})[0]))
 
 
+# Regression: an optimizer that was loaded, or began with states, before `prepare()` brought the model to an accelerator kept them
+# on the CPU, and failed at its first step.
 def check_loaded_on_the_cpu(kind, settings, optimizer_first):
     """A program that resumes before it prepares: the model and the states of its optimizer are on the CPU then."""
     former = new_training(kind, settings)

@@ -4,12 +4,17 @@ As a program it is such a process. It takes a line of JSON for each script, and 
 of one, and answers with the exit status, null while it runs.
 """
 
+import atexit
+import ctypes
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+import traceback
 import types
 
 
@@ -75,6 +80,27 @@ def become(job):
         exec(compile(script.read(), main.__file__, "exec"), main.__dict__)
 
 
+def end_without_the_imports(job):
+    """Runs a script and ends as an interpreter does, but for the objects of the imports: to release those of torch takes a second."""
+    status = None
+    try:
+        become(job)
+    except SystemExit as given:
+        status = given.code
+        if status is not None and not isinstance(status, int):
+            print(status, file=sys.stderr)
+    except BaseException:
+        status = 1
+        traceback.print_exc()
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    sys.modules["__main__"].__dict__.clear()
+    gc.collect()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ctypes.PyDLL(None).exit(status & 0xFF if isinstance(status, int) else int(status is not None))
+
+
 def end_of(pid, timeout):
     """The exit status of a process; None if it runs longer."""
     deadline = time.monotonic() + timeout
@@ -88,6 +114,9 @@ def end_of(pid, timeout):
 def serve(imports):
     """The job of a new process, in that process; None at the end."""
     exec(imports, {})
+    if "torch" in sys.modules:
+        gc.collect()
+        gc.freeze()  # a collection in a new process would copy them all
     for line in sys.stdin:
         request = json.loads(line)
         if "pid" in request:
@@ -102,4 +131,4 @@ def serve(imports):
 
 if __name__ == "__main__":
     if given := serve(sys.argv[1]):
-        become(given)
+        (end_without_the_imports if "torch" in sys.modules else become)(given)

@@ -28,7 +28,7 @@ void ProjectCheckpoints::save_checkpoint(const std::optional<std::string>& given
   });
   if (options.incremental) options.previous = last_checkpoint_;
   options.may_replace = given.has_value();
-  options.mesh = state_.mesh()->describe();
+  options.mesh = state_.groups().mesh()->describe();
   options.iteration = project_.settings().iteration;
   const bool rotates = !given && project_.settings().total_limit.value.has_value();
   const auto rotate = [project = project_, folder, rotates](const checkpoint::Ranks& ranks) {

@@ -178,9 +178,9 @@ std::vector<TrainingCheckpoints::SavedObject> TrainingCheckpoints::saved_objects
 
 // Rank 0 saves what has no placement for all.
 void TrainingCheckpoints::require_known_parts() const {
-  const int64_t parts = state_.mesh()->size("pipeline,tensor");
+  const int64_t parts = state_.groups().mesh()->size("pipeline,tensor");
   require(parts == 1 || prepared_.models.empty() || !prepared_.are_split_by_programs(), Status::kUnsupported,
-          "the ranks have ", parts, " different parts of a model (", state_.mesh()->describe(),
+          "the ranks have ", parts, " different parts of a model (", state_.groups().mesh()->describe(),
           "), and checkpoints of this version hold one copy; expected ranks with equal parameters, or accel_save() of "
           "each rank's own state_dict");
 }

@@ -15,27 +15,13 @@
 #include "trace/span.hpp"
 
 namespace accel::bigmodel {
-namespace {
-
-// Pages of mapped files are not memory of the process, so more of them may come ahead.
-constexpr int64_t kReadAheadBytes = int64_t{256} << 20;
-constexpr size_t kMostBlocksAhead = 64;
-
-bool can_be_used_in_place(const Block& block, c10::Device device) {
-  return device.is_cpu() && std::all_of(block.tensors.begin(), block.tensors.end(), [](const auto& tensor) {
-           return tensor->source().scalar_type() == tensor->dtype();
-         });
-}
-
-}  // namespace
 
 BlockStream::BlockStream(std::vector<Block> blocks, c10::Device device, int64_t prefetch_bytes)
     : blocks_(std::move(blocks)),
       device_(device),
-      prefetch_bytes_(prefetch_bytes),
       uploader_(device),
       entries_(blocks_.size()),
-      order_(blocks_.size()) {
+      forecast_(blocks_, device, prefetch_bytes) {
   for (size_t i = 0; i < blocks_.size(); i++) entries_[i].in_place = can_be_used_in_place(blocks_[i], device_);
   thread_ = background_thread("accel_offload", [this] { run(); });
 }
@@ -54,7 +40,7 @@ void BlockStream::acquire(size_t block) {
   Entry& entry = entries_[block];
   entry.uses++;
   if (entry.uses == 1) {
-    order_.use(block);
+    forecast_.use(block);
     if (entry.in_place) show(block);
   }
   if (!entry.in_place) {
@@ -107,27 +93,13 @@ void BlockStream::release(size_t block) noexcept {
   plan();
 }
 
-int64_t BlockStream::window(const Entry& entry) const {
-  return entry.in_place ? std::max(prefetch_bytes_, kReadAheadBytes) : prefetch_bytes_;
-}
-
 // Requests blocks that are expected next, and puts away those that are not.
 void BlockStream::plan() {
-  plans_++;
-  int64_t bytes = 0;
-  for (size_t i = 0; prefetch_bytes_ > 0 && i < std::min(order_.pass_length(), kMostBlocksAhead); i++) {
-    const size_t block = order_.upcoming(i);
-    Entry& entry = entries_[block];
-    if (entry.uses > 0 || entry.expected_in == plans_) continue;
-    bytes += blocks_[block].bytes;
-    if (bytes > window(entry)) break;
-    entry.expected_in = plans_;
-    if (entry.place == Place::kAway) request(block, /*at_once=*/false);
-  }
-  if (again_) entries_[*again_].expected_in = plans_;
+  for (const size_t block : forecast_.renew([this](size_t other) { return entries_[other].uses > 0; }))
+    if (entries_[block].place == Place::kAway) request(block, /*at_once=*/false);
   const std::vector<size_t> here = with_buffer_;
   for (const size_t block : here)
-    if (entries_[block].uses == 0 && entries_[block].expected_in != plans_) put_away(block);
+    if (entries_[block].uses == 0 && !forecast_.expects(block)) put_away(block);
 }
 
 void BlockStream::request(size_t block, bool at_once) {
@@ -142,29 +114,8 @@ void BlockStream::request(size_t block, bool at_once) {
 void BlockStream::put_away(size_t block) {
   Entry& entry = entries_[block];
   with_buffer_.erase(std::find(with_buffer_.begin(), with_buffer_.end(), block));
-  const std::shared_ptr<FilledBuffer> filled = std::exchange(entry.filled, nullptr);
   entry.place = Place::kAway;
-  filled->tensors.clear();
-  if (filled.use_count() == 1 && filled->buffer.storage().use_count() == 1)
-    spares_.push_back({std::move(filled->buffer), std::move(filled->ready)});
-  else
-    buffer_bytes_ -= filled->buffer.numel();
-}
-
-// The smallest that is large enough. If there is none, the memory of all others is given back.
-std::optional<SpareBuffer> BlockStream::take_spare(int64_t bytes) {
-  auto best = spares_.end();
-  for (auto spare = spares_.begin(); spare != spares_.end(); ++spare)
-    if (spare->buffer.numel() >= bytes && (best == spares_.end() || spare->buffer.numel() < best->buffer.numel()))
-      best = spare;
-  if (best == spares_.end()) {
-    for (const SpareBuffer& spare : spares_) buffer_bytes_ -= spare.buffer.numel();
-    spares_.clear();
-    return std::nullopt;
-  }
-  std::optional<SpareBuffer> taken(std::move(*best));
-  spares_.erase(best);
-  return taken;
+  buffers_.put_away(std::exchange(entry.filled, nullptr));
 }
 
 void BlockStream::run() {
@@ -192,10 +143,8 @@ void BlockStream::bring(size_t block, std::unique_lock<std::mutex>& lock) {
     return;
   }
   const int64_t bytes = buffer_bytes(blocks_[block]);
-  std::optional<SpareBuffer> spare = take_spare(bytes);
+  std::optional<SpareBuffer> spare = buffers_.take(bytes);
   const int64_t taken = spare ? spare->buffer.numel() : bytes;
-  if (!spare) buffer_bytes_ += bytes;
-  statistics_.peak_bytes = std::max(statistics_.peak_bytes, buffer_bytes_);
   lock.unlock();
   std::shared_ptr<FilledBuffer> filled;
   std::exception_ptr failure;
@@ -216,7 +165,7 @@ void BlockStream::bring(size_t block, std::unique_lock<std::mutex>& lock) {
   }
   lock.lock();
   if (failure != nullptr) {
-    buffer_bytes_ -= taken;
+    buffers_.lose(taken);
     entry.failure = failure;
     entry.place = Place::kAway;
   } else {
@@ -231,8 +180,7 @@ void BlockStream::bring(size_t block, std::unique_lock<std::mutex>& lock) {
 void BlockStream::end_pass() {
   const std::lock_guard lock(mutex_);
   statistics_.passes++;
-  order_.end_pass();
-  again_.reset();
+  forecast_.end_pass();
 }
 
 bool BlockStream::contains(size_t block, const at::Tensor& tensor) const {
@@ -251,7 +199,7 @@ std::shared_ptr<const FilledBuffer> BlockStream::bring_again(size_t block) {
   std::unique_lock lock(mutex_);
   Entry& entry = entries_[block];
   if (entry.in_place) return nullptr;
-  again_ = block;
+  forecast_.expect_again(block);
   wait_until_here(block, lock);
   BlockUploader::wait_for(*entry.filled);
   std::shared_ptr<const FilledBuffer> filled = entry.filled;
@@ -261,7 +209,9 @@ std::shared_ptr<const FilledBuffer> BlockStream::bring_again(size_t block) {
 
 BlockStream::Statistics BlockStream::statistics() const {
   const std::lock_guard lock(mutex_);
-  return statistics_;
+  Statistics statistics = statistics_;
+  statistics.peak_bytes = buffers_.peak_bytes();
+  return statistics;
 }
 
 }  // namespace accel::bigmodel

@@ -1,9 +1,9 @@
 // Block stream: brings blocks to the device that computes with them, ahead of their use, within a budget of memory.
 //
-// Note: blocks that come ahead. A thread brings the blocks that are expected next (nn/call_order.hpp) while the present
-// one computes. Weights that have come or are coming and are not in use yet take up to prefetch_bytes; a block that is
-// needed at once comes whatever the budget. On the CPU, weights that have their dtype in a mapped file are used in
-// place: such a block needs no memory, and bringing it is reading ahead. Other blocks get a buffer. Buffers are used
+// Note: blocks that come ahead. A thread brings the blocks that are expected next (block_forecast.hpp) while the
+// present one computes. Weights that have come or are coming and are not in use yet take up to prefetch_bytes; a block
+// that is needed at once comes whatever the budget. On the CPU, weights that have their dtype in a mapped file are used
+// in place: such a block needs no memory, and bringing it is reading ahead. Other blocks get a buffer. Buffers are used
 // again, after the device has done what used them before; one that something else holds, such as a graph, is left to
 // that.
 #pragma once
@@ -14,14 +14,15 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <vector>
 
 #include "bigmodel/streams/block.hpp"
+#include "bigmodel/streams/block_buffers.hpp"
+#include "bigmodel/streams/block_forecast.hpp"
 #include "bigmodel/streams/block_memory.hpp"
-#include "nn/call_order.hpp"
 
 namespace accel::bigmodel {
 
@@ -33,7 +34,6 @@ class BlockStream {
   BlockStream& operator=(const BlockStream&) = delete;
 
   const std::vector<Block>& blocks() const { return blocks_; }
-  c10::Device device() const { return device_; }
 
   // The tensors of the block have their values from acquire() to the release() that ends its last use. Waits for them;
   // an error in bringing them is thrown, and the block is not in use then.
@@ -63,7 +63,6 @@ class BlockStream {
     bool in_place = false;
     bool is_shown = false;
     int uses = 0;
-    int64_t expected_in = 0;  // the latest plan that expected it
     Place place = Place::kAway;
     std::shared_ptr<FilledBuffer> filled;  // while it is here, unless it is used in place
     std::exception_ptr failure;
@@ -76,24 +75,18 @@ class BlockStream {
   void show(size_t block);
   void plan();
   void put_away(size_t block);
-  std::optional<SpareBuffer> take_spare(int64_t bytes);
-  int64_t window(const Entry& entry) const;
 
   const std::vector<Block> blocks_;
   const c10::Device device_;
-  const int64_t prefetch_bytes_;
   BlockUploader uploader_;  // of the thread, but for mark()
 
   mutable std::mutex mutex_;  // for all below
   std::condition_variable changed_;
   std::vector<Entry> entries_;
-  nn::CallOrder order_;
+  BlockForecast forecast_;
   std::deque<size_t> requests_;
   std::vector<size_t> with_buffer_;
-  std::vector<SpareBuffer> spares_;
-  int64_t plans_ = 0;
-  std::optional<size_t> again_;  // the latest of bring_again()
-  int64_t buffer_bytes_ = 0;     // of all buffers that are known here
+  BlockBuffers buffers_;
   Statistics statistics_;
   bool ends_ = false;
   std::thread thread_;

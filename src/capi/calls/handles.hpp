@@ -60,9 +60,9 @@ struct accel_error final : accel::capi::Handle<accel::capi::ObjectKind::kError> 
 };
 
 struct accel_state final : accel::capi::Handle<accel::capi::ObjectKind::kState> {
-  explicit accel_state(std::shared_ptr<accel::accelerator::Accelerator> accelerator)
-      : accelerator(std::move(accelerator)) {}
+  explicit accel_state(std::shared_ptr<accel::accelerator::Accelerator> accelerator);
   std::shared_ptr<accel::accelerator::Accelerator> accelerator;
+  accel_device_t device;  // the accelerator's, for accel_device() to point at
 };
 
 struct accel_tensor final : accel::capi::Handle<accel::capi::ObjectKind::kTensor> {

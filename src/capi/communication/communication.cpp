@@ -21,11 +21,14 @@ static_assert(static_cast<int32_t>(comm::ReduceOp::kSum) == ACCEL_REDUCE_SUM &&
               static_cast<int32_t>(comm::ReduceOp::kXor) == ACCEL_REDUCE_XOR);
 
 // The group of a collective.
-using RanksOf = const std::shared_ptr<comm::Communicator>& (state::State::*)() const;
+using RanksOf = const std::shared_ptr<comm::Communicator>& (*)(const state::State& state);
+const std::shared_ptr<comm::Communicator>& all_ranks(const state::State& state) { return state.communicator(); }
+const std::shared_ptr<comm::Communicator>& data_ranks(const state::State& state) {
+  return state.groups().data_parallel();
+}
 
-const std::shared_ptr<comm::Communicator>& communicator_of(accel_state_t* state,
-                                                           RanksOf ranks = &state::State::communicator) {
-  return (accelerator_of(state)->state().*ranks)();
+const std::shared_ptr<comm::Communicator>& communicator_of(accel_state_t* state, RanksOf ranks = all_ranks) {
+  return ranks(accelerator_of(state)->state());
 }
 
 comm::ReduceOp to_reduction(accel_reduction_t reduction) { return static_cast<comm::ReduceOp>(reduction); }
@@ -60,7 +63,7 @@ accel_status_t run(const char* function, accel_state_t* state, const Prepare& pr
 // Blocking: tree in, tree out.
 template <typename Prepare>
 accel_status_t run(const char* function, accel_state_t* state, accel_value_t* out, const Prepare& prepare,
-                   RanksOf ranks = &state::State::communicator) {
+                   RanksOf ranks = all_ranks) {
   return guarded(function, out, [&] {
     comm::Communicator& communicator = *communicator_of(state, ranks);
     const auto make = prepare();
@@ -70,7 +73,7 @@ accel_status_t run(const char* function, accel_state_t* state, accel_value_t* ou
 
 template <typename Prepare>
 accel_status_t start(const char* function, accel_state_t* state, accel_work_t** out, const Prepare& prepare,
-                     RanksOf ranks = &state::State::communicator) {
+                     RanksOf ranks = all_ranks) {
   return guarded(function, [&] {
     const auto communicator = communicator_of(state, ranks);
     const auto make = prepare();
@@ -96,13 +99,15 @@ auto gather_uneven(const accel_value_t* value) {
 
 // Uses the loader's batch at the time of the call. Ranks that read the same data count once.
 auto gather_for_metrics(const accel_state_t* state, const accel_value_t* value) {
-  return [tree = tree_of(value, "value"), batch = accelerator_of(state)->batch_in_hand()](Communicator group) {
+  return [tree = tree_of(value, "value"),
+          batch = accelerator::batch_in_hand(*accelerator_of(state)->state().gradient_state())](Communicator group) {
     return accelerator::metrics_round(group, tree, batch);
   };
 }
 
 auto gather_object_for_metrics(const accel_state_t* state, const accel_value_t* items) {
-  return [tree = tree_of(items, "items"), batch = accelerator_of(state)->batch_in_hand()](Communicator group) {
+  return [tree = tree_of(items, "items"),
+          batch = accelerator::batch_in_hand(*accelerator_of(state)->state().gradient_state())](Communicator group) {
     return accelerator::object_metrics_round(group, tree, batch);
   };
 }
@@ -209,25 +214,25 @@ ACCEL_FUNCTION accel_status_t accel_gather_uneven_async(accel_state_t* state, co
 ACCEL_FUNCTION accel_status_t accel_gather_for_metrics(accel_state_t* state, const accel_value_t* value,
                                                        accel_value_t* out) {
   return run(
-      __func__, state, out, [&] { return gather_for_metrics(state, value); }, &state::State::data_parallel);
+      __func__, state, out, [&] { return gather_for_metrics(state, value); }, data_ranks);
 }
 
 ACCEL_FUNCTION accel_status_t accel_gather_for_metrics_async(accel_state_t* state, const accel_value_t* value,
                                                              accel_work_t** out_work) {
   return start(
-      __func__, state, out_work, [&] { return gather_for_metrics(state, value); }, &state::State::data_parallel);
+      __func__, state, out_work, [&] { return gather_for_metrics(state, value); }, data_ranks);
 }
 
 ACCEL_FUNCTION accel_status_t accel_gather_object_for_metrics(accel_state_t* state, const accel_value_t* items,
                                                               accel_value_t* out) {
   return run(
-      __func__, state, out, [&] { return gather_object_for_metrics(state, items); }, &state::State::data_parallel);
+      __func__, state, out, [&] { return gather_object_for_metrics(state, items); }, data_ranks);
 }
 
 ACCEL_FUNCTION accel_status_t accel_gather_object_for_metrics_async(accel_state_t* state, const accel_value_t* items,
                                                                     accel_work_t** out_work) {
   return start(
-      __func__, state, out_work, [&] { return gather_object_for_metrics(state, items); }, &state::State::data_parallel);
+      __func__, state, out_work, [&] { return gather_object_for_metrics(state, items); }, data_ranks);
 }
 
 ACCEL_FUNCTION accel_status_t accel_gather_object(accel_state_t* state, const accel_value_t* object,

@@ -16,7 +16,7 @@ namespace accel::capi {
 ACCEL_FUNCTION accel_status_t accel_state_mesh(accel_state_t* state, accel_mesh_t** out) {
   return guarded(__func__, out, [&] {
     const auto& accelerator = accelerator_of(state);
-    return std::make_unique<accel_mesh>(accelerator->state().mesh(), accelerator);
+    return std::make_unique<accel_mesh>(accelerator->state().groups().mesh(), accelerator);
   });
 }
 

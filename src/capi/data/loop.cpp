@@ -14,7 +14,7 @@ namespace accel::capi {
 ACCEL_FUNCTION accel_status_t accel_loop_begin(accel_state_t* state, accel_loop_t** out) {
   return guarded(__func__, out, [&] {
     const state::State& engine = accelerator_of(state)->state();
-    const auto& ranks = engine.data_parallel();
+    const auto& ranks = engine.groups().data_parallel();
     return std::make_shared<state::BatchLoop>(engine.gradient_state(), ranks->size(), ranks->rank());
   });
 }

@@ -3,7 +3,24 @@
 
 #include "accel.h"
 #include "config/generated/option_tables.hpp"
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/big_model.hpp"
+#include "config/generated/settings/checkpoint.hpp"
+#include "config/generated/settings/dataloader.hpp"
+#include "config/generated/settings/dataset.hpp"
+#include "config/generated/settings/device_map.hpp"
+#include "config/generated/settings/launch.hpp"
+#include "config/generated/settings/logger.hpp"
+#include "config/generated/settings/module.hpp"
+#include "config/generated/settings/parameters.hpp"
+#include "config/generated/settings/prepare.hpp"
+#include "config/generated/settings/profiler.hpp"
+#include "config/generated/settings/progress.hpp"
+#include "config/generated/settings/report.hpp"
+#include "config/generated/settings/scheduler.hpp"
+#include "config/generated/settings/state.hpp"
+#include "config/generated/settings/tensor.hpp"
+#include "config/generated/settings/tracking.hpp"
+#include "config/generated/settings/training_loop.hpp"
 
 namespace accel::capi {
 

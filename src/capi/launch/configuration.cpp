@@ -18,6 +18,7 @@
 #include "launch/plan/launch_explanation.hpp"
 #include "machine/visible_gpus.hpp"
 #include "tensor/tree.hpp"
+#include "tensor/tree_json.hpp"
 
 namespace accel::capi {
 namespace {
@@ -31,7 +32,7 @@ std::string configuration_path(const char* path) {
 ACCEL_FUNCTION accel_status_t accel_config_load(const char* path, accel_value_t* out) {
   return guarded(__func__, out, [&] {
     const std::string file = configuration_path(path);
-    return from_ivalue(tree::from_json(print_json(json_of(read_launch_configuration(file))), file));
+    return from_ivalue(tree::from_json(json_of(read_launch_configuration(file)), file));
   });
 }
 

@@ -134,12 +134,12 @@ launch::FunctionOptions launch_of(const LaunchSettings& settings, int64_t call, 
   result.max_restarts = static_cast<int>(settings.max_restarts);
   result.monitor_interval = Deadline::Milliseconds(settings.monitor_interval_ms);
   if (settings.timeout_ms.value) result.deadline.emplace(Deadline::Milliseconds(*settings.timeout_ms));
-  result.job.line_prefix = settings.log_line_prefix_template;
+  result.job.output.line_prefix = settings.log_line_prefix_template;
   result.job.job_id = settings.job_id;
-  result.job.log_dir = settings.log_dir;
-  require(result.job.log_dir.empty() || result.job.line_prefix.empty(), Status::kInvalidArgument,
+  result.job.output.log_dir = settings.log_dir;
+  require(result.job.output.log_dir.empty() || result.job.output.line_prefix.empty(), Status::kInvalidArgument,
           "log_dir and log_line_prefix_template are both given; expected one: lines in files have no prefix");
-  if (!result.job.log_dir.empty()) result.job.redirects = "3";  // all output, of all ranks
+  if (!result.job.output.log_dir.empty()) result.job.output.redirects = "3";  // all output, of all ranks
   return result;
 }
 

@@ -85,6 +85,13 @@ ACCEL_FUNCTION accel_status_t accel_options_check(const char* type, const void* 
   });
 }
 
+ACCEL_FUNCTION accel_status_t accel_options_init(const char* type, void* options, size_t size) {
+  return guarded(__func__, [&] {
+    check_pointer(options, "options");
+    unset_options(find_option_table(check_pointer(type, "type")), options, size);
+  });
+}
+
 ACCEL_FUNCTION accel_status_t accel_options_from_json(const char* type, const char* json, void* options, size_t size) {
   return guarded(__func__, [&] {
     check_pointer(options, "options");

@@ -132,12 +132,6 @@ c10::IValue report_of(const bigmodel::Dispatch& dispatch) {
   return map;
 }
 
-std::optional<c10::Device> optional_device(accel_device_t device) {
-  constexpr int32_t kNoDevice = -1;
-  if (device.type == kNoDevice) return std::nullopt;
-  return to_device(device);
-}
-
 std::vector<std::vector<at::Tensor>> read_groups(const c10::IValue& lists) {
   require(tree::is_sequence(lists), Status::kTypeMismatch, "groups is a ", tree::kind_name(lists),
           "; expected a list of lists of tensors");
@@ -156,7 +150,7 @@ std::vector<std::vector<at::Tensor>> read_groups(const c10::IValue& lists) {
 }
 
 // A device with its number, where offloaded weights are used.
-c10::Device execution_device(accel_device_t given) {
+c10::Device execution_device(const accel_device_t* given) {
   c10::Device device = to_device(given);
   if (!device.is_cpu() && !device.has_index()) device.set_index(0);
   return device;
@@ -210,7 +204,7 @@ ACCEL_FUNCTION accel_status_t accel_dispatch_model(accel_module_t* module, const
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_cpu_offload(accel_module_t* module, accel_device_t device,
+ACCEL_FUNCTION accel_status_t accel_cpu_offload(accel_module_t* module, const accel_device_t* device,
                                                 const accel_dispatch_options_t* options) {
   return guarded(__func__, [&] {
     bigmodel::cpu_offload(*check(module, "module").module, execution_device(device), read_settings(options, "options"));
@@ -218,7 +212,8 @@ ACCEL_FUNCTION accel_status_t accel_cpu_offload(accel_module_t* module, accel_de
 }
 
 ACCEL_FUNCTION accel_status_t accel_disk_offload(accel_module_t* module, const char* offload_folder,
-                                                 accel_device_t device, const accel_dispatch_options_t* options) {
+                                                 const accel_device_t* device,
+                                                 const accel_dispatch_options_t* options) {
   return guarded(__func__, [&] {
     nn::Module& model = *check(module, "module").module;
     const std::string folder = check_pointer(offload_folder, "offload_folder");
@@ -251,11 +246,13 @@ ACCEL_FUNCTION accel_status_t accel_has_offloaded_params(const accel_module_t* m
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_align_module_device_begin(accel_module_t* module, accel_device_t device,
+ACCEL_FUNCTION accel_status_t accel_align_module_device_begin(accel_module_t* module, const accel_device_t* device,
                                                               accel_scope_t** out) {
   return guarded(__func__, out, [&] {
     const nn::ModulePtr& aligned = check(module, "module").module;
-    return open_scope<bigmodel::AlignedModule>(aligned, optional_device(device));
+    std::optional<c10::Device> goal;
+    if (device != nullptr) goal = to_device(device);
+    return open_scope<bigmodel::AlignedModule>(aligned, goal);
   });
 }
 
@@ -277,7 +274,7 @@ ACCEL_FUNCTION accel_status_t accel_module_call_batches(accel_module_t* module, 
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_cpu_offload_with_hook(accel_module_t* module, accel_device_t device,
+ACCEL_FUNCTION accel_status_t accel_cpu_offload_with_hook(accel_module_t* module, const accel_device_t* device,
                                                           accel_offload_hook_t* previous, accel_offload_hook_t** out) {
   return guarded(__func__, out, [&] {
     const nn::ModulePtr& model = check(module, "module").module;
@@ -313,7 +310,7 @@ ACCEL_FUNCTION accel_status_t accel_attach_layerwise_casting(accel_module_t* mod
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_module_tensor_to_device(accel_module_t* module, const char* name,
-                                                                accel_device_t device, accel_tensor_t* value,
+                                                                const accel_device_t* device, accel_tensor_t* value,
                                                                 accel_dtype_t dtype) {
   return guarded(__func__, [&] {
     nn::Module& model = *check(module, "module").module;
@@ -355,7 +352,7 @@ ACCEL_FUNCTION accel_status_t accel_extract_submodules_state_dict(const accel_va
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_weight_stream_create(const accel_value_t* groups, accel_device_t device,
+ACCEL_FUNCTION accel_status_t accel_weight_stream_create(const accel_value_t* groups, const accel_device_t* device,
                                                          int64_t prefetch_bytes, accel_weight_stream_t** out) {
   return guarded(__func__, out, [&] {
     const c10::IValue lists = to_ivalue(*check_pointer(groups, "groups"), "groups");

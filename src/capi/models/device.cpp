@@ -61,7 +61,10 @@ c10::IValue memory_of(c10::Device device) {
 
 }  // namespace
 
-c10::Device to_device(accel_device_t device) { return tensor::device_from_numbers({device.type, device.index}); }
+c10::Device to_device(const accel_device_t* device, const char* name) {
+  check_pointer(device, name);
+  return tensor::device_from_numbers({device->type, device->index});
+}
 
 accel_device_t from_device(c10::Device device) {
   const tensor::DeviceNumbers numbers = tensor::device_numbers(device);
@@ -89,18 +92,20 @@ ACCEL_FUNCTION accel_status_t accel_device_default(accel_device_t* out) {
 }
 
 ACCEL_FUNCTION accel_status_t accel_device_current(int32_t type, accel_device_t* out) {
-  return guarded(__func__, out, [&] { return from_device(tensor::current_device(to_device({type, -1}).type())); });
+  return guarded(__func__, out, [&] {
+    return from_device(tensor::current_device(tensor::device_from_numbers({type, -1}).type()));
+  });
 }
 
-ACCEL_FUNCTION accel_status_t accel_device_set_current(accel_device_t device) {
+ACCEL_FUNCTION accel_status_t accel_device_set_current(const accel_device_t* device) {
   return guarded(__func__, [&] { tensor::set_current_device(to_device(device)); });
 }
 
-ACCEL_FUNCTION accel_status_t accel_device_synchronize(accel_device_t device) {
+ACCEL_FUNCTION accel_status_t accel_device_synchronize(const accel_device_t* device) {
   return guarded(__func__, [&] { tensor::synchronize(to_device(device)); });
 }
 
-ACCEL_FUNCTION accel_status_t accel_device_empty_cache(accel_device_t device) {
+ACCEL_FUNCTION accel_status_t accel_device_empty_cache(const accel_device_t* device) {
   return guarded(__func__, [&] {
     const c10::Device meant = to_device(device);
     tensor::require_device(meant);
@@ -109,15 +114,15 @@ ACCEL_FUNCTION accel_status_t accel_device_empty_cache(accel_device_t device) {
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_device_memory(accel_device_t device, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_device_memory(const accel_device_t* device, accel_value_t* out) {
   return guarded(__func__, out, [&] { return from_ivalue(memory_of(to_device(device))); });
 }
 
-ACCEL_FUNCTION accel_status_t accel_device_reset_peak_memory(accel_device_t device) {
+ACCEL_FUNCTION accel_status_t accel_device_reset_peak_memory(const accel_device_t* device) {
   return guarded(__func__, [&] { tensor::reset_peak_memory(to_device(device)); });
 }
 
-ACCEL_FUNCTION accel_status_t accel_device_properties(accel_device_t device, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_device_properties(const accel_device_t* device, accel_value_t* out) {
   return guarded(__func__, out, [&] { return from_ivalue(properties_of(to_device(device))); });
 }
 

@@ -7,7 +7,8 @@
 
 namespace accel::capi {
 
-c10::Device to_device(accel_device_t device);  // kInvalidArgument for numbers that are not a device
+// kInvalidArgument for NULL, and for numbers that are not a device.
+c10::Device to_device(const accel_device_t* device, const char* name = "device");
 accel_device_t from_device(c10::Device device);
 
 }  // namespace accel::capi

@@ -164,7 +164,7 @@ ACCEL_FUNCTION accel_status_t accel_init_empty_weights_begin(int32_t include_buf
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_init_on_device_begin(accel_device_t device, int32_t include_buffers,
+ACCEL_FUNCTION accel_status_t accel_init_on_device_begin(const accel_device_t* device, int32_t include_buffers,
                                                          accel_scope_t** out) {
   return guarded(__func__, out, [&] {
     return open_scope<nn::CreationDevice>(to_device(device), include_buffers_of(include_buffers));
@@ -339,7 +339,8 @@ ACCEL_FUNCTION accel_status_t accel_module_load_state_dict(accel_module_t* modul
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_module_to(accel_module_t* module, accel_dtype_t dtype, accel_device_t device) {
+ACCEL_FUNCTION accel_status_t accel_module_to(accel_module_t* module, accel_dtype_t dtype,
+                                              const accel_device_t* device) {
   return guarded(__func__, [&] {
     std::optional<at::ScalarType> type;
     if (is_given(dtype)) type = tensor::dtype_from_number(dtype);

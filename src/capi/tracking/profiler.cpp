@@ -18,7 +18,7 @@
 #include "capi/values/value.hpp"
 #include "json/json.hpp"
 #include "profile/trace_file.hpp"
-#include "tensor/tree.hpp"
+#include "tensor/tree_json.hpp"
 #include "trace/averages_table.hpp"
 #include "trace/profile_schedule.hpp"
 #include "trace/span.hpp"
@@ -100,8 +100,7 @@ ACCEL_FUNCTION accel_status_t accel_profile_table(const accel_value_t* averages,
     const c10::IValue value = to_ivalue(*check_pointer(averages, "averages"), "averages");
     check_pointer(sort_by, "sort_by");
     require(row_limit >= 0, Status::kInvalidArgument, "row_limit is ", row_limit, "; expected 0 or more");
-    const Json list = parse_json(tree::to_json(value), "averages");
-    return new_buffer(track::averages_table(list, sort_by, static_cast<size_t>(row_limit)));
+    return new_buffer(track::averages_table(tree::json_of(value), sort_by, static_cast<size_t>(row_limit)));
   });
 }
 

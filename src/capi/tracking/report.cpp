@@ -1,7 +1,7 @@
 // Section 14: reports on the training loop.
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
-#include "accelerator/step_measurement.hpp"
+#include "accelerator/steps/step_measurement.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
@@ -23,32 +23,33 @@ accel_value_t report_value(const Json& report) { return from_ivalue(tree::from_j
 ACCEL_FUNCTION accel_status_t accel_step_report(accel_state_t* state, int32_t reset, accel_value_t* out) {
   return guarded(__func__, out, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
-    return report_value(track::to_json(accelerator::step_report(accelerator, read_flag(reset, "reset"))));
+    return report_value(track::to_json(accelerator.measurement().report(read_flag(reset, "reset"))));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_step_report_of_ranks(accel_state_t* state, int32_t reset, accel_value_t* out) {
   return guarded(__func__, out, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
-    return report_value(track::to_json(accelerator::step_report_of_ranks(accelerator, read_flag(reset, "reset"))));
+    return report_value(track::to_json(accelerator.measurement().report_of_ranks(read_flag(reset, "reset"))));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_step_report_table(const accel_value_t* report, accel_buffer_t* out) {
   return guarded(__func__, out, [&] {
     const c10::IValue value = to_ivalue(*check_pointer(report, "report"), "report");
-    return new_buffer(track::step_report_table(parse_json(tree::to_json(value), "report")));
+    return new_buffer(track::step_report_table(tree::json_of(value)));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_count_tokens(accel_state_t* state, int64_t n_tokens) {
-  return guarded(__func__, [&] { accelerator::count_tokens(*accelerator_of(state), n_tokens); });
+  return guarded(__func__, [&] { accelerator_of(state)->measurement().count_tokens(n_tokens); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_model_flops(accel_state_t* state, double flops_per_token,
                                                     double peak_flops_per_second) {
-  return guarded(__func__,
-                 [&] { accelerator_of(state)->throughput().set_model(flops_per_token, peak_flops_per_second); });
+  return guarded(__func__, [&] {
+    accelerator_of(state)->measurement().throughput().set_model(flops_per_token, peak_flops_per_second);
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_serve_metrics(accel_state_t* state, const accel_serve_metrics_options_t* options,
@@ -57,7 +58,7 @@ ACCEL_FUNCTION accel_status_t accel_serve_metrics(accel_state_t* state, const ac
     accelerator::Accelerator& accelerator = *accelerator_of(state);
     const ServeMetricsSettings settings = read_settings(options, "options");
     int32_t& port = *check_pointer(out_port, "out_port");  // before a server is there
-    port = accelerator::serve_metrics(accelerator, settings);
+    port = accelerator.measurement().serve_metrics(settings);
   });
 }
 

@@ -10,7 +10,7 @@
 #include "base/error.hpp"
 #include "tensor/access.hpp"
 #include "tensor/tree.hpp"
-#include "track/text_numbers.hpp"
+#include "tensor/tree_json.hpp"
 
 namespace accel::capi {
 namespace {
@@ -84,30 +84,7 @@ std::string key_text(const c10::IValue& key) {
 }
 
 Json tracked_json(const c10::IValue& value, const std::string& path) {
-  if (value.isNone()) return {};
-  if (value.isBool()) return Json(value.toBool());
-  if (value.isInt()) return Json::number(value.toInt());
-  if (value.isDouble())
-    return std::isfinite(value.toDouble()) ? Json::number(value.toDouble()) : Json(track::word_of(value.toDouble()));
-  if (value.isString()) return Json(value.toStringRef());
-  if (value.isTensor()) return tracked_json(tree::listify(value), path);
-  if (tree::is_sequence(value)) {
-    Json::Items items;
-    for (const c10::IValue& item : tree::sequence_items(value)) items.push_back(tracked_json(item, path));
-    return Json(std::move(items));
-  }
-  if (value.isGenericDict()) {
-    Json::Members members;
-    for (const auto& member : value.toGenericDict()) {
-      std::string key = key_text(member.key());
-      Json inner = tracked_json(member.value(), below(path, key));
-      members.emplace_back(std::move(key), std::move(inner));
-    }
-    return Json(std::move(members));
-  }
-  if (value.isDevice()) return Json(value.toDevice().str());
-  fail(Status::kTypeMismatch, "'", path, "' is of kind ", tree::kind_name(value),
-       "; expected numbers, texts, tensors, lists and maps");
+  return tree::json_of(value, {tree::JsonPolicy::Form::kReadable, {}}, path);
 }
 
 void add_members(Record& record, const std::string& path, const c10::IValue& map) {

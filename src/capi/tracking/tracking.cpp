@@ -10,7 +10,7 @@
 
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
-#include "accelerator/step_measurement.hpp"
+#include "accelerator/steps/step_measurement.hpp"
 #include "base/error.hpp"
 #include "capi/calls/callback.hpp"
 #include "capi/calls/guard.hpp"
@@ -68,7 +68,7 @@ class CallbackTracker final : public track::ApplicationTracker {
   Callback<accel_tracker_fn> callback_;
 };
 
-track::Trackers& trackers_of(const accel_state_t* state) { return accelerator_of(state)->trackers(); }
+track::Trackers& trackers_of(const accel_state_t* state) { return accelerator_of(state)->measurement().trackers(); }
 
 c10::IValue read_map(const accel_value_t* value, const char* name) {
   c10::IValue read = to_ivalue(*check_pointer(value, name), name);
@@ -191,7 +191,7 @@ ACCEL_FUNCTION accel_status_t accel_init_trackers(accel_state_t* state, const ch
     start.version = text(ACCEL_VERSION_MAJOR, ".", ACCEL_VERSION_MINOR, ".", ACCEL_VERSION_PATCH);
     start.rank = accelerator.state().process_index();
     start.world_size = accelerator.state().num_processes();
-    track::Trackers& trackers = accelerator.trackers();
+    track::Trackers& trackers = accelerator.measurement().trackers();
     trackers.start(start);
     c10::IValue content;
     try {
@@ -218,7 +218,7 @@ ACCEL_FUNCTION accel_status_t accel_log(accel_state_t* state, const accel_value_
     track::Trackers& trackers = trackers_of(state);
     const c10::IValue map = read_map(values, "values");
     log_values(trackers, map, step, optional_map(log_kwargs, "log_kwargs"));
-    accelerator::note_log(*accelerator_of(state), trackers.step_report_interval());
+    accelerator_of(state)->measurement().note_log(trackers.step_report_interval());
   });
 }
 
@@ -242,7 +242,7 @@ ACCEL_FUNCTION accel_status_t accel_log_scalars(accel_state_t* state, const char
             return values_content(map, tree::new_map());
           });
         });
-    accelerator::note_log(*accelerator_of(state), trackers.step_report_interval());
+    accelerator_of(state)->measurement().note_log(trackers.step_report_interval());
   });
 }
 

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "accel.h"
+#include "accelerator/description.hpp"
 #include "accelerator/parameters/gathered_parameters.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/training_memory.hpp"
@@ -113,7 +114,7 @@ ACCEL_FUNCTION accel_status_t accel_prepare_model(accel_state_t* state, accel_mo
                                                   const accel_prepare_model_options_t* options, accel_module_t** out) {
   return guarded(__func__, out, [&] {
     const nn::ModulePtr& model = check(module, "module").module;
-    return accelerator_of(state)->prepare_model(model, read_prepare_model_options(options, "options"));
+    return accelerator_of(state)->preparation().prepare_model(model, read_prepare_model_options(options, "options"));
   });
 }
 
@@ -149,14 +150,16 @@ ACCEL_FUNCTION accel_status_t accel_register_comm_hook(accel_state_t* state, acc
 
 ACCEL_FUNCTION accel_status_t accel_prepare_optimizer(accel_state_t* state, accel_optimizer_t* optimizer,
                                                       accel_optimizer_t** out) {
-  return guarded(__func__, out,
-                 [&] { return accelerator_of(state)->prepare_optimizer(check(optimizer, "optimizer").optimizer); });
+  return guarded(__func__, out, [&] {
+    return accelerator_of(state)->preparation().prepare_optimizer(check(optimizer, "optimizer").optimizer);
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_prepare_scheduler(accel_state_t* state, accel_scheduler_t* scheduler,
                                                       accel_scheduler_t** out) {
-  return guarded(__func__, out,
-                 [&] { return accelerator_of(state)->prepare_scheduler(check(scheduler, "scheduler").scheduler); });
+  return guarded(__func__, out, [&] {
+    return accelerator_of(state)->preparation().prepare_scheduler(check(scheduler, "scheduler").scheduler);
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_prepare_data_loader(accel_state_t* state, accel_dataloader_t* loader,
@@ -164,7 +167,7 @@ ACCEL_FUNCTION accel_status_t accel_prepare_data_loader(accel_state_t* state, ac
                                                         accel_dataloader_t** out) {
   return guarded(__func__, out, [&] {
     const auto& plain = check(loader, "loader").loader;
-    return accelerator_of(state)->prepare_data_loader(*plain, read_settings(config, "config"));
+    return accelerator_of(state)->preparation().prepare_data_loader(*plain, read_settings(config, "config"));
   });
 }
 
@@ -177,7 +180,8 @@ ACCEL_FUNCTION accel_status_t accel_prepare(accel_state_t* state, const accel_pr
     std::vector<accelerator::PreparedObject> objects;
     for (size_t i = 0; i < n_items; i++) objects.push_back(read_item(items, i));
     std::vector<PreparedHandles> prepared;
-    for (const accelerator::PreparedObject& object : accelerator.prepare(objects)) prepared.emplace_back(object);
+    for (const accelerator::PreparedObject& object : accelerator.preparation().prepare(objects))
+      prepared.emplace_back(object);
     for (size_t i = 0; i < n_items; i++) {
       const size_t size = items->struct_size;
       accel_prepare_item_t* const out = item_at(out_items, i, size);
@@ -239,7 +243,7 @@ ACCEL_FUNCTION accel_status_t accel_gathered_parameters_begin(accel_state_t* sta
 }
 
 ACCEL_FUNCTION accel_status_t accel_describe(accel_state_t* state, accel_buffer_t* out) {
-  return guarded(__func__, out, [&] { return new_buffer(accelerator_of(state)->describe()); });
+  return guarded(__func__, out, [&] { return new_buffer(accelerator::describe(*accelerator_of(state))); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_empty_cache(accel_state_t* state) {

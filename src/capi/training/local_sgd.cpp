@@ -38,7 +38,7 @@ ACCEL_FUNCTION accel_status_t accel_local_sgd_begin(accel_state_t* state, accel_
     const auto& accelerator = accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
     const accel_state_t* const group = given_options(options, "options").gradient_group;
-    return open_scope<LocalSgdScope>(accelerator->begin_local_sgd(
+    return open_scope<LocalSgdScope>(accelerator->preparation().begin_local_sgd(
         model, local_sgd_steps, read_settings(options, "options"),
         group == nullptr ? nullptr : check(group, "options.gradient_group").accelerator->state().communicator()));
   });

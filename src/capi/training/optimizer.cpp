@@ -229,7 +229,7 @@ ACCEL_FUNCTION int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t*
 
 ACCEL_FUNCTION int32_t accel_any_optimizer_step_was_skipped(const accel_state_t* state) {
   return guarded_value<int32_t>(__func__, -1, [&] {
-    const auto& optimizers = accelerator_of(state)->optimizers();
+    const auto& optimizers = accelerator_of(state)->prepared().optimizers;
     return std::any_of(optimizers.begin(), optimizers.end(), [](const auto& each) { return each->step_was_skipped(); });
   });
 }

@@ -6,6 +6,7 @@
 
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
+#include "accelerator/parameters/step_parameters.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
@@ -34,7 +35,7 @@ ACCEL_FUNCTION accel_status_t accel_parameters_create(accel_state_t* state, acce
     const ParametersSettings settings = parameters_settings(options);
     const auto& accelerator = accelerator_of(state);
     return std::make_unique<accel_parameters>(
-        accelerator->prepare_parameters(model, settings.bucket_cap_mb, settings.fsdp), accelerator);
+        accelerator->preparation().prepare_parameters(model, settings.bucket_cap_mb, settings.fsdp), accelerator);
   });
 }
 
@@ -47,7 +48,7 @@ ACCEL_FUNCTION accel_status_t accel_parameters_register(accel_state_t* state, co
     const ParametersSettings settings = parameters_settings(options);
     const auto read = [&] { return read_named_tensors(*tensors, "tensors"); };
     return std::make_unique<accel_parameters>(
-        accelerator->register_parameters(read, settings.bucket_cap_mb, settings.fsdp), accelerator);
+        accelerator->preparation().register_parameters(read, settings.bucket_cap_mb, settings.fsdp), accelerator);
   });
 }
 
@@ -66,7 +67,8 @@ ACCEL_FUNCTION accel_status_t accel_parameters_step(accel_parameters_t* paramete
     const auto accelerator = parameters->accelerator.lock();
     require(accelerator != nullptr, Status::kInvalidState,
             "the state of the parameters is released; expected steps before that");
-    const auto norm = accelerator->step_parameters(engine, updating, given, settings, out_norm != nullptr);
+    const auto norm =
+        accelerator::step_parameters(*accelerator, engine, updating, given, settings, out_norm != nullptr);
     if (out_norm != nullptr) *out_norm = norm.value_or(std::numeric_limits<double>::quiet_NaN());
   });
 }

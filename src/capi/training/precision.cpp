@@ -23,27 +23,28 @@ AutocastSettings read_autocast_options(const accel_autocast_options_t* given, co
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_grad_scaler(accel_state_t* state, const accel_grad_scaler_options_t* options) {
-  return guarded(__func__,
-                 [&] { check(state, "state").accelerator->set_grad_scaler(read_settings(options, "options")); });
+  return guarded(__func__, [&] {
+    check(state, "state").accelerator->precision().set_grad_scaler(read_settings(options, "options"));
+  });
 }
 
 ACCEL_FUNCTION double accel_loss_scale(const accel_state_t* state) {
   return guarded_value<double>(__func__, -1, [&] {
-    const auto& scaler = check(state, "state").accelerator->grad_scaler();
+    const auto& scaler = check(state, "state").accelerator->prepared().grad_scaler;
     return scaler == nullptr ? 1.0 : scaler->scale();
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_grad_scaler_state(const accel_state_t* state, accel_value_t* out) {
   return guarded(__func__, out, [&] {
-    const auto& scaler = check(state, "state").accelerator->grad_scaler();
+    const auto& scaler = check(state, "state").accelerator->prepared().grad_scaler;
     return from_ivalue(scaler == nullptr ? c10::IValue(tree::new_map()) : scaler->state_dict());
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_load_grad_scaler_state(accel_state_t* state, const accel_value_t* scaler_state) {
   return guarded(__func__, [&] {
-    const auto& scaler = check(state, "state").accelerator->grad_scaler();
+    const auto& scaler = check(state, "state").accelerator->prepared().grad_scaler;
     const c10::IValue given = to_ivalue(*check_pointer(scaler_state, "scaler_state"), "scaler_state");
     require(scaler != nullptr, Status::kInvalidState,
             "losses are not scaled; expected mixed_precision fp16, or accel_set_grad_scaler() with enabled = 1");
@@ -52,8 +53,9 @@ ACCEL_FUNCTION accel_status_t accel_load_grad_scaler_state(accel_state_t* state,
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_autocast(accel_state_t* state, const accel_autocast_options_t* options) {
-  return guarded(__func__,
-                 [&] { check(state, "state").accelerator->set_autocast(read_autocast_options(options, {})); });
+  return guarded(__func__, [&] {
+    check(state, "state").accelerator->precision().set_autocast(read_autocast_options(options, {}));
+  });
 }
 
 }  // namespace accel::capi

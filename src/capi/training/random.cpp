@@ -36,7 +36,7 @@ ACCEL_FUNCTION accel_status_t accel_add_seed_callback(accel_state_t* state, acce
     const Callback<accel_seed_fn> callback(seed, user_data, destroy);
     accelerator::Accelerator& accelerator = *check(state, "state").accelerator;
     check_pointer(seed, "seed");
-    accelerator.add_seed_callback([callback](int64_t number) { callback.checked("seed", number); });
+    accelerator.randomness().add_seed_callback([callback](int64_t number) { callback.checked("seed", number); });
   });
 }
 
@@ -47,11 +47,12 @@ ACCEL_FUNCTION accel_status_t accel_set_seed(accel_state_t* state, int64_t seed,
     const auto number = static_cast<int64_t>(read_seed(seed));
     const bool by_rank = read_flag(device_specific, "device_specific");
     if (read_flag(deterministic, "deterministic")) state::use_deterministic_algorithms();
-    accelerator.set_seed(number, by_rank);
+    accelerator.randomness().set_seed(number, by_rank);
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_generator_create(int64_t seed, accel_device_t device, accel_generator_t** out) {
+ACCEL_FUNCTION accel_status_t accel_generator_create(int64_t seed, const accel_device_t* device,
+                                                     accel_generator_t** out) {
   return guarded(__func__, out, [&] { return tensor::new_generator(read_seed(seed), to_device(device)); });
 }
 

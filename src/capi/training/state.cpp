@@ -28,6 +28,9 @@
 #include "tensor/device/device_work.hpp"
 #include "tensor/tree.hpp"
 
+accel_state::accel_state(std::shared_ptr<accel::accelerator::Accelerator> accelerator)
+    : accelerator(std::move(accelerator)), device(accel::capi::from_device(this->accelerator->state().device())) {}
+
 namespace accel::capi {
 namespace {
 
@@ -177,7 +180,8 @@ ACCEL_FUNCTION const char* accel_backend(const accel_state_t* state) {
 }
 
 ACCEL_FUNCTION accel_precision_t accel_mixed_precision(const accel_state_t* state) {
-  return read_state(__func__, state, [](const state::State& engine) { return engine.mixed_precision(); });
+  return read_state(__func__, state,
+                    [](const state::State& engine) { return engine.settings().mixed_precision.value; });
 }
 
 ACCEL_FUNCTION int32_t accel_debug(const accel_state_t* state) {
@@ -188,9 +192,8 @@ ACCEL_FUNCTION int32_t accel_fork_launched(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.fork_launched(); });
 }
 
-ACCEL_FUNCTION accel_device_t accel_device(const accel_state_t* state) {
-  return guarded_value(__func__, accel_device_t{-1, -1},
-                       [&] { return from_device(check(state, "state").accelerator->state().device()); });
+ACCEL_FUNCTION const accel_device_t* accel_device(const accel_state_t* state) {
+  return guarded_value<const accel_device_t*>(__func__, nullptr, [&] { return &check(state, "state").device; });
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_device(const accel_state_t* state) {
@@ -246,11 +249,14 @@ ACCEL_FUNCTION accel_status_t accel_print(const accel_state_t* state, const char
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_trigger(accel_state_t* state) {
-  return guarded(__func__, [&] { check(state, "state").accelerator->state().set_trigger(); });
+  return guarded(__func__, [&] { check(state, "state").accelerator->state().trigger().set(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_check_trigger(accel_state_t* state, int32_t* out) {
-  return guarded(__func__, out, [&] { return check(state, "state").accelerator->state().check_trigger(); });
+  return guarded(__func__, out, [&] {
+    state::State& engine = check(state, "state").accelerator->state();
+    return engine.trigger().check(*engine.communicator());
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_destroy_process_group(accel_state_t* state) {
@@ -301,11 +307,12 @@ ACCEL_FUNCTION accel_status_t accel_set_gradient_accumulation_steps(accel_state_
 }
 
 ACCEL_FUNCTION int64_t accel_accumulation_step(const accel_state_t* state) {
-  return guarded_value<int64_t>(__func__, -1, [&] { return check(state, "state").accelerator->accumulation_step(); });
+  return guarded_value<int64_t>(__func__, -1,
+                                [&] { return check(state, "state").accelerator->backward().accumulation_step(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_accumulation_step(accel_state_t* state, int64_t step) {
-  return guarded(__func__, [&] { check(state, "state").accelerator->set_accumulation_step(step); });
+  return guarded(__func__, [&] { check(state, "state").accelerator->backward().set_accumulation_step(step); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_set_gradient_accumulation(accel_state_t* state,

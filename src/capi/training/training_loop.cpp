@@ -7,6 +7,7 @@
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
 #include "accelerator/join_uneven_inputs.hpp"
+#include "accelerator/steps/micro_batch.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
@@ -31,20 +32,20 @@ ACCEL_FUNCTION accel_status_t accel_backward(accel_state_t* state, accel_tensor_
                                              const accel_backward_options_t* options) {
   return guarded(__func__, [&] {
     const at::Tensor& tensor = check(loss, "loss").tensor;
-    accelerator_of(state)->backward(tensor, read_backward_options(options));
+    accelerator_of(state)->backward().run(tensor, read_backward_options(options));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_lomo_backward(accel_state_t* state, accel_tensor_t* loss, double lr) {
   return guarded(__func__,
-                 [&] { accelerator_of(state)->lomo_backward(check(loss, "loss").tensor, optional_number(lr)); });
+                 [&] { accelerator_of(state)->backward().run_lomo(check(loss, "loss").tensor, optional_number(lr)); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_backward_sum(accel_state_t* state, accel_tensor_t* loss_sum, int64_t count,
                                                  const accel_backward_options_t* options) {
   return guarded(__func__, [&] {
     const at::Tensor& tensor = check(loss_sum, "loss_sum").tensor;
-    accelerator_of(state)->backward_sum(tensor, count, read_backward_options(options));
+    accelerator_of(state)->backward().run_sum(tensor, count, read_backward_options(options));
   });
 }
 
@@ -84,16 +85,16 @@ ACCEL_FUNCTION accel_status_t accel_autocast_begin(accel_state_t* state, const a
                                                    accel_scope_t** out) {
   return guarded(__func__, out, [&] {
     const accelerator::Accelerator& accelerator = *accelerator_of(state);
-    return open_scope<precision::AutocastGuard>(accelerator.state().mixed_precision(),
+    return open_scope<precision::AutocastGuard>(accelerator.state().settings().mixed_precision.value,
                                                 accelerator.state().device().type(),
-                                                read_autocast_options(options, accelerator.autocast()));
+                                                read_autocast_options(options, accelerator.precision().autocast()));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_unscale_gradients(accel_state_t* state, accel_optimizer_t* optimizer) {
   return guarded(__func__, [&] {
     optim::Optimizer* const one = optimizer == nullptr ? nullptr : check(optimizer, "optimizer").optimizer.get();
-    return accelerator_of(state)->unscale_gradients(one) ? ACCEL_OK : ACCEL_STEP_SKIPPED;
+    return accelerator_of(state)->clipping().unscale_gradients(one) ? ACCEL_OK : ACCEL_STEP_SKIPPED;
   });
 }
 
@@ -101,7 +102,7 @@ ACCEL_FUNCTION accel_status_t accel_clip_grad_norm(accel_state_t* state, const a
                                                    double norm_type, double* out_norm) {
   return guarded(__func__, [&] {
     const auto norm =
-        accelerator_of(state)->clip_gradients_by_norm(check(module, "module").module, max_norm, norm_type);
+        accelerator_of(state)->clipping().clip_gradients_by_norm(check(module, "module").module, max_norm, norm_type);
     if (norm && out_norm != nullptr) *out_norm = norm->item<double>();
     return norm ? ACCEL_OK : ACCEL_STEP_SKIPPED;
   });
@@ -110,7 +111,8 @@ ACCEL_FUNCTION accel_status_t accel_clip_grad_norm(accel_state_t* state, const a
 ACCEL_FUNCTION accel_status_t accel_clip_grad_value(accel_state_t* state, const accel_module_t* module,
                                                     double clip_value) {
   return guarded(__func__, [&] {
-    const bool clipped = accelerator_of(state)->clip_gradients_by_value(check(module, "module").module, clip_value);
+    const bool clipped =
+        accelerator_of(state)->clipping().clip_gradients_by_value(check(module, "module").module, clip_value);
     return clipped ? ACCEL_OK : ACCEL_STEP_SKIPPED;
   });
 }

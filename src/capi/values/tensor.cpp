@@ -39,21 +39,21 @@ accel_status_t create_tensor(const char* function, accel_tensor_t** out, Make ma
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_tensor_empty(const int64_t* shape, size_t ndim, accel_dtype_t dtype,
-                                                 accel_device_t device, accel_tensor_t** out) {
+                                                 const accel_device_t* device, accel_tensor_t** out) {
   return create_tensor(__func__, out, [&] {
     return tensor::empty(tensor::shape_of(shape, ndim), tensor::dtype_from_number(dtype), to_device(device));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_tensor_full(const int64_t* shape, size_t ndim, double number, accel_dtype_t dtype,
-                                                accel_device_t device, accel_tensor_t** out) {
+                                                const accel_device_t* device, accel_tensor_t** out) {
   return create_tensor(__func__, out, [&] {
     return tensor::full(tensor::shape_of(shape, ndim), number, tensor::dtype_from_number(dtype), to_device(device));
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_tensor_randn(const int64_t* shape, size_t ndim, accel_dtype_t dtype,
-                                                 accel_device_t device, accel_tensor_t** out) {
+                                                 const accel_device_t* device, accel_tensor_t** out) {
   return create_tensor(__func__, out, [&] {
     return tensor::randn(tensor::shape_of(shape, ndim), tensor::dtype_from_number(dtype), to_device(device));
   });
@@ -72,8 +72,9 @@ ACCEL_FUNCTION accel_status_t accel_tensor_from_data(const void* data, const int
 }
 
 ACCEL_FUNCTION accel_status_t accel_tensor_from_blob(void* data, const int64_t* shape, size_t ndim,
-                                                     const int64_t* strides, accel_dtype_t dtype, accel_device_t device,
-                                                     void* user_data, accel_destroy_fn destroy, accel_tensor_t** out) {
+                                                     const int64_t* strides, accel_dtype_t dtype,
+                                                     const accel_device_t* device, void* user_data,
+                                                     accel_destroy_fn destroy, accel_tensor_t** out) {
   return guarded(__func__, [&] {
     // First, so that destroy runs whatever fails.
     std::shared_ptr<void> owner(user_data, [destroy](void* held) {
@@ -183,8 +184,9 @@ ACCEL_FUNCTION accel_status_t accel_tensor_backward(accel_tensor_t* tensor, cons
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_tensor_to(const accel_tensor_t* tensor, accel_dtype_t dtype, accel_device_t device,
-                                              int32_t non_blocking, accel_tensor_t** out) {
+ACCEL_FUNCTION accel_status_t accel_tensor_to(const accel_tensor_t* tensor, accel_dtype_t dtype,
+                                              const accel_device_t* device, int32_t non_blocking,
+                                              accel_tensor_t** out) {
   return derive_tensor(__func__, tensor, out, [&](const at::Tensor& value) {
     std::optional<c10::ScalarType> goal;
     if (dtype != ACCEL_UNSET) goal = tensor::dtype_from_number(dtype);

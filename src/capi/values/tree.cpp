@@ -82,11 +82,11 @@ ACCEL_FUNCTION accel_status_t accel_pad_input_tensors(const accel_value_t* value
                [&](const c10::IValue& tree) { return tree::pad_to_multiple(tree, num_processes, dim); });
 }
 
-ACCEL_FUNCTION accel_status_t accel_send_to_device(const accel_value_t* value, accel_device_t device,
+ACCEL_FUNCTION accel_status_t accel_send_to_device(const accel_value_t* value, const accel_device_t* device,
                                                    int32_t non_blocking, const char* const* skip_keys,
                                                    size_t n_skip_keys, accel_value_t* out) {
   return apply(__func__, value, out, [&](const c10::IValue& tree) {
-    const c10::Device goal = tensor::device_from_numbers({device.type, device.index});
+    const c10::Device goal = to_device(device);
     const std::vector<std::string> skipped = texts(skip_keys, n_skip_keys, "skip_keys");
     tensor::require_device(goal);
     return tree::send_to_device(tree, goal, non_blocking != 0, skipped);

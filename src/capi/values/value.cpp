@@ -56,6 +56,27 @@ const accel_value_node* container_of(const accel_value_t* value) {
 
 }  // namespace
 
+ACCEL_FUNCTION accel_status_t accel_value_bool(int32_t truth, accel_value_t* out) {
+  return guarded(__func__, out, [&] { return accel_arg_bool(truth); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_value_int(int64_t integer, accel_value_t* out) {
+  return guarded(__func__, out, [&] { return accel_arg_int(integer); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_value_double(double number, accel_value_t* out) {
+  return guarded(__func__, out, [&] { return accel_arg_double(number); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_value_dtype(accel_dtype_t dtype, accel_value_t* out) {
+  return guarded(__func__, out, [&] { return copy_value(accel_arg_dtype(dtype), "dtype"); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_value_device(const accel_device_t* device, accel_value_t* out) {
+  return guarded(__func__, out,
+                 [&] { return copy_value(accel_arg_device(check_pointer(device, "device")), "device"); });
+}
+
 ACCEL_FUNCTION accel_status_t accel_value_string(const char* text, accel_value_t* out) {
   return guarded(__func__, out, [&] {
     check_text(check_pointer(text, "text"), "text");

@@ -82,7 +82,8 @@ accel_value_t borrowed_value(const c10::IValue& item) {
   if (tree::is_sequence(item) || item.isGenericDict()) return new_container(item);
   if (item.isDevice()) {
     const tensor::DeviceNumbers numbers = tensor::device_numbers(item.toDevice());
-    return accel_arg_device({numbers.kind, numbers.index});
+    const accel_device_t device = {numbers.kind, numbers.index};
+    return accel_arg_device(&device);
   }
   if (const tree::Bytes* const bytes = tree::bytes_of(item))
     return accel_arg_bytes(std::make_unique<accel_bytes_t>(

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/number_text.hpp"
 #include "json/json.hpp"
+#include "json/json_writer.hpp"
 
 namespace accel::checkpoint {
 namespace {
@@ -19,44 +20,6 @@ namespace {
 constexpr const char* kIndexMetadata = "metadata";
 constexpr const char* kTotalSize = "total_size";
 constexpr const char* kWeightMap = "weight_map";
-
-// The next character of UTF-8 text, which is valid, and moves the position behind it.
-uint32_t take_character(std::string_view text, size_t& position) {
-  const auto first = static_cast<unsigned char>(text[position++]);
-  if (first < 0x80U) return first;
-  const int following = first >= 0xf0U ? 3 : first >= 0xe0U ? 2 : 1;
-  uint32_t character = first & (0x3fU >> following);
-  for (int i = 0; i < following; i++)
-    character = character << 6U | (static_cast<unsigned char>(text[position++]) & 0x3fU);
-  return character;
-}
-
-// Escapes like Python's json.dumps(): everything but ASCII is an escape of UTF-16.
-std::string ascii_json(std::string_view text) {
-  std::string result = "\"";
-  const auto escape = [&](uint32_t unit) {
-    std::array<char, 16> digits{};
-    std::snprintf(digits.data(), digits.size(), "\\u%04x", unit);
-    result += digits.data();
-  };
-  for (size_t i = 0; i < text.size();) {
-    const uint32_t character = take_character(text, i);
-    constexpr std::string_view kShort = "\"\\\b\f\n\r\t", kLetters = "\"\\bfnrt";
-    const size_t place = character < 0x80U ? kShort.find(static_cast<char>(character)) : std::string_view::npos;
-    if (place != std::string_view::npos) {
-      result += '\\';
-      result += kLetters[place];
-    } else if (character >= 0x20U && character < 0x7fU) {
-      result += static_cast<char>(character);
-    } else if (character < 0x10000U) {
-      escape(character);
-    } else {
-      escape(0xd800U + ((character - 0x10000U) >> 10U));
-      escape(0xdc00U + ((character - 0x10000U) & 0x3ffU));
-    }
-  }
-  return result + "\"";
-}
 
 std::string file_name(const std::string& pattern, const std::string& suffix) {
   constexpr std::string_view kSuffix = "{suffix}";
@@ -78,7 +41,10 @@ std::string print_sharded_index(const ShardedIndex& index) {
                           "\n  },\n  \"", kWeightMap, "\": {");
   const char* separator = "\n";
   for (const auto& [name, file] : sorted) {
-    json += text(separator, "    ", ascii_json(name), ": ", ascii_json(file));
+    json += text(separator, "    ");
+    append_json_text(json, name, JsonEscapes::kAscii);
+    json += ": ";
+    append_json_text(json, file, JsonEscapes::kAscii);
     separator = ",\n";
   }
   return json + (sorted.empty() ? "" : "\n  ") + "}\n}\n";

@@ -8,8 +8,8 @@
 
 #include "base/error.hpp"
 #include "base/torch_compat.hpp"
+#include "comm/backend/coalescing.hpp"
 #include "comm/backend/queued_work.hpp"
-#include "comm/coalescing.hpp"
 #include "comm/reduce_op.hpp"
 #include "tensor/lack_of_memory.hpp"
 

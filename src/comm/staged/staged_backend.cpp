@@ -5,10 +5,10 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "base/error.hpp"
-#include "comm/backend/backend_call.hpp"
 #include "comm/backend/future_work.hpp"
 #include "comm/backend/queued_work.hpp"
 #include "comm/collective_error.hpp"
@@ -97,27 +97,15 @@ ChunkedCalls& chunks_of(c10d::Backend& host) {
   return *chunks;
 }
 
-// Makes the operation of a chunk synchronous: the pipeline waits for it.
-template <typename Options>
-Options at_once(Options options) {
-  options.asyncOp = false;
-  return options;
-}
-
-template <typename Options>
-BackendCallOptions call_options(const Options& options) {
-  return {options.timeout, /*async=*/false};
-}
-
 }  // namespace
 
 StagedBackend::StagedBackend(c10::DeviceType device, c10::intrusive_ptr<c10d::Backend> host,
                              std::chrono::milliseconds timeout)
-    : Backend(host->getRank(), host->getSize()),
+    : CollectiveBackend(host->getRank(), host->getSize()),
       device_(device),
       host_(std::move(host)),
       chunks_(chunks_of(*host_)),
-      pipeline_(std::make_shared<StagingPipeline>(device, getRank(), timeout, chunks_)) {}
+      pipeline_(std::make_shared<StagingPipeline>(device, getRank(), timeout)) {}
 
 StagedBackend::~StagedBackend() { shutdown(); }
 
@@ -144,46 +132,82 @@ at::Tensor StagedBackend::flat(const at::Tensor& tensor, const char* operation) 
   return tensor.detach().view({-1});
 }
 
-Tensors StagedBackend::parts_of(const at::Tensor& tensor, const char* operation) const {
-  return flat(tensor, operation).view({getSize(), -1}).unbind(0);
-}
-
-void StagedBackend::startCoalescing() {
-  coalesced_ = std::make_unique<Call>();
-  coalescing_thread_ = std::this_thread::get_id();
-}
-
-c10::intrusive_ptr<c10d::Work> StagedBackend::endCoalescing() {
-  const auto call = std::move(coalesced_);
-  coalescing_thread_ = std::thread::id();
-  if (call == nullptr || call->operations.empty()) return {};
-  return submit(std::move(*call));
-}
-
-void StagedBackend::cancel_coalescing() noexcept {
-  coalesced_.reset();
-  coalescing_thread_ = std::thread::id();
-}
-
-c10::intrusive_ptr<c10d::Work> StagedBackend::submit(StagedOperation operation, Tensors outputs, bool async) {
-  if (coalescing_thread_.load() != std::this_thread::get_id()) {
-    Call call;
-    call.operations.push_back(std::move(operation));
-    call.outputs = std::move(outputs);
-    call.async = async;
-    return submit(std::move(call));
+Tensors StagedBackend::blocks_of(const CollectiveCall& call, const Tensors& tensors, size_t index,
+                                 bool has_all_ranks) const {
+  const char* const name = call.traits().name;
+  if (!has_all_ranks) return {flat(tensors.at(index), name)};
+  if (!call.are_apart) return flat(tensors.at(index), name).view({getSize(), -1}).unbind(0);
+  Tensors blocks;
+  for (const at::Tensor& block : tensors) {
+    blocks.push_back(flat(block, name));
+    require(block.numel() == tensors[0].numel(), Status::kUnsupported, name, " of ", c10::DeviceTypeName(device_, true),
+            " tensors has ", block.numel(), " and ", tensors[0].numel(),
+            " elements for two ranks; expected equal parts");
   }
-  coalesced_->operations.push_back(std::move(operation));
-  std::move(outputs.begin(), outputs.end(), std::back_inserter(coalesced_->outputs));
-  coalesced_->async = coalesced_->async || async;
+  return blocks;
+}
+
+StagedOperation StagedBackend::make_operation(const CollectiveCall& call, size_t index) const {
+  const KindTraits& traits = call.traits();
+  require(call.input_splits.empty() && call.output_splits.empty(), Status::kUnsupported, traits.name, " of ",
+          c10::DeviceTypeName(device_, true), " tensors has splits; expected equal parts");
+  const bool is_root = call.rank == getRank();
+  const int64_t inputs = traits.sends_one_block() ? 1 : getSize(), outputs = traits.gathers() ? getSize() : 1;
+  StagedOperation operation;
+  operation.name = traits.name;
+  if (call.count() > 0) operation.described = call.described(index);
+  operation.in_place = traits.is_in_place();
+  operation.most_tensors = operation.in_place ? 1 : inputs + outputs;
+  if (!operation.in_place) {
+    if (!call.inputs.empty()) operation.inputs = blocks_of(call, call.inputs, index, inputs > 1);
+    if (!call.outputs.empty()) operation.outputs = blocks_of(call, call.outputs, index, outputs > 1);
+  } else {
+    const Tensors whole{flat(call.outputs.at(index), traits.name)};
+    if (traits.combines_whole() || is_root) operation.inputs = whole;
+    if (traits.combines_whole() ? is_root || call.rank == CollectiveCall::kNoRank : !is_root) operation.outputs = whole;
+  }
+  CollectiveCall part(call.kind, call.type);
+  part.reduction = call.reduction;
+  part.rank = call.rank;
+  part.timeout = call.timeout;
+  part.is_async = false;  // the pipeline waits for it
+  operation.exchange = [host = host_, chunks = &chunks_, part, sends = !call.inputs.empty(),
+                        receives = !call.outputs.empty()](const at::Tensor& input, const at::Tensor& output,
+                                                          const WholeCall& whole) {
+    CollectiveCall chunk = part;
+    if (sends) chunk.inputs = {input};
+    if (receives) chunk.outputs = {output};
+    chunks->start_chunk(std::move(chunk), whole)->wait();
+  };
+  return operation;
+}
+
+c10::intrusive_ptr<c10d::Work> StagedBackend::start(CollectiveCall&& call) {
+  if (call.traits().is_message()) return start_message(std::move(call));
+  Batch batch;
+  const size_t count = call.kind == CollectiveKind::kBarrier ? 1 : call.count();
+  for (size_t index = 0; index < count; index++) batch.operations.push_back(make_operation(call, index));
+  batch.outputs = std::move(call.outputs);
+  batch.is_async = call.is_async;
+  Batch* const coalesced = coalesced_.current();
+  if (coalesced == nullptr) return submit(std::move(batch));
+  std::move(batch.operations.begin(), batch.operations.end(), std::back_inserter(coalesced->operations));
+  std::move(batch.outputs.begin(), batch.outputs.end(), std::back_inserter(coalesced->outputs));
+  coalesced->is_async = coalesced->is_async || batch.is_async;
   return {};
 }
 
+c10::intrusive_ptr<c10d::Work> StagedBackend::endCoalescing() {
+  const auto batch = coalesced_.end();
+  if (batch == nullptr || batch->operations.empty()) return {};
+  return submit(std::move(*batch));
+}
+
 // On this thread where the caller waits anyway and nothing is before it.
-c10::intrusive_ptr<c10d::Work> StagedBackend::submit(Call call) {
+c10::intrusive_ptr<c10d::Work> StagedBackend::submit(Batch batch) {
   const auto open = std::make_shared<OpenCall>();
   size_t chunks = 0;
-  for (const StagedOperation& operation : call.operations) {
+  for (const StagedOperation& operation : batch.operations) {
     chunks += StagingPipeline::count_chunks(operation);
     if (!operation.has_tensors()) continue;
     const c10::Device device = operation.any().device();
@@ -192,11 +216,11 @@ c10::intrusive_ptr<c10d::Work> StagedBackend::submit(Call call) {
     open->ready.emplace_back(device_);
     open->ready.back().record(c10::impl::VirtualGuardImpl(device_).getStream(device));
   }
-  open->operations = std::move(call.operations);
+  open->operations = std::move(batch.operations);
   open->work =
-      c10::make_intrusive<StagedWork>(getRank(), std::move(call.outputs), open->devices, sequence_.fetch_add(chunks));
+      c10::make_intrusive<StagedWork>(getRank(), std::move(batch.outputs), open->devices, sequence_.fetch_add(chunks));
   std::unique_lock<std::mutex> turn(*turn_, std::defer_lock);
-  if (!call.async && (latest_ == nullptr || latest_->ended()) && turn.try_lock()) {
+  if (!batch.is_async && (latest_ == nullptr || latest_->ended()) && turn.try_lock()) {
     run(*pipeline_, chunks_, *open, std::move(turn));
     return open->work;
   }
@@ -208,126 +232,18 @@ c10::intrusive_ptr<c10d::Work> StagedBackend::submit(Call call) {
   return open->work;
 }
 
-c10::intrusive_ptr<c10d::Work> StagedBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  const Tensors whole{flat(tensors.at(0), "all_reduce")};
-  return submit({"all_reduce", tensors[0], whole, whole, /*in_place=*/true, 1,
-                 [host = host_, options = at_once(options)](const at::Tensor&, const at::Tensor& output) {
-                   Tensors chunk{output};
-                   work_or_queued(host->allreduce(chunk, options), chunk)->wait();
-                 }},
-                tensors, options.asyncOp);
-}
-
-c10::intrusive_ptr<c10d::Work> StagedBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  const Tensors whole{flat(tensors.at(0), "broadcast")}, none;
-  const bool sends = getRank() == options.rootRank;
-  return submit({"broadcast", tensors[0], sends ? whole : none, sends ? none : whole, /*in_place=*/true, 1,
-                 [host = host_, options = at_once(options)](const at::Tensor&, const at::Tensor& output) {
-                   Tensors chunk{output};
-                   work_or_queued(host->broadcast(chunk, options), chunk)->wait();
-                 }},
-                tensors, options.asyncOp);
-}
-
-#if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
-c10::intrusive_ptr<c10d::Work> StagedBackend::all_gather_single(
-#else
-c10::intrusive_ptr<c10d::Work> StagedBackend::_allgather_base(
-#endif
-    at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) {
-  return submit({"all_gather",
-                 input,
-                 {flat(input, "all_gather")},
-                 parts_of(output, "all_gather"),
-                 /*in_place=*/false,
-                 getSize() + 1,
-                 [host = host_, options = call_options(options)](const at::Tensor& from, const at::Tensor& to) {
-                   call_backend(*host, Collective::all_gather(from, to), options)->wait();
-                 }},
-                {output}, options.asyncOp);
-}
-
-#if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
-c10::intrusive_ptr<c10d::Work> StagedBackend::reduce_scatter_single(
-#else
-c10::intrusive_ptr<c10d::Work> StagedBackend::_reduce_scatter_base(
-#endif
-    at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) {
-  return submit({"reduce_scatter",
-                 output,
-                 parts_of(input, "reduce_scatter"),
-                 {flat(output, "reduce_scatter")},
-                 /*in_place=*/false,
-                 getSize() + 1,
-                 [host = host_, options = at_once(options)](at::Tensor from, at::Tensor to) {
-#if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
-                   work_or_queued(host->reduce_scatter_single(to, from, options), {to})->wait();
-#else
-                   work_or_queued(host->_reduce_scatter_base(to, from, options), {to})->wait();
-#endif
-                 }},
-                {output}, options.asyncOp);
-}
-
-#if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
-c10::intrusive_ptr<c10d::Work> StagedBackend::all_to_all_single(
-#else
-c10::intrusive_ptr<c10d::Work> StagedBackend::alltoall_base(
-#endif
-    at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
-    const c10d::AllToAllOptions& options) {
-  require(output_splits.empty() && input_splits.empty(), Status::kUnsupported, "all_to_all of ",
-          c10::DeviceTypeName(device_, true), " tensors has splits; expected equal parts");
-  return submit({"all_to_all", input, parts_of(input, "all_to_all"), parts_of(output, "all_to_all"), /*in_place=*/false,
-                 2 * getSize(),
-                 [host = host_, options = call_options(options)](const at::Tensor& from, const at::Tensor& to) {
-                   call_backend(*host, Collective::all_to_all(from, to), options)->wait();
-                 }},
-                {output}, options.asyncOp);
-}
-
-c10::intrusive_ptr<c10d::Work> StagedBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                                      const c10d::ScatterOptions& options) {
-  Tensors sent;
-  if (getRank() == options.rootRank)
-    for (const at::Tensor& part : inputs.at(0)) sent.push_back(flat(part, "scatter"));
-  const int root = static_cast<int>(options.rootRank);
-  return submit({"scatter",
-                 outputs.at(0),
-                 std::move(sent),
-                 {flat(outputs[0], "scatter")},
-                 /*in_place=*/false,
-                 getSize() + 1,
-                 [host = host_, root, options = call_options(options)](const at::Tensor& from, const at::Tensor& to) {
-                   call_backend(*host, Collective::scatter(from, root, to), options)->wait();
-                 }},
-                outputs, options.asyncOp);
-}
-
-c10::intrusive_ptr<c10d::Work> StagedBackend::barrier(const c10d::BarrierOptions& options) {
-  return submit({"wait_for_everyone",
-                 {},
-                 {},
-                 {},
-                 /*in_place=*/false,
-                 0,
-                 [host = host_, options = call_options(options)](const at::Tensor&, const at::Tensor&) {
-                   call_backend(*host, Collective::barrier(), options)->wait();
-                 }},
-                {}, options.asyncOp);
-}
-
 // Not in chunks: messages are unordered, so none may wait for another.
-c10::intrusive_ptr<c10d::Work> StagedBackend::send(Tensors& tensors, int destination, int tag) {
-  flat(tensors.at(0), "send");
-  Tensors message{pipeline_->copy_to_host(tensors[0])};
-  return work_or_queued(host_->send(message, destination, tag), message);
-}
-
-c10::intrusive_ptr<c10d::Work> StagedBackend::recv(Tensors& tensors, int source, int tag) {
-  flat(tensors.at(0), "recv");
+c10::intrusive_ptr<c10d::Work> StagedBackend::start_message(CollectiveCall call) {
+  const bool sends = call.kind == CollectiveKind::kSend;
+  Tensors& tensors = sends ? call.inputs : call.outputs;
+  const int peer = static_cast<int>(call.rank);
+  flat(tensors.at(0), call.traits().name);
+  if (sends) {
+    Tensors message{pipeline_->copy_to_host(tensors[0])};
+    return work_or_queued(host_->send(message, peer, call.tag), message);
+  }
   Tensors message{at::empty(tensors[0].sizes(), tensors[0].options().device(at::kCPU))};
-  auto received = work_or_queued(host_->recv(message, source, tag), message);
+  auto received = work_or_queued(host_->recv(message, peer, call.tag), message);
   return c10::make_intrusive<ReceivedWork>(std::move(received), message[0], tensors[0].detach());
 }
 

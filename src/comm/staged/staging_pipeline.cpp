@@ -41,9 +41,8 @@ CollectiveFailure failure_of(const std::exception& error) {
 
 }  // namespace
 
-StagingPipeline::StagingPipeline(c10::DeviceType device, int rank, std::chrono::milliseconds timeout,
-                                 ChunkedCalls& chunks)
-    : device_(device), rank_(rank), timeout_(timeout), chunks_(chunks), pinned_(tensor::can_pin(device)) {}
+StagingPipeline::StagingPipeline(c10::DeviceType device, int rank, std::chrono::milliseconds timeout)
+    : device_(device), rank_(rank), timeout_(timeout), pinned_(tensor::can_pin(device)) {}
 
 StagingPipeline::~StagingPipeline() { wait_for_copies(); }
 
@@ -125,15 +124,7 @@ void StagingPipeline::exchange(const Chunk& chunk, Slot& slot, uint32_t parts) {
   if (slot.on_host) wait(*slot.on_host);
   const HostMemory memory = operation.has_tensors() ? host_memory(chunk, slot) : HostMemory();
   const auto shape = operation.described.defined() ? operation.described.sizes() : c10::IntArrayRef();
-  const WholeCall whole{shape, chunk.part, parts};
-  chunks_.set_whole_call(&whole);
-  try {
-    operation.exchange(memory.input, memory.output);
-  } catch (...) {
-    chunks_.set_whole_call(nullptr);
-    throw;
-  }
-  chunks_.set_whole_call(nullptr);
+  operation.exchange(memory.input, memory.output, {shape, chunk.part, parts});
 }
 
 void StagingPipeline::begin_copy_to_device(const Chunk& chunk, Slot& slot) {

@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-#include "comm/chunked_calls.hpp"
+#include "comm/backend/chunked_calls.hpp"
 
 namespace accel::comm {
 
@@ -28,8 +28,8 @@ struct StagedOperation {
   std::vector<at::Tensor> outputs;  // copied from there
   bool in_place = false;            // inputs and outputs have the same host memory
   int64_t most_tensors = 0;         // of one rank, so that all ranks cut the same chunks
-  // Exchanges one chunk and waits: gets those of all inputs one after the other, and those of all outputs.
-  std::function<void(const at::Tensor& input, const at::Tensor& output)> exchange;
+  // Exchanges one chunk of the whole call and waits: gets those of all inputs one after the other, and of all outputs.
+  std::function<void(const at::Tensor& input, const at::Tensor& output, const WholeCall& whole)> exchange;
 
   const at::Tensor& any() const { return inputs.empty() ? outputs.front() : inputs.front(); }
   bool has_tensors() const { return !inputs.empty() || !outputs.empty(); }
@@ -37,8 +37,8 @@ struct StagedOperation {
 
 class StagingPipeline {
  public:
-  // `chunks` gets each operation that its chunks belong to. `timeout` is that of a wait for the device.
-  StagingPipeline(c10::DeviceType device, int rank, std::chrono::milliseconds timeout, ChunkedCalls& chunks);
+  // `timeout` is that of a wait for the device.
+  StagingPipeline(c10::DeviceType device, int rank, std::chrono::milliseconds timeout);
   ~StagingPipeline();
   StagingPipeline(const StagingPipeline&) = delete;
   StagingPipeline& operator=(const StagingPipeline&) = delete;
@@ -89,7 +89,6 @@ class StagingPipeline {
   const c10::DeviceType device_;
   const int rank_;
   const std::chrono::milliseconds timeout_;
-  ChunkedCalls& chunks_;
   const bool pinned_;
   std::map<c10::DeviceIndex, Streams> streams_;
   std::array<Slot, kSlots> slots_;

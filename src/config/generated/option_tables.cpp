@@ -191,7 +191,7 @@ constexpr OptionField kStateOptions[] = {
     {"cpu_kernels", "The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO", OptionKind::kChoice, 4, 112, 119, kNone, "ACCEL_CPU_KERNELS", "auto", nullptr, kCpuKernelsChoices, std::size(kCpuKernelsChoices), false},
     {"cpu_memory", "The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO", OptionKind::kChoice, 4, 116, 46, kNone, "ACCEL_CPU_MEMORY", "auto", nullptr, kCpuMemoryChoices, std::size(kCpuMemoryChoices), false},
     {"cpu_memory_kept", "The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes", OptionKind::kInteger, 8, 120, 60, {0, kInfinity, false, true}, "ACCEL_CPU_MEMORY_KEPT", nullptr, "a fourth of the memory of the host or container by its processes", nullptr, 0, false},
-    {"torch_device", "\"cpu\", or an accelerator: \"cuda\" for that of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()", OptionKind::kText, 8, 128, 70, kNone, "ACCELERATE_TORCH_DEVICE", nullptr, "accel_device_default()", nullptr, 0, false},
+    {"torch_device", "\"cpu\", or an accelerator: \"cuda\" for the one of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()", OptionKind::kText, 8, 128, 73, kNone, "ACCELERATE_TORCH_DEVICE", nullptr, "accel_device_default()", nullptr, 0, false},
     {"cpu_affinity", "1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0", OptionKind::kFlag, 4, 136, 65, kNone, "ACCELERATE_CPU_AFFINITY", "0", nullptr, nullptr, 0, false},
     {"pipeline_parallel_size", "Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1", OptionKind::kInteger, 4, 140, 113, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_PP_SIZE", "1", nullptr, nullptr, 0, false},
     {"data_parallel_replicate_size", "Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1", OptionKind::kInteger, 4, 144, 51, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_DP_REPLICATE_SIZE", nullptr, "as many as the other axes leave of the ranks, also where all five are 1", nullptr, 0, false},
@@ -201,7 +201,7 @@ constexpr OptionField kStateOptions[] = {
     {"device_plugins", "Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none", OptionKind::kText, 8, 160, 110, kNone, "ACCEL_DEVICE_PLUGINS", nullptr, "none", nullptr, 0, false},
     {"embedded", "1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0", OptionKind::kFlag, 4, 168, 200, kNone, "ACCEL_EMBEDDED", "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 172, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
-    {"backend", "The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"", OptionKind::kText, 8, 176, 221, kNone, "ACCEL_BACKEND", nullptr, "\"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"", nullptr, 0, false},
+    {"backend", "The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"", OptionKind::kText, 8, 176, 227, kNone, "ACCEL_BACKEND", nullptr, "\"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"", nullptr, 0, false},
 };
 
 constexpr OptionField kGradientAccumulationOptions[] = {
@@ -215,7 +215,7 @@ constexpr OptionField kGradientAccumulationOptions[] = {
 constexpr OptionField kBackwardOptions[] = {
     {"retain_graph", "1: the graph stays for another backward. Default: as create_graph", OptionKind::kFlag, 4, 8, 40, kNone, nullptr, nullptr, "as create_graph", nullptr, 0, false},
     {"create_graph", "1: the gradients have a history of their own, from which can be back-propagated again. Break the cycle of parameters and gradients afterwards by zeroing the gradients. Default 0", OptionKind::kFlag, 4, 12, 167, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"inputs", "The only leaves that get gradients: a tensor, or a list or map of tensors, for example those of accel_module_named_parameters(). Default: all leaves", OptionKind::kObject, 8, 16, 128, kNone, nullptr, nullptr, "all leaves", nullptr, 0, false},
+    {"inputs", "The only leaves that get gradients: a tensor, or a list or map of tensors, for example the result of accel_module_named_parameters(). Default: all leaves", OptionKind::kObject, 8, 16, 133, kNone, nullptr, nullptr, "all leaves", nullptr, 0, false},
     {"gradient", "The gradient of the tensor, of its shape. Default: 1, for a tensor of one element", OptionKind::kObject, 8, 24, 41, kNone, nullptr, nullptr, "1, for a tensor of one element", nullptr, 0, false},
 };
 
@@ -223,7 +223,7 @@ constexpr OptionField kActivationCheckpointingOptions[] = {
     {"recompute", "Default ALL", OptionKind::kChoice, 4, 8, 0, kNone, nullptr, "all", nullptr, kRecomputeChoices, std::size(kRecomputeChoices), false},
     {"preserve_rng_state", "1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1", OptionKind::kFlag, 4, 12, 96, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"offload", "1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0", OptionKind::kFlag, 4, 16, 79, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"determinism_check", "1: shapes, dtypes and devices are compared with those of the first forward. Default 1", OptionKind::kFlag, 4, 20, 75, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"determinism_check", "1: shapes, dtypes and devices are compared with the first forward. Default 1", OptionKind::kFlag, 4, 20, 66, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"early_stop", "1: a forward is computed again only as far as backward needs it. Default 1", OptionKind::kFlag, 4, 24, 64, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 28, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
     {"class_names", "Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none", OptionKind::kText, 8, 32, 99, kNone, nullptr, nullptr, "none", nullptr, 0, false},
@@ -517,7 +517,7 @@ constexpr OptionField kDeepspeedOptions[] = {
     {"is_train_batch_min", "Where the file has \"auto\" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1", OptionKind::kFlag, 4, 12, 204, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"hf_ds_config", "The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none", OptionKind::kText, 8, 16, 61, kNone, "ACCELERATE_DEEPSPEED_CONFIG_FILE", nullptr, "none", nullptr, 0, false},
     {"zero_stage", "In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2", OptionKind::kInteger, 8, 24, 0, {0, 3, false, false}, "ACCELERATE_DEEPSPEED_ZERO_STAGE", "2", nullptr, nullptr, 0, false},
-    {"gradient_accumulation_steps", "In [1, inf). Default: that of the state", OptionKind::kInteger, 8, 32, 0, {1, kInfinity, false, true}, nullptr, nullptr, "that of the state", nullptr, 0, false},
+    {"gradient_accumulation_steps", "In [1, inf). Default: the number of the state", OptionKind::kInteger, 8, 32, 0, {1, kInfinity, false, true}, nullptr, nullptr, "the number of the state", nullptr, 0, false},
     {"gradient_clipping", "The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1", OptionKind::kNumber, 8, 40, 102, {0, kInfinity, false, true}, "ACCELERATE_GRADIENT_CLIPPING", "1", nullptr, nullptr, 0, false},
     {"offload_optimizer_device", "Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE", OptionKind::kChoice, 4, 48, 0, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "none", nullptr, kOffloadDeviceChoices, std::size(kOffloadDeviceChoices), false},
     {"offload_param_device", "Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE", OptionKind::kChoice, 4, 52, 0, kNone, "ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE", "none", nullptr, kOffloadDeviceChoices, std::size(kOffloadDeviceChoices), false},
@@ -626,7 +626,7 @@ constexpr OptionField kDispatchOptions[] = {
     {"force_hooks", "1: inputs are moved also where all modules are on one device. Default 0", OptionKind::kFlag, 4, 20, 61, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"map_weights", "1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1", OptionKind::kFlag, 4, 24, 148, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"broadcast_from_rank0", "1: rank 0 reads the weights, and sends them to the others. Default 0", OptionKind::kFlag, 4, 28, 58, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"block_bytes", "Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB", OptionKind::kInteger, 8, 32, 61, {1, kInfinity, false, true}, nullptr, nullptr, "those of the largest module without children, at least 64 MiB", nullptr, 0, false},
+    {"block_bytes", "Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB", OptionKind::kInteger, 8, 32, 61, {1, kInfinity, false, true}, nullptr, nullptr, "the bytes of the largest module without children, at least 64 MiB", nullptr, 0, false},
     {"prefetch_bytes", "Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes", OptionKind::kInteger, 8, 40, 95, {0, kInfinity, false, true}, nullptr, nullptr, "block_bytes", nullptr, 0, false},
     {"main_device", "The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU", OptionKind::kText, 8, 48, 63, kNone, nullptr, nullptr, "the first accelerator of the map, or the CPU", nullptr, 0, false},
     {"offload_folder", "The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none", OptionKind::kText, 8, 56, 158, kNone, nullptr, nullptr, "none", nullptr, 0, false},
@@ -654,7 +654,7 @@ constexpr OptionField kProjectOptions[] = {
     {"total_limit", "Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept", OptionKind::kInteger, 8, 24, 102, {1, kInfinity, false, true}, nullptr, nullptr, "all are kept", nullptr, 0, false},
     {"iteration", "The number of the next checkpoint. In [0, inf). Default 0", OptionKind::kInteger, 8, 32, 34, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"automatic_checkpoint_naming", "1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0", OptionKind::kFlag, 4, 40, 71, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"save_on_each_node", "1: what the main process writes is written on that of each host, whose disks are not shared. Default 0", OptionKind::kFlag, 4, 44, 92, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"save_on_each_node", "1: the first rank of each host writes the files of the main process, for hosts without a shared disk. Default 0", OptionKind::kFlag, 4, 44, 101, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kSaveStateOptions[] = {
@@ -662,8 +662,8 @@ constexpr OptionField kSaveStateOptions[] = {
     {"asynchronous", "1: returns when the tensors are copied; a thread writes them. Default 0", OptionKind::kFlag, 4, 12, 61, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"when_busy", "While an asynchronous save is under way. Default WAIT", OptionKind::kChoice, 4, 16, 40, kNone, nullptr, "wait", nullptr, kWhenBusyChoices, std::size(kWhenBusyChoices), false},
     {"compression_level", "The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0", OptionKind::kInteger, 4, 20, 82, {0, 22, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"incremental", "1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0", OptionKind::kFlag, 4, 24, 89, kNone, nullptr, "0", nullptr, nullptr, 0, false},
-    {"durable", "1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1", OptionKind::kFlag, 4, 28, 117, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"incremental", "1: files that equal files of the checkpoint saved or loaded last become hard links to them. Default 0", OptionKind::kFlag, 4, 24, 91, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"durable", "1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not a crash of the machine. Default 1", OptionKind::kFlag, 4, 28, 120, kNone, nullptr, "1", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kLoadStateOptions[] = {
@@ -678,12 +678,12 @@ constexpr OptionField kMergeWeightsOptions[] = {
 
 constexpr OptionField kFsdpFileOptions[] = {
     {"index", "Among several models or optimizers, a part of the name. In [0, inf). Default 0", OptionKind::kInteger, 8, 8, 55, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"state_dict_type", "FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded", OptionKind::kChoice, 4, 16, 307, kNone, nullptr, nullptr, "that of the model, or of the first that is sharded", kStateDictTypeChoices, std::size(kStateDictTypeChoices), false},
+    {"state_dict_type", "FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: the model's kind, or the kind of the first sharded model", OptionKind::kChoice, 4, 16, 307, kNone, nullptr, nullptr, "the model's kind, or the kind of the first sharded model", kStateDictTypeChoices, std::size(kStateDictTypeChoices), false},
     {"use_dcp", "0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1", OptionKind::kFlag, 4, 20, 110, kNone, nullptr, "1", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kTrackingOptions[] = {
-    {"log_with", "Names of trackers joined by commas; \"all\" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker()", OptionKind::kText, 8, 8, 69, kNone, "ACCELERATE_LOG_WITH", nullptr, "none, but those of accel_add_tracker()", nullptr, 0, false},
+    {"log_with", "Names of trackers joined by commas; \"all\" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but trackers of accel_add_tracker()", OptionKind::kText, 8, 8, 69, kNone, "ACCELERATE_LOG_WITH", nullptr, "none, but trackers of accel_add_tracker()", nullptr, 0, false},
     {"logging_dir", "The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project", OptionKind::kText, 8, 16, 48, kNone, "ACCELERATE_LOGGING_DIR", nullptr, "logging_dir of the project", nullptr, 0, false},
     {"run_name", "The name of the run, and of its folder. Default: as the project", OptionKind::kText, 8, 24, 39, kNone, nullptr, nullptr, "as the project", nullptr, 0, false},
     {"resume", "1: a run that is in the folder goes on; 0: one that is there is an error. Default 1", OptionKind::kFlag, 4, 32, 73, kNone, nullptr, "1", nullptr, nullptr, 0, false},

@@ -11,9 +11,8 @@ namespace accel::launch {
 namespace {
 
 using Milliseconds = Deadline::Milliseconds;
-using Clock = Deadline::Clock;
 
-constexpr Milliseconds kAgentLook(100), kAgentBeat(1000), kAgentReport(5000);
+constexpr Milliseconds kAgentLook(100), kAgentReport(5000);
 constexpr Milliseconds kPause(100);         // between attempts to connect
 constexpr Milliseconds kOneAttempt(5000);   // a host that is not there does not even refuse
 constexpr Milliseconds kComingBack(30000);  // after a silence
@@ -97,7 +96,7 @@ void CoordinatorLink::transfer(short events) {
     }
   } else if (link_ && events != 0) {
     link_->transfer(events);
-    last_heard_ = Clock::now();
+    heartbeat_.hear();
   }
   try {
     while (state_ == State::kShaking) {
@@ -125,10 +124,9 @@ void CoordinatorLink::shake_hands(const Json& message) {
     const bool has_secret = json_flag(message, "secret", false);
     require(has_secret || options_.secret.empty(), Status::kInvalidArgument, "it has no secret, and this host has one");
     const std::string nonce = random_digits(16);
-    link_->send(Json(Json::Members{{"type", Json("answer")},
-                                   {"protocol", Json::number(int64_t{kProtocol})},
-                                   {"nonce", Json(nonce)},
-                                   {"secret", Json(!options_.secret.empty())}}));
+    link_->send(message_of("answer", {{"protocol", Json::number(int64_t{kProtocol})},
+                                      {"nonce", Json(nonce)},
+                                      {"secret", Json(!options_.secret.empty())}}));
     if (has_secret && options_.secret.empty()) return;  // it says what it thinks of that
     if (has_secret) {
       const std::string both = json_text(message, "nonce", "") + ' ' + nonce;
@@ -142,22 +140,20 @@ void CoordinatorLink::shake_hands(const Json& message) {
   }
   require(type == "welcome" && is_challenged_, Status::kInvalidArgument, "it says '", type, "'");
   state_ = State::kJoined;
-  last_heard_ = last_beat_ = Clock::now();
+  heartbeat_.restart();
 }
 
 void CoordinatorLink::look() {
-  const auto now = Clock::now();
   if (state_ == State::kJoined) {
     if (!link_->is_open()) {
       state_ = State::kOver;
       end_ = text("the coordinator at ", place(), " has ended, or the network broke");
-    } else if (now - last_heard_ > options_.silence) {
+    } else if (heartbeat_.is_silent(options_.silence)) {
       link_->close();
       state_ = State::kOver;
       end_ = text("the coordinator at ", place(), " is lost: no sign of life for ", options_.silence.count(), " ms");
-    } else if (now - last_beat_ > kAgentBeat) {
-      last_beat_ = now;
-      link_->send(Json(Json::Members{{"type", Json("beat")}}));
+    } else if (heartbeat_.take_beat()) {
+      link_->send(message_of("beat"));
     }
     return;
   }

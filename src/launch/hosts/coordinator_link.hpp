@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/deadline.hpp"
+#include "launch/hosts/heartbeat.hpp"
 #include "launch/hosts/host_description.hpp"
 #include "launch/hosts/message_link.hpp"
 #include "launch/plan/host_options.hpp"
@@ -54,7 +55,7 @@ class CoordinatorLink {
   Deadline deadline_;  // for joining
   Deadline step_{Deadline::Milliseconds(0)};
   Deadline next_report_;
-  Deadline::Clock::time_point last_heard_, last_beat_;
+  Heartbeat heartbeat_;
   bool is_challenged_ = false;
   bool has_been_in_ = false;
   std::string problem_, end_;

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "launch/hosts/shared_secret.hpp"
 #include "os/host_name.hpp"
 
 namespace accel::launch {
@@ -18,19 +17,8 @@ namespace {
 
 // Told to stop, a program may want to write a checkpoint. A second signal ends the wait.
 constexpr Deadline::Milliseconds kGraceAfterSignal(30000);
-// A batch system signals all processes of a job, and its own launcher forwards to this one what it gets.
-constexpr Deadline::Milliseconds kOneSignal(1000);
 constexpr Deadline::Milliseconds kGraceWithoutCoordinator(1500);
 constexpr Deadline::Milliseconds kFarewellOfRemotes(5000);
-
-Json message_of(const char* type, int attempt, Json::Members members = {}) {
-  members.insert(members.begin(), {{"type", Json(type)}, {"attempt", Json::number(int64_t{attempt})}});
-  return Json(std::move(members));
-}
-
-Json of(int64_t number) { return Json::number(number); }
-
-int integer_in(const Json& message, const char* key) { return static_cast<int>(json_integer(message, key, 0)); }
 
 std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
@@ -42,7 +30,8 @@ int shorter(int timeout, std::optional<Deadline::Milliseconds> other) {
 
 }  // namespace
 
-HostAgent::HostAgent(const LaunchOptions& options) : options_(options) {
+HostAgent::HostAgent(const LaunchOptions& options)
+    : options_(options), attempt_(options_, guardian_, signals_.original_mask()) {
   find_coordinator();
   if (options_.hosts.is_remote) lifeline_ = FileDescriptor(options_.hosts.lifeline);
   remotes_.reserve(options_.hosts.listed.size());
@@ -86,17 +75,17 @@ void HostAgent::find_coordinator() {
 }
 
 int HostAgent::run() {
-  while (!status_ || (job_ && job_->is_running()) || waits_for_others()) {
+  while (!status_ || attempt_.is_running() || waits_for_others()) {
     wait_for_event();
     handle_signals();
-    if (job_) job_->kill_late();
-    look_at_job();
+    if (attempt_.job() != nullptr) attempt_.job()->kill_late();
+    tell_news();
     handle_messages();
     check_link();
     if (status_ && !farewell_) farewell_.emplace(kFarewellOfRemotes);
   }
   if (!reason_.empty()) say(reason_);
-  if (stop_signal_) std::fprintf(stderr, "accel launch: stopped by %s\n", signal_name(*stop_signal_).c_str());
+  if (stop_.signal()) std::fprintf(stderr, "accel launch: stopped by %s\n", signal_name(*stop_.signal()).c_str());
   return *status_;
 }
 
@@ -114,9 +103,10 @@ void HostAgent::wait_for_event() {
   std::vector<pollfd> polled = {{signals_.descriptor(), POLLIN, 0}, link_->polled(), {lifeline_.number(), POLLIN, 0}};
   constexpr size_t kLink = 1, kLifeline = 2, kOthers = 3;
   int timeout = shorter(-1, link_->next_look());
-  if (job_) {
-    job_->add_outputs(polled);
-    if (job_->grace()) timeout = shorter(timeout, job_->grace()->left());
+  Job* const job = attempt_.job();
+  if (job != nullptr) {
+    job->add_outputs(polled);
+    if (job->grace()) timeout = shorter(timeout, job->grace()->left());
   }
   const size_t of_remotes = polled.size();
   for (const RemoteLauncher& remote : remotes_) remote.add_polled(polled);
@@ -128,7 +118,7 @@ void HostAgent::wait_for_event() {
   const int ready = poll(polled.data(), polled.size(), timeout);
   if (ready <= 0)
     for (pollfd& one : polled) one.revents = 0;
-  if (job_) job_->read_outputs(polled.data() + kOthers);
+  if (job != nullptr) job->read_outputs(polled.data() + kOthers);
   link_->transfer(polled[kLink].revents);
   for (size_t i = 0; i < remotes_.size(); ++i)
     remotes_[i].transfer(polled.data() + of_remotes + i * RemoteLauncher::kPolled);
@@ -140,14 +130,15 @@ void HostAgent::wait_for_event() {
 }
 
 void HostAgent::handle_signals() {
+  Job* const job = attempt_.job();
   while (const std::optional<int> signal = signals_.next()) {
     if (*signal == SIGCHLD) {
-      if (job_) job_->collect_ended();
+      if (job != nullptr) job->collect_ended();
       collect_remotes();
     } else if (*signal == SIGTSTP) {
       pause();
     } else if (*signal == SIGUSR1 || *signal == SIGUSR2) {
-      if (job_) job_->send(*signal);
+      if (job != nullptr) job->send(*signal);
     } else {
       stop(*signal);
     }
@@ -166,29 +157,26 @@ void HostAgent::collect_remotes() {
 }
 
 void HostAgent::stop(int signal) {
-  const bool is_second = stop_signal_.has_value();
-  if (is_second && signal != SIGINT && !one_signal_->passed()) return;
-  if (!is_second) {
-    stop_signal_ = signal;
-    one_signal_.emplace(kOneSignal);
-  }
-  if (job_ && job_->is_running()) {
-    if (is_second)
-      job_->send(SIGKILL);
+  const StopRequest::Kind kind = stop_.take(signal);
+  if (kind == StopRequest::Kind::kRepeated) return;
+  const bool in_haste = kind == StopRequest::Kind::kHaste;
+  if (attempt_.is_running()) {
+    if (in_haste)
+      attempt_.job()->send(SIGKILL);
     else
-      job_->end(signal, kGraceAfterSignal);
+      attempt_.job()->end(signal, kGraceAfterSignal);
   }
   if (link_->is_joined())
-    link_->send(message_of("stop", attempt_, {{"signal", of(signal)}, {"at_once", Json(is_second)}}));
+    link_->send(attempt_.message("stop", {{"signal", Json::number(int64_t{signal})}, {"at_once", Json(in_haste)}}));
   else
     status_ = 128 + signal;
 }
 
 void HostAgent::pause() {
   if (!is_alone()) return say("ranks on several hosts cannot be stopped for a while: the others would miss them");
-  if (job_) job_->send(SIGSTOP);
+  if (attempt_.job() != nullptr) attempt_.job()->send(SIGSTOP);
   raise(SIGSTOP);
-  if (job_) job_->send(SIGCONT);
+  if (attempt_.job() != nullptr) attempt_.job()->send(SIGCONT);
 }
 
 void HostAgent::handle_messages() {
@@ -204,87 +192,54 @@ void HostAgent::handle(const Json& message) {
   } else if (type == "waiting") {
     say(json_text(message, "state", ""));
   } else if (type == "over") {
-    status_ = integer_in(message, "status");
+    status_ = static_cast<int>(json_integer(message, "status", 0));
     reason_ = json_text(message, "reason", "");
-    if (job_ && job_->is_running()) job_->end(SIGTERM, kGraceWithoutCoordinator);
+    if (attempt_.is_running()) attempt_.job()->end(SIGTERM, kGraceWithoutCoordinator);
   }
 }
 
-void HostAgent::start_attempt(const Json& message) {
-  attempt_ = integer_in(message, "attempt");
-  has_told_failure_ = is_reported_ = false;
-  JobPlace place;
-  place.first_rank = integer_in(message, "first_rank");
-  place.local_processes = options_.local_processes();
-  place.world_size = integer_in(message, "world_size");
-  place.host_number = integer_in(message, "host_number");
-  place.num_hosts = integer_in(message, "num_hosts");
-  if (!is_alone()) place.master_addr = options_.hosts.coordinator;
-  place.master_port = integer_in(message, "port");
-  place.restart_count = attempt_;
-  const std::string nonce = json_text(message, "nonce", "");
-  place.token = options_.hosts.secret.empty() ? nonce : authentication_code(options_.hosts.secret, "token " + nonce);
+void HostAgent::start_attempt(const Json& order) {
   try {
-    job_.reset();
-    job_.emplace(options_, place, guardian_, signals_.original_mask());
+    attempt_.start(order);
     // A signal that came before there was a job.
-    if (stop_signal_) job_->end(*stop_signal_, kGraceAfterSignal);
+    if (stop_.signal()) attempt_.job()->end(*stop_.signal(), kGraceAfterSignal);
   } catch (const Error& error) {
     if (is_alone()) throw;
-    const int status = error.status() == Status::kNotFound ? 127 : 126;
     std::fprintf(stderr, "accel launch: %s\n", error.what());
-    link_->send(message_of("failed", attempt_,
-                           {{"rank", of(place.first_rank)},
-                            {"status", of(status)},
-                            {"what", Json(error.message())},
-                            {"hopeless", Json(true)}}));
-    link_->send(message_of("ended", attempt_, {{"status", of(status)}, {"finished", Json(false)}}));
+    for (const Json& message : attempt_.failed_start(error)) link_->send(message);
   }
 }
 
-void HostAgent::end_attempt(const Json& message) {
-  if (!job_ || !job_->is_running() || integer_in(message, "attempt") != attempt_) return;
-  const std::string why = json_text(message, "why", "");
-  if (!why.empty() && !json_flag(message, "is_cause", false)) say(why);
-  job_->end(integer_in(message, "signal"), Deadline::Milliseconds(integer_in(message, "grace_ms")));
+void HostAgent::end_attempt(const Json& order) {
+  if (!attempt_.is_running() || !attempt_.is_meant_by(order)) return;
+  const std::string why = json_text(order, "why", "");
+  if (!why.empty() && !json_flag(order, "is_cause", false)) say(why);
+  attempt_.job()->end(static_cast<int>(json_integer(order, "signal", 0)),
+                      Deadline::Milliseconds(json_integer(order, "grace_ms", 0)));
 }
 
-void HostAgent::look_at_job() {
-  if (!job_ || is_reported_) return;
-  if (job_->first_failure() && !has_told_failure_) {
-    has_told_failure_ = true;
-    const size_t failed = *job_->first_failure();
-    const ProcessEnd& end = job_->end_of(failed);
-    link_->send(message_of(
-        "failed", attempt_,
-        {{"rank", of(job_->global_rank(failed))}, {"status", of(end.exit_status())}, {"what", Json(describe(end))}}));
-  }
-  if (job_->is_running()) return;
-  is_reported_ = true;
-  if (job_->first_failure()) job_->report_failure();
-  link_->send(
-      message_of("ended", attempt_, {{"status", of(job_->exit_status())}, {"finished", Json(job_->all_succeeded())}}));
+void HostAgent::tell_news() {
+  for (const Json& message : attempt_.news()) link_->send(message);
 }
 
 // Without a coordinator there is no job: the ranks are ended. After a mere silence this host may come back.
 void HostAgent::check_link() {
   if (link_->end().empty() || status_) return;
-  const bool is_ended = !job_ || !job_->is_running();
-  if (!is_ended) {
-    if (!job_->grace()) {
+  if (attempt_.is_running()) {
+    if (!attempt_.job()->grace()) {
       say(link_->end());
-      job_->end(SIGTERM, kGraceWithoutCoordinator);
+      attempt_.job()->end(SIGTERM, kGraceWithoutCoordinator);
     }
     return;
   }
-  if (options_.hosts.max_restarts > 0 && job_ && !stop_signal_) {
-    job_.reset();
+  if (options_.hosts.max_restarts > 0 && attempt_.job() != nullptr && !stop_.signal()) {
+    attempt_.drop();
     say(link_->end() + "; trying to join again");
     link_->join_again();
     return;
   }
   reason_ = link_->end();
-  status_ = stop_signal_ ? 128 + *stop_signal_ : 1;
+  status_ = stop_.signal() ? 128 + *stop_.signal() : 1;
 }
 
 }  // namespace accel::launch

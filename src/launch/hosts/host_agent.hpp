@@ -8,8 +8,9 @@
 
 #include "launch/hosts/coordinator.hpp"
 #include "launch/hosts/coordinator_link.hpp"
+#include "launch/hosts/host_attempt.hpp"
 #include "launch/hosts/remote_launcher.hpp"
-#include "launch/job.hpp"
+#include "launch/hosts/stop_request.hpp"
 #include "launch/plan/options.hpp"
 #include "launch/ranks/guardian.hpp"
 #include "launch/ranks/signal_source.hpp"
@@ -32,9 +33,9 @@ class HostAgent {
   void handle(const Json& message);
   void check_link();
 
-  void start_attempt(const Json& message);
-  void end_attempt(const Json& message);
-  void look_at_job();
+  void start_attempt(const Json& order);
+  void end_attempt(const Json& order);
+  void tell_news();
   void stop(int signal);
   void pause();
   void collect_remotes();
@@ -50,12 +51,9 @@ class HostAgent {
   std::vector<RemoteLauncher> remotes_;
   std::optional<Deadline> farewell_;  // of the remote launchers, once the job is over
   FileDescriptor lifeline_;           // of an agent that ssh has started: closed when the connection ends
-  int attempt_ = 0;
-  std::optional<Job> job_;
-  bool has_told_failure_ = false, is_reported_ = false;
-  std::optional<int> stop_signal_;      // what the launcher itself was told
-  std::optional<Deadline> one_signal_;  // until then another one is the same
-  std::optional<int> status_;           // of the job
+  HostAttempt attempt_;
+  StopRequest stop_;           // what the launcher itself was told
+  std::optional<int> status_;  // of the job
   std::string reason_;
 };
 

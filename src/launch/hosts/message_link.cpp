@@ -23,6 +23,11 @@ std::string code_of(const std::string& key, uint64_t number, const std::string& 
 
 }  // namespace
 
+Json message_of(const char* type, Json::Members members) {
+  members.insert(members.begin(), {"type", Json(type)});
+  return Json(std::move(members));
+}
+
 pollfd MessageLink::polled() const {
   return {socket_.number(), static_cast<short>(output_.empty() ? POLLIN : POLLIN | POLLOUT), 0};
 }

@@ -48,6 +48,9 @@ class MessageLink {
   uint64_t sent_ = 0, received_ = 0;  // with codes
 };
 
+// {"type": type, ...}
+Json message_of(const char* type, Json::Members members = {});
+
 // A connected pair within this process.
 struct LinkPair {
   MessageLink one, other;

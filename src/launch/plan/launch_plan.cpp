@@ -247,13 +247,14 @@ class Planner {
 
   void choose_output() {
     LaunchOptions& options = plan_.options;
-    options.log_dir = settings_.value_of("log_dir");
-    options.tee = settings_.value_of("tee", "0");
-    options.redirects = settings_.value_of("redirects", "0");
+    options.output.log_dir = settings_.value_of("log_dir");
+    options.output.tee = settings_.value_of("tee", "0");
+    options.output.redirects = settings_.value_of("redirects", "0");
     const bool has_role = settings_.value_of("role", "default") != "default";
-    if (settings_.is_yes("prefix")) options.line_prefix = has_role ? "[${role_name} ${rank}] " : "[rank ${rank}] ";
+    if (settings_.is_yes("prefix"))
+      options.output.line_prefix = has_role ? "[${role_name} ${rank}] " : "[rank ${rank}] ";
     const std::string level = settings_.value_of("log_level", "info");
-    options.quiet = settings_.is_yes("quiet") || level == "error" || level == "critical";
+    options.output.quiet = settings_.is_yes("quiet") || level == "error" || level == "critical";
   }
 
   void choose_hosts() {

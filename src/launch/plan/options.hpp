@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launch/plan/host_options.hpp"
+#include "launch/plan/output_options.hpp"
 
 namespace accel::launch {
 
@@ -23,12 +24,7 @@ struct LaunchOptions {
   Variables variables;               // of the ranks, for options that are passed to them
   std::vector<std::string> program;  // with its arguments
 
-  // Where the output of the ranks is.
-  std::string log_dir;                     // a file for each of them in this folder; empty: none
-  std::string tee = "0", redirects = "0";  // see launch/ranks/output_streams.hpp
-  // Before each line that is shown, whose ranks are all then; ${role_name}, ${rank} and ${local_rank} stand for these.
-  std::string line_prefix;
-  bool quiet = false;  // no messages of the launcher but errors
+  OutputOptions output;
 
   std::vector<std::string> given;  // the options of the command line, as they are
 

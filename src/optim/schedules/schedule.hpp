@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/scheduler.hpp"
 #include "optim/settings.hpp"
 
 namespace accel::optim {

@@ -57,14 +57,14 @@ CommHookPtr DistributedDataParallel::current_hook() const {
 
 CommHookPtr DistributedDataParallel::set_comm_hook(CommHookPtr hook) {
   CommHookPtr former = std::exchange(hook_, std::move(hook));
-  if (reducer_ != nullptr) reducer_->set_hook(current_hook());
+  if (reducer_ != nullptr) reducer_->exchange().set_hook(current_hook());
   return former;
 }
 
 CommunicatorPtr DistributedDataParallel::set_gradient_group(CommunicatorPtr group) {
   if (group != nullptr && group->size() == 1) group = nullptr;
   CommunicatorPtr former = std::exchange(gradient_group_, std::move(group));
-  if (reducer_ != nullptr) reducer_->set_hook(current_hook());
+  if (reducer_ != nullptr) reducer_->exchange().set_hook(current_hook());
   return former;
 }
 
@@ -80,7 +80,7 @@ c10::IValue DistributedDataParallel::reduction_state() const {
   const tensor::Stateful* const memory = memory_of(hook_);
   if (memory == nullptr || reducer_ == nullptr) return {};
   auto buckets = tree::new_list();
-  for (const std::vector<size_t>& bucket : reducer_->order()) {
+  for (const std::vector<size_t>& bucket : reducer_->exchange().order()) {
     auto parameters = tree::new_list();
     for (const size_t number : bucket) parameters.push_back(static_cast<int64_t>(number));
     buckets.push_back(parameters);
@@ -97,7 +97,7 @@ void DistributedDataParallel::load_reduction_state(const c10::IValue& saved) {
   if (saved.isNone()) return memory->load_state_dict(saved);
   const auto map = saved.toGenericDict();
   size_t parameters = 0;
-  for (const std::vector<size_t>& bucket : reducer_->order()) parameters += bucket.size();
+  for (const std::vector<size_t>& bucket : reducer_->exchange().order()) parameters += bucket.size();
   std::vector<bool> seen(parameters, false);
   BucketOrder buckets;
   const c10::IValue saved_buckets = map.at("buckets");

@@ -4,24 +4,21 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/prepare.hpp"
+#include "parallel/ddp/arrival_order.hpp"
+#include "parallel/ddp/bucket_exchange.hpp"
 #include "parallel/ddp/comm_hook.hpp"
+#include "parallel/ddp/parameter_use.hpp"
+#include "parallel/ddp/static_graph.hpp"
 #include "parallel/gradient_buffer.hpp"
 #include "parallel/parallel_model.hpp"
-
-namespace c10d {
-class GradBucket;
-class Work;
-}  // namespace c10d
+#include "tensor/autograd/gradient_hook.hpp"
 
 namespace accel::parallel {
 
@@ -30,13 +27,11 @@ class Reducer {
   // For these parameters; their names are for errors. Without `order`, buckets begin with the last parameters.
   Reducer(const nn::NamedTensors& parameters, const DdpSettings& settings, CommunicatorPtr communicator,
           CommHookPtr hook, const BucketOrder& order = {});
-  ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  // Sets the hook that averages buckets, from the next backward on.
-  void set_hook(CommHookPtr hook) { hook_ = std::move(hook); }
-  const BucketOrder& order() const { return order_; }
+  // The buckets. Another hook averages them from the next backward on.
+  BucketExchange& exchange() { return exchange_; }
 
   // Before a forward that is recorded. Throws an error after a backward that did not exchange all buckets: with the
   // names of the parameters that got no gradient, or with the error in which it ended. Rebuilds the
@@ -52,55 +47,42 @@ class Reducer {
   void shadow_backward();
 
  private:
-  using Future = c10::intrusive_ptr<c10::ivalue::Future>;
-  struct Accumulators;  // the parameters' AccumulateGrad nodes, with our hooks
+  // What has become of the latest backward that was announced, as the gradients that arrived tell it.
+  enum class State : uint8_t {
+    kIdle,        // gradients are not exchanged
+    kExpecting,   // those of the next backward are
+    kReached,     // autograd's backward has come to a parameter, and no gradient is complete
+    kExchanging,  // gradients are complete, and the backward goes on; or it failed
+    kIncomplete,  // the backward has ended, and gradients did not come
+    kBroken,      // an exchange, or making buckets, failed or is going on
+  };
 
-  bool learns_static_graph() const { return settings_.static_graph && !static_graph_known_; }
+  bool learns_static_graph() const { return settings_.static_graph && !graph_.is_known(); }
   bool searches_unused() const { return settings_.find_unused_parameters && !settings_.static_graph; }
-  bool takes_order() const { return !order_taken_ && !searches_unused(); }
+  bool takes_order() const { return !arrivals_.is_taken() && !searches_unused(); }
 
-  void make_buffer(const BucketOrder& order);
-  BucketOrder order_of_rank_0(const BucketOrder& own) const;
+  void make_buckets(const BucketOrder& order);
   [[noreturn]] void fail_with_missing_gradients() const;
   [[noreturn]] void fail_with_failed_backward() const;
   // In backward, on any of autograd's threads.
   void gradient_arrived(size_t number);
   void mark_ready(size_t number);
-  void copy_to_bucket(size_t number);
-  c10d::GradBucket grad_bucket(size_t index, at::Tensor memory) const;
-  void start_bucket(size_t index);
+  void start_complete_buckets();
   void finish();
-  void copy_from_bucket(size_t number);
-  // Sums over the ranks which parameters took part.
-  void start_use_counts();
-  bool is_used_anywhere(size_t number);
 
   std::vector<at::Tensor> parameters_;
   std::vector<std::string> names_;
   DdpSettings settings_;
   CommunicatorPtr communicator_;
-  CommHookPtr hook_;
-  std::unique_ptr<Accumulators> accumulators_;
   std::mutex mutex_;
-  BucketOrder order_;
-  GradientBuffer buffer_;          // in this order
-  std::vector<Future> exchanged_;  // of each bucket
-
-  bool expects_gradients_ = false;  // the backward is exchanged
-  bool under_way_ = false;          // the exchange has begun and not ended
-  bool in_backward_ = false;        // autograd's backward has come to a parameter and not ended, or failed
-  std::string error_;               // of the latest backward that failed
-  bool failed_ = false;
-  std::vector<size_t> arrived_;  // in the order in which gradients first arrived
-  bool order_taken_ = false;
-  std::vector<size_t> unused_;  // parameters that the backward does not reach
-  bool unused_marked_ = false;
-  // How often a static graph's backward reaches each parameter, and how often it still will in this one.
-  std::vector<int64_t> visits_, visits_left_;
-  bool static_graph_known_ = false;
-  std::vector<int32_t> used_;  // on this rank: 1
-  at::Tensor use_counts_;      // over all ranks
-  c10::intrusive_ptr<c10d::Work> counting_;
+  State state_ = State::kIdle;
+  std::string error_;  // of the latest backward that failed
+  BucketExchange exchange_;
+  ArrivalOrder arrivals_;
+  StaticGraph graph_;
+  ParameterUse use_;
+  std::vector<size_t> unused_;               // parameters that the backward does not reach
+  std::vector<tensor::GradientHook> hooks_;  // of the parameters
 };
 
 }  // namespace accel::parallel

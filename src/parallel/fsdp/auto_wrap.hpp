@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "nn/module.hpp"
 
 namespace accel::parallel {

@@ -25,9 +25,9 @@ ShardedGradients::ShardedGradients(std::shared_ptr<FullyShardedDataParallel> mod
   // Groups are in the order of a backward: the later modules first, and the group that belongs to none of them last.
   for (size_t i = groups.size() - 1; i-- > 0;) reduced_.push_back(groups[i].get());
   reduced_.push_back(groups.back().get());
-  reduced_.erase(
-      std::remove_if(reduced_.begin(), reduced_.end(), [](const auto* group) { return !group->is_trained(); }),
-      reduced_.end());
+  reduced_.erase(std::remove_if(reduced_.begin(), reduced_.end(),
+                                [](const auto* group) { return !group->gradients().is_trained(); }),
+                 reduced_.end());
 }
 
 const ShardedGradients::Place& ShardedGradients::place(size_t index) const {
@@ -37,7 +37,7 @@ const ShardedGradients::Place& ShardedGradients::place(size_t index) const {
 }
 
 at::Tensor& ShardedGradients::memory(const Place& place) {
-  place.group->begin_backward();
+  place.group->gradients().begin_backward();
   return place.group->parameters()[place.index]->tensor().mutable_grad();
 }
 
@@ -49,7 +49,8 @@ const at::Tensor& ShardedGradients::gradient(size_t index) {
   const ShardedParameter& parameter = *own.group->parameters()[own.index];
   if (!gradient.defined())
     gradient =
-        at::zeros(parameter.shape(), at::TensorOptions().dtype(parameter.compute_dtype()).device(own.group->device()));
+        at::zeros(parameter.layout().shape(),
+                  at::TensorOptions().dtype(parameter.layout().compute_dtype()).device(own.group->gather().device()));
   return gradient;
 }
 
@@ -58,47 +59,49 @@ void ShardedGradients::ready(size_t index, const at::Tensor& given, Exchange exc
   const std::lock_guard<std::mutex> lock(mutex_);
   const Place& own = place(index);
   const ShardedParameter& parameter = *own.group->parameters()[own.index];
-  require(!own.group->in_backward() || !own.group->has_arrived(own.index), Status::kInvalidState, "the gradient of '",
-          parameter.name(), "' is ready already in this micro-batch; call accel_parameters_synchronize() at its end");
+  require(!own.group->gradients().in_backward() || !own.group->gradients().has_arrived(own.index),
+          Status::kInvalidState, "the gradient of '", parameter.name(),
+          "' is ready already in this micro-batch; call accel_parameters_synchronize() at its end");
   at::Tensor& gradient = memory(own);
   if (given.defined()) {
-    require(given.sizes() == parameter.shape(), Status::kShapeMismatch, "the gradient of '", parameter.name(),
-            "' has shape ", given.sizes(), "; expected ", c10::IntArrayRef(parameter.shape()));
+    require(given.sizes() == parameter.layout().shape(), Status::kShapeMismatch, "the gradient of '", parameter.name(),
+            "' has shape ", given.sizes(), "; expected ", c10::IntArrayRef(parameter.layout().shape()));
     if (!gradient.defined())
       gradient =
-          at::empty(parameter.shape(), at::TensorOptions().dtype(parameter.compute_dtype()).device(own.group->device()))
+          at::empty(parameter.layout().shape(),
+                    at::TensorOptions().dtype(parameter.layout().compute_dtype()).device(own.group->gather().device()))
               .copy_(given);
     else if (!is_same_memory(given, gradient))
       gradient.add_(given.to(gradient.device()));
   }
   require(gradient.defined(), Status::kInvalidArgument, "the gradient of '", parameter.name(),
           "' is NULL and was not written to the memory of accel_parameters_gradient() in this micro-batch");
-  own.group->gradient_arrived(own.index);
+  own.group->gradients().note_arrival(own.index);
   if (exchange) start_complete_groups(*exchange);
 }
 
 void ShardedGradients::check_all_ready() const {
   std::string missing;
   for (const Place& place : places_)
-    if (!place.group->in_backward() || !place.group->has_arrived(place.index))
+    if (!place.group->gradients().in_backward() || !place.group->gradients().has_arrived(place.index))
       missing += text(missing.empty() ? "'" : ", '", place.group->parameters()[place.index]->name(), "'");
   require(missing.empty(), Status::kInvalidState, "gradients are not ready: ", missing,
           "; expected accel_parameters_grad_ready() for each parameter in each micro-batch");
 }
 
 void ShardedGradients::start_complete_groups(double factor) {
-  while (num_started_ < reduced_.size() && reduced_[num_started_]->in_backward() &&
-         reduced_[num_started_]->all_arrived())
-    reduced_[num_started_++]->start_reduce(factor);
+  while (num_started_ < reduced_.size() && reduced_[num_started_]->gradients().in_backward() &&
+         reduced_[num_started_]->gradients().all_arrived())
+    reduced_[num_started_++]->gradients().start_reduce(factor);
 }
 
 void ShardedGradients::end_micro_batch(Exchange exchange) {
   for (ParameterGroup* const group : reduced_)
     if (exchange)
-      group->finish_reduce();
+      group->gradients().finish_reduce();
     else
-      group->keep_gradients();
-  for (const auto& group : model_->groups()) group->reshard();
+      group->gradients().keep_gradients();
+  for (const auto& group : model_->groups()) group->gather().reshard();
   num_started_ = 0;
 }
 
@@ -120,7 +123,7 @@ std::vector<std::shared_ptr<comm::Work>> ShardedGradients::start_all(Exchange ex
   if (!exchange) return works;
   start_complete_groups(*exchange);
   for (const ParameterGroup* const group : reduced_)
-    if (group->reducing() != nullptr) works.push_back(group->reducing());
+    if (group->gradients().reducing() != nullptr) works.push_back(group->gradients().reducing());
   return works;
 }
 
@@ -152,16 +155,16 @@ ParameterGroup& ShardedGradients::group_of(const std::string& module) const {
 void ShardedGradients::unshard(const std::string& module, bool wait) {
   const std::lock_guard<std::mutex> lock(mutex_);
   ParameterGroup& group = group_of(module);
-  if (!group.in_backward()) group.note_update();
+  if (!group.gradients().in_backward()) group.gather().note_update();
   if (wait)
-    group.unshard();
+    group.gather().unshard();
   else
-    group.start_unshard();
+    group.gather().start_unshard();
 }
 
 void ShardedGradients::reshard(const std::string& module) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  group_of(module).reshard();
+  group_of(module).gather().reshard();
 }
 
 }  // namespace accel::parallel

@@ -14,6 +14,7 @@
 
 #include "parallel/fsdp/auto_wrap.hpp"
 #include "parallel/fsdp/fully_sharded_data_parallel.hpp"
+#include "parallel/fsdp/group_memory.hpp"
 #include "parallel/fsdp/parameter_group.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
 #include "parallel/schedule/sharding_schedule.hpp"
@@ -90,16 +91,15 @@ class ShardedStep {
           std::make_unique<ShardedParameter>(name, tensor, options_.param_dtype, 0, request_.shard_ranks);
       member.uses = uses_.at(tensor.unsafeGetTensorImpl());
       const ShardedParameter& parameter = *member.parameter;
-      const int64_t elements = parameter.elements_per_rank();
-      use_.parameters += aligned_shard_bytes(elements, parameter.dtype());
-      if (parameter.dtype() != parameter.compute_dtype())
-        use_.parameter_copies += aligned_shard_bytes(elements, parameter.compute_dtype());
-      group.gathered += aligned_shard_bytes(parameter.padded_elements(), parameter.compute_dtype());
+      const int64_t elements = parameter.layout().elements_per_rank();
+      use_.parameters += aligned_shard_bytes(elements, parameter.layout().dtype());
+      if (parameter.layout().dtype() != parameter.layout().compute_dtype())
+        use_.parameter_copies += aligned_shard_bytes(elements, parameter.layout().compute_dtype());
+      group.gathered += aligned_shard_bytes(parameter.layout().padded_elements(), parameter.layout().compute_dtype());
       if (parameter.is_trained()) {
         group.trained += 1;
-        member.gradient = bytes_of(tensor.numel(), parameter.compute_dtype());
-        std::vector<int64_t> shape = parameter.shape();
-        shape[0] = parameter.rows().size();
+        member.gradient = bytes_of(tensor.numel(), parameter.layout().compute_dtype());
+        const std::vector<int64_t> shape = parameter.layout().shard_shape();
         use_.optimizer_states += request_.state_bytes(at::empty(shape, tensor.options().device(at::kMeta)));
       }
       group.uses = {std::min(group.uses.first, member.uses.first), std::max(group.uses.last, member.uses.last)};
@@ -164,7 +164,8 @@ class ShardedStep {
         if (member.gradient == 0) continue;
         if (request_.accumulation == Accumulation::kLocal) use_.gradients += member.gradient;
         if (request_.accumulation == Accumulation::kExchanged)
-          use_.gradients += bytes_of(member.parameter->elements_per_rank(), member.parameter->dtype());
+          use_.gradients +=
+              bytes_of(member.parameter->layout().elements_per_rank(), member.parameter->layout().dtype());
       }
     execute(schedule_->begin_forward(/*records=*/true));
     std::vector<size_t> open;  // modules whose forward has begun
@@ -221,12 +222,13 @@ class ShardedStep {
     for (const Member& member : group.members) {
       if (member.gradient == 0) continue;
       const ShardedParameter& parameter = *member.parameter;
-      const at::ScalarType dtype = options_.reduce_dtype.value_or(parameter.compute_dtype());
-      use_.exchanged_gradients += bytes_of(parameter.padded_elements(), dtype);
-      if (bytes_of(parameter.padded_elements(), dtype) != member.gradient || dtype != parameter.compute_dtype())
+      const at::ScalarType dtype = options_.reduce_dtype.value_or(parameter.layout().compute_dtype());
+      use_.exchanged_gradients += bytes_of(parameter.layout().padded_elements(), dtype);
+      if (bytes_of(parameter.layout().padded_elements(), dtype) != member.gradient ||
+          dtype != parameter.layout().compute_dtype())
         observe(TrainingPhase::kBackward);
       use_.gradients -= member.gradient;
-      use_.exchanged_gradients += bytes_of(parameter.elements_per_rank(), dtype);
+      use_.exchanged_gradients += bytes_of(parameter.layout().elements_per_rank(), dtype);
     }
     observe(TrainingPhase::kBackward);
   }
@@ -236,8 +238,9 @@ class ShardedStep {
     for (const Member& member : group.members) {
       if (member.gradient == 0 || request_.accumulation == Accumulation::kExchanged) continue;
       const ShardedParameter& parameter = *member.parameter;
-      const int64_t shard = bytes_of(parameter.elements_per_rank(), parameter.dtype());
-      if (options_.reduce_dtype.value_or(parameter.compute_dtype()) == parameter.dtype()) moved += shard;
+      const int64_t shard = bytes_of(parameter.layout().elements_per_rank(), parameter.layout().dtype());
+      if (options_.reduce_dtype.value_or(parameter.layout().compute_dtype()) == parameter.layout().dtype())
+        moved += shard;
       use_.gradients += shard;
     }
     use_.exchanged_gradients -= moved;

@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/training_loop.hpp"
 #include "optim/parameter_optimizer.hpp"
 
 namespace accel::parallel {

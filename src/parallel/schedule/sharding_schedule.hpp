@@ -13,7 +13,7 @@
 #include <optional>
 #include <vector>
 
-#include "config/generated/settings.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "nn/call_order.hpp"
 
 namespace accel::parallel {

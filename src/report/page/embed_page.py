@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Writes the parts of the page as a C++ source, with the hashes by which a Content-Security-Policy allows them.
 
-usage: embed_page.py OUTPUT page.html page.css SCRIPT.js...
+usage: embed_page.py OUTPUT LICENSE page.html STYLE.css... SCRIPT.js...
+
+The license is the one of uPlot, whose copies must contain it: it becomes a comment of the script.
 """
 
 import base64
@@ -19,9 +21,10 @@ def literal(text):
 
 
 def main():
-    output, html, style, *scripts = map(pathlib.Path, sys.argv[1:])
-    parts = {"html": html.read_text(), "style": style.read_text(),
-             "script": '"use strict";\n' + "".join(script.read_text() for script in scripts)}
+    output, license_file, html, *others = map(pathlib.Path, sys.argv[1:])
+    texts = {suffix: "".join(file.read_text(encoding="utf-8") for file in others if file.suffix == suffix) for suffix in (".css", ".js")}
+    parts = {"html": html.read_text(encoding="utf-8"), "style": texts[".css"],
+             "script": f'"use strict";\n/* uPlot:\n{license_file.read_text(encoding="utf-8").strip()}\n*/\n{texts[".js"]}'}
     if "</script" in parts["script"].lower():
         sys.exit("a script holds '</script', which would end it")
     members = [literal(text) for text in parts.values()]

@@ -1,7 +1,7 @@
-// A chart of curves with axes, a cursor that shows values, and zoom.
+// A chart of curves: uPlot draws it; the page adds a table, values at the cursor, and the keyboard.
 const settings = {x: "step", smoothing: 0, log: false};
 const LARGEST = 4e307;  // so that no difference overflows
-const CHART_HEIGHT = 210, MARGIN = {left: 52, right: 10, top: 8, bottom: 20};
+const CHART_HEIGHT = 210, MOST_MARKS = 200;
 
 // An exponential moving average that begins with the first value; what is not finite is left as it is.
 function smoothed(values, weight) {
@@ -26,6 +26,18 @@ function lowerBound(sorted, value) {
   return low;
 }
 
+// Returns the value of a custom property of page.css, which depends on the theme.
+function themeColor(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue("--" + name);
+}
+
+// A range that has a width and whose width does not overflow.
+function rangeOf(low, high, fallback, margin) {
+  if (!(low <= high)) return fallback;
+  [low, high] = [Math.max(low, -LARGEST), Math.min(high, LARGEST)];
+  return low === high ? [low - margin, high + margin] : [low, high];
+}
+
 // A curve is {label, color, dashed, steps, times, values, start}.
 class LineChart {
   constructor(title, options) {
@@ -36,26 +48,28 @@ class LineChart {
     this.cursor = null;
     this.note = html("small");
     this.reset = html("button", {type: "button", hidden: true, onclick: () => this.zoomTo(null)}, "zoom out");
-    this.plot = svg("svg", {class: "plot", tabindex: "0", role: "img", height: CHART_HEIGHT});
+    this.holder = html("div", {class: "plot", tabindex: "0", role: "img"});
     this.tip = html("div", {class: "tip", hidden: true});
     this.table = html("div", {class: "latest scroll", tabindex: "0", role: "region", "aria-label": "Values of " + title});
     this.element = html("figure", {class: "chart"}, html("figcaption", null, html("span", null, title), this.note, this.reset),
-                        this.plot, this.tip, this.table);
-    this.plot.addEventListener("pointermove", event => this.point(event));
-    this.plot.addEventListener("pointerdown", event => this.press(event));
-    this.plot.addEventListener("pointerup", event => this.release(event));
-    this.plot.addEventListener("pointerleave", () => this.leave());
-    this.plot.addEventListener("dblclick", () => this.zoomTo(null));
-    this.plot.addEventListener("keydown", event => this.pressKey(event));
-    this.plot.addEventListener("blur", () => this.leave());
+                        this.holder, this.tip, this.table);
+    this.holder.addEventListener("keydown", event => this.pressKey(event));
+    this.holder.addEventListener("blur", () => this.leave());
     new ResizeObserver(() => {
-      if (this.plot.clientWidth && this.plot.clientWidth !== this.width) this.draw();
-    }).observe(this.plot);
+      const width = this.holder.clientWidth;
+      if (width && this.plot && width !== this.plot.width) this.plot.setSize({width, height: CHART_HEIGHT});
+    }).observe(this.holder);
   }
 
   update(curves) {
     this.curves = curves;
-    this.draw();
+    this.prepare();
+    const key = JSON.stringify([settings.log, settings.smoothing > 0, curves.map(curve => [curve.label, curve.color, curve.dashed])]);
+    if (key !== this.key) this.build();
+    else this.plot.setData(this.data, false);
+    this.key = key;
+    this.zoomTo(this.zoom);
+    this.describe();
   }
 
   xOf(curve, i) {
@@ -66,7 +80,7 @@ class LineChart {
     return settings.x === "step" ? formatStep(x) : settings.x === "time" ? formatTime(x) : formatSeconds(x);
   }
 
-  // x, raw and smoothed y of each curve, in the order of x.
+  // x, raw and smoothed y of each curve, in the order of x, and the columns of uPlot: null is a gap, undefined a step of another curve.
   prepare() {
     this.drawn = this.curves.map(curve => {
       let order = null;
@@ -76,127 +90,90 @@ class LineChart {
       const raw = curve.values.map((value, i) => curve.values[pick(i)]);
       return {curve, x, raw, y: smoothed(raw, settings.smoothing)};
     });
+    const shown = values => values.map(value => Number.isFinite(value) && !(settings.log && value <= 0)
+        ? Math.max(-LARGEST, Math.min(LARGEST, value)) : null);
+    const tables = this.drawn.map(({x, raw, y}) => settings.smoothing ? [x, shown(raw), shown(y)] : [x, shown(y)]);
+    this.data = tables.length ? uPlot.join(tables) : [[]];
+    this.marks = this.drawn.flatMap(({curve, x, y}) => y.map((value, i) => ({curve, x: x[i], value}))
+        .filter(mark => !Number.isFinite(mark.value)).slice(0, MOST_MARKS));
+    const x = this.data[0];
+    this.holder.dataset.points = this.drawn.reduce((sum, drawn) => sum + drawn.x.length, 0);
+    this.wholeX = rangeOf(x[0], x[x.length - 1], [0, 1], 0.5);
   }
 
-  // The range of what is finite and, on a log scale, positive.
-  ranges() {
-    let xLow = Infinity, xHigh = -Infinity, low = Infinity, high = -Infinity;
-    for (const {x} of this.drawn)
-      if (x.length) {
-        xLow = Math.min(xLow, x[0]);
-        xHigh = Math.max(xHigh, x[x.length - 1]);
-      }
-    if (this.zoom) [xLow, xHigh] = this.zoom;
-    for (const {x, raw, y} of this.drawn)
-      for (const values of settings.smoothing ? [y] : [raw])
-        for (let i = 0; i < x.length; i++) {
-          const value = values[i];
-          if (x[i] < xLow || x[i] > xHigh || !Number.isFinite(value) || (settings.log && value <= 0)) continue;
-          if (value < low) low = value;
-          if (value > high) high = value;
-        }
-    if (low > high) [low, high] = settings.log ? [0.1, 1] : [0, 1];
-    [low, high] = [Math.max(low, -LARGEST), Math.min(high, LARGEST)];
-    if (low === high) [low, high] = settings.log ? [low / 2, high * 2] : [low - (Math.abs(low) * 0.1 || 1), high + (Math.abs(high) * 0.1 || 1)];
-    else if (!settings.log) [low, high] = [low - (high - low) * 0.04, high + (high - low) * 0.04];
-    if (!settings.log && this.options.fromZero && low > 0) low = 0;
-    if (!(xLow <= xHigh)) [xLow, xHigh] = [0, 1];
-    [xLow, xHigh] = [Math.max(xLow, -LARGEST), Math.min(xHigh, LARGEST)];
-    if (xLow === xHigh) [xLow, xHigh] = [xLow - 0.5, xHigh + 0.5];
-    return {xLow, xHigh, low, high};
+  // The range of y for the least and the greatest value inside of the zoom.
+  rangeOfY(least, greatest) {
+    let [low, high] = rangeOf(least ?? Infinity, greatest ?? -Infinity, settings.log ? [0.1, 1] : [0, 1], 0);
+    if (settings.log) return low === high ? [low / 2, high * 2] : [low, high];
+    const margin = low === high ? Math.abs(low) * 0.1 || 1 : (high - low) * 0.04;
+    [low, high] = [low - margin, high + margin];
+    return [this.options.fromZero && low > 0 ? 0 : low, high];
   }
 
-  draw() {
-    this.width = this.plot.clientWidth || 400;
-    this.prepare();
-    const {xLow, xHigh, low, high} = this.ranges();
-    const {left, right, top, bottom} = MARGIN, width = Math.max(this.width - left - right, 10), height = CHART_HEIGHT - top - bottom;
-    const scale = settings.log ? Math.log10 : value => value;
-    const toX = x => left + (x - xLow) / (xHigh - xLow) * width;
-    const toY = y => top + height - (scale(y) - scale(low)) / (scale(high) - scale(low)) * height;
-    Object.assign(this, {toX, toY, xLow, xHigh, innerWidth: width});
-    this.plot.setAttribute("viewBox", `0 0 ${this.width} ${CHART_HEIGHT}`);
-    const parts = [];
-    for (const tick of settings.log ? logTicksOf(low, high) : this.options.ticks(low, high, 5)) {
-      const y = toY(tick);
-      if (y < top - 1 || y > top + height + 1) continue;
-      parts.push(svg("line", {class: "gridline", x1: left, x2: left + width, y1: y, y2: y}),
-                 svg("text", {x: left - 6, y: y + 4, "text-anchor": "end"}, this.options.format(tick)));
-    }
-    for (const tick of ticksOf(xLow, xHigh, Math.max(2, Math.min(6, width / 90)))) {
-      const x = toX(tick);
-      parts.push(svg("line", {class: "axis", x1: x, x2: x, y1: top + height, y2: top + height + 4}),
-                 svg("text", {x, y: CHART_HEIGHT - 4, "text-anchor": x > this.width - 30 ? "end" : "middle"}, this.formatX(tick)));
-    }
-    parts.push(svg("line", {class: "axis", x1: left, x2: left + width, y1: top + height, y2: top + height}));
-    for (const drawn of this.drawn) parts.push(...this.curveParts(drawn));
-    this.marks = svg("g");
-    parts.push(svg("rect", {class: "hit", x: left, y: top, width, height}), this.marks);
-    this.plot.replaceChildren(...parts);
-    this.describe();
+  build() {
+    if (this.plot) this.plot.destroy();
+    const axis = {stroke: () => themeColor("soft"), font: "11px system-ui, sans-serif", gap: 4};
+    const grid = {stroke: () => themeColor("grid"), width: 1}, ticks = {stroke: () => themeColor("line"), width: 1, size: 4};
+    this.plot = new uPlot({
+      width: this.holder.clientWidth || 400,
+      height: CHART_HEIGHT,
+      padding: [8, 10, 0, 0],
+      legend: {show: false},
+      scales: {
+        x: {time: false, range: (plot, low, high) => rangeOf(low ?? Infinity, high ?? -Infinity, [0, 1], 0.5)},
+        y: {distr: settings.log ? 3 : 1, range: (plot, low, high) => this.rangeOfY(low, high)},
+      },
+      axes: [
+        {...axis, ticks, size: 24, grid: {show: false}, border: {show: true, stroke: ticks.stroke, width: 1},
+         splits: (plot, i, low, high) => ticksOf(low, high, Math.max(2, Math.min(6, plot.width / 90))),
+         values: (plot, splits) => splits.map(value => this.formatX(value))},
+        {...axis, grid, ticks: {show: false}, size: 52, filter: (plot, splits) => splits,
+         splits: (plot, i, low, high) => settings.log ? logTicksOf(low, high) : this.options.ticks(low, high, 5),
+         values: (plot, splits) => splits.map(value => this.options.format(value))},
+      ],
+      series: [{}, ...this.curves.flatMap(curve => {
+        const line = {width: 1.7, dash: curve.dashed ? [5, 3] : undefined, ...this.strokeOf(curve)};
+        return settings.smoothing ? [{...line, width: 1, alpha: 0.28, auto: false}, line] : [line];
+      })],
+      cursor: {y: false, drag: {x: true, y: false, dist: 6}, bind: {dblclick: () => () => this.zoomTo(null)}},
+      hooks: {
+        setCursor: [plot => plot.cursor.left >= 0 ? this.showAt(plot.posToVal(plot.cursor.left, "x")) : this.leave()],
+        setScale: [(plot, name) => name === "x" && this.keepZoom(plot.scales.x.min, plot.scales.x.max)],
+        draw: [() => this.drawMarks()],
+      },
+    }, this.data, this.holder);
   }
 
-  curveParts({curve, x, raw, y}) {
-    const dashed = curve.dashed ? " dashed" : "", parts = [];
-    if (settings.smoothing) parts.push(svg("path", {class: "curve raw " + curve.color, d: this.path(x, raw).path}));
-    const {path, lone, strange, count} = this.path(x, y);
-    parts.push(svg("path", {class: "curve " + curve.color + dashed, d: path, "data-points": count}));
-    for (const [px, py] of lone) parts.push(svg("circle", {class: "lone " + curve.color, cx: px, cy: py, r: 3}));
-    // Values that are not finite are drawn at the edge.
-    for (const [px, value] of strange.slice(0, 200)) {
-      const at = value === -Infinity ? CHART_HEIGHT - MARGIN.bottom : MARGIN.top, to = value === -Infinity ? -7 : 7;
-      parts.push(svg("path", {class: "strange " + curve.color, d: `M${px - 4} ${at}h8l-4 ${to}z`},
-                     svg("title", null, curve.label + ": " + formatNumber(value))));
-    }
-    return parts;
-  }
-
-  // At most four points for each column of pixels, so that no peak is lost.
-  path(x, values) {
-    const lone = [], strange = [];
-    let path = "", count = 0, column = null, begun = false, lastPoint = null, run = 0;
-    const put = (px, py) => {
-      path += (begun ? "L" : "M") + px.toFixed(1) + " " + py.toFixed(1);
-      begun = true;
-      count++;
+  // Single values between gaps are points.
+  strokeOf(curve) {
+    const stroke = () => themeColor(curve.color);
+    const isAlone = (values, i) => {
+      if (values[i] === null || values[i] === undefined) return false;
+      let before = i - 1, after = i + 1;
+      while (values[before] === undefined && before >= 0) before--;
+      while (values[after] === undefined && after < values.length) after++;
+      return (values[before] ?? null) === null && (values[after] ?? null) === null;
     };
-    const flush = () => {
-      if (!column) return;
-      put(column.px, column.first);
-      if (column.n > 1) {
-        for (const py of column.lowAt < column.highAt ? [column.low, column.high] : [column.high, column.low]) put(column.px, py);
-        put(column.px, column.last);
-      }
-      lastPoint = [column.px, column.last];
-      run += column.n;
-      column = null;
-    };
-    const interrupt = () => {
-      flush();
-      if (run === 1) lone.push(lastPoint);
-      begun = false;
-      run = 0;
-    };
-    const dense = x.length > this.innerWidth * 2;
-    const begin = Math.max(0, lowerBound(x, this.xLow) - 1), end = Math.min(x.length, lowerBound(x, this.xHigh) + 2);
-    for (let i = begin; i < end; i++) {
-      const value = values[i];
-      const px = Math.max(-1e5, Math.min(1e5, dense ? Math.round(this.toX(x[i])) : this.toX(x[i])));
-      if (!Number.isFinite(value) || (settings.log && value <= 0)) {
-        interrupt();
-        if (!Number.isFinite(value) && x[i] >= this.xLow && x[i] <= this.xHigh) strange.push([px, value]);
-        continue;
-      }
-      const py = Math.max(-1e5, Math.min(1e5, this.toY(value)));
-      if (column && (!dense || column.px !== px)) flush();
-      if (!column) column = {px, first: py, low: py, high: py, lowAt: i, highAt: i, last: py, n: 0};
-      if (py > column.low) [column.low, column.lowAt] = [py, i];
-      if (py < column.high) [column.high, column.highAt] = [py, i];
-      column.last = py;
-      column.n++;
+    return {stroke, points: {size: 6, width: 0, fill: stroke, show: false, filter: (plot, i) => {
+      const values = plot.data[i], alone = values.flatMap((value, at) => isAlone(values, at) ? [at] : []);
+      return alone.length ? alone : null;
+    }}};
+  }
+
+  // Values that are not finite are drawn at the edge.
+  drawMarks() {
+    const {ctx, bbox, scales} = this.plot, size = 4 * devicePixelRatio;
+    for (const {curve, x, value} of this.marks) {
+      if (x < scales.x.min || x > scales.x.max) continue;
+      const px = this.plot.valToPos(x, "x", true), isBelow = value === -Infinity;
+      const edge = isBelow ? bbox.top + bbox.height : bbox.top;
+      ctx.beginPath();
+      ctx.moveTo(px - size, edge);
+      ctx.lineTo(px + size, edge);
+      ctx.lineTo(px, edge + (isBelow ? -2 : 2) * size);
+      ctx.fillStyle = themeColor(curve.color);
+      ctx.fill();
     }
-    interrupt();
-    return {path, lone, strange, count};
   }
 
   // Describes the chart as text.
@@ -212,55 +189,29 @@ class LineChart {
     });
     this.table.replaceChildren(dataTable("", [{title: "curve"}, {title: "latest", number: true}, {title: "least", number: true},
       {title: "greatest", number: true}, {title: "step", number: true}], rows.map(row => row.cells)));
-    this.plot.setAttribute("aria-label", `Chart of ${this.title}. ` + rows.map(({curve, cells}) =>
+    this.holder.setAttribute("aria-label", `Chart of ${this.title}. ` + rows.map(({curve, cells}) =>
         `${curve.label}: latest ${cells[1]}, least ${cells[2]}, greatest ${cells[3]}`).join("; ") + ". Arrows move the cursor.");
     this.note.textContent = this.curves.some(curve => curve.reduced) ? "reduced, with all peaks" : "";
+  }
+
+  keepZoom(low, high) {
+    this.zoom = low > this.wholeX[0] || high < this.wholeX[1] ? [low, high] : null;
     this.reset.hidden = !this.zoom;
   }
 
-  placeOf(event) {
-    const box = this.plot.getBoundingClientRect();
-    const px = (event.clientX - box.left) / box.width * this.width;
-    const share = Math.min(1, Math.max(0, (px - MARGIN.left) / this.innerWidth));
-    return {px: MARGIN.left + share * this.innerWidth, x: this.xLow + share * (this.xHigh - this.xLow)};
-  }
-
-  point(event) {
-    const place = this.placeOf(event);
-    this.showAt(place.x);
-    if (!this.pressed) return;
-    const [from, to] = [this.pressed.px, place.px].sort((a, b) => a - b);
-    this.marks.append(svg("rect", {class: "selection", x: from, y: MARGIN.top, width: to - from, height: CHART_HEIGHT - MARGIN.top - MARGIN.bottom}));
-  }
-
-  press(event) {
-    if (event.button !== 0) return;
-    this.pressed = this.placeOf(event);
-    this.plot.setPointerCapture(event.pointerId);
-  }
-
-  release(event) {
-    if (!this.pressed) return;
-    const from = this.pressed, to = this.placeOf(event);
-    this.pressed = null;
-    if (Math.abs(to.px - from.px) > 6) this.zoomTo([from.x, to.x].sort((a, b) => a - b));
+  zoomTo(range) {
+    const [min, max] = range ?? this.wholeX;
+    this.keepZoom(min, max);
+    this.plot.setScale("x", {min, max});
   }
 
   leave() {
-    if (this.pressed) return;
     this.cursor = null;
     this.tip.hidden = true;
-    if (this.marks) this.marks.replaceChildren();
-  }
-
-  zoomTo(range) {
-    this.zoom = range;
-    this.leave();
-    this.draw();
   }
 
   pressKey(event) {
-    const middle = this.cursor ?? (this.xLow + this.xHigh) / 2, span = this.xHigh - this.xLow;
+    const [low, high] = this.zoom ?? this.wholeX, middle = this.cursor ?? (low + high) / 2, span = high - low;
     if (event.key === "ArrowLeft" || event.key === "ArrowRight") this.showNext(event.key === "ArrowRight" ? 1 : -1);
     else if (event.key === "+" || event.key === "=") this.zoomTo([middle - span / 4, middle + span / 4]);
     else if (event.key === "-") this.zoomTo(this.zoom ? [middle - span, middle + span] : null);
@@ -276,31 +227,28 @@ class LineChart {
     const at = this.cursor === null ? (direction > 0 ? 0 : x.length - 1)
                                     : Math.min(x.length - 1, Math.max(0, lowerBound(x, this.cursor) + direction));
     this.tip.setAttribute("aria-live", "polite");
+    this.plot.setCursor({left: this.plot.valToPos(x[at], "x"), top: 0}, false);
     this.showAt(x[at]);
   }
 
   showAt(at) {
     const rows = [];
     let nearest = null;
-    for (const {curve, x, raw, y} of this.drawn) {
+    for (const {curve, x, raw} of this.drawn) {
       if (!x.length) continue;
       let i = Math.min(lowerBound(x, at), x.length - 1);
       if (i > 0 && at - x[i - 1] < x[i] - at) i--;
       if (nearest === null || Math.abs(x[i] - at) < Math.abs(nearest - at)) nearest = x[i];
-      rows.push({curve, x: x[i], value: raw[i], y: y[i]});
+      rows.push({curve, value: raw[i]});
     }
     if (nearest === null) return;
     this.cursor = nearest;
-    const px = this.toX(nearest);
-    this.marks.replaceChildren(svg("line", {class: "cursor", x1: px, x2: px, y1: MARGIN.top, y2: CHART_HEIGHT - MARGIN.bottom}));
-    for (const row of rows)
-      if (Number.isFinite(row.y) && !(settings.log && row.y <= 0))
-        this.marks.append(svg("circle", {class: "lone " + row.curve.color, cx: this.toX(row.x), cy: this.toY(row.y), r: 3}));
     this.tip.replaceChildren(html("strong", null, this.formatX(nearest)), ...rows.slice(0, 16).map(row => html("div", null,
         dot(row.curve.color), html("span", null, row.curve.label), html("span", null, this.options.format(row.value, 6)))));
     this.tip.hidden = false;
-    this.tip.style.top = this.plot.offsetTop + 4 + "px";
-    if (px < this.width / 2) Object.assign(this.tip.style, {left: this.plot.offsetLeft + px + 12 + "px", right: "auto"});
-    else Object.assign(this.tip.style, {left: "auto", right: this.width - px + 24 + "px"});
+    const {holder, plot, tip} = this, px = plot.bbox.left / devicePixelRatio + plot.valToPos(nearest, "x");
+    tip.style.top = holder.offsetTop + 4 + "px";
+    if (px < plot.width / 2) Object.assign(tip.style, {left: holder.offsetLeft + px + 12 + "px", right: "auto"});
+    else Object.assign(tip.style, {left: "auto", right: plot.width - px + 24 + "px"});
   }
 }

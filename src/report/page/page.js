@@ -96,7 +96,7 @@ async function ask() {
 
 const interval = Number(document.body.dataset.interval);
 setTheme(matchMedia("(prefers-color-scheme: dark)").matches);
-byId("theme").addEventListener("click", () => setTheme(document.documentElement.dataset.theme !== "dark"));
+byId("theme").addEventListener("click", () => changeSetting(() => setTheme(document.documentElement.dataset.theme !== "dark")));
 byId("x-axis").addEventListener("change", event => changeSetting(() => {
   settings.x = event.target.value;
   for (const chart of charts.values()) chart.zoom = null;

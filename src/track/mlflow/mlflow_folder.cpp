@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/number_text.hpp"
 #include "config/yaml_document.hpp"
 #include "os/list_folder.hpp"
 #include "os/replaced_file.hpp"
@@ -14,7 +15,6 @@
 #include "track/mlflow/mlflow_store.hpp"
 #include "track/record.hpp"
 #include "track/run_folder.hpp"
-#include "track/text_numbers.hpp"
 
 namespace accel::track {
 namespace {
@@ -56,14 +56,14 @@ class MlflowFolder final : public MlflowStore {
     std::map<std::string, std::string> lines;
     for (const MlflowMetric& metric : metrics) {
       std::string& out = lines[metric.key];
-      append_number(out, metric.timestamp);
+      out += text_of_number(metric.timestamp);
       out += ' ';
       if (std::isfinite(metric.value))
-        append_number(out, metric.value);
+        out += text_of_number(metric.value);
       else
         out += std::isnan(metric.value) ? "nan" : metric.value > 0 ? "inf" : "-inf";  // as Python reads them
       out += ' ';
-      append_number(out, metric.step);
+      out += text_of_number(metric.step);
       out += '\n';
     }
     for (const auto& [key, text] : lines) {

@@ -3,12 +3,12 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "base/number_text.hpp"
 #include "http/http_client.hpp"
 #include "os/file_bytes.hpp"
 #include "track/mlflow/mlflow_store.hpp"
 #include "track/record.hpp"
 #include "track/run_folder.hpp"
-#include "track/text_numbers.hpp"
 
 namespace accel::track {
 namespace {
@@ -49,7 +49,7 @@ class MlflowServer final : public MlflowStore {
     for (const MlflowMetric& metric : metrics)
       items.emplace_back(Json::Members{
           {"key", Json(metric.key)},
-          {"value", std::isfinite(metric.value) ? Json::number(metric.value) : Json(word_of(metric.value))},
+          {"value", std::isfinite(metric.value) ? Json::number(metric.value) : Json(nonfinite_word(metric.value))},
           {"timestamp", Json::number(metric.timestamp)},
           {"step", Json::number(metric.step)}});
     Json::Members batch = member("run_id", run_id_);

@@ -752,8 +752,7 @@ static void test_accel_state_options_t(void **state) {
   accel_state_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_state_options_init(NULL);
-  accel_state_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_STATE, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -762,8 +761,7 @@ static void test_accel_gradient_accumulation_options_t(void **state) {
   accel_gradient_accumulation_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_gradient_accumulation_options_init(NULL);
-  accel_gradient_accumulation_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_GRADIENT_ACCUMULATION, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -772,8 +770,7 @@ static void test_accel_backward_options_t(void **state) {
   accel_backward_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_backward_options_init(NULL);
-  accel_backward_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_BACKWARD, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -782,8 +779,7 @@ static void test_accel_activation_checkpointing_options_t(void **state) {
   accel_activation_checkpointing_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_activation_checkpointing_options_init(NULL);
-  accel_activation_checkpointing_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_ACTIVATION_CHECKPOINTING, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -792,8 +788,7 @@ static void test_accel_adam_options_t(void **state) {
   accel_adam_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_adam_options_init(NULL);
-  accel_adam_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_ADAM, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -802,8 +797,7 @@ static void test_accel_sgd_options_t(void **state) {
   accel_sgd_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_sgd_options_init(NULL);
-  accel_sgd_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_SGD, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -812,8 +806,7 @@ static void test_accel_adagrad_options_t(void **state) {
   accel_adagrad_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_adagrad_options_init(NULL);
-  accel_adagrad_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_ADAGRAD, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -822,8 +815,7 @@ static void test_accel_rmsprop_options_t(void **state) {
   accel_rmsprop_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_rmsprop_options_init(NULL);
-  accel_rmsprop_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_RMSPROP, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -832,8 +824,7 @@ static void test_accel_adamax_options_t(void **state) {
   accel_adamax_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_adamax_options_init(NULL);
-  accel_adamax_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_ADAMAX, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -842,8 +833,7 @@ static void test_accel_nadam_options_t(void **state) {
   accel_nadam_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_nadam_options_init(NULL);
-  accel_nadam_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_NADAM, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -852,8 +842,7 @@ static void test_accel_radam_options_t(void **state) {
   accel_radam_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_radam_options_init(NULL);
-  accel_radam_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_RADAM, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -862,8 +851,7 @@ static void test_accel_lion_options_t(void **state) {
   accel_lion_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_lion_options_init(NULL);
-  accel_lion_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_LION, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -872,8 +860,7 @@ static void test_accel_lamb_options_t(void **state) {
   accel_lamb_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_lamb_options_init(NULL);
-  accel_lamb_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_LAMB, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -882,8 +869,7 @@ static void test_accel_adafactor_options_t(void **state) {
   accel_adafactor_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_adafactor_options_init(NULL);
-  accel_adafactor_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_ADAFACTOR, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -892,8 +878,7 @@ static void test_accel_muon_options_t(void **state) {
   accel_muon_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_muon_options_init(NULL);
-  accel_muon_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_MUON, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -902,8 +887,7 @@ static void test_accel_lomo_options_t(void **state) {
   accel_lomo_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_lomo_options_init(NULL);
-  accel_lomo_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_LOMO, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -912,8 +896,7 @@ static void test_accel_adalomo_options_t(void **state) {
   accel_adalomo_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_adalomo_options_init(NULL);
-  accel_adalomo_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_ADALOMO, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -922,8 +905,7 @@ static void test_accel_schedule_free_sgd_options_t(void **state) {
   accel_schedule_free_sgd_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_schedule_free_sgd_options_init(NULL);
-  accel_schedule_free_sgd_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_SCHEDULE_FREE_SGD, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -932,8 +914,7 @@ static void test_accel_schedule_free_adamw_options_t(void **state) {
   accel_schedule_free_adamw_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_schedule_free_adamw_options_init(NULL);
-  accel_schedule_free_adamw_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_SCHEDULE_FREE_ADAMW, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -942,8 +923,7 @@ static void test_accel_one_cycle_options_t(void **state) {
   accel_one_cycle_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_one_cycle_options_init(NULL);
-  accel_one_cycle_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_ONE_CYCLE, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -952,8 +932,7 @@ static void test_accel_cyclic_options_t(void **state) {
   accel_cyclic_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_cyclic_options_init(NULL);
-  accel_cyclic_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_CYCLIC, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -962,8 +941,7 @@ static void test_accel_plateau_options_t(void **state) {
   accel_plateau_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_plateau_options_init(NULL);
-  accel_plateau_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_PLATEAU, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -972,8 +950,7 @@ static void test_accel_packing_options_t(void **state) {
   accel_packing_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_packing_options_init(NULL);
-  accel_packing_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_PACKING, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -982,8 +959,7 @@ static void test_accel_csv_options_t(void **state) {
   accel_csv_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_csv_options_init(NULL);
-  accel_csv_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_CSV, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -992,8 +968,7 @@ static void test_accel_image_options_t(void **state) {
   accel_image_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_image_options_init(NULL);
-  accel_image_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_IMAGE, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1002,8 +977,7 @@ static void test_accel_dataloader_options_t(void **state) {
   accel_dataloader_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_dataloader_options_init(NULL);
-  accel_dataloader_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_DATALOADER, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1012,8 +986,7 @@ static void test_accel_power_sgd_options_t(void **state) {
   accel_power_sgd_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_power_sgd_options_init(NULL);
-  accel_power_sgd_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_POWER_SGD, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1022,8 +995,7 @@ static void test_accel_ddp_options_t(void **state) {
   accel_ddp_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_ddp_options_init(NULL);
-  accel_ddp_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_DDP, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1032,8 +1004,7 @@ static void test_accel_fsdp_options_t(void **state) {
   accel_fsdp_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_fsdp_options_init(NULL);
-  accel_fsdp_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_FSDP, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1042,8 +1013,7 @@ static void test_accel_deepspeed_options_t(void **state) {
   accel_deepspeed_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_deepspeed_options_init(NULL);
-  accel_deepspeed_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_DEEPSPEED, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1052,8 +1022,7 @@ static void test_accel_grad_scaler_options_t(void **state) {
   accel_grad_scaler_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_grad_scaler_options_init(NULL);
-  accel_grad_scaler_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_GRAD_SCALER, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1062,8 +1031,7 @@ static void test_accel_autocast_options_t(void **state) {
   accel_autocast_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_autocast_options_init(NULL);
-  accel_autocast_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_AUTOCAST, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1072,8 +1040,7 @@ static void test_accel_prepare_model_options_t(void **state) {
   accel_prepare_model_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_prepare_model_options_init(NULL);
-  accel_prepare_model_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_PREPARE_MODEL, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1082,8 +1049,7 @@ static void test_accel_estimate_memory_options_t(void **state) {
   accel_estimate_memory_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_estimate_memory_options_init(NULL);
-  accel_estimate_memory_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_ESTIMATE_MEMORY, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1092,8 +1058,7 @@ static void test_accel_dataloader_config_t(void **state) {
   accel_dataloader_config_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_dataloader_config_init(NULL);
-  accel_dataloader_config_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_DATALOADER_CONFIG, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1102,8 +1067,7 @@ static void test_accel_prepare_item_t(void **state) {
   accel_prepare_item_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_prepare_item_init(NULL);
-  accel_prepare_item_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_PREPARE_ITEM, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1112,8 +1076,7 @@ static void test_accel_local_sgd_options_t(void **state) {
   accel_local_sgd_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_local_sgd_options_init(NULL);
-  accel_local_sgd_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_LOCAL_SGD, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1122,8 +1085,7 @@ static void test_accel_parameters_options_t(void **state) {
   accel_parameters_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_parameters_options_init(NULL);
-  accel_parameters_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_PARAMETERS, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1132,8 +1094,7 @@ static void test_accel_parameters_step_options_t(void **state) {
   accel_parameters_step_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_parameters_step_options_init(NULL);
-  accel_parameters_step_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_PARAMETERS_STEP, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1142,8 +1103,7 @@ static void test_accel_device_map_options_t(void **state) {
   accel_device_map_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_device_map_options_init(NULL);
-  accel_device_map_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_DEVICE_MAP, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1152,8 +1112,7 @@ static void test_accel_dispatch_options_t(void **state) {
   accel_dispatch_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_dispatch_options_init(NULL);
-  accel_dispatch_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_DISPATCH, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1162,8 +1121,7 @@ static void test_accel_save_options_t(void **state) {
   accel_save_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_save_options_init(NULL);
-  accel_save_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_SAVE, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1172,8 +1130,7 @@ static void test_accel_save_model_options_t(void **state) {
   accel_save_model_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_save_model_options_init(NULL);
-  accel_save_model_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_SAVE_MODEL, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1182,8 +1139,7 @@ static void test_accel_project_options_t(void **state) {
   accel_project_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_project_options_init(NULL);
-  accel_project_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_PROJECT, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1192,8 +1148,7 @@ static void test_accel_save_state_options_t(void **state) {
   accel_save_state_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_save_state_options_init(NULL);
-  accel_save_state_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_SAVE_STATE, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1202,8 +1157,7 @@ static void test_accel_load_state_options_t(void **state) {
   accel_load_state_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_load_state_options_init(NULL);
-  accel_load_state_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_LOAD_STATE, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1212,8 +1166,7 @@ static void test_accel_merge_weights_options_t(void **state) {
   accel_merge_weights_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_merge_weights_options_init(NULL);
-  accel_merge_weights_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_MERGE_WEIGHTS, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1222,8 +1175,7 @@ static void test_accel_fsdp_file_options_t(void **state) {
   accel_fsdp_file_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_fsdp_file_options_init(NULL);
-  accel_fsdp_file_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_FSDP_FILE, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1232,8 +1184,7 @@ static void test_accel_tracking_options_t(void **state) {
   accel_tracking_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_tracking_options_init(NULL);
-  accel_tracking_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_TRACKING, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1242,8 +1193,7 @@ static void test_accel_tracker_options_t(void **state) {
   accel_tracker_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_tracker_options_init(NULL);
-  accel_tracker_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_TRACKER, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1252,8 +1202,7 @@ static void test_accel_serve_metrics_options_t(void **state) {
   accel_serve_metrics_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_serve_metrics_options_init(NULL);
-  accel_serve_metrics_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_SERVE_METRICS, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1262,8 +1211,7 @@ static void test_accel_log_sink_options_t(void **state) {
   accel_log_sink_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_log_sink_options_init(NULL);
-  accel_log_sink_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_LOG_SINK, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1272,8 +1220,7 @@ static void test_accel_progress_options_t(void **state) {
   accel_progress_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_progress_options_init(NULL);
-  accel_progress_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_PROGRESS, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1282,8 +1229,7 @@ static void test_accel_profile_options_t(void **state) {
   accel_profile_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_profile_options_init(NULL);
-  accel_profile_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_PROFILE, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1292,8 +1238,7 @@ static void test_accel_launch_options_t(void **state) {
   accel_launch_options_t given;
   (void)state;
   memset(&given, 0x5a, sizeof(given));
-  accel_launch_options_init(NULL);
-  accel_launch_options_init(&given);
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_LAUNCH, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 

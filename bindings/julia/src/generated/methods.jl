@@ -83,7 +83,7 @@ not change it.
 - `cpu_kernels`: The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
 - `cpu_memory`: The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO
 - `cpu_memory_kept`: The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
-- `torch_device`: \"cpu\", or an accelerator: \"cuda\" for that of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
+- `torch_device`: \"cpu\", or an accelerator: \"cuda\" for the one of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
 - `cpu_affinity`: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
 - `pipeline_parallel_size`: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
 - `data_parallel_replicate_size`: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1
@@ -92,7 +92,7 @@ not change it.
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
 - `device_plugins`: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
 - `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
-- `backend`: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"
+- `backend`: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"
 """
 State(; options...) =
     made(State, out -> with_options(given -> LibAccel.accel_state_create(given, out), LibAccel.accel_state_options_t; options...))
@@ -129,7 +129,7 @@ those of the job, whose accumulation settings become the new ones for both.
 - `cpu_kernels`: The kernels that compute matmuls on the CPU. Calls without a state have the settings of the first state of the process. Variable ACCEL_CPU_KERNELS. Default AUTO
 - `cpu_memory`: The source of the memory of large CPU tensors. Variable ACCEL_CPU_MEMORY. Default AUTO
 - `cpu_memory_kept`: The most bytes that this process keeps for the next tensors. In [0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
-- `torch_device`: \"cpu\", or an accelerator: \"cuda\" for that of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
+- `torch_device`: \"cpu\", or an accelerator: \"cuda\" for the one of the local rank, \"cuda:N\". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
 - `cpu_affinity`: 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
 - `pipeline_parallel_size`: Stages that share the layers of a model; this and the next four are the axes of the mesh, see accel_state_mesh(). In [1, inf). Variable PARALLELISM_CONFIG_PP_SIZE. Default 1
 - `data_parallel_replicate_size`: Copies of the model that train with different data. In [1, inf). Variable PARALLELISM_CONFIG_DP_REPLICATE_SIZE. Default: as many as the other axes leave of the ranks, also where all five are 1
@@ -138,7 +138,7 @@ those of the job, whose accumulation settings become the new ones for both.
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
 - `device_plugins`: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
 - `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
-- `backend`: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"
+- `backend`: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"
 """
 share_state(state::State; options...) =
     made(State, out -> with_options(given -> LibAccel.accel_state_share(state, given, out), LibAccel.accel_state_options_t; options...))
@@ -224,7 +224,7 @@ set_trigger!(state::State) =
 """
     seed!(state, seed; device_specific = false, deterministic = false)
 
-Seeds the default generators of all devices, and those of accel_add_seed_callback().
+Seeds the default generators of all devices, and runs the callbacks of accel_add_seed_callback().
 
 - `seed`: The seed.
 - `device_specific`: 1: adds the rank.
@@ -236,7 +236,7 @@ seed!(state::State, seed; device_specific = false, deterministic = false) =
 """
     add_seed_callback!(seed, state)
 
-Has accel_set_seed() seed one more generator: that of the host language, of a library.
+Has accel_set_seed() seed one more generator, such as the host language's or a library's.
 """
 add_seed_callback!(seed::Function, state::State) =
     (LibAccel.accel_add_seed_callback(state, seed_callback(), keep(seed, state), destroy()); state)
@@ -250,7 +250,7 @@ A generator of its own, with the numbers of torch.Generator.
 - `device`: Whose numbers it draws.
 """
 Generator(seed::Integer; device = CPU) =
-    made(Generator, out -> LibAccel.accel_generator_create(seed, as_device(device), out))
+    made(Generator, out -> LibAccel.accel_generator_create(seed, Ref(as_device(device)), out))
 
 """
     seed!(generator, seed)
@@ -317,7 +317,7 @@ reduce_async(state::State, value; by = :sum, scale = 1) =
 """
     broadcast_objects(state, objects; from = 0)
 
-Every rank gets one rank's list of values, which may be those of accel_gather_object().
+Every rank gets one rank's list of values, such as the result of accel_gather_object().
 
 - `objects`: A list; on the other ranks only its length matters.
 
@@ -329,7 +329,7 @@ broadcast_objects(state::State, objects; from = 0) =
 """
     broadcast_objects_async(state, objects; from = 0)
 
-Every rank gets one rank's list of values, which may be those of accel_gather_object().
+Every rank gets one rank's list of values, such as the result of accel_gather_object().
 
 - `objects`: A list; on the other ranks only its length matters.
 
@@ -471,7 +471,7 @@ send_tensor_async(state::State, tensor::Tensor; to, tag = 0) =
 
 Receives a tensor from one rank.
 
-- `tag`: As that of the send.
+- `tag`: The tag of the send.
 """
 recv_tensor!(state::State, tensor::Tensor; from, tag = 0) =
     (done_in_place(LibAccel.accel_recv, LibAccel.accel_recv_async, state, tensor, from, tag); tensor)
@@ -481,7 +481,7 @@ recv_tensor!(state::State, tensor::Tensor; from, tag = 0) =
 
 Receives a tensor from one rank.
 
-- `tag`: As that of the send.
+- `tag`: The tag of the send.
 """
 recv_tensor_async!(state::State, tensor::Tensor; from, tag = 0) =
     start(out -> LibAccel.accel_recv_async(state, tensor, from, tag, out))
@@ -625,12 +625,12 @@ pad_input_tensors(value, num_processes; dim = 1) =
 """
     current_device!(device)
 
-Makes a device the current one of its type on this thread. accel_set_device() does so with that of a state.
+Makes a device the current one of its type on this thread. accel_set_device() does so with a state's device.
 
 - `device`: The device; nothing changes for index -1, the CPU and meta.
 """
 current_device!(device) =
-    (LibAccel.accel_device_set_current(as_device(device)); nothing)
+    (LibAccel.accel_device_set_current(Ref(as_device(device))); nothing)
 
 """
     synchronize(device)
@@ -640,7 +640,7 @@ Waits until a device has done all work of all its streams.
 - `device`: The device; there is nothing to wait for on the CPU.
 """
 synchronize(device) =
-    (LibAccel.accel_device_synchronize(as_device(device)); nothing)
+    (LibAccel.accel_device_synchronize(Ref(as_device(device))); nothing)
 
 """
     empty_cache!(device)
@@ -650,7 +650,7 @@ Returns the memory that the allocator of a type of devices keeps for later tenso
 - `device`: A device of the type. All devices of the type are meant.
 """
 empty_cache!(device) =
-    (LibAccel.accel_device_empty_cache(as_device(device)); nothing)
+    (LibAccel.accel_device_empty_cache(Ref(as_device(device))); nothing)
 
 """
     device_memory(device)
@@ -662,7 +662,7 @@ The memory of an accelerator in bytes.
 Gives: A map with \"allocated\" and \"peak_allocated\" (by tensors), \"reserved\" and \"peak_reserved\" (by the allocator, which keeps memory for later tensors), and \"free\" and \"total\" (of the device), which are NONE when it does not tell.
 """
 device_memory(device) =
-    result(out -> LibAccel.accel_device_memory(as_device(device), out))::Map
+    result(out -> LibAccel.accel_device_memory(Ref(as_device(device)), out))::Map
 
 """
     reset_peak_memory!(device)
@@ -672,7 +672,7 @@ Counts the peaks of accel_device_memory() from what is in use now.
 - `device`: The device.
 """
 reset_peak_memory!(device) =
-    (LibAccel.accel_device_reset_peak_memory(as_device(device)); nothing)
+    (LibAccel.accel_device_reset_peak_memory(Ref(as_device(device))); nothing)
 
 """
     device_properties(device)
@@ -684,7 +684,7 @@ Describes a device and its abilities.
 Gives: A map: \"name\" (\"cuda:0\"), \"type\" (\"cuda\"), \"index\", \"count\" (of devices of the type), \"total_memory\" (bytes, NONE when it does not tell), \"dtypes\" (a list of the names of those that it computes with; all when it does not tell).
 """
 device_properties(device) =
-    result(out -> LibAccel.accel_device_properties(as_device(device), out))::Map
+    result(out -> LibAccel.accel_device_properties(Ref(as_device(device)), out))::Map
 
 """
     send_to_device(value, device; non_blocking = false)
@@ -698,7 +698,7 @@ Moves each tensor to a device.
 Gives: The new tree.
 """
 send_to_device(value, device; non_blocking = false) =
-    result(out -> lend(value -> LibAccel.accel_send_to_device(value, as_device(device), non_blocking, C_NULL, 0, out), value))
+    result(out -> lend(value -> LibAccel.accel_send_to_device(value, Ref(as_device(device)), non_blocking, C_NULL, 0, out), value))
 
 """
     convert_to_fp32(value)
@@ -962,7 +962,7 @@ device meta. Layers draw their numbers from the generator of the device.
 - `include_buffers`: 1: buffers too; 0: they are as outside; `nothing`: as for accel_init_empty_weights_begin().
 """
 init_on_device(body::Function, device; include_buffers = nothing) =
-    scoped(body, out -> LibAccel.accel_init_on_device_begin(as_device(device), something(include_buffers, LibAccel.ACCEL_UNSET), out))
+    scoped(body, out -> LibAccel.accel_init_on_device_begin(Ref(as_device(device)), something(include_buffers, LibAccel.ACCEL_UNSET), out))
 
 """
     load_torchscript(path)
@@ -991,7 +991,7 @@ convert_file_size_to_int(size) =
 
 The sizes of a model, of every module in it and of every tensor.
 
-- `buffers_only`: 1: of buffers alone; the size of \"\" is that of all buffers.
+- `buffers_only`: 1: of buffers alone; the size of \"\" is the size of all buffers.
 - `dtype`: In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own
 - `special_dtypes`: A map from names of tensors to the dtypes in which they will be loaded. Default: none
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none
@@ -1870,8 +1870,8 @@ setting!(optimizer::Optimizer, name, value; group = 1) =
 """
     update_precision!(optimizer, precision; group = 1)
 
-How the float16 and bfloat16 parameters of a group are updated; those of other dtypes are not concerned. States that are
-there already are converted.
+How the float16 and bfloat16 parameters of a group are updated; other dtypes are not concerned. States that are there
+already are converted.
 
 - `precision`: ACCEL_UPDATE_PRECISION_*.
 """
@@ -2193,7 +2193,7 @@ complete, and drops each gradient then. Accumulation does not divide it. With se
 averaged before its update: all ranks' losses must reach the parameters in the same order, and LOMO has all parameters
 of a model or none.
 
-- `lr`: The learning rate; `nothing`: that of each group.
+- `lr`: The learning rate; `nothing`: the rate of each group.
 """
 lomo_backward(state::State, loss::Tensor; lr = nothing) =
     (LibAccel.accel_lomo_backward(state, loss, something(lr, LibAccel.ACCEL_UNSET_DOUBLE)); nothing)
@@ -2213,7 +2213,7 @@ accumulate(body::Function, state::State, models::Model...) =
     join_uneven_inputs(state, models...; even_batches = nothing) do ... end
 
 The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in what
-the others still exchange, with gradients of 0, and the mean is still that of all ranks. In the end all have the models,
+the others still exchange, with gradients of 0, and the mean is still over all ranks. In the end all have the models,
 and the prepared optimizers and schedulers, of a rank that trained longest. Before each forward of the first model the
 ranks exchange a few numbers. Ends only when all ranks have come to the end.
 
@@ -2301,7 +2301,7 @@ the state's device, 0 on the CPU}; \"tokens_per_second\", since the last reset, 
 
 - `reset`: 1: the next mean begins here.
 
-Gives: The mean is that of the steps since the last reset; all 0 before the first one has ended.
+Gives: The mean of the steps since the last reset; all 0 before the first one has ended.
 """
 step_report(state::State; reset = false) =
     result(out -> LibAccel.accel_step_report(state, reset, out))
@@ -2451,7 +2451,7 @@ memory_report(; reset_peak = false) =
 """
     empty_cache!(state)
 
-Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large
+Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU tensors, of large
 results of a gather or a reduce, and of the device. Memory in use stays.
 """
 empty_cache!(state::State) =
@@ -2592,7 +2592,7 @@ show_checkpoint(folder::AbstractString) =
 """
     compare_checkpoints(folder, other)
 
-How two checkpoints differ, by the bytes of their files, and in safetensors by those of their tensors.
+How two checkpoints differ, by the bytes of their files, and in safetensors by the bytes of their tensors.
 
 - `folder`: The checkpoints.
 - `other`: The checkpoints.
@@ -2733,7 +2733,7 @@ num_processes(state::State) =
 
 The rank within the host.
 
-Gives: This rank among those of its host, from 0.
+Gives: This rank among the ranks of its host, from 0.
 """
 local_process_index(state::State) =
     Int(LibAccel.accel_local_process_index(state))
@@ -2813,10 +2813,10 @@ mixed_precision(state::State) =
 
 The state's device.
 
-Gives: The device that prepared models and batches are put on.
+Gives: The device that prepared models and batches are put on, valid as long as the state; `nothing`, with the thread's error, for an invalid handle.
 """
 device(state::State) =
-    LibAccel.accel_device(state)
+    device_at(LibAccel.accel_device(state), "accel_device")
 
 """
     fork_launched(state)
@@ -2953,7 +2953,7 @@ gradient_accumulation_steps!(state::State, steps) =
 
 How far the accumulation is.
 
-Gives: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, those of the one that has most. A checkpoint has the number.
+Gives: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, the count of the one that has most. A checkpoint has the number.
 """
 accumulation_step(state::State) =
     LibAccel.accel_accumulation_step(state)
@@ -3083,7 +3083,7 @@ gather_for_metrics_async(state::State, value) =
 """
     gather_object_for_metrics(state, items)
 
-Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated to
+Gathers a list of results as accel_gather_object() does, and leaves out results of samples that the loader repeated to
 fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other
 lists as many first items stay as the batch has.
 
@@ -3097,7 +3097,7 @@ gather_object_for_metrics(state::State, items) =
 """
     gather_object_for_metrics_async(state, items)
 
-Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated to
+Gathers a list of results as accel_gather_object() does, and leaves out results of samples that the loader repeated to
 fill batches. A list with one item for each row of the batch keeps the items of rows that are not repeated; of other
 lists as many first items stay as the batch has.
 
@@ -3295,7 +3295,7 @@ a model: of n equal blocks the activations of one are left, beside the inputs of
 - `recompute`: Default ALL
 - `preserve_rng_state`: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1
 - `offload`: 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0
-- `determinism_check`: 1: shapes, dtypes and devices are compared with those of the first forward. Default 1
+- `determinism_check`: 1: shapes, dtypes and devices are compared with the first forward. Default 1
 - `early_stop`: 1: a forward is computed again only as far as backward needs it. Default 1
 - `class_names`: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none
 - `modules`: Regular expression of the whole names of modules that are checkpointed as well. Default: none
@@ -3564,8 +3564,8 @@ autocast(body::Function, state::State; options...) =
     unshard(parameters, model, wait)
 
 Gathers the parameters of one module of a sharded model. They are whole until accel_parameters_reshard() or the end of
-the micro-batch: addresses that were read before are not those of the whole parameters, and these are gone afterwards.
-Does nothing without sharding.
+the micro-batch: addresses that were read before are not addresses of the whole parameters, and these are gone
+afterwards. Does nothing without sharding.
 
 - `model`: The path of a module that is sharded by itself; \"\": what belongs to no such module.
 - `wait`: 0: returns at once, and the parameters are on their way while the program computes; 1: they are whole.
@@ -3683,7 +3683,7 @@ Loads weights into a model, which may be on the device meta. Tensors keep their 
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
-- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
+- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
 - `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
@@ -3711,7 +3711,7 @@ Loads weights into a model and dispatches it.
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
-- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
+- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
 - `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
@@ -3740,7 +3740,7 @@ memory only are written there, and leave the memory.
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
-- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
+- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
 - `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
@@ -3765,7 +3765,7 @@ Keeps all weights in the memory of the host; each block computes on a device.
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
-- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
+- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
 - `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
@@ -3776,7 +3776,7 @@ Keeps all weights in the memory of the host; each block computes on a device.
 - `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 cpu_offload(model::Model, device; options...) =
-    (with_options(given -> LibAccel.accel_cpu_offload(model, as_device(device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
+    (with_options(given -> LibAccel.accel_cpu_offload(model, Ref(as_device(device)), given), LibAccel.accel_dispatch_options_t; options...); nothing)
 
 """
     disk_offload(model, offload_folder, device; options...)
@@ -3791,7 +3791,7 @@ Keeps all weights in files; each block computes on a device.
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
 - `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
-- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: those of the largest module without children, at least 64 MiB
+- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB
 - `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
 - `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
 - `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
@@ -3801,7 +3801,7 @@ Keeps all weights in files; each block computes on a device.
 - `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 disk_offload(model::Model, offload_folder, device; options...) =
-    (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), as_device(device), given), LibAccel.accel_dispatch_options_t; options...); nothing)
+    (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), Ref(as_device(device)), given), LibAccel.accel_dispatch_options_t; options...); nothing)
 
 """
     remove_dispatch(model, recurse)
@@ -3840,10 +3840,10 @@ has_offloaded_params(model::Model) =
 The weights of a module, itself and not what is below it, are on a device inside, for the program to read. Changes of
 offloaded weights are lost at the end.
 
-- `device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+- `device`: The goal. `nothing`: offloaded weights go to their main device, and others stay.
 """
 align_module_device(body::Function, model::Model, device) =
-    scoped(body, out -> LibAccel.accel_align_module_device_begin(model, as_device(device), out))
+    scoped(body, out -> LibAccel.accel_align_module_device_begin(model, device === nothing ? C_NULL : Ref(as_device(device)), out))
 
 """
     cpu_offload_with_hook(model, device, previous)
@@ -3854,7 +3854,7 @@ model of a chain is called.
 - `device`: An accelerator.
 """
 cpu_offload_with_hook(model::Model, device, previous::Union{OffloadHook,Nothing}) =
-    made(OffloadHook, out -> LibAccel.accel_cpu_offload_with_hook(model, as_device(device), something(previous, C_NULL), out))
+    made(OffloadHook, out -> LibAccel.accel_cpu_offload_with_hook(model, Ref(as_device(device)), something(previous, C_NULL), out))
 
 """
     offload(hook)
@@ -3894,10 +3894,10 @@ Moves or replaces one parameter or buffer of a model.
 
 - `name`: \"layers.0.weight\".
 - `device`: The goal.
-- `dtype`: Of the result, for floating tensors; `nothing`: that of the tensor.
+- `dtype`: The result's, for floating tensors; `nothing`: the tensor's own dtype.
 """
 module_tensor_to_device!(model::Model, name, device, value::Union{Tensor,Nothing}, dtype) =
-    (LibAccel.accel_set_module_tensor_to_device(model, string(name), as_device(device), something(value, C_NULL), dtype_code(dtype)); model)
+    (LibAccel.accel_set_module_tensor_to_device(model, string(name), Ref(as_device(device)), something(value, C_NULL), dtype_code(dtype)); model)
 
 """
     read_ahead(tensors)
@@ -3965,7 +3965,7 @@ Sets the project of a state. Nothing has happened on the disk.
 - `total_limit`: Most checkpoints of automatic naming that are kept; the oldest are removed when a new one is complete. In [1, inf). Default: all are kept
 - `iteration`: The number of the next checkpoint. In [0, inf). Default 0
 - `automatic_checkpoint_naming`: 1: checkpoints are `checkpoints/checkpoint_<iteration>` of project_dir. Default 0
-- `save_on_each_node`: 1: what the main process writes is written on that of each host, whose disks are not shared. Default 0
+- `save_on_each_node`: 1: the first rank of each host writes the files of the main process, for hosts without a shared disk. Default 0
 """
 project!(state::State; options...) =
     (with_options(given -> LibAccel.accel_set_project(state, given), LibAccel.accel_project_options_t; options...); state)
@@ -3975,7 +3975,7 @@ project!(state::State; options...) =
 
 The project of a state.
 
-Gives: A map with the fields of accel_project_options_t, NONE for what there is not; \"checkpoint\", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; \"next_checkpoint\", that of automatic naming.
+Gives: A map with the fields of accel_project_options_t, NONE for what there is not; \"checkpoint\", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; \"next_checkpoint\", the name that automatic naming gives.
 """
 project(state::State) =
     result(out -> LibAccel.accel_project(state, out))::Map
@@ -3989,13 +3989,13 @@ then. The iteration of the project is counted on. All ranks must call. Within an
 the gradients so far are saved as their sum over the ranks, so that the window's sum may differ in its last bit after a
 load.
 
-- `folder`: Its parent is made if missing. `nothing`: that of automatic naming.
+- `folder`: Its parent is made if missing. `nothing`: the folder of automatic naming.
 - `safe_serialization`: 1: models are safetensors; 0: files of torch.save(). Default 1
 - `asynchronous`: 1: returns when the tensors are copied; a thread writes them. Default 0
 - `when_busy`: While an asynchronous save is under way. Default WAIT
 - `compression_level`: The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0
-- `incremental`: 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0
-- `durable`: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1
+- `incremental`: 1: files that equal files of the checkpoint saved or loaded last become hard links to them. Default 0
+- `durable`: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not a crash of the machine. Default 1
 """
 save_state(state::State, folder; options...) =
     (with_options(given -> LibAccel.accel_save_state(state, something(folder, C_NULL), given), LibAccel.accel_save_state_options_t; options...); nothing)
@@ -4041,11 +4041,11 @@ remove_checkpoint_hook(state::State, id) =
 
 Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read. accel_save_state() writes
 files of its own, which are verified. All ranks must call. A file or folder replaces an older one in one step, files of
-ranks one by one; those of more ranks go.
+ranks one by one; files of ranks above these are removed.
 
 - `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
 - `index`: Among several models or optimizers, a part of the name. In [0, inf). Default 0
-- `state_dict_type`: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded
+- `state_dict_type`: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: the model's kind, or the kind of the first sharded model
 - `use_dcp`: 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1
 """
 save_fsdp_model(state::State, model::Model, folder; options...) =
@@ -4059,7 +4059,7 @@ may differ, but for files of ranks. Nothing is verified by hashes, which these f
 
 - `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
 - `index`: Among several models or optimizers, a part of the name. In [0, inf). Default 0
-- `state_dict_type`: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded
+- `state_dict_type`: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: the model's kind, or the kind of the first sharded model
 - `use_dcp`: 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1
 """
 load_fsdp_model!(state::State, model::Model, folder; options...) =
@@ -4072,7 +4072,7 @@ Saves the state of an optimizer, by the names of its parameters, as accel_save_f
 
 - `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
 - `index`: Among several models or optimizers, a part of the name. In [0, inf). Default 0
-- `state_dict_type`: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded
+- `state_dict_type`: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: the model's kind, or the kind of the first sharded model
 - `use_dcp`: 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1
 """
 save_fsdp_optimizer(state::State, optimizer::Optimizer, folder; options...) =
@@ -4085,7 +4085,7 @@ Loads the state of an optimizer, as accel_load_fsdp_model() loads a model.
 
 - `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
 - `index`: Among several models or optimizers, a part of the name. In [0, inf). Default 0
-- `state_dict_type`: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded
+- `state_dict_type`: FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: the model's kind, or the kind of the first sharded model
 - `use_dcp`: 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1
 """
 load_fsdp_optimizer!(state::State, optimizer::Optimizer, folder; options...) =
@@ -4101,7 +4101,7 @@ Python, are unknown here. A tracker whose server cannot be reached is left out, 
 - `project_name`: The project. Characters that no file name may have become \"_\" in the folder's.
 - `config`: What the run was started with: a map, of any depth, which the trackers store; `nothing`: nothing.
 - `init_kwargs`: A map from a tracker's name to a map of its own options, see docs/observability.md; `nothing`: none.
-- `log_with`: Names of trackers joined by commas; \"all\" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker()
+- `log_with`: Names of trackers joined by commas; \"all\" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but trackers of accel_add_tracker()
 - `logging_dir`: The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project
 - `run_name`: The name of the run, and of its folder. Default: as the project
 - `resume`: 1: a run that is in the folder goes on; 0: one that is there is an error. Default 1
@@ -4336,10 +4336,10 @@ export_trace(profile::Profile, path) =
 """
     key_averages(profile, group_by_shapes)
 
-Operators and spans of the latest recorded cycle by name: a list of {\"name\", \"kind\": \"operator\" or that of a span,
+Operators and spans of the latest recorded cycle by name: a list of {\"name\", \"kind\": \"operator\" or the kind of a span,
 \"count\", \"self_cpu_us\", \"cpu_us\", \"device_us\", \"self_cpu_memory\", \"flops\", \"bytes\", \"shapes\"}, the largest self_cpu_us
-first. The time of an operator itself is without that of operators in it; spans, which lie around and beside operators,
-have none. Kernels of devices are of kind \"kernel\".
+first. The time of an operator itself is without the time of operators in it; spans, which lie around and beside
+operators, have none. Kernels of devices are of kind \"kernel\".
 
 - `group_by_shapes`: 1: operators with different shapes of inputs are different; needs record_shapes.
 

@@ -7,7 +7,7 @@ maps, maps files and reads ahead.
 import os
 
 from .. import capi
-from ..engine.torch_types import is_torch_model
+from ..engine.torch_types import is_torch_model, with_torch
 from ..engine.values import to_engine
 from ..tensors import dtypes
 from ..tensors.device import Device
@@ -17,12 +17,11 @@ from .weight_names import with_first
 from .weights import dispatch_options, joined
 
 
+@with_torch("..big_models.dispatch")
 def cpu_offload(model, execution_device=None, offload_buffers=False, state_dict=None, preload_module_classes=None):
     """Keeps the weights of a model in the memory of the CPU, in `state_dict` if it is given. Each module gets its own for its forward, on
     `execution_device`, by default that of the first parameter; modules of the `preload_module_classes` those of all inside of them, too. The
     model."""
-    if is_torch_model(model):
-        return _torch().cpu_offload(model, execution_device, offload_buffers, state_dict, preload_module_classes)
     options, device = dispatch_options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes), _device(execution_device, model)
     if state_dict is not None:
         _put_into(model, state_dict)
@@ -42,22 +41,18 @@ def _put_into(model, state_dict):
     retie_parameters(model, with_first(state_dict, tied))
 
 
+@with_torch("..big_models.dispatch")
 def disk_offload(model, offload_dir, execution_device=None, offload_buffers=False, preload_module_classes=None):
     """Keeps the weights of a model in a folder: those that an index there names, else they are written. Otherwise as cpu_offload()."""
-    if is_torch_model(model):
-        return _torch().disk_offload(model, offload_dir, execution_device, offload_buffers, preload_module_classes)
     options = dispatch_options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes)
     capi.accel_disk_offload(model.handle, os.fspath(offload_dir), _device(execution_device, model), options)
     return model
 
 
+@with_torch("..big_models.model_offload")
 def cpu_offload_with_hook(model, execution_device=None, prev_module_hook=None):
     """The model, which moves to a device when it is called and stays there, and its hook, whose offload() moves it back to the CPU. The model
     of `prev_module_hook` leaves the device when this one is called."""
-    if is_torch_model(model):
-        from . import model_offload
-
-        return model_offload.cpu_offload_with_hook(model, execution_device, prev_module_hook)
     device = capi.accel_device_default() if execution_device is None else Device(device_maps.name_of(execution_device))
     previous = None if prev_module_hook is None else prev_module_hook.hook
     return model, OffloadHook(model, capi.accel_cpu_offload_with_hook(model.handle, device, previous))
@@ -117,14 +112,10 @@ def load_checkpoint_and_dispatch(model, checkpoint, device_map=None, max_memory=
     return model
 
 
+@with_torch("..big_models.layerwise_casting")
 def attach_layerwise_casting_hooks(module, storage_dtype, compute_dtype, skip_modules_pattern=None, skip_modules_classes=None, non_blocking=False):
     """Stores the weights of the linear and convolutional layers of a model in one dtype, in which they have less memory, and computes in
     another. Layers of the classes that are given, and those whose paths a pattern is found in, stay as they are, with all inside of them."""
-    if is_torch_model(module):
-        from . import layerwise_casting
-
-        layerwise_casting.attach_layerwise_casting_hooks(module, storage_dtype, compute_dtype, skip_modules_pattern, skip_modules_classes, non_blocking)
-        return
     classes = [kind if isinstance(kind, str) else kind.__name__ for kind in skip_modules_classes or ()]
     stored, computed = (dtypes.dtype(kind).number for kind in (storage_dtype, compute_dtype))
     capi.accel_attach_layerwise_casting(module.handle, stored, computed, joined(skip_modules_pattern), joined(classes))

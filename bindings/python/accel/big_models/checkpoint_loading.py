@@ -10,6 +10,7 @@ import os
 
 import torch
 
+from .. import capi
 from ..compat import constants
 from ..parallel.collectives import broadcast, broadcast_object_list
 from ..state.process import PartialState
@@ -46,14 +47,11 @@ def _is_safetensors(path):
 
 def _check_format(path):
     """The metadata of a file of safetensors says from which framework its tensors are."""
-    with open(path, "rb") as file:
-        header = file.read(int.from_bytes(file.read(8), "little"))
-    place = header.find(b'"__metadata__"')
-    if place < 0:
+    metadata = capi.accel_load_metadata(os.fspath(path))
+    if not metadata:
         _logger.warning("%s has no metadata that says what wrote it; it is taken as a file of torch", path)
         return
-    text = header[header.index(b":", place) + 1:].decode().lstrip()
-    kind = json.JSONDecoder().raw_decode(text)[0].get("format")
+    kind = metadata.get("format")
     if kind not in ("pt", "tf", "flax"):
         raise OSError(f"{path}: its metadata has the format {kind!r}; expected \"pt\", as save_model() and save_pretrained() write it")
     if kind != "pt":

@@ -6,8 +6,8 @@ import warnings
 
 from .. import capi
 from ..engine.torch_types import is_torch_model
-from ..state.handlers import fill
 from ..state.job import joined
+from ..state.options import fill
 from .module_queues import fallback_allocate, get_max_layer_size, get_module_leaves, get_module_size_with_ties
 
 __all__ = ["fallback_allocate", "get_max_layer_size", "get_module_leaves", "get_module_size_with_ties"]

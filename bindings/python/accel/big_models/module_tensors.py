@@ -1,62 +1,52 @@
 """Single tensors of models of torch or of accel: their names, their devices, and which are the same. Those of torch: torch_module_tensors.py."""
 
 from .. import capi
-from ..engine.torch_types import is_torch_model
+from ..engine.torch_types import with_torch
 from ..engine.values import to_engine
 from ..tensors import dtypes
 from ..tensors.device import Device
 
 
+@with_torch("..big_models.torch_module_tensors")
 def named_module_tensors(module, include_buffers=True, recurse=False, remove_non_persistent=False):
     """Pairs of name and tensor: the parameters, then the buffers; without those that no state dict has with `remove_non_persistent`."""
-    if is_torch_model(module):
-        return _tensors().named_module_tensors(module, include_buffers, recurse, remove_non_persistent)
     return iter(capi.accel_named_module_tensors(module.handle, int(include_buffers), int(recurse), int(remove_non_persistent)).items())
 
 
+@with_torch("..big_models.torch_module_tensors")
 def get_non_persistent_buffers(module, recurse=False, fqns=False):
     """The names of the buffers that no state dict has; with `fqns` whole paths."""
-    if is_torch_model(module):
-        return _tensors().get_non_persistent_buffers(module, recurse, fqns)
     paths = capi.accel_get_non_persistent_buffers(module.handle, int(recurse))
     return {path if fqns else path.rpartition(".")[2] for path in paths}
 
 
+@with_torch("..big_models.torch_module_tensors")
 def find_tied_parameters(model, **_):
     """The groups of names of parameters that are one tensor, sorted."""
-    return _tensors().find_tied_parameters(model) if is_torch_model(model) else capi.accel_find_tied_parameters(model.handle)
+    return capi.accel_find_tied_parameters(model.handle)
 
 
+@with_torch("..big_models.torch_module_tensors")
 def find_shared_buffers(model):
     """The groups of names of buffers that are one tensor, sorted. Modules of accel have none."""
-    return _tensors().find_shared_buffers(model) if is_torch_model(model) else []
+    return []
 
 
+@with_torch("..big_models.torch_module_tensors")
 def retie_parameters(model, tied_params):
     """Makes the parameters of each group one tensor again: the first that is not on the device meta."""
-    if is_torch_model(model):
-        _tensors().retie_parameters(model, tied_params)
-    else:
-        capi.accel_retie_parameters(model.handle, tied_params)
+    capi.accel_retie_parameters(model.handle, tied_params)
 
 
+@with_torch("..big_models.torch_module_tensors")
 def set_module_tensor_to_device(module, tensor_name, device, value=None, dtype=None, fp16_statistics=None, tied_params_map=None,
                                 non_blocking=False, clear_cache=True):
     """Puts a parameter or a buffer on a device, with a new value if one is given, which is what a tensor on the device meta needs. The value
     gets `dtype`, or the dtype that the tensor had; integers keep theirs where `dtype` is given. `tied_params_map` has, by the addresses of
     tied tensors, what is on which device already. `clear_cache` gives cached memory of the device back, which takes its time. Modules of accel
     have neither `tied_params_map` (retie_parameters() ties theirs) nor `fp16_statistics`."""
-    if not is_torch_model(module) and (fp16_statistics is not None or tied_params_map is not None):
+    if fp16_statistics is not None or tied_params_map is not None:
         raise ValueError(f"{'fp16_statistics' if tied_params_map is None else 'tied_params_map'} is for models of torch; expected none for a "
                          f"{type(module).__name__} of accel, whose tied tensors retie_parameters() makes one again")
-    if is_torch_model(module):
-        _tensors().set_module_tensor_to_device(module, tensor_name, device, value, dtype, fp16_statistics, tied_params_map, non_blocking, clear_cache)
-    else:
-        kind = capi.ACCEL_UNSET if dtype is None else dtypes.dtype(dtype).number
-        capi.accel_set_module_tensor_to_device(module.handle, tensor_name, Device(str(device)), to_engine(value), kind)
-
-
-def _tensors():
-    from . import torch_module_tensors as module_tensors  # imports torch
-
-    return module_tensors
+    kind = capi.ACCEL_UNSET if dtype is None else dtypes.dtype(dtype).number
+    capi.accel_set_module_tensor_to_device(module.handle, tensor_name, Device(str(device)), to_engine(value), kind)

@@ -2,36 +2,25 @@
 
 from .. import capi
 from ..engine.scopes import scope
-from ..engine.torch_types import is_torch_model
+from ..engine.torch_types import with_torch
 from ..tensors.device import Device
 
 
+@with_torch("..big_models.align_devices")
 def has_offloaded_params(module):
     """Whether the weights of a module, itself and not what is in it, are put away between its forwards."""
-    if is_torch_model(module):
-        return _hooks().has_offloaded_params(module)
     return bool(capi.accel_has_offloaded_params(module.handle))
 
 
+@with_torch("..big_models.align_devices")
 def align_module_device(module, execution_device=None):
     """A scope in which the weights of a module are on the device where it computes, or on another one. Changes to weights that are put away
     are lost with the scope."""
-    if is_torch_model(module):
-        return _hooks().align_module_device(module, execution_device)
-    if execution_device is not None:
-        device = Device(str(execution_device))
-    else:
-        device = capi.accel_device_t()
-        device.type = device.index = -1  # where it computes
+    device = None if execution_device is None else Device(str(execution_device))
     return scope(capi.accel_align_module_device_begin, module.handle, device)
 
 
+@with_torch("..big_models.align_devices")
 def get_state_dict_offloaded_model(model):
     """The state dict of a model on the CPU, with the weights that are put away."""
-    return _hooks().get_state_dict_offloaded_model(model) if is_torch_model(model) else model.state_dict()
-
-
-def _hooks():
-    from . import align_devices  # imports torch
-
-    return align_devices
+    return model.state_dict()

@@ -7,7 +7,7 @@ from .. import capi
 from ..engine.torch_types import is_torch_model, is_torch_tensor, torch_module
 from ..engine.values import to_engine
 from ..modules.module import Module
-from ..state.handlers import fill
+from ..state.options import fill
 from ..tensors import dtypes
 from . import device_maps
 

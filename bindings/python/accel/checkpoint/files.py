@@ -9,8 +9,8 @@ from .. import capi
 from ..engine.objects import packed_state, unpacked_state
 from ..engine.torch_types import is_torch_model, is_torch_tensor, torch_module
 from ..engine.values import map_leaves, to_engine
-from ..state.handlers import fill
 from ..state.job import current, is_made
+from ..state.options import fill
 from ..state.process import PartialState
 
 _NO_LIMIT = 2**63 - 1

@@ -2,6 +2,7 @@
 
 from .. import capi
 from ..commands.config.config_args import SAGEMAKER_PYTHON_VERSION, SAGEMAKER_PYTORCH_VERSION, SAGEMAKER_TRANSFORMERS_VERSION  # noqa: F401
+from ..generated.choices import CHOICES
 from ..state.machine import COMPARISONS as STR_OPERATION_TO_FUNC
 
 MODEL_NAME, SAFE_MODEL_NAME = capi.ACCEL_MODEL_NAME, capi.ACCEL_SAFE_MODEL_NAME
@@ -20,10 +21,8 @@ TORCH_LAUNCH_PARAMS = """nnodes nproc_per_node rdzv_backend rdzv_endpoint rdzv_i
 USE_TORCH_XLA = False
 
 FSDP_MODEL_NAME = "pytorch_model_fsdp"
-FSDP_SHARDING_STRATEGY = ["FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD", "HYBRID_SHARD", "HYBRID_SHARD_ZERO2"]
-FSDP_AUTO_WRAP_POLICY = ["TRANSFORMER_BASED_WRAP", "SIZE_BASED_WRAP", "NO_WRAP"]
-FSDP_BACKWARD_PREFETCH = ["BACKWARD_PRE", "BACKWARD_POST", "NO_PREFETCH"]
-FSDP_STATE_DICT_TYPE = ["FULL_STATE_DICT", "LOCAL_STATE_DICT", "SHARDED_STATE_DICT"]
+FSDP_SHARDING_STRATEGY, FSDP_AUTO_WRAP_POLICY, FSDP_BACKWARD_PREFETCH, FSDP_STATE_DICT_TYPE = (
+    [name.upper() for name in CHOICES[kind]] for kind in ("sharding_strategy", "auto_wrap_policy", "backward_prefetch", "state_dict_type"))
 FSDP2_STATE_DICT_TYPE = ["SHARDED_STATE_DICT", "FULL_STATE_DICT"]
 DEEPSPEED_MULTINODE_LAUNCHERS = ["pdsh", "standard", "openmpi", "mvapich", "mpich", "nossh", "slurm"]
 TORCH_DYNAMO_MODES = ["default", "reduce-overhead", "max-autotune"]

@@ -6,8 +6,9 @@ from ..engine.objects import from_this_host, packed_item, unpacked
 from ..generated import datasets, samplers
 from ..generated.datasets import *  # noqa: F403
 from ..generated.samplers import *  # noqa: F403
-from ..state.handlers import fill, warn_of_copies_that_block, whole_number
+from ..state.handlers import warn_of_copies_that_block, whole_number
 from ..state.job import current
+from ..state.options import fill
 from ..state.process import loop_over
 from .dataset import Dataset, EngineDataset, IterableDataset, handle_of
 from .datasets import Subset, TensorDataset, map_file

@@ -13,7 +13,7 @@ import traceback
 
 from ..engine import libtorch
 from ..state import machine
-from ..state.enums import DistributedType, PrecisionType
+from ..generated.enums import DistributedType, PrecisionType
 from ..state.environment import get_free_port
 
 _PATIENCE = 0.5  # seconds that ranks have to end by themselves when another one has failed

@@ -11,8 +11,8 @@ from typing import Any, Optional
 
 from .. import capi
 from ..state.environment import str_to_bool
-from ..state.handlers import fill
 from ..state.job import is_initialized, sharded_by
+from ..state.options import fill
 from .deepspeed_config import HfDeepSpeedConfig
 
 # Fields, where they are in the configuration, and where a value comes from if the field is None: variable and default.

@@ -6,13 +6,14 @@ import os
 import warnings
 import weakref
 from dataclasses import dataclass
-from typing import Any, Optional
+from typing import Any
 
 from .. import capi
 from ..compat.constants import FSDP_AUTO_WRAP_POLICY, FSDP_BACKWARD_PREFETCH, FSDP_SHARDING_STRATEGY
 from ..engine.torch_types import is_torch_model
+from ..generated import settings
 from ..state.environment import str_to_bool
-from ..state.handlers import fill
+from ..state.options import engine_options, fill, read_variables
 from ..state.process import PartialState
 from . import sharding_types
 
@@ -30,10 +31,6 @@ def disable_fsdp_ram_efficient_loading():
     os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = "False"
 
 
-def _flag(name):
-    return str_to_bool(os.environ.get(f"FSDP_{name}", "False")) == 1
-
-
 def _member(kind, name, value, known=()):
     """The member of an enum: itself, by its name in any case, or by its number."""
     if isinstance(value, kind):
@@ -47,39 +44,14 @@ def _member(kind, name, value, known=()):
 
 
 @dataclass
-class FullyShardedDataParallelPlugin:
+class FullyShardedDataParallelPlugin(settings.FullyShardedDataParallelPlugin):
     """How the ranks share out a model. None: from FSDP_*, else the default, which depends on the version. The kinds of values are those of
     torch.distributed.fsdp, or texts and numbers for them. Version 2: a number as reshard_after_forward is that of the ranks in a group, which keeps
-    the parameters from forward to backward. param_init_fn(module) gives values to a module's own tensors on the device meta."""
-
-    fsdp_version: Optional[int] = None
-    sharding_strategy: Any = None
-    reshard_after_forward: Any = None
-    backward_prefetch: Any = None
-    mixed_precision_policy: Any = None
-    auto_wrap_policy: Any = None
-    cpu_offload: Any = None
-    ignored_modules: Any = None
-    state_dict_type: Any = None
-    state_dict_config: Any = None
-    optim_state_dict_config: Any = None
-    limit_all_gathers: bool = True
-    use_orig_params: Optional[bool] = None
-    param_init_fn: Any = None
-    sync_module_states: Optional[bool] = None
-    forward_prefetch: Optional[bool] = None
-    activation_checkpointing: Optional[bool] = None
-    activation_checkpointing_offload: Optional[bool] = None
-    cpu_ram_efficient_loading: Optional[bool] = None
-    transformer_cls_names_to_wrap: Optional[list] = None
-    min_num_params: Optional[int] = None
-    # Of the engine, beyond the reference: as cpu_offload, but the device keeps a copy of each shard; and a folder for what is offloaded.
-    offload_optimizer: Optional[bool] = None
-    offload_folder: Optional[str] = None
+    the parameters from forward to backward. param_init_fn(module) gives values to a module's own tensors on the device meta. The last fields are
+    those that accel_fsdp_options_t has beyond the reference."""
 
     def __post_init__(self):
-        if self.fsdp_version is None:
-            self.fsdp_version = int(os.environ.get("FSDP_VERSION", "1"))
+        read_variables(self, "fsdp_version")
         if self.fsdp_version not in (1, 2):
             raise ValueError(f"fsdp_version={self.fsdp_version!r}: expected 1 or 2")
         # What nobody has said: there the engine has defaults of its own.
@@ -88,8 +60,7 @@ class FullyShardedDataParallelPlugin:
         self._checkpointed: "weakref.WeakSet[Any]" = weakref.WeakSet()
         obsolete = []
         self._set_strategy(obsolete)
-        if self.cpu_offload is None:
-            self.cpu_offload = _flag("OFFLOAD_PARAMS")
+        read_variables(self, "cpu_offload")
         self.set_cpu_offload()
         self.validate_cpu_offload()
         self._set_prefetch(obsolete)
@@ -129,8 +100,7 @@ class FullyShardedDataParallelPlugin:
             raise ValueError(f"reshard_after_forward={given!r}: with fsdp_version=2 expected True, False, or a number of ranks")
 
     def _set_prefetch(self, obsolete):
-        if self.backward_prefetch is None:
-            self.backward_prefetch = os.environ.get("FSDP_BACKWARD_PREFETCH")
+        read_variables(self, backward_prefetch=None)
         if str(self.backward_prefetch).upper() in ("NO_PREFETCH", "3"):
             self.backward_prefetch = None
         if self.backward_prefetch is not None:
@@ -141,8 +111,7 @@ class FullyShardedDataParallelPlugin:
             self.backward_prefetch = None
 
     def _set_policy_from_name(self):
-        if self.auto_wrap_policy is None:
-            self.auto_wrap_policy = os.environ.get("FSDP_AUTO_WRAP_POLICY", "NO_WRAP")
+        read_variables(self, "auto_wrap_policy")
         if not isinstance(self.auto_wrap_policy, str):
             return
         name = self.auto_wrap_policy.upper()
@@ -152,38 +121,30 @@ class FullyShardedDataParallelPlugin:
         self.auto_wrap_policy = {"TRANSFORMER_BASED_WRAP": policies.transformer_auto_wrap_policy,
                                  "SIZE_BASED_WRAP": policies.size_based_auto_wrap_policy, "NO_WRAP": None}[name]
         if name == "TRANSFORMER_BASED_WRAP":
-            if self.transformer_cls_names_to_wrap is None:
-                self.transformer_cls_names_to_wrap = os.environ.get("FSDP_TRANSFORMER_CLS_TO_WRAP")
+            read_variables(self, "transformer_cls_names_to_wrap")
             if isinstance(self.transformer_cls_names_to_wrap, str):
                 self.transformer_cls_names_to_wrap = self.transformer_cls_names_to_wrap.split(",")
         elif name == "SIZE_BASED_WRAP":
-            if self.min_num_params is None:
-                self.min_num_params = int(os.environ.get("FSDP_MIN_NUM_PARAMS", 0))
-            elif isinstance(self.min_num_params, bool) or not isinstance(self.min_num_params, int):
+            read_variables(self, "min_num_params")
+            if isinstance(self.min_num_params, bool) or not isinstance(self.min_num_params, int):
                 raise ValueError(f"min_num_params={self.min_num_params!r}: expected an int")
 
     def _set_flags(self, obsolete):
-        for name in ("use_orig_params", "sync_module_states"):
-            if self.fsdp_version == 1 and getattr(self, name) is None:
-                setattr(self, name, _flag(name.upper()))
-            elif self.fsdp_version == 2 and getattr(self, name) is not None:
+        if self.fsdp_version == 1:
+            read_variables(self, "forward_prefetch", use_orig_params="False", sync_module_states="False")
+        for name in ("use_orig_params", "sync_module_states") if self.fsdp_version == 2 else ():
+            if getattr(self, name) is not None:
                 obsolete.append(f"{name} is obsolete in FSDP2.")
                 setattr(self, name, None)
         if self.fsdp_version == 2 and self.forward_prefetch is not None:
             raise ValueError("forward_prefetch is not there in FSDP2: expected None, or fsdp_version=1")
-        if self.forward_prefetch is None and self.fsdp_version == 1:
-            self.forward_prefetch = _flag("FORWARD_PREFETCH")
-        for name in ("activation_checkpointing", "activation_checkpointing_offload"):
-            if getattr(self, name) is None:
-                setattr(self, name, _flag(name.upper()))
+        read_variables(self, "activation_checkpointing", "activation_checkpointing_offload", "ignored_modules")
         if self.activation_checkpointing_offload and not self.activation_checkpointing:
             raise ValueError("`activation_checkpointing_offload=True` requires `activation_checkpointing=True`.")
         if self.activation_checkpointing_offload and self.fsdp_version != 2:
             raise ValueError("`activation_checkpointing_offload=True` requires `fsdp_version=2`.")
-        if self.ignored_modules is None:
-            self.ignored_modules = os.environ.get("FSDP_IGNORED_MODULES")
         if self.cpu_ram_efficient_loading is None:
-            self.cpu_ram_efficient_loading = _flag("CPU_RAM_EFFICIENT_LOADING")
+            read_variables(self, "cpu_ram_efficient_loading")
         else:
             os.environ["FSDP_CPU_RAM_EFFICIENT_LOADING"] = str(self.cpu_ram_efficient_loading)  # transformers reads it
         if self.fsdp_version == 1 and self.cpu_ram_efficient_loading and not self.sync_module_states:
@@ -197,8 +158,7 @@ class FullyShardedDataParallelPlugin:
         types = sharding_types.types()
         if state_dict_type is not None and state_dict_type != self.state_dict_type:
             self.state_dict_type, self.state_dict_config, self.optim_state_dict_config = state_dict_type, None, None
-        if self.state_dict_type is None:
-            self.state_dict_type = os.environ.get("FSDP_STATE_DICT_TYPE", "FULL_STATE_DICT" if self.fsdp_version == 1 else "SHARDED_STATE_DICT")
+        read_variables(self, state_dict_type="FULL_STATE_DICT" if self.fsdp_version == 1 else "SHARDED_STATE_DICT")
         self.state_dict_type = _member(types.StateDictType, "state_dict_type", self.state_dict_type)
         if self.state_dict_type == types.StateDictType.FULL_STATE_DICT:
             self.state_dict_config = self.state_dict_config or types.FullStateDictConfig(offload_to_cpu=True, rank0_only=True)
@@ -281,26 +241,20 @@ class FullyShardedDataParallelPlugin:
         """The engine's options, for a model. What nobody has said stays unset, where the engine has defaults of its own."""
         policy, names, number = self._wrapping(model)
         checkpoints = self.checkpoints_activations_of(model) and not is_torch_model(model)  # there training/torch_model.py does it
-        given = {"enabled": 1, "fsdp_version": self.fsdp_version, "state_dict_type": self.state_dict_type.value, "auto_wrap_policy": policy,
-                 "transformer_cls_names_to_wrap": names, "min_num_params": number, "ignored_modules": self._ignored(model),
-                 "limit_all_gathers": self.limit_all_gathers, "cpu_offload": self._offloads(), "cpu_ram_efficient_loading": self.cpu_ram_efficient_loading,
-                 "activation_checkpointing": checkpoints,
-                 "offload_optimizer": self.offload_optimizer, "offload_folder": None if self.offload_folder is None else str(self.offload_folder),
-                 "activation_checkpointing_offload": checkpoints and self.activation_checkpointing_offload, **self._dtypes()}
-        if self.fsdp_version == 2:
-            given["reshard_after_forward"] = bool(self.reshard_after_forward)
-            if not isinstance(self.reshard_after_forward, bool):
-                given["reshard_group_size"] = self.reshard_after_forward
-        else:
-            strategy = self.sharding_strategy
-            if "sharding_strategy" in self._unsaid and self.reshard_after_forward is not None:
-                strategy = self.reshard_after_forward
-            given["sharding_strategy"], given["forward_prefetch"] = strategy.value, self.forward_prefetch
-            if "backward_prefetch" not in self._unsaid:
-                given["backward_prefetch"] = 3 if self.backward_prefetch is None else self.backward_prefetch.value
-            if "sync_module_states" not in self._unsaid:
-                given["sync_module_states"] = self.sync_module_states
-        return fill(capi.accel_fsdp_options_t(), given)
+        reshard, strategy = self.reshard_after_forward, self.sharding_strategy
+        if self.fsdp_version == 1 and "sharding_strategy" in self._unsaid and reshard is not None:
+            strategy = reshard
+        given = dict(
+            enabled=1, state_dict_type=self.state_dict_type.value, auto_wrap_policy=policy, transformer_cls_names_to_wrap=names, min_num_params=number,
+            ignored_modules=self._ignored(model), cpu_offload=self._offloads(), use_orig_params=None, activation_checkpointing=checkpoints,
+            activation_checkpointing_offload=checkpoints and self.activation_checkpointing_offload,
+            offload_folder=None if self.offload_folder is None else str(self.offload_folder),
+            sharding_strategy=None if self.fsdp_version == 2 else strategy.value, backward_prefetch=getattr(self.backward_prefetch, "value", None),
+            reshard_after_forward=bool(reshard) if self.fsdp_version == 2 else None,
+            reshard_group_size=None if self.fsdp_version == 1 or isinstance(reshard, bool) else reshard, **self._dtypes())
+        if self.fsdp_version == 1 and self.backward_prefetch is None:
+            given["backward_prefetch"] = capi.ACCEL_BACKWARD_PREFETCH_NO_PREFETCH
+        return engine_options(self, **{**given, **dict.fromkeys({"backward_prefetch", "sync_module_states"} & self._unsaid)})
 
     def _wrapping(self, model):
         """The policy's number, names of classes and number of parameters."""

@@ -2,7 +2,7 @@
 
 from .. import capi
 from ..engine.scopes import scope
-from ..state.handlers import fill
+from ..state.options import fill
 from ..training.accelerator_arguments import handle_of
 
 

@@ -2,12 +2,13 @@
 
 import dataclasses
 import math
-import os
 from typing import Any
 
 from .. import capi
+from ..generated import settings
 from ..state.handlers import check_types, whole_number
 from ..state.job import current
+from ..state.options import read_variables
 from ..state.process import Group
 
 # The reference's names of the axes, in the order of the mesh, and the engine's.
@@ -80,48 +81,28 @@ def _is_enabled(axis):
 
 
 @dataclasses.dataclass
-class TorchContextParallelConfig:
+class TorchContextParallelConfig(settings.TorchContextParallelConfig):
     """How a model that is split along cp exchanges keys and values: "allgather" or "alltoall". None: from
     PARALLELISM_CONFIG_CP_COMM_STRATEGY, else "allgather". The program reads it; the engine does not split models."""
 
-    cp_comm_strategy: "str | None" = None
-
     def __post_init__(self):
-        if self.cp_comm_strategy is None:
-            self.cp_comm_strategy = os.environ.get("PARALLELISM_CONFIG_CP_COMM_STRATEGY", "allgather")
+        read_variables(self, "cp_comm_strategy")
         if self.cp_comm_strategy not in ("allgather", "alltoall"):
             raise ValueError(f"Invalid cp_comm_strategy: {self.cp_comm_strategy}; expected allgather or alltoall")
 
 
 @dataclasses.dataclass
-class ParallelismConfig:
+class ParallelismConfig(settings.ParallelismConfig):
     """The sizes of the mesh. None: from PARALLELISM_CONFIG_*, else 1; where all are 1, every rank is a replica.
 
     The engine shares out data and averages gradients by them. How a model's layers are split over tp, cp and pp is the program's part.
     """
 
-    dp_replicate_size: "int | None" = None
-    dp_shard_size: "int | None" = None
-    tp_size: "int | None" = None
-    cp_size: "int | None" = None
-    cp_backend: "str | None" = None
-    sp_size: "int | None" = None
-    sp_backend: "str | None" = None
-    tp_handler: Any = None
-    cp_handler: Any = None
-    sp_handler: Any = None
-    pp_size: "int | None" = None
-
     def __post_init__(self):
+        read_variables(self, *self._variables)
         for axis in ("dp_replicate", "dp_shard", "tp", "cp", "sp", "pp"):
-            name = f"{axis}_size"
-            size = getattr(self, name)
-            if size is None:
-                size = int(os.environ.get(f"PARALLELISM_CONFIG_{name.upper()}", "1"))
-            setattr(self, name, whole_number(name, size, 1))
+            setattr(self, f"{axis}_size", whole_number(f"{axis}_size", self.size_of(axis), 1))
         for name, only in (("cp_backend", "torch"), ("sp_backend", "deepspeed")):
-            given = getattr(self, name)
-            setattr(self, name, os.environ.get(f"PARALLELISM_CONFIG_{name.upper()}", only) if given is None else given)
             if getattr(self, name) != only:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected {only!r}")
         if self.sp_size > 1 and self.cp_size > 1:

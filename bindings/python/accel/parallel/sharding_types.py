@@ -3,8 +3,10 @@ have the same names and fields."""
 
 import enum
 import sys
-from dataclasses import dataclass
 from typing import Any, Optional
+
+from ..generated.settings import (CPUOffload, CPUOffloadPolicy, FullOptimStateDictConfig, FullStateDictConfig, MixedPrecision,  # noqa: F401
+                                  MixedPrecisionPolicy, OffloadPolicy, ShardedOptimStateDictConfig, ShardedStateDictConfig)
 
 
 class ShardingStrategy(enum.Enum):
@@ -17,59 +19,6 @@ class BackwardPrefetch(enum.Enum):
 
 class StateDictType(enum.Enum):
     FULL_STATE_DICT, LOCAL_STATE_DICT, SHARDED_STATE_DICT = range(1, 4)
-
-
-@dataclass
-class FullStateDictConfig:
-    offload_to_cpu: bool = False
-    rank0_only: bool = False
-
-
-@dataclass
-class FullOptimStateDictConfig:
-    offload_to_cpu: bool = True
-    rank0_only: bool = False
-
-
-@dataclass
-class ShardedStateDictConfig:
-    offload_to_cpu: bool = False
-
-
-@dataclass
-class ShardedOptimStateDictConfig:
-    offload_to_cpu: bool = True
-
-
-@dataclass
-class MixedPrecision:
-    param_dtype: Any = None
-    reduce_dtype: Any = None
-    buffer_dtype: Any = None
-    cast_forward_inputs: bool = False
-
-
-@dataclass(frozen=True)
-class MixedPrecisionPolicy:
-    param_dtype: Any = None
-    reduce_dtype: Any = None
-    output_dtype: Any = None
-    cast_forward_inputs: bool = True
-
-
-@dataclass
-class CPUOffload:
-    offload_params: bool = False
-
-
-@dataclass
-class OffloadPolicy:
-    pass
-
-
-@dataclass
-class CPUOffloadPolicy(OffloadPolicy):
-    pin_memory: bool = True
 
 
 def transformer_auto_wrap_policy(module, recurse, nonwrapped_numel, transformer_layer_cls):

@@ -1,29 +1,13 @@
 """Settings as dataclasses, with the names of the reference. None: not given, so that the environment or the default decides."""
 
-import copy
 import operator
 import re
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Optional, Union
 
-from ..generated.choices import CHOICES, FIELDS
-from .enums import DDPCommunicationHookType
-from .environment import clear_environment
-
-
-class KwargsHandler:
-    """A group of settings."""
-
-    def to_dict(self):
-        return copy.deepcopy(self.__dict__)
-
-    def to_kwargs(self):
-        """Only what differs from the defaults, those without variables of the environment."""
-        with clear_environment():
-            default = type(self)().to_dict()
-        return {name: value for name, value in self.to_dict().items() if default[name] != value}
+from ..generated import settings
+from .options import engine_options
 
 
 def check_types(**given):
@@ -44,118 +28,11 @@ def whole_number(name, value, least=None):
     return operator.index(value)
 
 
-def number_of(kind, name):
-    """The number of a setting that is one of some texts."""
-    if not isinstance(name, str):
-        return name
-    if name not in CHOICES[kind]:
-        raise ValueError(f"{kind}={name!r}: expected one of {', '.join(map(repr, CHOICES[kind]))}")
-    return CHOICES[kind][name]
-
-
-def fill(options, settings, **renamed):
-    """An options struct of the engine with the fields that are given; the others stay unset."""
-    for name, value in settings.items():
-        name = renamed.get(name, name)
-        if value is not None and name is not None:
-            if not hasattr(type(options), name):
-                raise TypeError(f"there is no setting {name!r}")
-            kind = FIELDS.get((type(options).__name__, name))
-            setattr(options, name, number_of(kind, value) if kind else int(value) if isinstance(value, bool) else value)
-    return options
-
-
 @dataclass
-class AutocastKwargs(KwargsHandler):
-    """In which regions operators choose their precision."""
-
-    enabled: bool = True
-    cache_enabled: Optional[bool] = None
-
-    def to_engine(self):
-        from .. import capi
-
-        return fill(capi.accel_autocast_options_t(), self.to_dict())
-
-
-@dataclass
-class GradScalerKwargs(KwargsHandler):
-    """How losses are scaled under fp16."""
-
-    init_scale: float = 65536.0
-    growth_factor: float = 2.0
-    backoff_factor: float = 0.5
-    growth_interval: int = 2000
-    enabled: Optional[bool] = None
-
-    def to_engine(self):
-        from .. import capi
-
-        return fill(capi.accel_grad_scaler_options_t(), self.to_dict())
-
-
-@dataclass
-class PowerSGDKwargs(KwargsHandler):
-    """`comm_state_option` of the PowerSGD hooks; None: torch's default."""
-
-    matrix_approximation_rank: Optional[int] = None
-    start_power_sgd_iter: Optional[int] = None
-    min_compression_rate: Optional[float] = None
-    orthogonalization_epsilon: Optional[float] = None
-    random_seed: Optional[int] = None
-    use_error_feedback: Optional[bool] = None
-    warm_start: Optional[bool] = None
-    batch_tensors_with_same_shape: Optional[bool] = None
-
-
-@dataclass
-class DistributedDataParallelKwargs(KwargsHandler):
-    """How gradients are averaged. None: the engine's default, which is torch's but for gradient_as_bucket_view (on)."""
-
-    dim: int = 0
-    broadcast_buffers: bool = True
-    bucket_cap_mb: float = 25
-    find_unused_parameters: bool = False
-    check_reduction: bool = False
-    gradient_as_bucket_view: Optional[bool] = None
-    static_graph: bool = False
-    comm_hook: DDPCommunicationHookType = DDPCommunicationHookType.NO
-    comm_wrapper: DDPCommunicationHookType = DDPCommunicationHookType.NO
-    comm_state_option: Union[dict, PowerSGDKwargs] = field(default_factory=dict)
-
-    def to_engine(self):
-        from .. import capi
-
-        settings = self.to_dict(ignore_keys=())
-        if not self.bucket_cap_mb > 0:
-            raise ValueError(f"bucket_cap_mb={self.bucket_cap_mb}: expected a number above 0")
-        for name in ("comm_hook", "comm_wrapper"):
-            settings[name] = DDPCommunicationHookType(settings[name]).value
-        given = settings.pop("comm_state_option")
-        options = fill(capi.accel_ddp_options_t(), {**settings, "bucket_cap_mb": float(self.bucket_cap_mb)}, dim=None)
-        power = fill(capi.accel_power_sgd_options_t(), given if isinstance(given, dict) else given.to_dict())
-        options.comm_state_option = power
-        return options, power  # the second lives as long as the first is used
-
-    def to_dict(self, ignore_keys=("comm_hook", "comm_wrapper", "comm_state_option")):
-        """The settings of DistributedDataParallel; those that are not arguments of it are left out."""
-        return {name: value for name, value in super().to_dict().items() if name not in ignore_keys}
-
-    def register_comm_hook(self, model):
-        raise NotImplementedError("DistributedDataParallelKwargs.register_comm_hook(): prepare() registers comm_hook and comm_wrapper when the "
-                                  "Accelerator has these settings among its kwargs_handlers; a function of the program is a hook by "
-                                  "register_comm_hook() of the prepared module")
-
-
-@dataclass
-class InitProcessGroupKwargs(KwargsHandler):
+class InitProcessGroupKwargs(settings.InitProcessGroupKwargs):
     """How ranks meet, at `init_method` "tcp://HOST:PORT" or as the environment says. The backend follows from the devices: `backend` is checked, not chosen, unless it is "staged", through host memory, or
     names devices: "cuda:staged". Without `timeout` it is 600 s for "nccl", the default as in the reference, which means no backend of the CPU, and
     1800 s for others."""
-
-    backend: Optional[str] = "nccl"
-    init_method: Optional[str] = None
-    timeout: Optional[timedelta] = None
 
     def __post_init__(self):
         if self.timeout is None:
@@ -192,32 +69,11 @@ def check_backend(name, state):
 
 
 @dataclass
-class GradientAccumulationPlugin(KwargsHandler):
-    """How micro-batches are grouped into steps. Schedulers count accumulating steps only where adjust_scheduler is True: the
-    reference's default says so, and is without effect there."""
-
-    num_steps: Optional[int] = None
-    adjust_scheduler: Optional[bool] = None
-    sync_with_dataloader: bool = True
-    sync_each_batch: bool = False
-
-
-@dataclass
-class DataLoaderConfiguration(KwargsHandler):
+class DataLoaderConfiguration(settings.DataLoaderConfiguration):
     """How the ranks share the batches of a loader. None: orders follow from seed and epoch, and load_state() takes loaders along."""
 
-    split_batches: bool = False
-    dispatch_batches: Optional[bool] = None
-    even_batches: bool = True
-    use_seedable_sampler: Optional[bool] = None
-    data_seed: Optional[int] = None
-    non_blocking: bool = False
-    use_stateful_dataloader: Optional[bool] = None
-
     def to_engine(self):
-        from .. import capi
-
-        return fill(capi.accel_dataloader_config_t(), {**self.to_dict(), "data_seed": whole_number("data_seed", self.data_seed, least=0)})
+        return engine_options(self, data_seed=whole_number("data_seed", self.data_seed, least=0))
 
 
 def warn_of_copies_that_block(non_blocking, pin_memory):
@@ -228,15 +84,8 @@ def warn_of_copies_that_block(non_blocking, pin_memory):
 
 
 @dataclass
-class ProjectConfiguration(KwargsHandler):
+class ProjectConfiguration(settings.ProjectConfiguration):
     """Where checkpoints and logs go."""
-
-    project_dir: Optional[str] = None
-    logging_dir: Optional[str] = None
-    automatic_checkpoint_naming: bool = False
-    total_limit: Optional[int] = None
-    iteration: int = 0
-    save_on_each_node: bool = False
 
     def set_directories(self, project_dir=None):
         self.project_dir = project_dir

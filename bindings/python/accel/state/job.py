@@ -7,7 +7,7 @@ from .. import capi
 from ..engine import errors, interrupts
 from . import machine
 from .environment import parse_flag_from_env
-from .handlers import fill
+from .options import fill
 
 
 class Job:

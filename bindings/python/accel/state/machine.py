@@ -95,7 +95,7 @@ def check_cuda_fp8_capability():
 def get_current_device_type():
     """The kind of device that a job would use here, and its distributed type, before any device is initialised."""
     from .. import capi
-    from .enums import DistributedType
+    from ..generated.enums import DistributedType
 
     kind = capi.accel_device_default().type
     own = f"MULTI_{kind.upper()}"

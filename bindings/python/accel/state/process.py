@@ -10,11 +10,12 @@ from ..compat import missing
 from ..engine.scopes import scope
 from ..engine.values import again, keys_of, of_kind, to_engine
 from ..generated.choices import CHOICES
+from ..generated.enums import DistributedType, PrecisionType
 from ..tensors.device import for_program
-from .enums import DistributedType, PrecisionType
 from .environment import parse_flag_from_env
-from .handlers import InitProcessGroupKwargs, check_backend, fill
+from .handlers import InitProcessGroupKwargs, check_backend
 from .job import Job, NoStateError, begin, connect, current, is_set, leave, shard_by, share
+from .options import fill
 
 _DISTRIBUTED = {getattr(capi, f"ACCEL_DISTRIBUTED_{kind.name}"): kind for kind in DistributedType}
 

@@ -6,8 +6,8 @@ import sys
 from .. import capi
 from ..parallel.collectives import broadcast
 from ..tensors.device import Device
-from .handlers import fill
 from .job import current, is_made
+from .options import fill
 
 
 class Generator:

@@ -1,6 +1,6 @@
 """Sizes of memory: of an element, and in words."""
 
-from ..state.enums import CustomDtype
+from ..generated.enums import CustomDtype
 from . import dtypes
 
 

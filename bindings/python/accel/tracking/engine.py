@@ -5,8 +5,8 @@ import weakref
 from pathlib import Path
 
 from .. import capi
-from ..state.handlers import fill
 from ..state.job import current, is_made
+from ..state.options import fill
 from .engine_values import configuration, images, loggable
 from .tracker import GeneralTracker, on_main_process
 

@@ -6,8 +6,8 @@ import logging
 import os
 
 from .. import capi
-from ..state.handlers import fill
 from ..state.job import current, is_made
+from ..state.options import fill
 
 
 class MultiProcessAdapter(logging.LoggerAdapter):

@@ -5,8 +5,8 @@ import warnings
 from typing import Any
 
 from .. import capi
-from ..state.handlers import fill
 from ..state.job import current
+from ..state.options import fill
 from ..state.process import View
 from .engine import EngineRun, EngineTracker
 from .profiling import ProfileKwargs, profile

@@ -5,15 +5,15 @@ import json
 import os
 import tempfile
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal, Optional
+from typing import Literal
 
 from .. import capi
 from ..engine.torch_types import torch_module
-from ..state.handlers import KwargsHandler, fill
+from ..generated import settings
 from ..state.job import current
+from ..state.options import engine_options
 
 ProfilerActivity = Literal["cpu", "xpu", "mtia", "cuda", "hpu"]
 
@@ -28,19 +28,9 @@ class ProfilerAction(IntEnum):
 
 
 @dataclass
-class ProfileKwargs(KwargsHandler):
+class ProfileKwargs(settings.ProfileKwargs):
     """What is profiled. `schedule_option` has wait, warmup, active, and where wanted repeat (0: for ever) and skip_first; without it everything is
     recorded. on_trace_ready(profile) runs when a cycle of it is complete. In `output_trace_dir` each rank writes profile_<rank>.json."""
-
-    activities: Optional[list] = None
-    schedule_option: Optional[dict] = None
-    on_trace_ready: Optional[Callable] = None
-    record_shapes: bool = False
-    profile_memory: bool = False
-    with_stack: bool = False
-    with_flops: bool = False
-    with_modules: bool = False
-    output_trace_dir: Optional[str] = None
 
     def build(self):
         """The profiler, to be used in `with`: torch.profiler.profile, or a Profile where torch is not imported."""
@@ -65,7 +55,7 @@ class ProfileKwargs(KwargsHandler):
             if unknown or not {"wait", "warmup", "active"} <= schedule.keys():
                 raise TypeError(f"schedule_option={self.schedule_option!r}: expected wait, warmup, active, and where wanted repeat and skip_first")
         folder = None if self.output_trace_dir is None else os.fspath(self.output_trace_dir)
-        return fill(capi.accel_profile_options_t(), {"activities": activities, "output_trace_dir": folder, **schedule, **self._recorded()})
+        return engine_options(self, activities=activities, output_trace_dir=folder, **schedule)
 
 
 def _known(name, known):

@@ -3,8 +3,8 @@
 import contextlib
 
 from .. import capi
-from ..state.handlers import fill
 from ..state.job import current
+from ..state.options import fill
 from ..state.process import PartialState
 
 

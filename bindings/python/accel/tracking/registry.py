@@ -4,7 +4,7 @@ import importlib.util
 import warnings
 
 from .. import capi
-from ..state.enums import LoggerType
+from ..generated.enums import LoggerType
 from .aim import AimTracker
 from .clearml import ClearMLTracker
 from .comet_ml import CometMLTracker

@@ -16,16 +16,17 @@ from ..compat.modeling import extract_model_from_parallel, is_split
 from ..data import loader as data
 from ..engine.scopes import noting, scope
 from ..engine.torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
+from ..generated.enums import FP8BackendType
+from ..generated.settings import AutocastKwargs, GradientAccumulationPlugin, GradScalerKwargs
 from ..modules.module import Module, PreparedModule
 from ..parallel import collectives, deepspeed_prepare, sharding_choice
+from ..parallel.ddp import DistributedDataParallelKwargs
 from ..parallel.parallelism_config import ParallelismConfig
-from ..state.enums import FP8BackendType
 from ..state.environment import parse_flag_from_env
-from ..state.handlers import (AutocastKwargs, DataLoaderConfiguration, DistributedDataParallelKwargs, GradientAccumulationPlugin,
-                              GradScalerKwargs, InitProcessGroupKwargs, ProjectConfiguration, check_backend, check_types, fill,
-                              whole_number)
+from ..state.handlers import DataLoaderConfiguration, InitProcessGroupKwargs, ProjectConfiguration, check_backend, check_types, whole_number
 from ..state.job import keep
 from ..state.machine import check_os_kernel
+from ..state.options import fill
 from ..state.process import AcceleratorState, GradientState, PartialState, current_of_accelerator, of_state
 from ..state.random import rng_types_of_engine
 from ..tensors.creation import tensor

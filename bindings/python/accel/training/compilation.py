@@ -2,48 +2,29 @@
 
 import copy
 import dataclasses
-import os
 from types import MethodType
-from typing import Any, Optional
 
 from ..compat import missing
 from ..engine.torch_types import torch_module
-from ..state.enums import BaseEnum
-from ..state.environment import parse_flag_from_env
-from ..state.handlers import KwargsHandler
-
-DynamoBackend = BaseEnum("DynamoBackend", {name: name for name in (
-    "NO", "EAGER", "AOT_EAGER", "INDUCTOR", "AOT_TS_NVFUSER", "NVPRIMS_NVFUSER", "CUDAGRAPHS", "OFI", "FX2TRT", "ONNXRT", "TENSORRT",
-    "AOT_TORCHXLA_TRACE_ONCE", "TORCHXLA_TRACE_ONCE", "TVM", "HPU_BACKEND", "NEURON")}, module=__name__)
-
-
-def _flag(name):
-    """A variable of the launcher as True or False; None where it is not set."""
-    return parse_flag_from_env(f"ACCELERATE_DYNAMO_{name}") if f"ACCELERATE_DYNAMO_{name}" in os.environ else None
+from ..generated import settings
+from ..generated.enums import DynamoBackend
+from ..state.options import read_variables
 
 
 @dataclasses.dataclass
-class TorchDynamoPlugin(KwargsHandler):
+class TorchDynamoPlugin(settings.TorchDynamoPlugin):
     """The arguments of torch.compile. None: from ACCELERATE_DYNAMO_*, else torch's default."""
 
-    backend: Optional[str] = None
-    mode: Optional[str] = None
-    fullgraph: Optional[bool] = None
-    dynamic: Optional[bool] = None
-    options: Any = None
-    disable: bool = False
-    use_regional_compilation: Optional[bool] = None
-
     def __post_init__(self):
-        name = str(self.backend or os.environ.get("ACCELERATE_DYNAMO_BACKEND", "no")).upper()
+        self.backend = self.backend or None
+        read_variables(self, "backend")
+        name = str(self.backend).upper()
         if name not in DynamoBackend:
-            raise ValueError(f"backend={self.backend or name!r}: expected one of {', '.join(DynamoBackend.list())}")
+            raise ValueError(f"backend={self.backend!r}: expected one of {', '.join(DynamoBackend.list())}")
         self.backend = DynamoBackend(name)
-        self.mode = self.mode or os.environ.get("ACCELERATE_DYNAMO_MODE", "default")
-        self.fullgraph = bool(_flag("USE_FULLGRAPH") if self.fullgraph is None else self.fullgraph)
-        self.dynamic = _flag("USE_DYNAMIC") if self.dynamic is None else self.dynamic
-        if self.use_regional_compilation is None:
-            self.use_regional_compilation = bool(_flag("USE_REGIONAL_COMPILATION"))
+        self.mode = self.mode or None
+        read_variables(self, "mode", "fullgraph", "dynamic", "use_regional_compilation")
+        self.fullgraph = bool(self.fullgraph)
 
     def to_dict(self):
         return {**copy.deepcopy(vars(self)), "backend": self.backend.value.lower()}

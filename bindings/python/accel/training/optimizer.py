@@ -7,7 +7,7 @@ from typing import Any
 from .. import capi
 from ..engine import errors
 from ..modules.module import Module, Parameters
-from ..state import handlers
+from ..state.options import fill, number_of
 from ..tensors.creation import zeros
 
 
@@ -115,7 +115,7 @@ class Optimizer:
         options, settings = self._options(), dict(self.defaults)
         if "betas" in settings:
             settings["beta1"], settings["beta2"] = settings.pop("betas")
-        return handlers.fill(options, {name: value if isinstance(value, str) else int(value) if isinstance(getattr(options, name), int) else float(value)
+        return fill(options, {name: value if isinstance(value, str) else int(value) if isinstance(getattr(options, name), int) else float(value)
                                        for name, value in settings.items()})
 
     @classmethod
@@ -194,7 +194,7 @@ class Optimizer:
     def set_update_precision(self, precision, group=None):
         """What updates of half-precision parameters are computed in: "as_stored", "master_weights" or "stochastic_rounding"."""
         for place in range(len(self.param_groups)) if group is None else (group,):
-            capi.accel_optimizer_set_update_precision(self.handle, place, handlers.number_of("update_precision", precision))
+            capi.accel_optimizer_set_update_precision(self.handle, place, number_of("update_precision", precision))
 
     def __repr__(self):
         groups = "".join(f"\n  {place}: {group!r}" for place, group in enumerate(self.param_groups))

@@ -4,8 +4,9 @@ from .. import capi
 from ..engine.values import to_engine
 from ..engine.work import Work
 from ..parallel.fsdp import FullyShardedDataParallelPlugin
-from ..state.handlers import check_types, fill
+from ..state.handlers import check_types
 from ..state.job import current, sharded_by
+from ..state.options import fill
 
 
 def parameters_options(bucket_cap_mb, fsdp_plugin, module):

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from .. import capi
 from ..engine.values import to_engine
 from ..modules.module import Module, Parameters
-from ..state.handlers import fill
 from ..state.job import current
+from ..state.options import fill
 from ..tensors.creation import as_tensor
 from ..tensors.tensor_type import is_tensor
 from .own_gradients import parameters_options

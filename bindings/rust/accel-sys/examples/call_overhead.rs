@@ -9,7 +9,7 @@ const ROUNDS: u32 = 10;
 fn main() {
     let cpu = accel_device_t { r#type: ACCEL_DEVICE_CPU, index: -1 };
     let mut tensor = ptr::null_mut();
-    assert_eq!(unsafe { accel_tensor_full(ptr::null(), 0, 0.0, ACCEL_DTYPE_FLOAT32, cpu, &mut tensor) }, ACCEL_OK);
+    assert_eq!(unsafe { accel_tensor_full(ptr::null(), 0, 0.0, ACCEL_DTYPE_FLOAT32, &cpu, &mut tensor) }, ACCEL_OK);
     let mut least = f64::MAX;
     for _ in 0..ROUNDS {
         let mut count = 0i64;

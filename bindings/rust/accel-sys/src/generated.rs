@@ -516,10 +516,10 @@ pub const ACCEL_BACKWARD_PREFETCH_BACKWARD_POST: accel_backward_prefetch_t = 2;
 /// when they are needed
 pub const ACCEL_BACKWARD_PREFETCH_NO_PREFETCH: accel_backward_prefetch_t = 3;
 
-/// those of the named classes
+/// modules of the named classes
 pub const ACCEL_AUTO_WRAP_POLICY_TRANSFORMER_BASED_WRAP: accel_auto_wrap_policy_t = 1;
 
-/// those with at least min_num_params parameters
+/// modules with at least min_num_params parameters
 pub const ACCEL_AUTO_WRAP_POLICY_SIZE_BASED_WRAP: accel_auto_wrap_policy_t = 2;
 
 /// the whole model is one group
@@ -934,7 +934,7 @@ pub type accel_forward_fn = unsafe extern "C" fn(module: *mut accel_module_t, in
 /// Runs before or after a module's forward or its backward.
 ///
 /// * `module`: The module that is called.
-/// * `values`: A list: the inputs before the forward, one output after it; the gradients of the output before the backward, those of the inputs after it, in the structure of these, NONE where there is none.
+/// * `values`: A list: the inputs before the forward, one output after it; the gradients of the output before the backward, the gradients of the inputs after it, in the structure of these, NONE where there is none.
 /// * `out_values`: A list that replaces it; leave NONE to keep it.
 /// * `user_data`: Handed to the callback.
 ///
@@ -1152,8 +1152,8 @@ pub type accel_batch_sampler_fn = unsafe extern "C" fn(epoch: i64, out_batches: 
 /// Cuts one rank's batch out of the rows of all ranks.
 ///
 /// * `rows`: The rows of all ranks as one batch, borrowed for the call.
-/// * `begin`: Those of the rank.
-/// * `end`: Those of the rank.
+/// * `begin`: The rows of the rank.
+/// * `end`: The rows of the rank.
 /// * `process_index`: The rank, and how many there are.
 /// * `num_processes`: The rank, and how many there are.
 /// * `out_batch`: An owned value: what the rank gets.
@@ -1272,7 +1272,7 @@ pub type accel_trace_ready_fn = unsafe extern "C" fn(profile: *mut accel_profile
 /// * `local_process_index`: The rank's number on this machine.
 /// * `user_data`: Handed to the callback.
 ///
-/// Returns: ACCEL_OK, information, or an error, which is that of the job if no other rank failed before.
+/// Returns: ACCEL_OK, information, or an error, with which the job ends if no other rank failed before.
 ///
 /// Threads: caller.
 pub type accel_launch_fn = unsafe extern "C" fn(local_process_index: i32, user_data: *mut c_void) -> accel_status_t;
@@ -1384,7 +1384,7 @@ pub struct accel_state_options_t {
     pub cpu_memory: accel_cpu_memory_t,
     /// The most bytes that this process keeps for the next tensors. In \[0, inf). Variable ACCEL_CPU_MEMORY_KEPT. Default: a fourth of the memory of the host or container by its processes
     pub cpu_memory_kept: i64,
-    /// "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
+    /// "cpu", or an accelerator: "cuda" for the one of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE. Default: accel_device_default()
     pub torch_device: *const c_char,
     /// 1: the rank's threads stay on its share of the host's processors. Variable ACCELERATE_CPU_AFFINITY. Default 0
     pub cpu_affinity: accel_flag_t,
@@ -1404,7 +1404,7 @@ pub struct accel_state_options_t {
     pub embedded: accel_flag_t,
     /// 0
     pub reserved: i32,
-    /// The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for that of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
+    /// The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
     pub backend: *const c_char,
 }
 
@@ -1495,7 +1495,7 @@ pub struct accel_backward_options_t {
     pub retain_graph: accel_flag_t,
     /// 1: the gradients have a history of their own, from which can be back-propagated again. Break the cycle of parameters and gradients afterwards by zeroing the gradients. Default 0
     pub create_graph: accel_flag_t,
-    /// The only leaves that get gradients: a tensor, or a list or map of tensors, for example those of accel_module_named_parameters(). Default: all leaves
+    /// The only leaves that get gradients: a tensor, or a list or map of tensors, for example the result of accel_module_named_parameters(). Default: all leaves
     pub inputs: *const accel_value_t,
     /// The gradient of the tensor, of its shape. Default: 1, for a tensor of one element
     pub gradient: *const accel_tensor_t,
@@ -1526,7 +1526,7 @@ pub struct accel_activation_checkpointing_options_t {
     pub preserve_rng_state: accel_flag_t,
     /// 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0
     pub offload: accel_flag_t,
-    /// 1: shapes, dtypes and devices are compared with those of the first forward. Default 1
+    /// 1: shapes, dtypes and devices are compared with the first forward. Default 1
     pub determinism_check: accel_flag_t,
     /// 1: a forward is computed again only as far as backward needs it. Default 1
     pub early_stop: accel_flag_t,
@@ -2602,7 +2602,7 @@ impl Default for accel_fsdp_options_t {
     }
 }
 
-/// Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.
+/// Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values come from the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_deepspeed_options_t {
@@ -2615,7 +2615,7 @@ pub struct accel_deepspeed_options_t {
     pub hf_ds_config: *const c_char,
     /// In \[0, 3\]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2
     pub zero_stage: i64,
-    /// In \[1, inf). Default: that of the state
+    /// In \[1, inf). Default: the number of the state
     pub gradient_accumulation_steps: i64,
     /// The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In \[0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1
     pub gradient_clipping: f64,
@@ -3028,7 +3028,7 @@ pub struct accel_dispatch_options_t {
     pub map_weights: accel_flag_t,
     /// 1: rank 0 reads the weights, and sends them to the others. Default 0
     pub broadcast_from_rank0: accel_flag_t,
-    /// Bytes of weights that a module may have to be brought as one. In \[1, inf). Default: those of the largest module without children, at least 64 MiB
+    /// Bytes of weights that a module may have to be brought as one. In \[1, inf). Default: the bytes of the largest module without children, at least 64 MiB
     pub block_bytes: i64,
     /// Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In \[0, inf). Default: block_bytes
     pub prefetch_bytes: i64,
@@ -3137,7 +3137,7 @@ pub struct accel_project_options_t {
     pub iteration: i64,
     /// 1: checkpoints are `checkpoints/checkpoint_\<iteration>` of project_dir. Default 0
     pub automatic_checkpoint_naming: accel_flag_t,
-    /// 1: what the main process writes is written on that of each host, whose disks are not shared. Default 0
+    /// 1: the first rank of each host writes the files of the main process, for hosts without a shared disk. Default 0
     pub save_on_each_node: accel_flag_t,
 }
 
@@ -3170,9 +3170,9 @@ pub struct accel_save_state_options_t {
     pub when_busy: accel_when_busy_t,
     /// The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In \[0, 22\]. Default 0
     pub compression_level: i32,
-    /// 1: files that are those of the checkpoint saved or loaded last become hard links to them. Default 0
+    /// 1: files that equal files of the checkpoint saved or loaded last become hard links to them. Default 0
     pub incremental: accel_flag_t,
-    /// 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not that of the machine. Default 1
+    /// 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not a crash of the machine. Default 1
     pub durable: accel_flag_t,
 }
 
@@ -3245,7 +3245,7 @@ pub struct accel_fsdp_file_options_t {
     pub struct_size: usize,
     /// Among several models or optimizers, a part of the name. In \[0, inf). Default 0
     pub index: i64,
-    /// FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of the model, or of the first that is sharded
+    /// FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT: a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: the model's kind, or the kind of the first sharded model
     pub state_dict_type: accel_state_dict_type_t,
     /// 0: in place of the folder of SHARDED_STATE_DICT a file with the rows of each rank, as `optimizer_0_rank0.bin`. Default 1
     pub use_dcp: accel_flag_t,
@@ -3269,7 +3269,7 @@ impl Default for accel_fsdp_file_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_tracking_options_t {
     pub struct_size: usize,
-    /// Names of trackers joined by commas; "all" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but those of accel_add_tracker()
+    /// Names of trackers joined by commas; "all" are all that are available. Variable ACCELERATE_LOG_WITH. Default: none, but trackers of accel_add_tracker()
     pub log_with: *const c_char,
     /// The folder in which the run gets one of its own. Variable ACCELERATE_LOGGING_DIR. Default: logging_dir of the project
     pub logging_dir: *const c_char,
@@ -3765,6 +3765,56 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_dtype_from_name(name: *const c_char, out: *mut accel_dtype_t) -> accel_status_t;
 
+    /// A truth as a value.
+    ///
+    /// * `truth`: 0, or anything else for yes.
+    /// * `out`: The value.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_bool(truth: i32, out: *mut accel_value_t) -> accel_status_t;
+
+    /// An integer as a value.
+    ///
+    /// * `integer`: The number.
+    /// * `out`: The value.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_int(integer: i64, out: *mut accel_value_t) -> accel_status_t;
+
+    /// A number as a value.
+    ///
+    /// * `number`: The number.
+    /// * `out`: The value.
+    ///
+    /// Returns: ACCEL_OK.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_double(number: f64, out: *mut accel_value_t) -> accel_status_t;
+
+    /// A dtype as a value.
+    ///
+    /// * `dtype`: ACCEL_DTYPE_*.
+    /// * `out`: The value.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a number that is not a dtype.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_dtype(dtype: accel_dtype_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// A device as a value.
+    ///
+    /// * `device`: A device.
+    /// * `out`: The value.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for numbers that are not a device.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_value_device(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
+
     /// A string value.
     ///
     /// Strings and keys of values are UTF-8 everywhere; any other bytes are refused, also in values that a program has filled in by hand.
@@ -4160,7 +4210,7 @@ functions! {
     /// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_send_to_device(value: *const accel_value_t, device: accel_device_t, non_blocking: i32, skip_keys: *const *const c_char, n_skip_keys: usize, out: *mut accel_value_t) -> accel_status_t;
+    pub fn accel_send_to_device(value: *const accel_value_t, device: *const accel_device_t, non_blocking: i32, skip_keys: *const *const c_char, n_skip_keys: usize, out: *mut accel_value_t) -> accel_status_t;
 
     /// float16 and bfloat16 tensors become float32; others stay.
     ///
@@ -4273,14 +4323,14 @@ functions! {
 
     /// Makes a device the current one of its type on this thread.
     ///
-    /// accel_set_device() does so with that of a state.
+    /// accel_set_device() does so with a state's device.
     ///
     /// * `device`: The device; nothing changes for index -1, the CPU and meta.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type.
     ///
     /// Threads: thread. Since 0.1.
-    pub fn accel_device_set_current(device: accel_device_t) -> accel_status_t;
+    pub fn accel_device_set_current(device: *const accel_device_t) -> accel_status_t;
 
     /// Waits until a device has done all work of all its streams.
     ///
@@ -4289,7 +4339,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED when there is none of the type, or it cannot do this; the error of the device.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_device_synchronize(device: accel_device_t) -> accel_status_t;
+    pub fn accel_device_synchronize(device: *const accel_device_t) -> accel_status_t;
 
     /// Returns the memory that the allocator of a type of devices keeps for later tensors; for the CPU as accel_empty_cache().
     ///
@@ -4298,7 +4348,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_device_empty_cache(device: accel_device_t) -> accel_status_t;
+    pub fn accel_device_empty_cache(device: *const accel_device_t) -> accel_status_t;
 
     /// The memory of an accelerator in bytes.
     ///
@@ -4308,7 +4358,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for an index that is not there; UNSUPPORTED for the CPU and other devices that do not count.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_device_memory(device: accel_device_t, out: *mut accel_value_t) -> accel_status_t;
+    pub fn accel_device_memory(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Counts the peaks of accel_device_memory() from what is in use now.
     ///
@@ -4317,7 +4367,7 @@ functions! {
     /// Returns: As accel_device_memory().
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_device_reset_peak_memory(device: accel_device_t) -> accel_status_t;
+    pub fn accel_device_reset_peak_memory(device: *const accel_device_t) -> accel_status_t;
 
     /// Describes a device and its abilities.
     ///
@@ -4327,7 +4377,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT or UNSUPPORTED for a device that is not there.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_device_properties(device: accel_device_t, out: *mut accel_value_t) -> accel_status_t;
+    pub fn accel_device_properties(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// The name of a distributed type.
     ///
@@ -4427,7 +4477,7 @@ functions! {
     ///
     /// * `state`: A state.
     ///
-    /// Returns: This rank among those of its host, from 0.
+    /// Returns: This rank among the ranks of its host, from 0.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_local_process_index(state: *const accel_state_t) -> i32;
@@ -4537,10 +4587,10 @@ functions! {
     ///
     /// * `state`: A state.
     ///
-    /// Returns: The device that prepared models and batches are put on.
+    /// Returns: The device that prepared models and batches are put on, valid as long as the state; NULL, with the thread's error, for an invalid handle.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_device(state: *const accel_state_t) -> accel_device_t;
+    pub fn accel_device(state: *const accel_state_t) -> *const accel_device_t;
 
     /// Whether this process was forked by a launcher of notebooks, which sets FORK_LAUNCHED.
     ///
@@ -4655,7 +4705,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_destroy_process_group(state: *mut accel_state_t) -> accel_status_t;
 
-    /// Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads, and so do those of the other ranks of their groups.
+    /// Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on all threads, and so do the calls of the other ranks of their groups.
     ///
     /// Their groups fail; create a new state to continue. Call it from a thread that is free, not from a signal handler.
     ///
@@ -4735,7 +4785,7 @@ functions! {
     ///
     /// * `state`: A state.
     ///
-    /// Returns: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, those of the one that has most. A checkpoint has the number.
+    /// Returns: Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, the count of the one that has most. A checkpoint has the number.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_accumulation_step(state: *const accel_state_t) -> i64;
@@ -4829,7 +4879,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_gather_for_metrics(state: *mut accel_state_t, value: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
-    /// Gathers a list of results as accel_gather_object() does, and leaves out those of samples that the loader repeated to fill batches.
+    /// Gathers a list of results as accel_gather_object() does, and leaves out results of samples that the loader repeated to fill batches.
     ///
     /// A list with one item for each row of the batch keeps the items of rows that are not repeated; of other lists as many first items stay as the batch has.
     ///
@@ -4892,7 +4942,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_copy_tensor_to_devices(state: *mut accel_state_t, tensor: *const accel_tensor_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
-    /// Every rank gets one rank's list of values, which may be those of accel_gather_object().
+    /// Every rank gets one rank's list of values, such as the result of accel_gather_object().
     ///
     /// * `state`: A state.
     /// * `objects`: A list; on the other ranks only its length matters.
@@ -4992,7 +5042,7 @@ functions! {
     /// * `state`: A state.
     /// * `tensor`: Filled with the data.
     /// * `from_process`: The source.
-    /// * `tag`: As that of the send.
+    /// * `tag`: The tag of the send.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for a rank that does not exist; COLLECTIVE_MISMATCH when the sizes differ; TIMEOUT, PEER_LOST, CANCELLED.
     ///
@@ -5234,7 +5284,7 @@ functions! {
 
     /// Asks to be called when a work has ended.
     ///
-    /// The callback runs in accel_work_wait() of this work, or in accel_progress() of its state, which also runs those of works that were released.
+    /// The callback runs in accel_work_wait() of this work, or in accel_progress() of its state, which also runs callbacks of works that were released.
     ///
     /// * `work`: A work.
     /// * `callback`: Called once.
@@ -5426,7 +5476,7 @@ functions! {
     /// Returns: ACCEL_OK, INVALID_ARGUMENT or OUT_OF_MEMORY.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_tensor_empty(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+    pub fn accel_tensor_empty(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// All elements equal.
     ///
@@ -5440,7 +5490,7 @@ functions! {
     /// Returns: As accel_tensor_empty().
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_tensor_full(shape: *const i64, ndim: usize, number: f64, dtype: accel_dtype_t, device: accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+    pub fn accel_tensor_full(shape: *const i64, ndim: usize, number: f64, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// Draws from the standard normal distribution with the default generator.
     ///
@@ -5453,7 +5503,7 @@ functions! {
     /// Returns: As accel_tensor_empty().
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_tensor_randn(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+    pub fn accel_tensor_randn(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// Integers below a bound, as int64, with the default generator.
     ///
@@ -5496,7 +5546,7 @@ functions! {
     /// Returns: As accel_tensor_empty().
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_tensor_from_blob(data: *mut c_void, shape: *const i64, ndim: usize, strides: *const i64, dtype: accel_dtype_t, device: accel_device_t, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_tensor_t) -> accel_status_t;
+    pub fn accel_tensor_from_blob(data: *mut c_void, shape: *const i64, ndim: usize, strides: *const i64, dtype: accel_dtype_t, device: *const accel_device_t, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// Takes a DLPack tensor without a copy.
     ///
@@ -5789,7 +5839,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_tensor_to(tensor: *const accel_tensor_t, dtype: accel_dtype_t, device: accel_device_t, non_blocking: i32, out: *mut *mut accel_tensor_t) -> accel_status_t;
+    pub fn accel_tensor_to(tensor: *const accel_tensor_t, dtype: accel_dtype_t, device: *const accel_device_t, non_blocking: i32, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// Copies elements, converting dtype and device, broadcasting shapes.
     ///
@@ -6086,7 +6136,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
     ///
     /// Threads: thread. Since 0.1.
-    pub fn accel_init_on_device_begin(device: accel_device_t, include_buffers: i32, out: *mut *mut accel_scope_t) -> accel_status_t;
+    pub fn accel_init_on_device_begin(device: *const accel_device_t, include_buffers: i32, out: *mut *mut accel_scope_t) -> accel_status_t;
 
     /// weight \[out_features, in_features\].
     ///
@@ -6497,7 +6547,7 @@ functions! {
     /// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a device that is not there.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_module_to(module: *mut accel_module_t, dtype: accel_dtype_t, device: accel_device_t) -> accel_status_t;
+    pub fn accel_module_to(module: *mut accel_module_t, dtype: accel_dtype_t, device: *const accel_device_t) -> accel_status_t;
 
     /// Switches between training and evaluation.
     ///
@@ -6950,7 +7000,7 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_optimizer_set_setting(optimizer: *mut accel_optimizer_t, group: usize, name: *const c_char, value: f64) -> accel_status_t;
 
-    /// How the float16 and bfloat16 parameters of a group are updated; those of other dtypes are not concerned.
+    /// How the float16 and bfloat16 parameters of a group are updated; other dtypes are not concerned.
     ///
     /// States that are there already are converted.
     ///
@@ -7517,7 +7567,7 @@ functions! {
     ///
     /// * `length`: Says how many there are.
     /// * `item`: Makes one.
-    /// * `items`: NULL is allowed. Makes those of a batch; NULL: one after another.
+    /// * `items`: NULL is allowed. Makes the items of a batch; NULL: one after another.
     /// * `set_epoch`: NULL is allowed. For items that differ by epoch; NULL: they do not.
     /// * `user_data`: NULL is allowed. Of all four.
     /// * `destroy`: NULL is allowed. Of all four.
@@ -7548,7 +7598,7 @@ functions! {
     /// The items of a dataset as a stream.
     ///
     /// * `dataset`: Items by number.
-    /// * `seed`: Another order in each epoch, that of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
+    /// * `seed`: Another order in each epoch, as of accel_sampler_seedable_random(); ACCEL_UNSET_INT64: the order of their numbers.
     /// * `out`: The stream.
     ///
     /// Returns: ACCEL_OK, or UNSUPPORTED for what is a stream.
@@ -8177,7 +8227,7 @@ functions! {
     ///
     /// * `state`: A state.
     /// * `loss`: One element with gradient history.
-    /// * `lr`: The learning rate; ACCEL_UNSET_DOUBLE: that of each group.
+    /// * `lr`: The learning rate; ACCEL_UNSET_DOUBLE: the rate of each group.
     ///
     /// Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in several processes, or inside of uneven inputs.
     ///
@@ -8186,7 +8236,7 @@ functions! {
 
     /// Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch.
     ///
-    /// When the accumulation window is complete, its gradients are those of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window.
+    /// When the accumulation window is complete, its gradients are the gradients of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window.
     ///
     /// * `state`: A state.
     /// * `loss_sum`: One element: the sum over the items, not their mean.
@@ -8279,7 +8329,7 @@ functions! {
     /// Threads: thread. Since 0.1.
     pub fn accel_trigger_sync_in_backward_begin(state: *mut accel_state_t, module: *mut accel_module_t, out: *mut *mut accel_scope_t) -> accel_status_t;
 
-    /// The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in what the others still exchange, with gradients of 0, and the mean is still that of all ranks.
+    /// The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes part in what the others still exchange, with gradients of 0, and the mean is still over all ranks.
     ///
     /// In the end all have the models, and the prepared optimizers and schedulers, of a rank that trained longest. Before each forward of the first model the ranks exchange a few numbers. Ends only when all ranks have come to the end.
     ///
@@ -8347,14 +8397,14 @@ functions! {
 
     /// Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the application computes with, and stay that.
     ///
-    /// All ranks get rank 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL, &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The map may have any order, so hash maps of different ranks agree: names are sorted, and those of a module itself come before those of its parts. With sharding gradients and states of optimizers are what is sharded, under FULL_SHARD too: the memory of the application stays whole, and is written after each step and load; values that the application writes there are lost. The memory is used until accel_free_memory() or the end of the state, also when the parameters are released before that.
+    /// All ranks get rank 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL, &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The map may have any order, so hash maps of different ranks agree: names are sorted, and names of a module itself come before names of its parts. With sharding gradients and states of optimizers are what is sharded, under FULL_SHARD too: the memory of the application stays whole, and is written after each step and load; values that the application writes there are lost. The memory is used until accel_free_memory() or the end of the state, also when the parameters are released before that.
     ///
     /// * `state`: A state that does not scale losses, for the application computes these.
     /// * `tensors`: A map of names to tensors of float16, bfloat16, float32 or float64, contiguous, all on the state's device or all on the CPU, where they then are averaged and updated, whatever the state's device is: accel_tensor_from_blob(), or of DLPack. Dots in names are levels of modules, which sharding wraps and device maps name.
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The parameters.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for another dtype; UNSUPPORTED for other devices, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH when the ranks' parameters differ. An error of one rank is that of all.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for an empty map, a name that is empty or is also the front part of another one, memory that two of the tensors share or that is registered already; TYPE_MISMATCH for another dtype; UNSUPPORTED for other devices, tensors that are not contiguous, or losses that are scaled; COLLECTIVE_MISMATCH when the ranks' parameters differ. An error of one rank is returned on all.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_parameters_register(state: *mut accel_state_t, tensors: *const accel_value_t, options: *const accel_parameters_options_t, out: *mut *mut accel_parameters_t) -> accel_status_t;
@@ -8451,7 +8501,7 @@ functions! {
 
     /// Gathers the parameters of one module of a sharded model.
     ///
-    /// They are whole until accel_parameters_reshard() or the end of the micro-batch: addresses that were read before are not those of the whole parameters, and these are gone afterwards. Does nothing without sharding.
+    /// They are whole until accel_parameters_reshard() or the end of the micro-batch: addresses that were read before are not addresses of the whole parameters, and these are gone afterwards. Does nothing without sharding.
     ///
     /// * `parameters`: The parameters.
     /// * `module`: The path of a module that is sharded by itself; "": what belongs to no such module.
@@ -8552,7 +8602,7 @@ functions! {
     /// Threads: collective. Since 0.1.
     pub fn accel_gathered_parameters_begin(state: *mut accel_state_t, parameters: *const *mut accel_tensor_t, n_parameters: usize, modifier_rank: i32, out: *mut *mut accel_scope_t) -> accel_status_t;
 
-    /// Has accel_set_seed() seed one more generator: that of the host language, of a library.
+    /// Has accel_set_seed() seed one more generator, such as the host language's or a library's.
     ///
     /// * `state`: A state.
     /// * `seed`: The function, what is handed to it, and the end of its life.
@@ -8564,7 +8614,7 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_add_seed_callback(state: *mut accel_state_t, seed: Option<accel_seed_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
 
-    /// Seeds the default generators of all devices, and those of accel_add_seed_callback().
+    /// Seeds the default generators of all devices, and runs the callbacks of accel_add_seed_callback().
     ///
     /// * `state`: A state.
     /// * `seed`: The seed.
@@ -8585,7 +8635,7 @@ functions! {
     /// Returns: ACCEL_OK or UNSUPPORTED.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_generator_create(seed: i64, device: accel_device_t, out: *mut *mut accel_generator_t) -> accel_status_t;
+    pub fn accel_generator_create(seed: i64, device: *const accel_device_t, out: *mut *mut accel_generator_t) -> accel_status_t;
 
     /// Adds an owner.
     ///
@@ -8672,7 +8722,7 @@ functions! {
     /// Threads: object, waits. Since 0.1.
     pub fn accel_free_memory(state: *mut accel_state_t) -> accel_status_t;
 
-    /// Returns memory that is kept for later tensors to the system and to other programs: that of large CPU tensors, of large results of a gather or a reduce, and of the device.
+    /// Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU tensors, of large results of a gather or a reduce, and of the device.
     ///
     /// Memory in use stays.
     ///
@@ -8697,7 +8747,7 @@ functions! {
     ///
     /// * `module`: A model.
     /// * `options`: NULL is allowed. NULL: defaults. dtype and special_dtypes have an effect.
-    /// * `buffers_only`: 1: of buffers alone; the size of "" is that of all buffers.
+    /// * `buffers_only`: 1: of buffers alone; the size of "" is the size of all buffers.
     /// * `out`: A map path -> bytes, in the order of parameters, then of buffers. A tensor with several names is listed under the first.
     ///
     /// Returns: ACCEL_OK; NOT_FOUND for a dtype that is not known.
@@ -8921,7 +8971,7 @@ functions! {
     /// Returns: As accel_dispatch_model().
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_cpu_offload(module: *mut accel_module_t, device: accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+    pub fn accel_cpu_offload(module: *mut accel_module_t, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
 
     /// Keeps all weights in files; each block computes on a device.
     ///
@@ -8933,7 +8983,7 @@ functions! {
     /// Returns: As accel_dispatch_model(); IO.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_disk_offload(module: *mut accel_module_t, offload_folder: *const c_char, device: accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+    pub fn accel_disk_offload(module: *mut accel_module_t, offload_folder: *const c_char, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
 
     /// Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on the CPU if they were nowhere.
     ///
@@ -8972,13 +9022,13 @@ functions! {
     /// Changes of offloaded weights are lost at the end.
     ///
     /// * `module`: A module.
-    /// * `device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+    /// * `device`: NULL is allowed. The goal. NULL: offloaded weights go to their main device, and others stay.
     /// * `out`: The scope.
     ///
     /// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_ARGUMENT for meta. accel_scope_end() fails where changes cannot be copied back; the weights are then those from before.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_align_module_device_begin(module: *mut accel_module_t, device: accel_device_t, out: *mut *mut accel_scope_t) -> accel_status_t;
+    pub fn accel_align_module_device_begin(module: *mut accel_module_t, device: *const accel_device_t, out: *mut *mut accel_scope_t) -> accel_status_t;
 
     /// Runs a model for several batches that share one pass over its offloaded weights: each block is brought once, and runs for all batches before the next one.
     ///
@@ -9004,7 +9054,7 @@ functions! {
     /// Returns: ACCEL_OK; UNSUPPORTED for a device that is not there; INVALID_STATE for a model that is dispatched.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_cpu_offload_with_hook(module: *mut accel_module_t, device: accel_device_t, previous: *mut accel_offload_hook_t, out: *mut *mut accel_offload_hook_t) -> accel_status_t;
+    pub fn accel_cpu_offload_with_hook(module: *mut accel_module_t, device: *const accel_device_t, previous: *mut accel_offload_hook_t, out: *mut *mut accel_offload_hook_t) -> accel_status_t;
 
     /// Moves the model back to the CPU.
     ///
@@ -9063,12 +9113,12 @@ functions! {
     /// * `name`: "layers.0.weight".
     /// * `device`: The goal.
     /// * `value`: NULL is allowed. New values of the same shape; may be NULL unless the tensor is on the device meta.
-    /// * `dtype`: Of the result, for floating tensors; ACCEL_UNSET: that of the tensor.
+    /// * `dtype`: The result's, for floating tensors; ACCEL_UNSET: the tensor's own dtype.
     ///
     /// Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_set_module_tensor_to_device(module: *mut accel_module_t, name: *const c_char, device: accel_device_t, value: *mut accel_tensor_t, dtype: accel_dtype_t) -> accel_status_t;
+    pub fn accel_set_module_tensor_to_device(module: *mut accel_module_t, name: *const c_char, device: *const accel_device_t, value: *mut accel_tensor_t, dtype: accel_dtype_t) -> accel_status_t;
 
     /// Writes tensors as files of their bytes, with an index.json that has their dtypes and shapes.
     ///
@@ -9117,17 +9167,17 @@ functions! {
 
     /// Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a stream of the device of its own, while the program computes with the present one.
     ///
-    /// In the first pass they are expected in the order of the list, later as they were used in the pass before. On the CPU tensors are used where they are, and those of mapped files are read ahead.
+    /// In the first pass they are expected in the order of the list, later as they were used in the pass before. On the CPU tensors are used where they are, and tensors of mapped files are read ahead.
     ///
     /// * `groups`: A list of lists of tensors on the CPU, which must not change.
     /// * `device`: The goal.
-    /// * `prefetch_bytes`: Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: those of the largest group. 0: nothing comes ahead.
+    /// * `prefetch_bytes`: Bytes that may be on the device beside the groups in use; ACCEL_UNSET_INT64: the bytes of the largest group. 0: nothing comes ahead.
     /// * `out`: The stream.
     ///
     /// Returns: ACCEL_OK; INVALID_ARGUMENT for a tensor that is elsewhere; UNSUPPORTED for a device that is not there.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_weight_stream_create(groups: *const accel_value_t, device: accel_device_t, prefetch_bytes: i64, out: *mut *mut accel_weight_stream_t) -> accel_status_t;
+    pub fn accel_weight_stream_create(groups: *const accel_value_t, device: *const accel_device_t, prefetch_bytes: i64, out: *mut *mut accel_weight_stream_t) -> accel_status_t;
 
     /// Waits for a group.
     ///
@@ -9269,7 +9319,7 @@ functions! {
     /// The project of a state.
     ///
     /// * `state`: A state.
-    /// * `out`: A map with the fields of accel_project_options_t, NONE for what there is not; "checkpoint", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; "next_checkpoint", that of automatic naming.
+    /// * `out`: A map with the fields of accel_project_options_t, NONE for what there is not; "checkpoint", the folder that was saved or loaded last, an asynchronous save once it is known to be complete; "next_checkpoint", the name that automatic naming gives.
     ///
     /// Returns: ACCEL_OK.
     ///
@@ -9281,7 +9331,7 @@ functions! {
     /// The folder appears complete or not at all; an older one of the same name stays until then. The iteration of the project is counted on. All ranks must call. Within an accumulation window of a sharded model the gradients so far are saved as their sum over the ranks, so that the window's sum may differ in its last bit after a load.
     ///
     /// * `state`: A state.
-    /// * `folder`: NULL is allowed. Its parent is made if missing. NULL: that of automatic naming.
+    /// * `folder`: NULL is allowed. Its parent is made if missing. NULL: the folder of automatic naming.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
     /// Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the mesh has a pipeline or tensor axis; the error of an asynchronous save before this one.
@@ -9423,7 +9473,7 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_checkpoint_show(folder: *const c_char, out: *mut accel_value_t) -> accel_status_t;
 
-    /// How two checkpoints differ, by the bytes of their files, and in safetensors by those of their tensors.
+    /// How two checkpoints differ, by the bytes of their files, and in safetensors by the bytes of their tensors.
     ///
     /// * `folder`: The checkpoints.
     /// * `other`: The checkpoints.
@@ -9436,7 +9486,7 @@ functions! {
 
     /// Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read.
     ///
-    /// accel_save_state() writes files of its own, which are verified. All ranks must call. A file or folder replaces an older one in one step, files of ranks one by one; those of more ranks go.
+    /// accel_save_state() writes files of its own, which are verified. All ranks must call. A file or folder replaces an older one in one step, files of ranks one by one; files of ranks above these are removed.
     ///
     /// * `state`: A state.
     /// * `module`: A prepared model, sharded or not.
@@ -9716,7 +9766,7 @@ functions! {
     ///
     /// * `state`: A state.
     /// * `reset`: 1: the next mean begins here.
-    /// * `out`: The mean is that of the steps since the last reset; all 0 before the first one has ended.
+    /// * `out`: The mean of the steps since the last reset; all 0 before the first one has ended.
     ///
     /// Returns: ACCEL_OK.
     ///
@@ -9818,7 +9868,7 @@ functions! {
     ///
     /// * `state`: A state.
     /// * `name`: The logger's name.
-    /// * `level`: ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: that of ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
+    /// * `level`: ACCEL_LOG_*, or a number between, the lowest level that is logged; ACCEL_UNSET: the level of ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
     /// * `callback`: NULL is allowed. Gets the messages too: for a language's own logging. NULL: only the sinks.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
@@ -10059,9 +10109,9 @@ functions! {
     /// Threads: thread, waits. Since 0.1.
     pub fn accel_profile_export_trace(profile: *mut accel_profile_t, path: *const c_char) -> accel_status_t;
 
-    /// Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or that of a span, "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"}, the largest self_cpu_us first.
+    /// Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or the kind of a span, "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"}, the largest self_cpu_us first.
     ///
-    /// The time of an operator itself is without that of operators in it; spans, which lie around and beside operators, have none. Kernels of devices are of kind "kernel".
+    /// The time of an operator itself is without the time of operators in it; spans, which lie around and beside operators, have none. Kernels of devices are of kind "kernel".
     ///
     /// * `profile`: A profiler that has recorded one.
     /// * `group_by_shapes`: 1: operators with different shapes of inputs are different; needs record_shapes.
@@ -10148,7 +10198,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_option_count(r#type: *const c_char) -> i64;
 
-    /// Describes a field by a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object"; "doc", its comment in this header; "variable", that of the environment; "default" as a text, or NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices "choices", a map from their names to their numbers; "offset" and "size" in bytes.
+    /// Describes a field by a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object"; "doc", its comment in this header; "variable", the name in the environment; "default" as a text, or NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices "choices", a map from their names to their numbers; "offset" and "size" in bytes.
     ///
     /// * `type`: The name of the struct.
     /// * `index`: From 0, in the order of the struct.
@@ -10161,7 +10211,7 @@ functions! {
 
     /// Checks a struct as the calls do that take it: its size, and that each field is unset or has a value that it can have.
     ///
-    /// Structs of older programs are shorter, and those of newer ones longer: the fields that this library does not know must be unset or 0. The calls check besides what fields mean together.
+    /// Structs of older programs are shorter, and structs of newer ones longer: the fields that this library does not know must be unset or 0. The calls check besides what fields mean together.
     ///
     /// * `type`: The name of the struct.
     /// * `options`: The struct.
@@ -10171,6 +10221,17 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_options_check(r#type: *const c_char, options: *const c_void) -> accel_status_t;
 
+    /// Unsets every field of an options struct, as ACCEL_X_OPTIONS_INIT does in C, for languages that look the library's functions up.
+    ///
+    /// * `type`: The name of the struct, ACCEL_OPTIONS_*.
+    /// * `options`: Memory for the struct.
+    /// * `size`: Of that memory in bytes. Less than the library's struct is an older version's struct; of more only that is written.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for a size without a field.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_options_init(r#type: *const c_char, options: *mut c_void, size: usize) -> accel_status_t;
+
     /// Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset.
     ///
     /// Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_option_get() returns.
@@ -10178,7 +10239,7 @@ functions! {
     /// * `type`: The name of the struct.
     /// * `json`: {"num_workers": 2, "collate": "pad"}
     /// * `options`: Memory for the struct. The memory that it points to afterwards belongs to the library and stays.
-    /// * `size`: Of that memory in bytes; that of the struct is the end of its last field. Less is an older version's struct.
+    /// * `size`: The bytes of that memory; the size of the struct is the end of its last field. Less is an older version's struct.
     ///
     /// Returns: ACCEL_OK; NOT_FOUND for a struct or a field that is none, with the nearest name; INVALID_ARGUMENT that names the field, or says where it is not JSON.
     ///
@@ -10232,14 +10293,14 @@ functions! {
 
     /// Runs a function in several processes of this program, each a rank, and waits for all of them.
     ///
-    /// The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers are those of this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
+    /// The ranks have the environment of `accel launch` (RANK, WORLD_SIZE, MASTER_ADDR and so on), from which accel_state_create() finds its place, and FORK_LAUNCHED=1 if they are forked. When one fails the others are ended within two seconds. The process of a rank ends with the function, without exit handlers; nothing of it stays, even if this process is killed. Signals and their handlers stay as in this process: what ends it ends the ranks, and accel_interrupt() ends them and the call. ACCEL_START_FORK needs a process with one thread, besides idle ones of OpenMP, which are ended, that has made no state: what else it has, such as data, the ranks share until they write. ACCEL_START_PROGRAM is for all other programs: their ranks return at once, with ACCEL_OK, from the calls of accel_launch() that came before this one.
     ///
     /// * `options`: What is started.
     /// * `function`: Called in each process.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life, in this process only.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life, in this process only.
     ///
-    /// Returns: ACCEL_OK: all ranks succeeded. Else that of the first rank that failed, which accel_error_rank() tells: the status of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
+    /// Returns: ACCEL_OK: all ranks succeeded. Else the status of the first rank that failed, which accel_error_rank() tells: the one of the function; PEER_LOST for a process that ended by itself or by a signal. TIMEOUT; CANCELLED; INVALID_STATE for threads or a state before a fork, SIGCHLD that is ignored, or inside of a rank; INVALID_ARGUMENT; IO.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_launch(options: *const accel_launch_options_t, function: Option<accel_launch_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
@@ -10269,7 +10330,7 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_environment_report(out: *mut accel_buffer_t) -> accel_status_t;
 
-    /// Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a rank: those of its NUMA node, which ranks with the same node share out.
+    /// Binds this thread, and threads that it starts, to the processors that are nearest to the accelerator of a rank: the processors of its NUMA node, which ranks with the same node share out.
     ///
     /// Without accelerators nodes are shared out by the ranks' numbers.
     ///
@@ -10279,347 +10340,4 @@ functions! {
     ///
     /// Threads: thread. Since 0.1.
     pub fn accel_set_numa_affinity(local_process_index: i32) -> accel_status_t;
-
-    /// accel_send_to_device() by pointer.
-    ///
-    /// * `value`: As there.
-    /// * `device`: As there.
-    /// * `non_blocking`: As there.
-    /// * `skip_keys`: NULL is allowed. length `n_skip_keys`. As there.
-    /// * `n_skip_keys`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_send_to_device().
-    ///
-    /// Threads: any, waits. Since 0.1.
-    pub fn accel_send_to_device_by_pointer(value: *const accel_value_t, device: *const accel_device_t, non_blocking: i32, skip_keys: *const *const c_char, n_skip_keys: usize, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_none() by pointer.
-    ///
-    /// * `out`: What accel_arg_none() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_none_by_pointer(out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_bool() by pointer.
-    ///
-    /// * `truth`: As there.
-    /// * `out`: What accel_arg_bool() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_bool_by_pointer(truth: i32, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_int() by pointer.
-    ///
-    /// * `integer`: As there.
-    /// * `out`: What accel_arg_int() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_int_by_pointer(integer: i64, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_double() by pointer.
-    ///
-    /// * `number`: As there.
-    /// * `out`: What accel_arg_double() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_double_by_pointer(number: f64, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_string() by pointer.
-    ///
-    /// * `string`: As there.
-    /// * `out`: What accel_arg_string() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_string_by_pointer(string: *const c_char, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_bytes() by pointer.
-    ///
-    /// * `bytes`: As there.
-    /// * `out`: What accel_arg_bytes() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_bytes_by_pointer(bytes: *const accel_bytes_t, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_tensor() by pointer.
-    ///
-    /// * `tensor`: As there.
-    /// * `out`: What accel_arg_tensor() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_tensor_by_pointer(tensor: *mut accel_tensor_t, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_dtype() by pointer.
-    ///
-    /// * `dtype`: As there.
-    /// * `out`: What accel_arg_dtype() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_dtype_by_pointer(dtype: accel_dtype_t, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_arg_device() by pointer.
-    ///
-    /// * `device`: As there.
-    /// * `out`: What accel_arg_device() returns.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_arg_device_by_pointer(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_device_set_current() by pointer.
-    ///
-    /// * `device`: As there.
-    ///
-    /// Returns: As accel_device_set_current().
-    ///
-    /// Threads: thread. Since 0.1.
-    pub fn accel_device_set_current_by_pointer(device: *const accel_device_t) -> accel_status_t;
-
-    /// accel_device_synchronize() by pointer.
-    ///
-    /// * `device`: As there.
-    ///
-    /// Returns: As accel_device_synchronize().
-    ///
-    /// Threads: any, waits. Since 0.1.
-    pub fn accel_device_synchronize_by_pointer(device: *const accel_device_t) -> accel_status_t;
-
-    /// accel_device_empty_cache() by pointer.
-    ///
-    /// * `device`: As there.
-    ///
-    /// Returns: As accel_device_empty_cache().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_device_empty_cache_by_pointer(device: *const accel_device_t) -> accel_status_t;
-
-    /// accel_device_memory() by pointer.
-    ///
-    /// * `device`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_device_memory().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_device_memory_by_pointer(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_device_reset_peak_memory() by pointer.
-    ///
-    /// * `device`: As there.
-    ///
-    /// Returns: As accel_device_reset_peak_memory().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_device_reset_peak_memory_by_pointer(device: *const accel_device_t) -> accel_status_t;
-
-    /// accel_device_properties() by pointer.
-    ///
-    /// * `device`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_device_properties().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_device_properties_by_pointer(device: *const accel_device_t, out: *mut accel_value_t) -> accel_status_t;
-
-    /// accel_device() by pointer.
-    ///
-    /// * `state`: As there.
-    /// * `out`: What accel_device() returns.
-    ///
-    /// Returns: ACCEL_OK or INVALID_HANDLE.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_device_by_pointer(state: *const accel_state_t, out: *mut accel_device_t) -> accel_status_t;
-
-    /// accel_tensor_empty() by pointer.
-    ///
-    /// * `shape`: NULL is allowed. length `ndim`. As there.
-    /// * `ndim`: As there.
-    /// * `dtype`: As there.
-    /// * `device`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_tensor_empty().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_tensor_empty_by_pointer(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
-
-    /// accel_tensor_full() by pointer.
-    ///
-    /// * `shape`: NULL is allowed. length `ndim`. As there.
-    /// * `ndim`: As there.
-    /// * `number`: As there.
-    /// * `dtype`: As there.
-    /// * `device`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_tensor_full().
-    ///
-    /// Threads: any, waits. Since 0.1.
-    pub fn accel_tensor_full_by_pointer(shape: *const i64, ndim: usize, number: f64, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
-
-    /// accel_tensor_randn() by pointer.
-    ///
-    /// * `shape`: NULL is allowed. length `ndim`. As there.
-    /// * `ndim`: As there.
-    /// * `dtype`: As there.
-    /// * `device`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_tensor_randn().
-    ///
-    /// Threads: any, waits. Since 0.1.
-    pub fn accel_tensor_randn_by_pointer(shape: *const i64, ndim: usize, dtype: accel_dtype_t, device: *const accel_device_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
-
-    /// accel_tensor_from_blob() by pointer.
-    ///
-    /// * `data`: As there.
-    /// * `shape`: NULL is allowed. length `ndim`. As there.
-    /// * `ndim`: As there.
-    /// * `strides`: NULL is allowed. length `ndim`. As there.
-    /// * `dtype`: As there.
-    /// * `device`: As there.
-    /// * `user_data`: NULL is allowed. As there.
-    /// * `destroy`: NULL is allowed. As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_tensor_from_blob().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_tensor_from_blob_by_pointer(data: *mut c_void, shape: *const i64, ndim: usize, strides: *const i64, dtype: accel_dtype_t, device: *const accel_device_t, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut *mut accel_tensor_t) -> accel_status_t;
-
-    /// accel_tensor_to() by pointer.
-    ///
-    /// * `tensor`: As there.
-    /// * `dtype`: As there.
-    /// * `device`: As there.
-    /// * `non_blocking`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_tensor_to().
-    ///
-    /// Threads: any, waits. Since 0.1.
-    pub fn accel_tensor_to_by_pointer(tensor: *const accel_tensor_t, dtype: accel_dtype_t, device: *const accel_device_t, non_blocking: i32, out: *mut *mut accel_tensor_t) -> accel_status_t;
-
-    /// accel_init_on_device_begin() by pointer.
-    ///
-    /// * `device`: As there.
-    /// * `include_buffers`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_init_on_device_begin().
-    ///
-    /// Threads: thread. Since 0.1.
-    pub fn accel_init_on_device_begin_by_pointer(device: *const accel_device_t, include_buffers: i32, out: *mut *mut accel_scope_t) -> accel_status_t;
-
-    /// accel_module_to() by pointer.
-    ///
-    /// * `module`: As there.
-    /// * `dtype`: As there.
-    /// * `device`: As there.
-    ///
-    /// Returns: As accel_module_to().
-    ///
-    /// Threads: object, waits. Since 0.1.
-    pub fn accel_module_to_by_pointer(module: *mut accel_module_t, dtype: accel_dtype_t, device: *const accel_device_t) -> accel_status_t;
-
-    /// accel_generator_create() by pointer.
-    ///
-    /// * `seed`: As there.
-    /// * `device`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_generator_create().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_generator_create_by_pointer(seed: i64, device: *const accel_device_t, out: *mut *mut accel_generator_t) -> accel_status_t;
-
-    /// accel_cpu_offload() by pointer.
-    ///
-    /// * `module`: As there.
-    /// * `device`: As there.
-    /// * `options`: NULL is allowed. As there.
-    ///
-    /// Returns: As accel_cpu_offload().
-    ///
-    /// Threads: object, waits. Since 0.1.
-    pub fn accel_cpu_offload_by_pointer(module: *mut accel_module_t, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
-
-    /// accel_disk_offload() by pointer.
-    ///
-    /// * `module`: As there.
-    /// * `offload_folder`: As there.
-    /// * `device`: As there.
-    /// * `options`: NULL is allowed. As there.
-    ///
-    /// Returns: As accel_disk_offload().
-    ///
-    /// Threads: object, waits. Since 0.1.
-    pub fn accel_disk_offload_by_pointer(module: *mut accel_module_t, offload_folder: *const c_char, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
-
-    /// accel_align_module_device_begin() by pointer.
-    ///
-    /// * `module`: As there.
-    /// * `device`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_align_module_device_begin().
-    ///
-    /// Threads: object, waits. Since 0.1.
-    pub fn accel_align_module_device_begin_by_pointer(module: *mut accel_module_t, device: *const accel_device_t, out: *mut *mut accel_scope_t) -> accel_status_t;
-
-    /// accel_cpu_offload_with_hook() by pointer.
-    ///
-    /// * `module`: As there.
-    /// * `device`: As there.
-    /// * `previous`: NULL is allowed. As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_cpu_offload_with_hook().
-    ///
-    /// Threads: object, waits. Since 0.1.
-    pub fn accel_cpu_offload_with_hook_by_pointer(module: *mut accel_module_t, device: *const accel_device_t, previous: *mut accel_offload_hook_t, out: *mut *mut accel_offload_hook_t) -> accel_status_t;
-
-    /// accel_set_module_tensor_to_device() by pointer.
-    ///
-    /// * `module`: As there.
-    /// * `name`: As there.
-    /// * `device`: As there.
-    /// * `value`: NULL is allowed. As there.
-    /// * `dtype`: As there.
-    ///
-    /// Returns: As accel_set_module_tensor_to_device().
-    ///
-    /// Threads: object, waits. Since 0.1.
-    pub fn accel_set_module_tensor_to_device_by_pointer(module: *mut accel_module_t, name: *const c_char, device: *const accel_device_t, value: *mut accel_tensor_t, dtype: accel_dtype_t) -> accel_status_t;
-
-    /// accel_weight_stream_create() by pointer.
-    ///
-    /// * `groups`: As there.
-    /// * `device`: As there.
-    /// * `prefetch_bytes`: As there.
-    /// * `out`: As there.
-    ///
-    /// Returns: As accel_weight_stream_create().
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_weight_stream_create_by_pointer(groups: *const accel_value_t, device: *const accel_device_t, prefetch_bytes: i64, out: *mut *mut accel_weight_stream_t) -> accel_status_t;
 }

@@ -163,7 +163,7 @@ impl Model {
     pub fn to(&self, device: Device, dtype: Option<DType>) -> Result<()> {
         memory::writes(self)?;
         let dtype = dtype.map_or(sys::ACCEL_UNSET, DType::to_raw);
-        check(unsafe { sys::accel_module_to(self.as_raw(), dtype, device.to_raw()) }).map(drop)
+        check(unsafe { sys::accel_module_to(self.as_raw(), dtype, &device.to_raw()) }).map(drop)
     }
 }
 

@@ -50,7 +50,7 @@ impl StateReader {
 
     /// The device that prepared models and batches are put on.
     pub fn device(&self) -> Device {
-        Device::from_raw(unsafe { sys::accel_device(self.as_raw()) })
+        unsafe { sys::accel_device(self.as_raw()).as_ref() }.map_or(Device::Cpu, |device| Device::from_raw(*device))
     }
 
     /// Rows of the last global batch that are not repetitions: 0 when it is full, nothing when it is not known.

@@ -157,7 +157,7 @@ impl Tensor {
         let (sizes, ndim) = array(shape);
         let strides = strides.map_or(ptr::null(), <[i64]>::as_ptr);
         let (dtype, device) = (dtype.to_raw(), device.to_raw());
-        made(|out| sys::accel_tensor_from_blob(data, sizes, ndim, strides, dtype, device, owner, destroy, out))
+        made(|out| sys::accel_tensor_from_blob(data, sizes, ndim, strides, dtype, &device, owner, destroy, out))
     }
 
     /// # Safety
@@ -244,13 +244,13 @@ impl Tensor {
     pub fn to_dtype(&self, dtype: DType) -> Result<Self> {
         memory::reads(self)?;
         let device = self.device().to_raw();
-        made(|out| unsafe { sys::accel_tensor_to(self.as_raw(), dtype.to_raw(), device, 0, out) })
+        made(|out| unsafe { sys::accel_tensor_to(self.as_raw(), dtype.to_raw(), &device, 0, out) })
     }
 
     /// Moves to a device; the same memory when nothing changes.
     pub fn to_device(&self, device: Device) -> Result<Self> {
         memory::reads(self)?;
-        made(|out| unsafe { sys::accel_tensor_to(self.as_raw(), sys::ACCEL_UNSET, device.to_raw(), 0, out) })
+        made(|out| unsafe { sys::accel_tensor_to(self.as_raw(), sys::ACCEL_UNSET, &device.to_raw(), 0, out) })
     }
 
     /// Another owner of a tensor that a callback is lent.

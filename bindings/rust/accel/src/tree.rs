@@ -303,6 +303,6 @@ impl Value {
     pub fn to_device(&self, device: Device, skip_keys: &[&str]) -> Result<Value> {
         memory::reads(self)?;
         let (keys, device) = (Texts::new(skip_keys)?, device.to_raw());
-        made(|out| unsafe { sys::accel_send_to_device(self.as_raw(), device, 0, keys.as_ptr(), keys.len(), out) })
+        made(|out| unsafe { sys::accel_send_to_device(self.as_raw(), &device, 0, keys.as_ptr(), keys.len(), out) })
     }
 }

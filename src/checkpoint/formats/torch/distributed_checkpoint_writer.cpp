@@ -16,7 +16,7 @@
 #include "base/text_ends.hpp"
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/formats/torch/distributed_checkpoint.hpp"
-#include "checkpoint/formats/torch/pickle_writer.hpp"
+#include "checkpoint/formats/torch/pickle_stream.hpp"
 #include "checkpoint/formats/torch/torch_file.hpp"
 #include "json/json.hpp"
 #include "os/mapped_file.hpp"
@@ -181,19 +181,18 @@ class ListPickle {
   }
 
   std::string print() {
-    return pickle_.pickle_added([&] {
-      add_object(kMetadataModule, "Metadata", [&] {
-        add_map("state_dict_metadata", [&](const Value& value) { add_kind(value); });
-        add_map("planner_data", [&](const Value& value) { add_keys(value.parts.front().keys); });
-        pickle_.add_text("storage_data");
-        pickle_.begin_map();
-        for (const Value& value : values_)
-          for (size_t i = 0; i < value.parts.size(); i++) add_place(value, i);
-        pickle_.set_member();
-        add_member("storage_meta", [&] { pickle_.add_none(); });
-        add_member("version", [&] { pickle_.add_text(kVersion); });
-      });
+    add_object(kMetadataModule, "Metadata", [&] {
+      add_map("state_dict_metadata", [&](const Value& value) { add_kind(value); });
+      add_map("planner_data", [&](const Value& value) { add_keys(value.parts.front().keys); });
+      pickle_.add_text("storage_data");
+      pickle_.begin_map();
+      for (const Value& value : values_)
+        for (size_t i = 0; i < value.parts.size(); i++) add_place(value, i);
+      pickle_.set_member();
+      add_member("storage_meta", [&] { pickle_.add_none(); });
+      add_member("version", [&] { pickle_.add_text(kVersion); });
     });
+    return pickle_.take();
   }
 
  private:
@@ -323,7 +322,7 @@ class ListPickle {
     pickle_.set_member();
   }
 
-  PickleWriter pickle_{nullptr};  // there are no tensors
+  PickleStream pickle_;
   std::vector<Value> values_;
   std::unordered_map<std::string, size_t> places_;
 };

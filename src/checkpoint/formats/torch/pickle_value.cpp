@@ -162,8 +162,8 @@ class Converter {
 }  // namespace
 
 c10::IValue PickleReader::value_of(const PickleNode& node) const {
-  Converter converter(source_, options_);
-  converter.check_size(node, bytes_.size() + kMostSharedItems);
+  Converter converter(input_.source(), options_);
+  converter.check_size(node, input_.size() + kMostSharedItems);
   return converter.convert(node, 0);
 }
 

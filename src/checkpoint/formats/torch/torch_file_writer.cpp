@@ -50,7 +50,7 @@ class TorchFileContents {
   explicit TorchFileContents(const c10::IValue& value) {
     tree::for_each_tensor(value, [this](const at::Tensor& tensor) { add(tensor); });
     size_t described = 0;
-    PickleWriter writer([&](const at::Tensor&, PickleWriter& pickle) { describe(tensors_[described++], pickle); });
+    PickleWriter writer([&](const at::Tensor&, PickleStream& pickle) { describe(tensors_[described++], pickle); });
     pickle_ = writer.pickle(value);
   }
 
@@ -103,7 +103,7 @@ class TorchFileContents {
 
   // Describes a tensor as torch does: a function that makes the tensor, and its arguments. Storages of one dtype have
   // its name, which torch knows longest.
-  void describe(const at::Tensor& tensor, PickleWriter& pickle) const {
+  void describe(const at::Tensor& tensor, PickleStream& pickle) const {
     const StoredStorage& stored = storages_[places_.at(tensor.storage().unsafeGetStorageImpl())];
     const uint64_t element = tensor.element_size(), bytes = stored.end - stored.begin;
     pickle.add_name("torch._utils", stored.has_one_dtype ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");

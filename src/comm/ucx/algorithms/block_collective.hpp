@@ -30,7 +30,8 @@ struct Collective {
   // Reduces tensors; combines partial results. Null where that is not possible.
   Reducer reduce, combine;
   size_t element_size = 1;
-  // all_to_all only, compared between the ranks: how many elements go to each rank, then how many come from each.
+  // Where shapes may differ, compared between the ranks: how many elements go to each rank, then how many come from
+  // each.
   std::vector<int64_t> splits;
 };
 

@@ -12,7 +12,7 @@ namespace {
 std::string contents(const Header& header) {
   if (header.dtype < 0) return "no tensor";
   const auto dtype = dtype_name(static_cast<c10::ScalarType>(header.dtype));
-  if (header.kind == CollectiveKind::kAllToAll && header.dimensions == 0) return dtype;  // its shapes may differ
+  if (traits_of(header.kind).shapes_may_differ() && header.dimensions == 0) return dtype;
   std::string shape;
   const int shown = std::min<int>(header.dimensions, Header::kShownDimensions);
   for (int i = 0; i < shown; i++) shape += text(i ? ", " : "", header.sizes[i]);

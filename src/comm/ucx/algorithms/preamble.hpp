@@ -41,7 +41,7 @@ class PreambleExchange {
     return received_ + slot_ * static_cast<size_t>(distance);
   }
   const Header* header(int peer) const;
-  // A rank's splits of an all_to_all: see Collective::splits.
+  // A rank's splits: see Collective::splits.
   const int64_t* splits(int peer) const;
   static size_t longest_head(int ranks);
   // Writes everything before the blocks.

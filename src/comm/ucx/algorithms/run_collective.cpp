@@ -70,7 +70,7 @@ void move(const Collective& collective, const PreambleExchange& preambles, Sessi
   if (kind == CollectiveKind::kBroadcast) return broadcast_between_hosts(collective, session);
   if (kind == CollectiveKind::kAllGather && hosts.hold_equally_many() && !hosts.hold_single_ranks())
     return all_gather_between_hosts(collective, session);
-  take_inline_blocks(collective, preambles, session);  // those of an all_to_all have all sizes
+  take_inline_blocks(collective, preambles, session);  // blocks for each rank have all sizes
   exchange_blocks(collective, preambles.block_limit(), session);
 }
 

@@ -30,7 +30,7 @@ char* Scratch::reserve(size_t bytes) {
 
 Session::Session(const SessionLinks& links, Buffers& buffers, const Header& header, const char* call,
                  std::chrono::milliseconds timeout)
-    : links_(links), buffers_(buffers), header_(header), call_(call), timeout_(timeout) {
+    : links_(links), buffers_(buffers), header_(header), call_(call), deadline_(timeout) {
   buffers_.messages.clear();
 }
 
@@ -80,7 +80,7 @@ void Session::wait_for(int peer, HostSegment::Stage stage, uint32_t step) {
     if (poll > 0) links_.spin.ended_early();
     return;
   }
-  step_ = {peer, stage, step};
+  step_.emplace(segment, peer, stage, step);
   links_.waiter.wait(*this);
   step_.reset();
 }
@@ -97,7 +97,7 @@ std::vector<int> Session::unanswered() {
   for (auto& message : buffers_.messages)
     if (!message.done()) ranks.push_back(message.peer());
   for (int peer = 0; step_ && peer < size(); peer++)
-    if (peer != rank() && !links_.segment->reached(peer, step_->stage, step_->number)) ranks.push_back(rank_of(peer));
+    if (peer != rank() && !step_->is_reached_by(peer)) ranks.push_back(rank_of(peer));
   std::sort(ranks.begin(), ranks.end());
   ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   return ranks;

@@ -13,8 +13,9 @@
 
 #include "base/deadline.hpp"
 #include "comm/ucx/algorithms/header.hpp"
-#include "comm/ucx/host/futex.hpp"
+#include "comm/ucx/algorithms/late_deadline.hpp"
 #include "comm/ucx/host/host_segment.hpp"
+#include "comm/ucx/host/segment_step.hpp"
 #include "comm/ucx/host/shared_memory.hpp"
 #include "comm/ucx/host/spin.hpp"
 #include "comm/ucx/transport/hosts.hpp"
@@ -105,26 +106,16 @@ class Session {
   // Null if the ranks share no memory.
   HostSegment* segment() const;
   // For the waiter. Whether the session has what it waits for; throws the error of a message.
-  bool has_arrived() const {
-    if (step_) return links_.segment->reached(step_->peer, step_->stage, step_->number);
-    return message_ == nullptr || message_->done();
-  }
-  // Whether this session is inside wait_for(), and the futex to sleep on then.
-  bool waits_for_segment() const { return step_.has_value(); }
-  FutexWait begin_sleep() const { return links_.segment->begin_sleep(step_->peer, step_->stage); }
-  void end_sleep() const { links_.segment->end_sleep(step_->peer, step_->stage); }
-  void check() { links_.waiter.check(*this); }
-  void throw_if_failed() const { links_.waiter.throw_if_failed(); }
+  bool has_arrived() const { return step_ ? step_->is_reached() : message_ == nullptr || message_->done(); }
+  // What it waits for inside wait_for(); otherwise null.
+  const SegmentStep* segment_step() const { return step_ ? &*step_ : nullptr; }
+  Waiter& waiter() const { return links_.waiter; }
 
   // Memory that the peers can map, where there is a segment; see shared_memory.hpp.
   RemoteAddress remote_address(const void* data, size_t bytes);
   char* map(int peer, const RemoteAddress& address);
 
-  // Counted from the first look at it, in a wait that is not over at once: to look at the clock takes 25 ns.
-  const Deadline& deadline() const {
-    if (!deadline_) deadline_.emplace(timeout_);
-    return *deadline_;
-  }
+  const Deadline& deadline() const { return deadline_.get(); }
   // A little later, so that a rank of this host that waits for another host can report that first.
   Deadline grace() const { return deadline().later(std::chrono::milliseconds(300)); }
   // The ranks whose messages are missing, or that are behind in the host segment.
@@ -138,15 +129,9 @@ class Session {
   Buffers& buffers_;
   const Header& header_;
   const char* const call_;
-  const std::chrono::milliseconds timeout_;
-  mutable std::optional<Deadline> deadline_;
-  struct Step {
-    int peer;
-    HostSegment::Stage stage;
-    uint32_t number;
-  };
+  LateDeadline deadline_;
   // One of them while it waits.
-  std::optional<Step> step_;
+  std::optional<SegmentStep> step_;
   Message* message_ = nullptr;
   const Team* team_ = nullptr;  // null: all ranks
 };

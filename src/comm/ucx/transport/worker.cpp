@@ -25,7 +25,7 @@ constexpr Setting kSettings[] = {
     {"UCX_SYSV_ERROR_HANDLING", "ERROR_HANDLING", "y"},
     {"UCX_TCP_PUT_ENABLE", "PUT_ENABLE", "n"},  // it ends this process on the answer to a write that was given up
     {"UCX_RNDV_THRESH", "RNDV_THRESH",
-     "1mb"},  // its own asks before most messages, slow over long links (bench/RESULTS.md)
+     "1mb"},  // its own asks before most messages, slow over long links (bench/results/earlier)
 };
 
 }  // namespace

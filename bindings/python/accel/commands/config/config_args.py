@@ -5,17 +5,18 @@ import enum
 import json
 import os
 import pathlib
-from typing import Any, Optional, Union
 
 from ...compat.names import resolver
-from ...state.enums import ComputeEnvironment, DistributedType, SageMakerDistributedType
+from ...generated import settings
+from ...generated.enums import ComputeEnvironment, DistributedType, SageMakerDistributedType
 from .. import program
 
 hf_cache_home = os.path.expanduser(os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface"))
 cache_dir = os.path.join(hf_cache_home, "accelerate")
 default_config_file = default_json_config_file = default_yaml_config_file = os.path.join(cache_dir, "default_config.yaml")
 
-SAGEMAKER_PYTORCH_VERSION, SAGEMAKER_PYTHON_VERSION, SAGEMAKER_TRANSFORMERS_VERSION = "1.10.2", "py38", "4.17.0"
+SAGEMAKER_PYTORCH_VERSION, SAGEMAKER_PYTHON_VERSION = settings.SageMakerConfig.pytorch_version, settings.SageMakerConfig.py_version
+SAGEMAKER_TRANSFORMERS_VERSION = settings.SageMakerConfig.transformers_version
 
 
 def load_config_from_file(config_file):
@@ -54,14 +55,8 @@ def _lines(values, indent=""):
 
 
 @dataclasses.dataclass
-class BaseConfig:
+class BaseConfig(settings.BaseConfig):
     """What the configurations for this machine and for SageMaker have in common."""
-
-    compute_environment: ComputeEnvironment
-    distributed_type: Union[DistributedType, SageMakerDistributedType]
-    mixed_precision: str
-    use_cpu: bool
-    debug: bool
 
     def __post_init__(self):
         self.compute_environment = ComputeEnvironment(self.compute_environment)
@@ -92,57 +87,13 @@ class BaseConfig:
 
 
 @dataclasses.dataclass
-class ClusterConfig(BaseConfig):
+class ClusterConfig(settings.ClusterConfig, BaseConfig):
     """This machine, or several."""
-
-    num_processes: int = -1  # must be on the command line
-    machine_rank: int = 0
-    num_machines: int = 1
-    gpu_ids: Optional[str] = None
-    main_process_ip: Optional[str] = None
-    main_process_port: Optional[int] = None
-    rdzv_backend: Optional[str] = "static"
-    same_network: Optional[bool] = False
-    main_training_function: str = "main"
-    enable_cpu_affinity: bool = False
-    fp8_config: Any = None
-    deepspeed_config: Any = None
-    fsdp_config: Any = None
-    parallelism_config: Any = None
-    megatron_lm_config: Any = None
-    mpirun_config: Any = None
-    downcast_bf16: bool = False
-    tpu_name: Optional[str] = None
-    tpu_zone: Optional[str] = None
-    tpu_use_cluster: bool = False
-    tpu_use_sudo: bool = False
-    command_file: Optional[str] = None
-    commands: Any = None
-    tpu_vm: Any = None
-    tpu_env: Any = None
-    dynamo_config: Any = None
 
 
 @dataclasses.dataclass
-class SageMakerConfig(BaseConfig):
+class SageMakerConfig(settings.SageMakerConfig, BaseConfig):
     """SageMaker, whose settings are read and written; the launcher refuses them."""
-
-    ec2_instance_type: str
-    iam_role_name: str
-    image_uri: Optional[str] = None
-    profile: Optional[str] = None
-    region: str = "us-east-1"
-    num_machines: int = 1
-    gpu_ids: str = "all"
-    base_job_name: str = "accelerate-sagemaker-1"
-    pytorch_version: str = SAGEMAKER_PYTORCH_VERSION
-    transformers_version: str = SAGEMAKER_TRANSFORMERS_VERSION
-    py_version: str = SAGEMAKER_PYTHON_VERSION
-    sagemaker_inputs_file: Optional[str] = None
-    sagemaker_metrics_file: Optional[str] = None
-    additional_args: Optional[dict] = None
-    dynamo_config: Any = None
-    enable_cpu_affinity: bool = False
 
 
 __getattr__ = resolver(__name__)

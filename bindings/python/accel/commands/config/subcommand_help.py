@@ -2,7 +2,7 @@
 
 import argparse
 
-from ...training.compilation import DynamoBackend
+from ...generated.enums import DynamoBackend
 
 DYNAMO_BACKENDS = [backend for backend in DynamoBackend.list() if backend != "NO"]
 

@@ -1,5 +1,9 @@
 //! From schemas to functions.
+#[path = "flags.rs"]
+mod flags;
+
 use accel::{Error, ErrorCode, Op, Result};
+use flags::FLAGS;
 use std::fmt::Write;
 
 /// The file: methods of tensors, then functions.
@@ -135,11 +139,11 @@ impl Operator {
     }
 }
 
-/// The enumeration of flags.txt.
+/// The enumeration of a flag.
 fn flag(name: &str) -> Result<String> {
-    let rows = include_str!("../../flags.txt").lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let row = rows.into_iter().find(|row| row.first() == Some(&name)).filter(|row| row.len() == 4);
-    Ok(row.ok_or_else(|| unexpected(format!("flags.txt: no line for {name}")))?[1].to_string())
+    let row = FLAGS.iter().find(|(parameter, _)| *parameter == name);
+    let (_, enumeration) = row.ok_or_else(|| unexpected(format!("api/languages.yaml: no flag {name}")))?;
+    Ok(enumeration.to_string())
 }
 
 /// The type of a parameter, a list that is made before the call, and the value in the call.

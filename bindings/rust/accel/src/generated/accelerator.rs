@@ -119,7 +119,7 @@ impl State {
     /// LOMO has all parameters of a model or none.
     ///
     /// * `loss`: One element with gradient history.
-    /// * `lr`: The learning rate; `None`: that of each group.
+    /// * `lr`: The learning rate; `None`: the rate of each group.
     ///
     /// # Errors
     /// InvalidState, Unsupported.
@@ -131,9 +131,9 @@ impl State {
     }
 
     /// Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the
-    /// accumulation window is complete, its gradients are those of the mean over all items of all its micro-batches
-    /// on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one
-    /// more collective of a number per accumulation window.
+    /// accumulation window is complete, its gradients are the gradients of the mean over all items of all its
+    /// micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is
+    /// sent in one more collective of a number per accumulation window.
     ///
     /// * `loss_sum`: One element: the sum over the items, not their mean.
     /// * `count`: Items in this micro-batch on this rank; 0 when all of them are padding.
@@ -187,7 +187,7 @@ impl State {
     }
 
     /// The ranks may have different numbers of batches inside: a rank that comes to the scope's end early takes
-    /// part in what the others still exchange, with gradients of 0, and the mean is still that of all ranks. In the
+    /// part in what the others still exchange, with gradients of 0, and the mean is still over all ranks. In the
     /// end all have the models, and the prepared optimizers and schedulers, of a rank that trained longest. Before
     /// each forward of the first model the ranks exchange a few numbers. Ends only when all ranks have come to the
     /// end.
@@ -296,7 +296,7 @@ impl State {
         })
     }
 
-    /// Has [`State::set_seed`](crate::State::set_seed) seed one more generator: that of the host language, of a library.
+    /// Has [`State::set_seed`](crate::State::set_seed) seed one more generator, such as the host language's or a library's.
     ///
     /// * `seed(seed)`: The function, what is handed to it, and the end of its life. Seeds a generator of the
     ///   application's language. `seed`: The seed, with the rank where that was asked for.
@@ -309,7 +309,7 @@ impl State {
         check(unsafe { sys::accel_add_seed_callback(self.as_raw(), call, data, destroy) }).map(drop)
     }
 
-    /// Seeds the default generators of all devices, and those of [`State::add_seed_callback`](crate::State::add_seed_callback).
+    /// Seeds the default generators of all devices, and runs the callbacks of [`State::add_seed_callback`](crate::State::add_seed_callback).
     ///
     /// * `seed`: The seed.
     /// * `device_specific`: Adds the rank.
@@ -361,7 +361,7 @@ impl StateReader {
         unsafe { sys::accel_loss_scale(self.as_raw()) }
     }
 
-    /// Returns memory that is kept for later tensors to the system and to other programs: that of large CPU
+    /// Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU
     /// tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
     #[inline]
     pub fn empty_cache(&self) -> Result<()> {
@@ -423,7 +423,7 @@ impl Generator {
     /// Unsupported.
     #[inline]
     pub fn new(seed: i64, device: Device) -> Result<Generator> {
-        made(|out| unsafe { sys::accel_generator_create(seed, device.to_raw(), out) })
+        made(|out| unsafe { sys::accel_generator_create(seed, &device.to_raw(), out) })
     }
 
     /// Starts a generator anew.

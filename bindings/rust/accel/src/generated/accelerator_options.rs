@@ -347,9 +347,9 @@ impl FsdpOptions {
 
 crate::configuration::builder! {
     /// Sharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2
-    /// SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values are those of the fields
-    /// here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file
-    /// that change nothing here are named in one warning.
+    /// SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: "auto" values come from the fields here,
+    /// and a field that says otherwise than the file is an error that lists all of them. Keys of the file that
+    /// change nothing here are named in one warning.
     #[derive(Clone)]
     DeepspeedOptions(accel_deepspeed_options_t = ACCEL_DEEPSPEED_OPTIONS_INIT), Kept,
     enabled: bool = enabled,
@@ -396,7 +396,7 @@ impl DeepspeedOptions {
         self
     }
 
-    /// In \[1, inf). Default: that of the state.
+    /// In \[1, inf). Default: the number of the state.
     pub fn gradient_accumulation_steps(mut self, gradient_accumulation_steps: i64) -> Self {
         self.0.gradient_accumulation_steps = gradient_accumulation_steps;
         self

@@ -20,7 +20,7 @@ pub fn convert_file_size_to_int(size: &str) -> Result<i64> {
 ///
 /// * `module`: A model.
 /// * `options`: `None`: defaults. dtype and special_dtypes have an effect.
-/// * `buffers_only`: Of buffers alone; the size of "" is that of all buffers.
+/// * `buffers_only`: Of buffers alone; the size of "" is the size of all buffers.
 ///
 /// Gives: A map path -> bytes, in the order of parameters, then of buffers. A tensor with several names is
 /// listed under the first.
@@ -288,7 +288,7 @@ pub fn dispatch_model(module: &Model, device_map: &Value, state_dict: Option<&Va
 pub fn cpu_offload(module: &Model, device: Device, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
     let options = options.into();
     let options = optional(&options)?;
-    check(unsafe { sys::accel_cpu_offload(module.as_raw(), device.to_raw(), options) }).map(drop)
+    check(unsafe { sys::accel_cpu_offload(module.as_raw(), &device.to_raw(), options) }).map(drop)
 }
 
 /// Keeps all weights in files; each block computes on a device.
@@ -306,7 +306,7 @@ pub fn disk_offload(module: &Model, offload_folder: &str, device: Device, option
     let options = options.into();
     let options = optional(&options)?;
     check(unsafe {
-        sys::accel_disk_offload(module.as_raw(), offload_folder.as_ptr(), device.to_raw(), options)
+        sys::accel_disk_offload(module.as_raw(), offload_folder.as_ptr(), &device.to_raw(), options)
     }).map(drop)
 }
 
@@ -350,15 +350,18 @@ pub fn has_offloaded_params(module: &Model) -> Result<bool> {
 /// Changes of offloaded weights are lost at the end.
 ///
 /// * `module`: A module.
-/// * `device`: The goal; with type -1 offloaded weights go to their main device, and others stay.
+/// * `device`: The goal. `None`: offloaded weights go to their main device, and others stay.
 ///
 /// Gives: The scope.
 ///
 /// # Errors
 /// InvalidArgument, Unsupported.
 #[inline]
-pub fn align_module_device(module: &Model, device: Device) -> Result<Scope<'static>> {
-    Scope::begin(|out| unsafe { sys::accel_align_module_device_begin(module.as_raw(), device.to_raw(), out) })
+pub fn align_module_device(module: &Model, device: Option<Device>) -> Result<Scope<'static>> {
+    let device = device.map(Device::to_raw);
+    Scope::begin(|out| unsafe {
+        sys::accel_align_module_device_begin(module.as_raw(), device.as_ref().map_or(ptr::null(), ptr::from_ref), out)
+    })
 }
 
 /// The model moves to a device when it is called, and stays there until [`OffloadHook::offload`](crate::OffloadHook::offload), or until
@@ -376,7 +379,7 @@ pub fn align_module_device(module: &Model, device: Device) -> Result<Scope<'stat
 pub fn cpu_offload_with_hook<'a>(module: &Model, device: Device, previous: impl Into<Option<&'a OffloadHook>>) -> Result<OffloadHook> {
     let previous = previous.into();
     made(|out| unsafe {
-        sys::accel_cpu_offload_with_hook(module.as_raw(), device.to_raw(), previous.map_or(ptr::null_mut(), |one| one.as_raw()), out)
+        sys::accel_cpu_offload_with_hook(module.as_raw(), &device.to_raw(), previous.map_or(ptr::null_mut(), |one| one.as_raw()), out)
     })
 }
 
@@ -408,7 +411,7 @@ pub fn attach_layerwise_casting(module: &Model, storage_dtype: DType, compute_dt
 /// * `name`: "layers.0.weight".
 /// * `device`: The goal.
 /// * `value`: New values of the same shape; may be `None` unless the tensor is on the device meta.
-/// * `dtype`: Of the result, for floating tensors; `None`: that of the tensor.
+/// * `dtype`: The result's, for floating tensors; `None`: the tensor's own dtype.
 ///
 /// # Errors
 /// InvalidArgument, ShapeMismatch, NotFound.
@@ -417,7 +420,7 @@ pub fn set_module_tensor_to_device<'a>(module: &Model, name: &str, device: Devic
     let name = c_string(name)?;
     let value = value.into();
     check(unsafe {
-        sys::accel_set_module_tensor_to_device(module.as_raw(), name.as_ptr(), device.to_raw(), value.map_or(ptr::null_mut(), |one| one.as_raw()), or_unset(dtype))
+        sys::accel_set_module_tensor_to_device(module.as_raw(), name.as_ptr(), &device.to_raw(), value.map_or(ptr::null_mut(), |one| one.as_raw()), or_unset(dtype))
     }).map(drop)
 }
 
@@ -536,12 +539,12 @@ impl WeightStream {
     /// Begins to bring groups of tensors to a device: a thread copies the groups that are expected next, by a
     /// stream of the device of its own, while the program computes with the present one. In the first pass they are
     /// expected in the order of the list, later as they were used in the pass before. On the CPU tensors are used
-    /// where they are, and those of mapped files are read ahead.
+    /// where they are, and tensors of mapped files are read ahead.
     ///
     /// * `groups`: A list of lists of tensors on the CPU, which must not change.
     /// * `device`: The goal.
-    /// * `prefetch_bytes`: Bytes that may be on the device beside the groups in use; `None`: those of the largest
-    ///   group. false: nothing comes ahead.
+    /// * `prefetch_bytes`: Bytes that may be on the device beside the groups in use; `None`: the bytes of the
+    ///   largest group. false: nothing comes ahead.
     ///
     /// Gives: The stream.
     ///
@@ -551,7 +554,7 @@ impl WeightStream {
     pub fn create(groups: &Value, device: Device, prefetch_bytes: Option<i64>) -> Result<WeightStream> {
         memory::reads(groups)?;
         made(|out| unsafe {
-            sys::accel_weight_stream_create(groups.as_raw(), device.to_raw(), or_unset(prefetch_bytes), out)
+            sys::accel_weight_stream_create(groups.as_raw(), &device.to_raw(), or_unset(prefetch_bytes), out)
         })
     }
 

@@ -142,7 +142,7 @@ impl DispatchOptions {
         self
     }
 
-    /// Bytes of weights that a module may have to be brought as one. In \[1, inf). Default: those of the largest
+    /// Bytes of weights that a module may have to be brought as one. In \[1, inf). Default: the bytes of the largest
     /// module without children, at least 64 MiB.
     pub fn block_bytes(mut self, block_bytes: i64) -> Self {
         self.0.block_bytes = block_bytes;

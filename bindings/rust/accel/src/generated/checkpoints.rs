@@ -113,7 +113,7 @@ pub fn checkpoint_show(folder: impl AsRef<Path>) -> Result<Value> {
     made(|out| unsafe { sys::accel_checkpoint_show(folder.as_ptr(), out) })
 }
 
-/// How two checkpoints differ, by the bytes of their files, and in safetensors by those of their tensors.
+/// How two checkpoints differ, by the bytes of their files, and in safetensors by the bytes of their tensors.
 ///
 /// * `folder`: The checkpoints.
 /// * `other`: The checkpoints.
@@ -205,7 +205,7 @@ impl State {
     /// accumulation window of a sharded model the gradients so far are saved as their sum over the ranks, so that
     /// the window's sum may differ in its last bit after a load.
     ///
-    /// * `folder`: Its parent is made if missing. `None`: that of automatic naming.
+    /// * `folder`: Its parent is made if missing. `None`: the folder of automatic naming.
     /// * `options`: `None`: defaults.
     ///
     /// # Errors
@@ -307,7 +307,7 @@ impl State {
 
     /// Writes the weights of a prepared model in the files of FSDP, which Accelerate and torch read.
     /// [`State::save_state`](crate::State::save_state) writes files of its own, which are verified. All ranks must call. A file or folder
-    /// replaces an older one in one step, files of ranks one by one; those of more ranks go.
+    /// replaces an older one in one step, files of ranks one by one; files of ranks above these are removed.
     ///
     /// * `module`: A prepared model, sharded or not.
     /// * `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
@@ -385,7 +385,7 @@ impl StateReader {
     ///
     /// Gives: A map with the fields of accel_project_options_t, NONE for what there is not; "checkpoint", the
     /// folder that was saved or loaded last, an asynchronous save once it is known to be complete;
-    /// "next_checkpoint", that of automatic naming.
+    /// "next_checkpoint", the name that automatic naming gives.
     #[inline]
     pub fn project(&self) -> Result<Value> {
         made(|out| unsafe { sys::accel_project(self.as_raw(), out) })

@@ -98,7 +98,8 @@ impl ProjectOptions {
         self
     }
 
-    /// What the main process writes is written on that of each host, whose disks are not shared. Default false.
+    /// The first rank of each host writes the files of the main process, for hosts without a shared disk. Default
+    /// false.
     pub fn save_on_each_node(mut self, save_on_each_node: bool) -> Self {
         self.0.save_on_each_node = save_on_each_node.into();
         self
@@ -142,13 +143,13 @@ impl SaveStateOptions {
         self
     }
 
-    /// Files that are those of the checkpoint saved or loaded last become hard links to them. Default false.
+    /// Files that equal files of the checkpoint saved or loaded last become hard links to them. Default false.
     pub fn incremental(mut self, incremental: bool) -> Self {
         self.0.incremental = incremental.into();
         self
     }
 
-    /// The checkpoint is on the disk when it appears; false: it survives the end of the program, and not that of
+    /// The checkpoint is on the disk when it appears; false: it survives the end of the program, and not a crash of
     /// the machine. Default true.
     pub fn durable(mut self, durable: bool) -> Self {
         self.0.durable = durable.into();
@@ -219,8 +220,8 @@ impl FsdpFileOptions {
 
     /// FULL_STATE_DICT: one file of whole tensors, `pytorch_model_fsdp.bin` or `optimizer.bin`. SHARDED_STATE_DICT:
     /// a folder of torch.distributed.checkpoint, `pytorch_model_fsdp_0` or `optimizer_0`. LOCAL_STATE_DICT: a file
-    /// with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: that of
-    /// the model, or of the first that is sharded.
+    /// with the rows of each rank, `pytorch_model_fsdp_rank0.bin`, and of optimizers that folder. Default: the
+    /// model's kind, or the kind of the first sharded model.
     pub fn state_dict_type(mut self, state_dict_type: StateDictType) -> Self {
         self.0.state_dict_type = state_dict_type.into();
         self

@@ -277,9 +277,9 @@ constants! {
     /// Which modules form a group whose parameters are gathered together. @accelerate
     /// FullyShardedDataParallelPlugin.auto_wrap_policy.
     AutoWrapPolicy {
-        /// Those of the named classes.
+        /// Modules of the named classes.
         TransformerBasedWrap = ACCEL_AUTO_WRAP_POLICY_TRANSFORMER_BASED_WRAP,
-        /// Those with at least min_num_params parameters.
+        /// Modules with at least min_num_params parameters.
         SizeBasedWrap = ACCEL_AUTO_WRAP_POLICY_SIZE_BASED_WRAP,
         /// The whole model is one group.
         NoWrap = ACCEL_AUTO_WRAP_POLICY_NO_WRAP,

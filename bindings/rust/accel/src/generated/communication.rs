@@ -50,7 +50,7 @@ impl State {
         T::from_value(made(|out| unsafe { sys::accel_gather_for_metrics(self.as_raw(), value.as_raw(), out) })?)
     }
 
-    /// Gathers a list of results as [`State::gather_object`](crate::State::gather_object) does, and leaves out those of samples that the loader
+    /// Gathers a list of results as [`State::gather_object`](crate::State::gather_object) does, and leaves out results of samples that the loader
     /// repeated to fill batches. A list with one item for each row of the batch keeps the items of rows that are
     /// not repeated; of other lists as many first items stay as the batch has.
     ///
@@ -117,7 +117,7 @@ impl State {
         })
     }
 
-    /// Every rank gets one rank's list of values, which may be those of [`State::gather_object`](crate::State::gather_object).
+    /// Every rank gets one rank's list of values, such as the result of [`State::gather_object`](crate::State::gather_object).
     ///
     /// * `objects`: A list; on the other ranks only its length matters.
     /// * `from_process`: The source rank.
@@ -228,7 +228,7 @@ impl State {
     ///
     /// * `tensor`: Filled with the data.
     /// * `from_process`: The source.
-    /// * `tag`: As that of the send.
+    /// * `tag`: The tag of the send.
     ///
     /// # Errors
     /// InvalidArgument, Timeout, Cancelled, PeerLost, CollectiveMismatch.

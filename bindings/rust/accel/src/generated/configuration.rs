@@ -23,8 +23,8 @@ pub fn option_count(r#type: &str) -> Result<i64> {
 }
 
 /// Describes a field by a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or
-/// "object"; "doc", its comment in this header; "variable", that of the environment; "default" as a text, or
-/// NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and
+/// "object"; "doc", its comment in this header; "variable", the name in the environment; "default" as a text,
+/// or NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and
 /// "open_high"; of choices "choices", a map from their names to their numbers; "offset" and "size" in bytes.
 ///
 /// * `type`: The name of the struct.
@@ -136,9 +136,9 @@ pub fn environment_report() -> Result<String> {
     made(|out| unsafe { sys::accel_environment_report(out) })
 }
 
-/// Binds this thread, and those that it starts, to the processors that are nearest to the accelerator of a
-/// rank: those of its NUMA node, which ranks with the same node share out. Without accelerators nodes are
-/// shared out by the ranks' numbers.
+/// Binds this thread, and threads that it starts, to the processors that are nearest to the accelerator of a
+/// rank: the processors of its NUMA node, which ranks with the same node share out. Without accelerators nodes
+/// are shared out by the ranks' numbers.
 ///
 /// * `local_process_index`: The rank's number on this machine, from 0 to 65535.
 ///

@@ -156,7 +156,7 @@ impl Dataset {
 
     /// The items of a dataset as a stream.
     ///
-    /// * `seed`: Another order in each epoch, that of [`Sampler::seedable_random`](crate::Sampler::seedable_random); `None`: the order of their
+    /// * `seed`: Another order in each epoch, as of [`Sampler::seedable_random`](crate::Sampler::seedable_random); `None`: the order of their
     ///   numbers.
     ///
     /// Gives: The stream.

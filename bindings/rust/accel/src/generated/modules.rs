@@ -381,7 +381,7 @@ pub fn init_empty_weights(include_buffers: Option<IncludeBuffers>) -> Result<Sco
 /// InvalidArgument, Unsupported.
 #[inline]
 pub fn init_on_device(device: Device, include_buffers: Option<IncludeBuffers>) -> Result<Scope<'static>> {
-    Scope::begin(|out| unsafe { sys::accel_init_on_device_begin(device.to_raw(), or_unset(include_buffers), out) })
+    Scope::begin(|out| unsafe { sys::accel_init_on_device_begin(&device.to_raw(), or_unset(include_buffers), out) })
 }
 
 /// Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its

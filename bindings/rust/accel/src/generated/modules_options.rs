@@ -34,7 +34,7 @@ impl ActivationCheckpointingOptions {
         self
     }
 
-    /// Shapes, dtypes and devices are compared with those of the first forward. Default true.
+    /// Shapes, dtypes and devices are compared with the first forward. Default true.
     pub fn determinism_check(mut self, determinism_check: bool) -> Self {
         self.0.determinism_check = determinism_check.into();
         self

@@ -328,8 +328,8 @@ impl Optimizer {
         check(unsafe { sys::accel_optimizer_set_setting(self.as_raw(), group, name.as_ptr(), value) }).map(drop)
     }
 
-    /// How the float16 and bfloat16 parameters of a group are updated; those of other dtypes are not concerned.
-    /// States that are there already are converted.
+    /// How the float16 and bfloat16 parameters of a group are updated; other dtypes are not concerned. States that
+    /// are there already are converted.
     ///
     /// * `group`: From 0.
     /// * `precision`: ACCEL_UPDATE_PRECISION_*.

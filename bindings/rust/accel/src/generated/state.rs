@@ -12,8 +12,8 @@ pub fn distributed_type_name(r#type: DistributedType) -> String {
 }
 
 /// Ends every wait for other ranks in this process, as Ctrl-C should: calls that wait fail with CANCELLED, on
-/// all threads, and so do those of the other ranks of their groups. Their groups fail; create a new state to
-/// continue. Call it from a thread that is free, not from a signal handler.
+/// all threads, and so do the calls of the other ranks of their groups. Their groups fail; create a new state
+/// to continue. Call it from a thread that is free, not from a signal handler.
 #[inline]
 pub fn interrupt() -> Result<()> {
     check(unsafe { sys::accel_interrupt() }).map(drop)
@@ -170,7 +170,7 @@ impl StateReader {
 
     /// The rank within the host.
     ///
-    /// Gives: This rank among those of its host, from 0.
+    /// Gives: This rank among the ranks of its host, from 0.
     #[inline]
     pub fn local_process_index(&self) -> i32 {
         unsafe { sys::accel_local_process_index(self.as_raw()) }
@@ -327,8 +327,8 @@ impl StateReader {
 
     /// How far the accumulation is.
     ///
-    /// Gives: Micro-batches that [`State::accumulate`](crate::State::accumulate) has counted since a loader ended; of several models,
-    /// those of the one that has most. A checkpoint has the number.
+    /// Gives: Micro-batches that [`State::accumulate`](crate::State::accumulate) has counted since a loader ended; of several models, the
+    /// count of the one that has most. A checkpoint has the number.
     #[inline]
     pub fn accumulation_step(&self) -> i64 {
         unsafe { sys::accel_accumulation_step(self.as_raw()) }

@@ -206,7 +206,7 @@ impl StateOptions {
         self
     }
 
-    /// "cpu", or an accelerator: "cuda" for that of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE.
+    /// "cpu", or an accelerator: "cuda" for the one of the local rank, "cuda:N". Variable ACCELERATE_TORCH_DEVICE.
     /// Default: [`accel_device_default`](accel_sys::accel_device_default).
     pub fn torch_device(mut self, torch_device: impl AsRef<str>) -> Self {
         self.0.torch_device = self.1.text(torch_device.as_ref());
@@ -271,9 +271,9 @@ impl StateOptions {
     }
 
     /// The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes
-    /// through host memory, with which several ranks may share a GPU. A name without a device is for that of the
-    /// state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or
-    /// else "staged".
+    /// through host memory, with which several ranks may share a GPU. A name without a device is for the device of
+    /// the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's
+    /// own, or else "staged".
     pub fn backend(mut self, backend: impl AsRef<str>) -> Self {
         self.0.backend = self.1.text(backend.as_ref());
         self

@@ -15,7 +15,7 @@ impl Tensor {
     #[inline]
     pub fn empty(shape: &[i64], dtype: DType, device: Device) -> Result<Tensor> {
         made(|out| unsafe {
-            sys::accel_tensor_empty(first(shape), shape.len(), dtype.to_raw(), device.to_raw(), out)
+            sys::accel_tensor_empty(first(shape), shape.len(), dtype.to_raw(), &device.to_raw(), out)
         })
     }
 
@@ -30,7 +30,7 @@ impl Tensor {
     #[inline]
     pub fn full(shape: &[i64], number: f64, dtype: DType, device: Device) -> Result<Tensor> {
         made(|out| unsafe {
-            sys::accel_tensor_full(first(shape), shape.len(), number, dtype.to_raw(), device.to_raw(), out)
+            sys::accel_tensor_full(first(shape), shape.len(), number, dtype.to_raw(), &device.to_raw(), out)
         })
     }
 
@@ -44,7 +44,7 @@ impl Tensor {
     #[inline]
     pub fn randn(shape: &[i64], dtype: DType, device: Device) -> Result<Tensor> {
         made(|out| unsafe {
-            sys::accel_tensor_randn(first(shape), shape.len(), dtype.to_raw(), device.to_raw(), out)
+            sys::accel_tensor_randn(first(shape), shape.len(), dtype.to_raw(), &device.to_raw(), out)
         })
     }
 

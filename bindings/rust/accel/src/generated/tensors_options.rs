@@ -26,7 +26,7 @@ impl BackwardOptions {
         self
     }
 
-    /// The only leaves that get gradients: a tensor, or a list or map of tensors, for example those of
+    /// The only leaves that get gradients: a tensor, or a list or map of tensors, for example the result of
     /// [`accel_module_named_parameters`](accel_sys::accel_module_named_parameters). Default: all leaves.
     pub fn inputs(mut self, inputs: impl Into<Value>) -> Self {
         self.0.inputs = self.1.keep(inputs.into(), Value::as_raw);

@@ -171,7 +171,7 @@ impl State {
     ///
     /// * `reset`: The next mean begins here.
     ///
-    /// Gives: The mean is that of the steps since the last reset; all 0 before the first one has ended.
+    /// Gives: The mean of the steps since the last reset; all 0 before the first one has ended.
     #[inline]
     pub fn step_report(&self, reset: ResetReport) -> Result<Value> {
         made(|out| unsafe { sys::accel_step_report(self.as_raw(), reset.into(), out) })
@@ -525,10 +525,10 @@ impl Profile {
         check(unsafe { sys::accel_profile_export_trace(self.as_raw(), path.as_ptr()) }).map(drop)
     }
 
-    /// Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or that of a
-    /// span, "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"}, the
-    /// largest self_cpu_us first. The time of an operator itself is without that of operators in it; spans, which
-    /// lie around and beside operators, have none. Kernels of devices are of kind "kernel".
+    /// Operators and spans of the latest recorded cycle by name: a list of {"name", "kind": "operator" or the kind
+    /// of a span, "count", "self_cpu_us", "cpu_us", "device_us", "self_cpu_memory", "flops", "bytes", "shapes"},
+    /// the largest self_cpu_us first. The time of an operator itself is without the time of operators in it; spans,
+    /// which lie around and beside operators, have none. Kernels of devices are of kind "kernel".
     ///
     /// * `group_by_shapes`: Operators with different shapes of inputs are different; needs record_shapes.
     ///

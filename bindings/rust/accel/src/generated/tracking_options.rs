@@ -18,7 +18,7 @@ crate::configuration::builder! {
 
 impl TrackingOptions {
     /// Names of trackers joined by commas; "all" are all that are available. Variable ACCELERATE_LOG_WITH. Default:
-    /// none, but those of [`accel_add_tracker`](accel_sys::accel_add_tracker).
+    /// none, but trackers of [`accel_add_tracker`](accel_sys::accel_add_tracker).
     pub fn log_with(mut self, log_with: impl AsRef<str>) -> Self {
         self.0.log_with = self.1.text(log_with.as_ref());
         self

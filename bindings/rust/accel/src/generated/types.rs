@@ -120,7 +120,7 @@ pub fn device_current(r#type: i32) -> Result<Device> {
     made(|out| unsafe { sys::accel_device_current(r#type, out) })
 }
 
-/// Makes a device the current one of its type on this thread. [`StateReader::set_device`](crate::StateReader::set_device) does so with that of a state.
+/// Makes a device the current one of its type on this thread. [`StateReader::set_device`](crate::StateReader::set_device) does so with a state's device.
 ///
 /// * `device`: The device; nothing changes for index -1, the CPU and meta.
 ///
@@ -128,7 +128,7 @@ pub fn device_current(r#type: i32) -> Result<Device> {
 /// InvalidArgument, Unsupported.
 #[inline]
 pub fn device_set_current(device: Device) -> Result<()> {
-    check(unsafe { sys::accel_device_set_current(device.to_raw()) }).map(drop)
+    check(unsafe { sys::accel_device_set_current(&device.to_raw()) }).map(drop)
 }
 
 /// Waits until a device has done all work of all its streams.
@@ -139,7 +139,7 @@ pub fn device_set_current(device: Device) -> Result<()> {
 /// InvalidArgument, Unsupported.
 #[inline]
 pub fn device_synchronize(device: Device) -> Result<()> {
-    check(unsafe { sys::accel_device_synchronize(device.to_raw()) }).map(drop)
+    check(unsafe { sys::accel_device_synchronize(&device.to_raw()) }).map(drop)
 }
 
 /// Returns the memory that the allocator of a type of devices keeps for later tensors; for the CPU as
@@ -151,7 +151,7 @@ pub fn device_synchronize(device: Device) -> Result<()> {
 /// InvalidArgument, Unsupported.
 #[inline]
 pub fn device_empty_cache(device: Device) -> Result<()> {
-    check(unsafe { sys::accel_device_empty_cache(device.to_raw()) }).map(drop)
+    check(unsafe { sys::accel_device_empty_cache(&device.to_raw()) }).map(drop)
 }
 
 /// The memory of an accelerator in bytes.
@@ -166,7 +166,7 @@ pub fn device_empty_cache(device: Device) -> Result<()> {
 /// InvalidArgument, Unsupported.
 #[inline]
 pub fn device_memory(device: Device) -> Result<Value> {
-    made(|out| unsafe { sys::accel_device_memory(device.to_raw(), out) })
+    made(|out| unsafe { sys::accel_device_memory(&device.to_raw(), out) })
 }
 
 /// Counts the peaks of [`device_memory`](crate::device_memory) from what is in use now.
@@ -174,7 +174,7 @@ pub fn device_memory(device: Device) -> Result<Value> {
 /// * `device`: The device.
 #[inline]
 pub fn device_reset_peak_memory(device: Device) -> Result<()> {
-    check(unsafe { sys::accel_device_reset_peak_memory(device.to_raw()) }).map(drop)
+    check(unsafe { sys::accel_device_reset_peak_memory(&device.to_raw()) }).map(drop)
 }
 
 /// Describes a device and its abilities.
@@ -189,7 +189,7 @@ pub fn device_reset_peak_memory(device: Device) -> Result<()> {
 /// InvalidArgument, Unsupported.
 #[inline]
 pub fn device_properties(device: Device) -> Result<Value> {
-    made(|out| unsafe { sys::accel_device_properties(device.to_raw(), out) })
+    made(|out| unsafe { sys::accel_device_properties(&device.to_raw(), out) })
 }
 
 impl Value {

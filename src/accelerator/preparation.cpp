@@ -1,0 +1,263 @@
+#include "accelerator/preparation.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_optimizer.hpp"
+#include "accelerator/prepared_scheduler.hpp"
+#include "accelerator/ranks.hpp"
+#include "accelerator/steps/gradient_clipping.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "checkpoint/run_on_all_ranks.hpp"
+#include "nn/weight_store.hpp"
+#include "state/random.hpp"
+
+namespace accel::accelerator {
+namespace {
+
+void require_apart(const nn::Module& module, const parallel::PlacedParameters& placed) {
+  for (const auto& [name, parameter] : module.named_parameters())
+    require(placed.find(parameter) == nullptr, Status::kInvalidState, "parameter '", name,
+            "' belongs to a sharded model that is prepared already, and this rank has a part of it; expected "
+            "parameters of this model alone");
+}
+
+}  // namespace
+
+// Ranks along these axes would train copies of one model and compute the same.
+void Preparation::require_split(const nn::Module& module, const PrepareModelSettings& preparation) const {
+  const int64_t parts = state_.groups().mesh()->size("pipeline,context,tensor");
+  require(
+      parts == 1 || preparation.split_by_program || preparation.evaluation_mode ||
+          prepared_.placed->tell_parts(module, "pipeline,context,tensor"),
+      Status::kUnsupported, "the mesh has axes that split a model or its sequences over ", parts, " ranks (",
+      state_.groups().mesh()->describe(),
+      "), and nothing splits this one; expected axes replicate and shard only, or split_by_program of a program whose "
+      "forward splits it");
+}
+
+// A mesh with a shard axis says who shares a copy. Without one all ranks do.
+parallel::ModelRanks Preparation::model_ranks(const FsdpSettings& settings) const {
+  comm::Mesh& mesh = *state_.groups().mesh();
+  if (mesh.size("shard") > 1) {
+    const std::string axes = "shard,context";
+    return {state_.groups().gradient_group(), mesh.group(axes), mesh.group("replicate"), axes};
+  }
+  const bool is_hybrid = settings.sharding_strategy == ShardingStrategy::kHybridShard ||
+                         settings.sharding_strategy == ShardingStrategy::kHybridShardZero2;
+  const int64_t on_host = state_.local_num_processes();
+  require(
+      !is_hybrid || on_host == state_.num_processes(), Status::kInvalidArgument,
+      "sharding_strategy is HYBRID_SHARD and data_parallel_shard_size is 1; expected the number of ranks that share a "
+      "copy, such as the ",
+      on_host, " of this host");
+  return {state_.groups().gradient_group(), state_.groups().gradient_group(), nullptr, "replicate,shard,context"};
+}
+
+ShardingChoice Preparation::choose_sharding(const PrepareModelSettings& preparation) const {
+  ShardingJob job;
+  job.mixed_precision = state_.settings().mixed_precision;
+  job.accumulation = state_.gradient_state()->settings();
+  job.data_parallel_size = state_.groups().data_parallel()->size();
+  job.has_shards = state_.groups().mesh()->size("shard") > 1;
+  job.reports_keys = prepared_.models.empty();
+  for (const auto& loader : prepared_.loaders)
+    if (const auto rows = loader->total_batch_size()) job.batch_sizes.push_back(*rows / job.data_parallel_size);
+  return accelerator::choose_sharding(preparation, job);
+}
+
+nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation) {
+  require(unwrap_model(module) == module, Status::kInvalidState,
+          "the model is prepared already; prepare the model inside it");
+  require_apart(*module, *prepared_.placed);
+  const bool is_dispatched = module->weight_store() != nullptr && module->weight_store()->is_spread();
+  require(!is_dispatched || state_.num_processes() == 1 || preparation.bypass_device_map, Status::kInvalidArgument,
+          "the model is dispatched over several devices, and there are ", state_.num_processes(),
+          " processes, each of which would train all of it; expected a model on one device, or bypass_device_map");
+  require_split(*module, preparation);
+  PrepareModelSettings settings = preparation;
+  ShardingChoice sharding = choose_sharding(preparation);
+  if (sharding.gradient_clipping > 0) require_known_norm(*module, *prepared_.placed, *state_.groups().mesh());
+  settings.fsdp = std::move(sharding.settings);
+  const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
+  if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory &&
+      module->weight_store() == nullptr)
+    module->to(std::nullopt, state_.device());
+  const ForwardPrecision precision{state_.settings().mixed_precision, state_.device().type(), precision_.autocast(),
+                                   state_.settings().keep_output_dtype};
+  auto prepared = std::make_shared<PreparedModel>(
+      parallel::parallelize(module, model_ranks(settings.fsdp), settings, state_.device()), precision,
+      state_.compute_policy(), state_.communicator()->step_times());
+  prepared_.placed->add(prepared->parallel());
+  if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
+  state_.gradient_state()->set_settings(sharding.accumulation);
+  prepared_.models.push_back(
+      {std::move(module), prepared, prepared->accumulation(), nullptr, nullptr, sharding.deepspeed});
+  return prepared;
+}
+
+std::shared_ptr<optim::Optimizer> Preparation::prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer) {
+  require(std::dynamic_pointer_cast<PreparedOptimizer>(optimizer) == nullptr, Status::kInvalidState,
+          "the optimizer is prepared already; prepare the optimizer inside it");
+  auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(),
+                                                      prepared_.grad_scaler, state_.communicator()->step_times(),
+                                                      prepared_.placed, step_clipping_, prepared_.optimizers.size());
+  prepared_.optimizers.push_back(prepared);
+  return prepared;
+}
+
+int64_t steps_per_update(const state::State& state) {
+  const auto& settings = state.settings();
+  const bool per_batch = settings.scheduler_steps == SchedulerSteps::kPerBatch;
+  return per_batch && !settings.split_batches ? state.groups().data_parallel()->size() : 1;
+}
+
+std::shared_ptr<optim::Scheduler> Preparation::prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler) {
+  require(std::dynamic_pointer_cast<PreparedScheduler>(scheduler) == nullptr, Status::kInvalidState,
+          "the scheduler is prepared already; prepare the scheduler inside it");
+  SchedulerStepping stepping;
+  const auto& settings = state_.settings();
+  stepping.step_with_optimizer = settings.step_scheduler_with_optimizer;
+  const bool per_batch = settings.scheduler_steps == SchedulerSteps::kPerBatch;
+  stepping.steps_per_update = steps_per_update(state_);
+  stepping.stop_at_end = !per_batch || !settings.split_batches;  // the reference lets shared batches run into the end
+  // Its own optimizer if that is prepared; otherwise all.
+  std::vector<std::shared_ptr<optim::Optimizer>> waited_for(prepared_.optimizers.begin(), prepared_.optimizers.end());
+  for (const auto& optimizer : prepared_.optimizers)
+    if (scheduler->optimizer() == optimizer || scheduler->optimizer() == optimizer->inner()) waited_for = {optimizer};
+  auto prepared = std::make_shared<PreparedScheduler>(std::move(scheduler), std::move(waited_for),
+                                                      state_.gradient_state(), stepping);
+  prepared_.schedulers.push_back(prepared);
+  return prepared;
+}
+
+std::shared_ptr<data::PreparedDataLoader> Preparation::prepare_data_loader(const data::Loader& loader,
+                                                                           const DataloaderConfig& configuration) {
+  const auto* const plain = dynamic_cast<const data::DataLoader*>(&loader);
+  require(plain != nullptr, Status::kInvalidState,
+          "the loader is prepared already; prepare the loader that it was made from");
+  data::ShardOptions sharding;
+  sharding.num_processes = state_.groups().data_parallel()->size();
+  sharding.process_index = state_.groups().data_parallel()->rank();
+  sharding.split_batches = configuration.split_batches.value_or(state_.settings().split_batches);
+  sharding.even_batches = configuration.even_batches;
+  if (configuration.put_on_device.value_or(state_.settings().device_placement)) sharding.device = state_.device();
+  sharding.non_blocking = configuration.non_blocking;
+  sharding.dispatch_batches = configuration.dispatch_batches;
+  sharding.seed = configuration.data_seed;
+  sharding.draw_seed = !configuration.use_seedable_sampler;
+  sharding.resumes = configuration.use_stateful_dataloader;
+  sharding.communicator = state_.communicator();
+  sharding.process_indices = state_.groups().data_parallel_indices();
+  sharding.gradient_state = state_.gradient_state();
+  sharding.step_times = state_.communicator()->step_times();
+  const std::string rng_types = state_.settings().rng_types;
+  if (!rng_types.empty())
+    sharding.at_epoch_begin = [communicator = state_.communicator(), device = state_.device(), rng_types] {
+      state::synchronize_rng_states(*communicator, device, rng_types, at::Generator());
+    };
+  auto prepared = std::make_shared<data::PreparedDataLoader>(*plain, sharding);
+  if (sharding.non_blocking && sharding.device && !loader.input().options.pin_memory)
+    log(LogLevel::kWarning,
+        "non_blocking is 1 for a loader whose pin_memory is 0: copies to a GPU from memory that is not page-locked "
+        "block "
+        "all the same; set pin_memory to 1, or non_blocking to 0");
+  prepared_.loaders.push_back(prepared);
+  return prepared;
+}
+
+std::shared_ptr<PreparedParameters> Preparation::prepare_parameters(nn::ModulePtr module, double bucket_cap_mb,
+                                                                    const FsdpSettings& fsdp,
+                                                                    std::optional<c10::Device> given) {
+  const c10::Device device = given.value_or(state_.device());
+  require(unwrap_model(module) == module, Status::kInvalidState,
+          "the module is prepared already; expected one whose gradients the program computes");
+  require_apart(*module, *prepared_.placed);
+  PrepareModelSettings preparation;
+  preparation.fsdp = fsdp;
+  const FsdpSettings settings = choose_sharding(preparation).settings;
+  require(!settings.activation_checkpointing, Status::kUnsupported,
+          "activation_checkpointing is 1 for parameters whose gradients the program computes, and with them the "
+          "activations; expected 0");
+  if (!*settings.enabled || !settings.cpu_ram_efficient_loading) module->to(std::nullopt, device);
+  std::vector<TrainedParameter> trained = trained_parameters(*module);
+  const parallel::ParallelGradients parallel =
+      parallel::parallelize_gradients(module, model_ranks(settings), settings, bucket_cap_mb, device);
+  require(parallel.gradients->size() == trained.size(), Status::kUnsupported, "ignored_modules leaves out ",
+          trained.size() - parallel.gradients->size(),
+          " trainable parameters, whose gradients no rank would average; expected parameters that are all sharded");
+  prepared_.placed->add(parallel.model);
+  auto window = std::make_shared<state::AccumulationWindow>();
+  prepared_.models.push_back({std::move(module), {}, window, parallel.model});
+  return std::make_shared<PreparedParameters>(parallel, std::move(trained), state_.groups().gradient_group(),
+                                              state_.gradient_state(), std::move(window));
+}
+
+std::shared_ptr<parallel::LocalSgd> Preparation::begin_local_sgd(const nn::ModulePtr& model, int64_t local_sgd_steps,
+                                                                 const LocalSgdSettings& settings,
+                                                                 parallel::CommunicatorPtr gradient_group) {
+  auto local_sgd = std::make_shared<parallel::LocalSgd>(require_prepared(model), state_.groups().gradient_group(),
+                                                        local_sgd_steps, settings, std::move(gradient_group));
+  prepared_.local_sgds.erase(std::remove_if(prepared_.local_sgds.begin(), prepared_.local_sgds.end(),
+                                            [](const auto& run) { return run.expired(); }),
+                             prepared_.local_sgds.end());
+  prepared_.local_sgds.push_back(local_sgd);
+  return local_sgd;
+}
+
+std::vector<PreparedObject> Preparation::prepare(const std::vector<PreparedObject>& objects) {
+  const size_t models = prepared_.models.size(), optimizers = prepared_.optimizers.size(),
+               loaders = prepared_.loaders.size(), schedulers = prepared_.schedulers.size();
+  std::vector<PreparedObject> prepared(objects.size());
+  try {
+    // Settings of models may leave batch sizes to the loaders.
+    for (size_t i = 0; i < objects.size(); i++) {
+      if (objects[i].loader == nullptr) continue;
+      DataloaderConfig configuration;
+      configuration.put_on_device = objects[i].device_placement;
+      prepared[i].loader = prepare_data_loader(*objects[i].loader, configuration);
+    }
+    for (size_t i = 0; i < objects.size(); i++) {
+      const PreparedObject& object = objects[i];
+      PrepareModelSettings preparation = object.model_settings;
+      if (!preparation.device_placement.value) preparation.device_placement = object.device_placement;
+      if (object.model != nullptr) prepared[i].model = prepare_model(object.model, preparation);
+      if (object.optimizer != nullptr) prepared[i].optimizer = prepare_optimizer(object.optimizer);
+    }
+    for (size_t i = 0; i < objects.size(); i++)
+      if (objects[i].scheduler != nullptr) prepared[i].scheduler = prepare_scheduler(objects[i].scheduler);
+  } catch (...) {
+    prepared_.models.resize(models);
+    prepared_.optimizers.resize(optimizers);
+    prepared_.loaders.resize(loaders);
+    prepared_.schedulers.resize(schedulers);
+    throw;
+  }
+  return prepared;
+}
+
+std::shared_ptr<PreparedParameters> Preparation::register_parameters(const std::function<nn::NamedTensors()>& tensors,
+                                                                     double bucket_cap_mb, const FsdpSettings& fsdp) {
+  std::shared_ptr<const RegisteredMemory> memory;
+  checkpoint::run_on_all_ranks(
+      ranks_of(state_, *state_.groups().gradient_group(), /*each_host=*/false), [&]() -> std::string {
+        require(prepared_.grad_scaler == nullptr, Status::kUnsupported,
+                "the state scales losses for fp16, which the application computes itself, and with it the gradients; "
+                "expected mixed_precision 'no' or 'bf16', with parameters of any floating dtype");
+        memory = std::make_shared<RegisteredMemory>(tensors(), state_.device());
+        for (const ModelEntry& entry : prepared_.models)
+          if (entry.memory != nullptr) memory->require_apart_from(*entry.memory);
+        return {};
+      });
+  auto parameters = prepare_parameters(memory->module(), bucket_cap_mb, fsdp, memory->device());
+  prepared_.models.back().memory = memory;
+  memory->gather(*parameters->model());
+  parameters->set_memory(std::move(memory));
+  return parameters;
+}
+
+}  // namespace accel::accelerator

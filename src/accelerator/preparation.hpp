@@ -1,0 +1,78 @@
+// Preparation: makes the prepared objects of a training loop from those of the program.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "accelerator/parameters/prepared_parameters.hpp"
+#include "accelerator/prepared_objects.hpp"
+#include "accelerator/sharding_choice.hpp"
+#include "accelerator/steps/step_clipping.hpp"
+#include "accelerator/training_precision.hpp"
+#include "config/generated/settings/prepare.hpp"
+#include "config/generated/settings/training_loop.hpp"
+#include "data/loader.hpp"
+#include "data/prepared_dataloader.hpp"
+#include "nn/module.hpp"
+#include "optim/optimizer.hpp"
+#include "optim/schedules/scheduler.hpp"
+#include "parallel/localsgd/local_sgd.hpp"
+#include "parallel/parallel_model.hpp"
+#include "state/state.hpp"
+
+namespace accel::accelerator {
+
+// One object to prepare, or a prepared one: exactly one pointer is set.
+struct PreparedObject {
+  nn::ModulePtr model;
+  PrepareModelSettings model_settings;
+  std::shared_ptr<optim::Optimizer> optimizer;
+  std::shared_ptr<data::Loader> loader;
+  std::shared_ptr<optim::Scheduler> scheduler;
+  std::optional<bool> device_placement;
+};
+
+// How many steps a prepared scheduler makes for each update.
+int64_t steps_per_update(const state::State& state);
+
+class Preparation {
+ public:
+  // All are those of the accelerator that has this.
+  Preparation(state::State& state, PreparedObjects& prepared, const TrainingPrecision& precision)
+      : state_(state), prepared_(prepared), precision_(precision) {}
+
+  nn::ModulePtr prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation = {});
+  std::shared_ptr<optim::Optimizer> prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer);
+  std::shared_ptr<optim::Scheduler> prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler);
+  std::shared_ptr<data::PreparedDataLoader> prepare_data_loader(const data::Loader& loader,
+                                                                const DataloaderConfig& configuration);
+  // Prepares all of them or none; schedulers last, because they follow the optimizers.
+  std::vector<PreparedObject> prepare(const std::vector<PreparedObject>& objects);
+
+  // On the device, or that of the state.
+  std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb,
+                                                         const FsdpSettings& fsdp = {},
+                                                         std::optional<c10::Device> device = std::nullopt);
+  // Prepares memory of the application. `tensors` gives it; an error of it on one rank is that of all.
+  std::shared_ptr<PreparedParameters> register_parameters(const std::function<nn::NamedTensors()>& tensors,
+                                                          double bucket_cap_mb, const FsdpSettings& fsdp = {});
+  // Local SGD of a prepared model, with this state's ranks. Checkpoints include it as long as it lives.
+  std::shared_ptr<parallel::LocalSgd> begin_local_sgd(const nn::ModulePtr& model, int64_t local_sgd_steps,
+                                                      const LocalSgdSettings& settings,
+                                                      parallel::CommunicatorPtr gradient_group);
+
+ private:
+  parallel::ModelRanks model_ranks(const FsdpSettings& settings) const;
+  ShardingChoice choose_sharding(const PrepareModelSettings& preparation) const;
+  void require_split(const nn::Module& module, const PrepareModelSettings& preparation) const;
+
+  state::State& state_;
+  PreparedObjects& prepared_;
+  const TrainingPrecision& precision_;
+  const std::shared_ptr<StepClipping> step_clipping_ = std::make_shared<StepClipping>();
+};
+
+}  // namespace accel::accelerator

@@ -1,0 +1,181 @@
+#include "accelerator/steps/loss_backward.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/full.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "accelerator/checkpoints/rank_state.hpp"
+#include "base/error.hpp"
+#include "optim/lomo.hpp"
+
+namespace accel::accelerator {
+namespace {
+
+void check_loss(const at::Tensor& loss, const tensor::BackwardOptions& options) {
+  require(loss.requires_grad(), Status::kInvalidState,
+          "the loss has no gradient history; expected the result of operators on parameters, outside of no_grad");
+  tensor::check_backward(loss, options);
+}
+
+using Parameters = std::unordered_set<const c10::TensorImpl*>;
+
+// Guard for LOMO, which exchanges each gradient itself before it is freed: turns off the exchange of the models of its
+// parameters, and drops their gradients at the end.
+class SuspendGradientReduction {
+ public:
+  SuspendGradientReduction(const std::vector<parallel::ParallelModelPtr>& models, const Parameters& lomo) {
+    for (const parallel::ParallelModelPtr& model : models) {
+      if (model->exchange() == nullptr) continue;
+      std::vector<at::Tensor> own;
+      size_t trainable = 0;
+      for (const at::Tensor& parameter : model->parameters()) {
+        trainable += parameter.requires_grad() ? 1 : 0;
+        if (parameter.requires_grad() && lomo.count(parameter.unsafeGetTensorImpl()) > 0) own.push_back(parameter);
+      }
+      if (own.empty()) continue;
+      require(own.size() == trainable, Status::kUnsupported, "LOMO has ", own.size(), " of the ", trainable,
+              " trainable parameters of a model; with several processes expected all of them, or none");
+      require(!model->has_uneven_inputs(), Status::kUnsupported,
+              "LOMO exchanges gradients one by one, which a rank without inputs cannot go along with; expected "
+              "accel_lomo_backward() outside of accel_join_uneven_inputs_begin()");
+      parameters_.insert(parameters_.end(), own.begin(), own.end());
+      found_.push_back(model);
+    }
+    for (const parallel::ParallelModelPtr& model : found_)
+      former_.push_back(model->exchange()->set_gradient_group(nullptr));
+  }
+  ~SuspendGradientReduction() {
+    for (size_t i = 0; i < found_.size(); i++) found_[i]->exchange()->set_gradient_group(former_[i]);
+    for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
+  }
+  SuspendGradientReduction(const SuspendGradientReduction&) = delete;
+  SuspendGradientReduction& operator=(const SuspendGradientReduction&) = delete;
+
+ private:
+  std::vector<parallel::ParallelModelPtr> found_;
+  std::vector<parallel::CommunicatorPtr> former_;
+  std::vector<at::Tensor> parameters_;
+};
+
+}  // namespace
+
+void LossBackward::back_propagate(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options) try {
+  const StepTimes::Section timed(*state_.communicator()->step_times(), StepPart::kBackward);
+  if (prepared_.grad_scaler != nullptr) factor *= prepared_.grad_scaler->scale_for_backward();
+  const kernels::ComputeScope scope(state_.compute_policy());
+  // The factor is in the seed of backward, so the loss is not multiplied. It hardly ever changes.
+  if (options.gradient.defined()) return tensor::backward(loss, options, options.gradient * factor);
+  const bool same = seed_.defined() && seed_factor_ == factor && seed_.sizes() == loss.sizes() &&
+                    seed_.scalar_type() == loss.scalar_type() && seed_.device() == loss.device();
+  if (!same) {
+    seed_ = at::full(loss.sizes(), factor, loss.options().requires_grad(false));
+    seed_factor_ = factor;
+  }
+  tensor::backward(loss, options, seed_);
+} catch (const std::exception& error) {
+  for (const ModelEntry& entry : prepared_.models) entry.parallel()->note_failed_backward(error.what());
+  throw;
+}
+
+void LossBackward::run(const at::Tensor& loss, const tensor::BackwardOptions& options) {
+  check_loss(loss, options);
+  const state::AccumulationSettings& settings = state_.gradient_state()->settings();
+  double weight = 1.0 / static_cast<double>(settings.num_steps);
+  if (current_ != nullptr) {
+    const state::AccumulationWindow& window = *current_->windows.front();
+    require(
+        window.items < 0, Status::kInvalidState,
+        "accel_backward_sum() was called for this group of micro-batches; expected one kind of backward in a group");
+    if (settings.true_divisor && window.complete) weight = 1.0 / static_cast<double>(window.length);
+    set_loss_weight(weight);
+  }
+  back_propagate(loss, weight, options);
+}
+
+void LossBackward::run_sum(const at::Tensor& loss_sum, int64_t count, const tensor::BackwardOptions& options) {
+  check_loss(loss_sum, options);
+  require(count >= 0, Status::kInvalidArgument, "count is ", count, "; expected 0 or more items");
+  const state::GradientState& gradient_state = *state_.gradient_state();
+  const state::AccumulationSettings& settings = gradient_state.settings();
+  const bool syncs = gradient_state.sync_gradients();
+  if (current_ == nullptr) state::advance(*gradient_state.own().front(), syncs);
+  const state::AccumulationWindows& windows = current_ != nullptr ? current_->windows : gradient_state.own();
+  const state::AccumulationWindow& window = *windows.front();
+  require(window.weight == 0 || window.items >= 0, Status::kInvalidState,
+          "accel_backward() was called for this group of micro-batches; expected one kind of backward in a group");
+  const int64_t items = std::max<int64_t>(window.items, 0) + count;
+  const bool exchanges = state_.use_distributed() && (syncs || settings.sync_each_batch);
+  double weight = window.weight;
+  if (exchanges || syncs) {
+    // Gradients are averaged over the gradient group, so the weight includes the number of its ranks.
+    at::Tensor total = at::full({1}, items, at::TensorOptions().dtype(at::kLong));
+    if (exchanges) {
+      total = total.to(state_.groups().gradient_group()->device());
+      state_.groups().gradient_group()->all_reduce(total, comm::ReduceOp::kSum);
+    }
+    weight = static_cast<double>(state_.groups().gradient_group()->size()) /
+             static_cast<double>(std::max<int64_t>(total.item<int64_t>(), 1));
+  } else if (weight == 0) {
+    weight = 1.0 / static_cast<double>(settings.num_steps * std::max<int64_t>(count, 1));  // about what it will be
+  }
+  set_loss_weight(weight);
+  for (const auto& counted : windows) counted->items = items;
+  back_propagate(loss_sum, weight, options);
+}
+
+void LossBackward::run_lomo(const at::Tensor& loss, std::optional<double> lr) {
+  require(prepared_.grad_scaler == nullptr, Status::kUnsupported,
+          "LOMO has no whole set of gradients to look for overflows in; expected bf16 or no mixed precision, not fp16");
+  std::vector<std::shared_ptr<optim::Optimizer>> lomo;
+  for (const auto& optimizer : prepared_.optimizers) {
+    if (optim::is_lomo(*optimizer->inner())) lomo.push_back(optimizer->inner());
+  }
+  require(!lomo.empty(), Status::kInvalidState,
+          "no LOMO optimizer is prepared; expected one of accel_optimizer_lomo()");
+  if (!state_.use_distributed()) return optim::lomo_backward(lomo, loss, lr);
+  Parameters parameters;
+  for (const auto& optimizer : lomo)
+    for (const at::Tensor& parameter : optimizer->parameters()) parameters.insert(parameter.unsafeGetTensorImpl());
+  const SuspendGradientReduction suspended(prepared_.parallel_models(), parameters);
+  optim::lomo_backward(lomo, loss, lr, [this](const at::Tensor& gradient) {
+    state_.groups().gradient_group()->all_reduce(gradient, comm::ReduceOp::kMean);
+  });
+}
+
+std::vector<at::Tensor> LossBackward::gradients_of_current() const {
+  std::vector<at::Tensor> gradients;
+  std::unordered_set<const c10::TensorImpl*> seen;  // models may share parameters
+  for (const nn::ModulePtr& model : current_ != nullptr ? current_->models : prepared_.modules())
+    for (const at::Tensor& gradient : parallel_model_of(model)->gradients())
+      if (seen.insert(gradient.unsafeGetTensorImpl()).second) gradients.push_back(gradient);
+  return gradients;
+}
+
+void LossBackward::set_loss_weight(double weight) {
+  const state::AccumulationWindows& windows = current_ != nullptr ? current_->windows : state_.gradient_state()->own();
+  const double former = windows.front()->weight;
+  // Otherwise the reference's weights apply, and accumulated gradients are not rescaled.
+  const bool exact = state_.gradient_state()->settings().true_divisor || windows.front()->items >= 0;
+  if (exact && former != 0 && former != weight) {
+    const at::NoGradGuard no_grad;
+    const std::vector<at::Tensor> gradients = gradients_of_current();
+    if (!gradients.empty()) at::_foreach_mul_(gradients, weight / former);
+  }
+  for (const auto& window : windows) window->weight = weight;
+}
+
+int64_t LossBackward::accumulation_step() const {
+  return latest_micro_batch(prepared_.windows(*state_.gradient_state()));
+}
+
+void LossBackward::set_accumulation_step(int64_t step) {
+  require(step >= 0, Status::kInvalidArgument, "step is ", step, "; expected at least 0");
+  for (const auto& window : prepared_.windows(*state_.gradient_state())) window->micro_batch = step;
+}
+
+}  // namespace accel::accelerator

@@ -1,0 +1,59 @@
+// Loss backward: backward with the weights of gradient accumulation and the loss scale, and micro-batches, which
+// determine the weights.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_objects.hpp"
+#include "state/state.hpp"
+#include "tensor/autograd/backward.hpp"
+
+namespace accel::accelerator {
+
+class LossBackward {
+ public:
+  // The models of a micro-batch, and their accumulation windows.
+  struct Current {
+    std::vector<nn::ModulePtr> models;
+    state::AccumulationWindows windows;
+  };
+
+  // Both are those of the accelerator that has this.
+  LossBackward(state::State& state, PreparedObjects& prepared) : state_(state), prepared_(prepared) {}
+
+  // Back-propagates loss / gradient_accumulation_steps.
+  void run(const at::Tensor& loss, const tensor::BackwardOptions& options = {});
+  // Back-propagates a sum over `count` items. The accumulation window ends with the gradients of the mean over all its
+  // items.
+  void run_sum(const at::Tensor& loss_sum, int64_t count, const tensor::BackwardOptions& options = {});
+  // Backward that updates the prepared LOMO optimizers. @accelerate lomo_backward
+  void run_lomo(const at::Tensor& loss, std::optional<double> lr);
+
+  // The micro-batches of the models since a loader ended: of the one that has most. @accelerate step
+  int64_t accumulation_step() const;
+  void set_accumulation_step(int64_t step);
+  bool in_micro_batch() const { return current_ != nullptr; }
+  // Another micro-batch is current, or none; returns the former one.
+  const Current* set_current(const Current* current) { return std::exchange(current_, current); }
+
+ private:
+  void back_propagate(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
+  // Sets the weight of losses in the open accumulation windows; gradients that are already accumulated are rescaled.
+  void set_loss_weight(double weight);
+  std::vector<at::Tensor> gradients_of_current() const;
+
+  state::State& state_;
+  PreparedObjects& prepared_;
+  const Current* current_ = nullptr;  // null outside of a micro-batch, which is one of all models
+  at::Tensor seed_;                   // of the latest backward, which has this factor
+  double seed_factor_ = 0;
+};
+
+}  // namespace accel::accelerator

@@ -1,0 +1,25 @@
+#include "accelerator/steps/micro_batch.hpp"
+
+#include <utility>
+
+namespace accel::accelerator {
+
+MicroBatch::MicroBatch(std::shared_ptr<Accelerator> accelerator, const std::vector<nn::ModulePtr>& modules)
+    : accelerator_(std::move(accelerator)) {
+  const state::State& state = accelerator_->state();
+  state::GradientState& gradient_state = *state.gradient_state();
+  for (const nn::ModulePtr& module : modules)
+    if (const auto* prepared = dynamic_cast<const PreparedModel*>(module.get()))
+      current_.windows.push_back(prepared->accumulation());
+  gradient_state.begin_micro_batch(current_.windows);
+  if (current_.windows.empty()) current_.windows = gradient_state.own();
+  current_.models = modules.empty() ? accelerator_->prepared().modules() : modules;
+  const bool exchanges =
+      gradient_state.sync_gradients() || (state.use_distributed() && gradient_state.settings().sync_each_batch);
+  if (!exchanges) no_sync_.emplace(modules);
+  former_ = accelerator_->backward().set_current(&current_);
+}
+
+MicroBatch::~MicroBatch() { accelerator_->backward().set_current(former_); }
+
+}  // namespace accel::accelerator

@@ -1,0 +1,56 @@
+// Optimizer update: the part of a prepared optimizer's step that all ranks of a model take together. Gradients are
+// completed, unscaled and clipped; an overflow on one rank is one on all, and ranks without inputs go along.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "accelerator/steps/step_clipping.hpp"
+#include "comm/communicator.hpp"
+#include "optim/optimizer.hpp"
+#include "parallel/placed_parameters.hpp"
+#include "precision/grad_scaler.hpp"
+#include "trace/step_times.hpp"
+
+namespace accel::accelerator {
+
+class OptimizerUpdate {
+ public:
+  // `scaler` is null if losses are not scaled, and `clipping` if steps do not clip. The ranks name the optimizer by its
+  // `index` among the accelerator's.
+  OptimizerUpdate(std::shared_ptr<optim::Optimizer> optimizer, const std::shared_ptr<precision::GradScaler>& scaler,
+                  std::shared_ptr<StepTimes> step_times, std::shared_ptr<const parallel::PlacedParameters> placed,
+                  std::shared_ptr<const StepClipping> clipping, size_t index);
+
+  // Returns whether parameters were updated.
+  bool step();
+  bool step_by(const optim::Closure& closure);
+  // Throws if a closure cannot compute the gradients of a step.
+  void require_closures() const;
+  bool was_skipped() const { return skipped_; }
+  // On a rank without inputs: the step that the others make, with the settings of rank `source`.
+  void follow(comm::Communicator& ranks, int source);
+  // Collective: all ranks have the settings of rank `source`, such as the learning rate.
+  void share_settings(comm::Communicator& ranks, int source);
+  // Whether other ranks store other parts of a parameter.
+  bool updates_parts() const;
+  // Unscales the gradients, once per step.
+  void unscale();
+
+ private:
+  void finish_models() const;
+  void announce();
+  bool run();
+  bool overflowed() const;
+  void clip();
+
+  std::shared_ptr<optim::Optimizer> optimizer_;
+  std::shared_ptr<precision::ScaledGradients> scaled_;
+  std::shared_ptr<StepTimes> step_times_;
+  std::shared_ptr<const parallel::PlacedParameters> placed_;
+  std::shared_ptr<const StepClipping> clipping_;
+  size_t index_;
+  bool skipped_ = false;
+};
+
+}  // namespace accel::accelerator

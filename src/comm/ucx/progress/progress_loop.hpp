@@ -1,0 +1,111 @@
+// Progress loop: progresses the worker and all groups of an engine, and sleeps while nothing happens. By the thread
+// that has claimed the engine, but where it says so.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "comm/ucx/algorithms/session.hpp"
+#include "comm/ucx/host/spin.hpp"
+#include "comm/ucx/progress/group_list.hpp"
+#include "comm/ucx/progress/request_queue.hpp"
+#include "comm/ucx/progress/wake_ups.hpp"
+#include "comm/ucx/transport/worker.hpp"
+
+namespace accel::comm::ucx {
+
+class ProgressLoop {
+ public:
+  // `rank` stands in errors; `peers` is about how many processes there will be connections to.
+  ProgressLoop(int rank, int peers, Claim& claim, RequestQueue& requests, GroupList& groups);
+
+  Worker& worker() { return *worker_; }
+  Spin& spin() { return spin_; }
+  void release_worker() { worker_.reset(); }
+
+  // For a group that is added to the list, or removed from it.
+  void watch(ProgressedGroup& group);
+  void forget(ProgressedGroup& group);
+
+  // Any thread: the groups or the requests have something new. wake_up() ends a sleep, too.
+  void notify() { attention_.store(true); }
+  void wake_up() { wake_ups_.wake(); }
+
+  // Makes progress until `done`. `session` is the blocking collective that waits, or null.
+  template <typename Done>
+  void progress_until(const Done& done, Session* session);
+  // Makes progress until `enough`, or until nothing is left to do.
+  template <typename Enough>
+  void progress_until_idle(const Enough& enough);
+
+ private:
+  // Progresses all groups without waiting. True if something happened.
+  bool progress_groups();
+  bool progress() {
+    const bool moved = worker_->progress();
+    return (attention_.load(std::memory_order_relaxed) || busy_) ? progress_groups() || moved : moved;
+  }
+  void check(Session* session);
+  void sleep(Session* session);
+  bool wait_for_events(int timeout_ms);
+
+  Claim& claim_;
+  RequestQueue& requests_;
+  GroupList& groups_;
+  WakeUps wake_ups_;
+  std::unique_ptr<Worker> worker_;
+  std::vector<GroupList::GroupPointer> active_groups_;  // a copy of groups_
+  bool busy_ = false;                                   // one of them has a running call besides a blocking one
+  int refusals_ = 0;                                    // consecutive ones, of the worker to report events
+  Spin spin_{std::chrono::microseconds(20)};
+  std::atomic<bool> attention_{false};  // groups_ or requests_ have changed
+};
+
+// The loops are templates, so that the check for the end of a short collective is inlined.
+
+// Spins for a moment if every rank has a core and that has brought something, then sleeps until something arrives.
+template <typename Done>
+void ProgressLoop::progress_until(const Done& done, Session* session) {
+  using Clock = std::chrono::steady_clock;
+  constexpr unsigned kRoundsBetweenChecks = 4096;
+  Clock::time_point spin_end{};
+  bool spinning = false;
+  for (unsigned rounds = 1;; rounds++) {
+    const bool progressed = progress();
+    if (session != nullptr) session->waiter().throw_if_failed();
+    if (done()) {
+      if (spinning) spin_.ended_early();
+      return;
+    }
+    if (progressed) {
+      // Messages that keep arriving must not delay the detection of a lost rank.
+      if (rounds % kRoundsBetweenChecks == 0) {
+        wait_for_events(0);
+        check(session);
+      }
+      refusals_ = 0;
+      if (std::exchange(spinning, false)) spin_.ended_early();
+      continue;
+    }
+    if (const auto spin = spin_.length(); spin.count() > 0) {
+      const auto now = Clock::now();
+      if (!spinning) spin_end = now + spin;
+      spinning = true;
+      if (now < spin_end) continue;
+    }
+    spin_.slept();
+    sleep(session);
+    spinning = false;
+  }
+}
+
+template <typename Enough>
+void ProgressLoop::progress_until_idle(const Enough& enough) {
+  attention_.store(true);
+  progress_until([&] { return enough() || (!busy_ && !attention_.load()); }, nullptr);
+}
+
+}  // namespace accel::comm::ucx

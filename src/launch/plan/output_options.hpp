@@ -1,0 +1,16 @@
+// Where the output of the ranks is.
+#pragma once
+
+#include <string>
+
+namespace accel::launch {
+
+struct OutputOptions {
+  std::string log_dir;                     // a file for each rank in this folder; empty: none
+  std::string tee = "0", redirects = "0";  // see launch/ranks/output_streams.hpp
+  // Before each line that is shown, whose ranks are all then; ${role_name}, ${rank} and ${local_rank} stand for these.
+  std::string line_prefix;
+  bool quiet = false;  // no messages of the launcher but errors
+};
+
+}  // namespace accel::launch

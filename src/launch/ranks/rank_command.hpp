@@ -1,0 +1,16 @@
+// The command that starts a rank, from the options of the launch.
+#pragma once
+
+#include "launch/plan/job_place.hpp"
+#include "launch/plan/options.hpp"
+#include "launch/ranks/rank_process.hpp"
+
+namespace accel::launch {
+
+// Its log; "" if there is none.
+std::string rank_log_file(const std::string& log_dir, int rank);
+
+// `shown` is where the output of ranks is shown that the launcher reads.
+RankCommand rank_command(const LaunchOptions& options, const JobPlace& place, int local_rank, ShownOutputs& shown);
+
+}  // namespace accel::launch
