@@ -14,6 +14,7 @@
 #include "comm/backend/backend_names.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/work.hpp"
+#include "tensor/lack_of_memory.hpp"
 
 namespace accel::accelerator {
 namespace {
@@ -64,12 +65,12 @@ int64_t over_ranks(comm::Communicator& communicator, int64_t own, comm::ReduceOp
 bool is_out_of_memory(Status status, const std::string& message) {
   if (status == Status::kOutOfMemory) return true;
   if (status != Status::kTorch && status != Status::kUser) return false;
-  constexpr std::array<const char*, 5> kTexts = {
-      " out of memory.", "MPS backend out of memory", "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED.",
-      "DefaultCPUAllocator: can't allocate memory", "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed"};
+  constexpr std::array<const char*, 4> kTexts = {" out of memory.", "MPS backend out of memory",
+                                                 "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED.",
+                                                 "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed"};
   for (const char* text : kTexts)
     if (message.find(text) != std::string::npos) return true;
-  return false;
+  return tensor::says_no_memory(message);
 }
 
 int64_t find_executable_batch_size(comm::Communicator& communicator, const BatchSizeSearch& search,

@@ -1,5 +1,4 @@
-// Describes an exception in one line, and tells whether memory was missing. Header only: backend plugins use no symbol
-// of libaccel.
+// Describes an exception in one line. Header only: backend plugins use no symbol of libaccel.
 #pragma once
 
 #include <c10/util/Exception.h>
@@ -9,11 +8,6 @@
 #include <string>
 
 namespace accel::comm {
-
-inline bool means_no_memory(const std::exception& error) {
-  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
-         dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
-}
 
 // The first line; LibTorch's errors are followed by a stack trace.
 inline std::string error_line(const std::exception& error) {

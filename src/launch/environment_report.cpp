@@ -149,7 +149,8 @@ Json devices_of() {
   Json::Members members;
   members.emplace_back("nvidia", Json(std::move(devices)));
   add(members, "nvidia_driver", first_line_of("/proc/driver/nvidia/version"));
-  add(members, "nvidia_visible", visible_gpu_ids());
+  const std::string visible = visible_gpu_ids();
+  add(members, "nvidia_visible", visible.empty() ? "none" : visible);
   if (is_folder("/sys/class/kfd/kfd/topology/nodes"))
     add(members, "amd_nodes", static_cast<int64_t>(list_folder("/sys/class/kfd/kfd/topology/nodes").size()));
   if (is_folder("/sys/class/infiniband")) {

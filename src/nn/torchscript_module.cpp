@@ -14,6 +14,7 @@
 #include "base/error.hpp"
 #include "nn/creation_device.hpp"
 #include "tensor/dtype_value.hpp"
+#include "tensor/lack_of_memory.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::nn {
@@ -174,12 +175,6 @@ std::string first_line(std::string message) {
   return message.substr(0, message.find('\n'));
 }
 
-// LibTorch has an exception class for lack of device memory, but only this text for host memory.
-bool is_out_of_memory(const c10::Error& error) {
-  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
-         std::string_view(error.what_without_backtrace()).find("DefaultCPUAllocator: ") != std::string_view::npos;
-}
-
 }  // namespace
 
 ModulePtr load_torchscript(const std::string& path) {
@@ -204,7 +199,7 @@ ModulePtr load_torchscript(const std::string& path) {
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const c10::Error& error) {
-    if (is_out_of_memory(error)) throw;
+    if (tensor::means_no_memory(error)) throw;
     corrupt(first_line(error.what_without_backtrace()));
   } catch (const std::exception& error) {  // of the parser of scripts, and of the standard library below it
     corrupt(first_line(error.what()));

@@ -10,14 +10,20 @@ the folder of the Python package. REAL_LIBTORCH is the lib folder of a Python's 
 """
 
 import itertools
+import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 
+sys.path.append(str(pathlib.Path(__file__).parents[1] / "devices"))
+import orders
+
 NVIDIA, AMD = "/dev/nvidiactl", "/dev/kfd"
+STEPS = ("seed", "generator", "conv", "backward", "pin", "state")
 UNSET = ("ACCELERATE_USE_CPU", "ACCELERATE_TORCH_DEVICE", "ACCEL_DEVICE_PLUGINS", "ACCEL_BACKEND", "CUDA_VISIBLE_DEVICES")
 
 
@@ -35,6 +41,19 @@ def run(libraries, *steps, driver=NVIDIA, **variables):
                           check=False)
     assert done.returncode == 0, f"{steps}: {done.returncode}\n{done.stdout}{done.stderr}"
     return dict(line.split(": ", 1) for line in done.stdout.splitlines() if ": " in line), done.stderr
+
+
+def run_orders(libraries, tried, **variables):
+    """{steps: what the program printed} of a process for each order."""
+    arguments = [word for steps in tried for word in ("/", *steps)][1:]
+    done = subprocess.run([PROGRAM, *arguments], env=environment_of(libraries, **variables), capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, f"{done.returncode}\n{done.stdout[-300:]}{done.stderr}"
+    found = {}
+    for block in done.stdout.split("order: ")[1:]:
+        steps, *lines = block.splitlines()
+        found[tuple(steps.split())] = dict(line.split(": ", 1) for line in lines)
+    assert list(found) == list(tried), f"the program tried {list(found)}"
+    return found
 
 
 class StandIn(unittest.TestCase):
@@ -61,12 +80,12 @@ class StandIn(unittest.TestCase):
     # Regression: after a convolution or a backward on the CPU, a GPU could not be used for the rest of the process: LibTorch had
     # decided that there is none.
     def test_each_order(self):
+        """Of three steps, and orders of all of them."""
         self.install()
-        for steps in itertools.permutations(("seed", "conv", "backward", "pin", "state"), 2):
+        tried = [*itertools.permutations(STEPS, 3), *orders.covering_orders(STEPS)]
+        for steps, printed in run_orders(self.libraries, tried).items():
             with self.subTest(steps):
-                printed, _ = run(self.libraries, *steps)
-                self.assertEqual(printed["hooks"], "real")
-                self.assertEqual(printed["devices"], "1 ")
+                self.assertEqual((printed["hooks"], printed["devices"]), ("real", "1 "))
 
     def test_a_question_is_needed_for_the_load(self):
         self.install()
@@ -131,6 +150,29 @@ class StandIn(unittest.TestCase):
                               timeout=100, check=False)
         self.assertIn("torch_device is 'cuda:3' (from ACCELERATE_TORCH_DEVICE): device cuda:3 is not there; this machine has 1", done.stderr)
 
+    def test_a_container_without_the_drivers_folder(self):
+        """It has the files of its cards in /dev and no /proc/driver/nvidia: who counts cards finds the same number."""
+        self.assertFalse(os.path.exists("/proc/driver/nvidia"), "this machine has the driver's folder")
+        self.install()
+        devices = self.site / "dev"
+        devices.mkdir()
+        for name in ("nvidiactl", "nvidia-uvm", "nvidia0", "nvidia1", "null"):
+            (devices / name).touch()
+        for visible, cards in ((None, 2), ("1", 1), ("", 0), ("5", 0)):
+            with self.subTest(CUDA_VISIBLE_DEVICES=visible):
+                variables = {"STAND_IN_DEV": str(devices), "STAND_IN_DEVICES": str(cards), **({} if visible is None else {"CUDA_VISIBLE_DEVICES": visible})}
+                environment = environment_of(self.libraries, **variables)
+                printed, _ = run(self.libraries, "state", **variables)
+                self.assertEqual((printed["devices"].split(" ")[0], printed["state"]), (str(cards), f"type {min(cards, 1)}"))
+                reported = subprocess.run([LAUNCHER, "env", "--json"], env=environment, capture_output=True, text=True, timeout=100, check=True)
+                report = json.loads(reported.stdout)
+                self.assertEqual(report["devices"]["nvidia"], [{"file": "nvidia0"}, {"file": "nvidia1"}])
+                self.assertEqual(report["devices"]["nvidia_visible"], "all" if visible is None else visible or "none")
+                launched = subprocess.run([LAUNCHER, "launch", "--", PROGRAM, "state", "describe"], env={**environment, "ACCEL_PLUGIN_PATH": NCCL_FOLDER},
+                                          capture_output=True, text=True, timeout=100, check=False)
+                self.assertEqual(launched.returncode, 0, launched.stderr)
+                self.assertEqual(set(re.findall(r"num_processes = (\d+)", launched.stdout)), {str(max(cards, 1))}, launched.stdout)
+
     def launch(self, ranks, *arguments, **variables):
         environment = environment_of(self.libraries, **variables)
         # A folder for each: the stand-in for NCCL, and the real plugin for UCX.
@@ -177,21 +219,21 @@ class Real(unittest.TestCase):
             raise unittest.SkipTest("there is no torch with CUDA (tools/setup.sh --torch), or no Python package")
 
     def test_each_order(self):
-        for steps in (("seed", "state"), ("conv", "state"), ("backward", "state"), ("pin", "state"), ("state", "backward")):
+        for steps, printed in run_orders(REAL_LIBTORCH, orders.covering_orders(STEPS)).items():
             with self.subTest(steps):
-                printed, log = run(REAL_LIBTORCH, *steps)
                 self.assertEqual((printed["library"], printed["hooks"]), ("loaded", "real"))
-                self.assertIn("LibTorch finds no device of CUDA", log)
+
+    def test_the_reason_is_said(self):
+        _, log = run(REAL_LIBTORCH, "backward", "state")
+        self.assertIn("LibTorch finds no device of CUDA", log)
 
     def test_each_order_with_torch(self):
         """The same in Python, where torch loads the library itself when it is imported."""
         python = pathlib.Path(REAL_LIBTORCH).parents[4] / "bin" / "python"
-        lines = {"seed": "accel.set_seed(7)", "backward": "accel.nn.Linear(2, 2)(accel.ones(2, 2)).sum().backward()", "state": "accel.Accelerator()",
-                 "torch": "import torch", "torch's backward": "torch.ones(2, requires_grad=True).sum().backward()"}
-        orders = (("seed", "torch", "backward"), ("backward", "torch"), ("torch", "seed", "backward"), ("state", "torch"), ("backward", "state", "torch"),
-                  ("torch", "torch's backward", "state"))
+        lines = {"seed": "accel.set_seed(7)", "generator": "accel.Generator().manual_seed(7)", "backward": "accel.nn.Linear(2, 2)(accel.ones(2, 2)).sum().backward()",
+                 "state": "accel.Accelerator()", "torch": "import torch", "torch's backward": "import torch; torch.ones(2, requires_grad=True).sum().backward()"}
         end = f"import ctypes; print(ctypes.CDLL({PROBE!r}).cuda_hooks_are_real())"
-        for steps in orders:
+        for steps in orders.covering_orders(lines):
             with self.subTest(steps):
                 environment = environment_of("", PYTHONPATH=PACKAGE)
                 done = subprocess.run([python, "-W", "ignore", "-c", "\n".join(["import accel", *(lines[step] for step in steps), end])], env=environment,

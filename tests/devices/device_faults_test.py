@@ -9,8 +9,11 @@ only the simulated device has on demand are skipped on others.
 import ctypes
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 import accel
@@ -32,6 +35,28 @@ def simulated():
 
 def fail_allocation(count):
     simulated().simulated_device_fail_allocation(ctypes.c_int32(-1), ctypes.c_int64(count))
+
+
+class Settings(ctypes.Structure):
+    """simulated_device_settings"""
+
+    _fields_ = [("device_count", ctypes.c_int32), ("memory_bytes", ctypes.c_int64), ("seed", ctypes.c_uint64), ("random_delay_us", ctypes.c_int64),
+                ("copy_delay_us", ctypes.c_int64), ("operator_delay_us", ctypes.c_int64), ("pinned_bytes", ctypes.c_int64)]
+
+
+class Statistics(ctypes.Structure):
+    """simulated_device_statistics"""
+
+    _fields_ = [(name, ctypes.c_int64) for name in ("allocations", "allocated_bytes", "copies", "operators", "streams", "pending_tasks")]
+
+
+def leave_memory(size):
+    """As if other processes had all memory of the device but so many bytes."""
+    settings, configure = Settings(), simulated().simulated_device_configure
+    simulated().simulated_device_get_settings(ctypes.byref(settings))
+    settings.memory_bytes, configure.restype = size, ctypes.c_char_p
+    if (wrong := configure(ctypes.byref(settings))) is not None:
+        raise ValueError(wrong.decode())
 
 
 def fill(device, leaving=0):
@@ -116,6 +141,44 @@ class DeviceFaults(unittest.TestCase):
                 self.assertGreater(self.train_step(rows), 0)
 
     @needs_simulation
+    def test_a_device_that_another_process_fills(self):
+        """From the first allocation on: what does not fit says what to do, what fits works, and so does all when the other one has ended."""
+        rows = self.accelerator.prepare(accel.DataLoader([accel.ones(WIDTH)] * 64, batch_size=64))
+        model = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 4))
+        before = [parameter.tolist() for parameter in model.parameters()]
+        advice = "sim out of memory.*free; take a smaller batch, or end what else uses this memory"
+        accel.capi.accel_device_empty_cache(self.accelerator.device)
+        leave_memory(self.allocated() + 4096)
+        try:
+            with self.assertRaisesRegex(errors.OutOfMemoryError, advice):
+                accel.ones(WIDTH, WIDTH, device=self.accelerator.device)
+            with self.assertRaisesRegex(errors.OutOfMemoryError, advice):
+                self.accelerator.prepare(model)
+            with self.assertRaisesRegex(errors.OutOfMemoryError, advice):
+                next(iter(rows))
+            # What stays on the host is whole.
+            self.assertEqual([parameter.tolist() for parameter in model.to("cpu").parameters()], before)
+            self.assertEqual(accel.ones(8, device=self.accelerator.device).sum().item(), 8)
+        finally:
+            leave_memory(MEMORY)
+        self.assertEqual(next(iter(rows)).sum().item(), 64 * WIDTH)
+        self.prepare()
+        self.assertGreater(self.train_step(), 0)
+
+    @needs_simulation
+    def test_a_job_that_finds_its_device_full(self):
+        """The state needs no memory of the device; the first tensor does, and the next smaller one fits."""
+        script = ("import accel; from accel import errors; device = accel.Accelerator().device\n"
+                  "for size in (1 << 20, 1 << 10, 1 << 6):\n"
+                  "    try: print(accel.ones(size, device=device).sum().item())\n"
+                  "    except errors.OutOfMemoryError as error: print(error)\n")
+        done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "SIMULATED_DEVICE_MEMORY": "8192"}, capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        full, *fitting = done.stdout.splitlines()
+        self.assertRegex(full, "Tried to allocate 4.00 MiB.*free; take a smaller batch")
+        self.assertEqual(fitting, ["1024.0", "64.0"])
+
+    @needs_simulation
     def test_every_allocation_of_a_step_may_fail(self):
         """In the forward, the backward and the optimizer: the error is that of memory, and training goes on."""
         failed = 0
@@ -153,6 +216,39 @@ class DeviceFaults(unittest.TestCase):
             self.prepare()
             self.accelerator.load_state(state)
             self.assertEqual([parameter.tolist() for parameter in self.model.parameters()], saved)
+
+    @needs_simulation
+    def test_a_device_that_is_unplugged_in_the_middle_of_a_save(self):
+        """Its copies wait behind a kernel then: what is written so far is no checkpoint, and the former one is whole."""
+        for asynchronous in (False, True):
+            with self.subTest(asynchronous=asynchronous), tempfile.TemporaryDirectory() as folder:
+                state = os.path.join(folder, "state")
+                self.train_step()
+                self.accelerator.save_state(state)
+                saved = [parameter.tolist() for parameter in self.model.parameters()]
+                files = {path: path.read_bytes() for path in pathlib.Path(folder).rglob("*") if path.is_file()}
+                self.train_step()
+                accel.capi.accel_device_synchronize(self.accelerator.device)
+                simulated().simulated_device_run_kernel(ctypes.c_int32(0), ctypes.c_int64(600_000_000))
+                unplugged = threading.Thread(target=self.lose_when_copies_wait)
+                unplugged.start()
+                with self.assertRaisesRegex(errors.Error, "sim:0 is lost"):
+                    self.accelerator.save_state(state, asynchronous=asynchronous)
+                    self.accelerator.wait_for_checkpoint()
+                unplugged.join()
+                self.assertEqual({path: path.read_bytes() for path in pathlib.Path(folder).rglob("*") if path.is_file()}, files)
+                simulated().simulated_device_restore()
+                self.accelerator.free_memory()
+                self.prepare()
+                self.accelerator.load_state(state)
+                self.assertEqual([parameter.tolist() for parameter in self.model.parameters()], saved)
+
+    def lose_when_copies_wait(self):
+        statistics, until = Statistics(), time.monotonic() + 60
+        while statistics.pending_tasks < 2 and time.monotonic() < until:
+            time.sleep(0.001)
+            simulated().simulated_device_get_statistics(ctypes.c_int32(0), ctypes.byref(statistics))
+        simulated().simulated_device_lose(ctypes.c_int32(0))
 
     @needs_simulation
     def test_a_device_that_is_lost_in_a_step(self):

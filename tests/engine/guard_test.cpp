@@ -98,7 +98,27 @@ TEST(Guard, ForeignMessagesBecomeOneLine) {
   EXPECT_EQ(
       leave_with(c10::Error(place, "[enforce fail at file:1] err == 0. DefaultCPUAllocator: can't allocate memory")),
       ACCEL_ERROR_OUT_OF_MEMORY);
-  EXPECT_EQ(take_error().message, "DefaultCPUAllocator: can't allocate memory");
+  EXPECT_EQ(take_error().message,
+            "DefaultCPUAllocator: can't allocate memory; take a smaller batch, or end what else uses this memory");
+}
+
+// A GPU that another process fills has no memory for a context of the driver, a handle or a communicator, which
+// LibTorch says by a text alone.
+TEST(Guard, ADeviceThatIsFullIsOutOfMemory) {
+  const c10::SourceLocation place = {"function", "file", 1};
+  for (const char* said :
+       {"CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported at some other API call",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+        "NCCL error in: file:1, unhandled cuda error. Last error: Cuda failure 2 'out of memory'"}) {
+    EXPECT_EQ(leave_with(c10::AcceleratorError(place, 2, said)), ACCEL_ERROR_OUT_OF_MEMORY) << said;
+    const std::string message = take_error().message,
+                      advice = "; take a smaller batch, or end what else uses this memory";
+    EXPECT_EQ(message, std::string(said, 0, std::string_view(said).find('\n')) + advice);
+  }
+  EXPECT_EQ(leave_with(c10::AcceleratorError(place, 700, "CUDA error: an illegal memory access was encountered")),
+            ACCEL_ERROR_TORCH);
+  EXPECT_EQ(take_error().message, "CUDA error: an illegal memory access was encountered");
 }
 
 TEST(Guard, LongMessagesEndBetweenCharacters) {

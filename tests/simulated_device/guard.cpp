@@ -74,7 +74,10 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     return !mark || mark->is_reached();
   }
   void synchronizeEvent(void* event) const override {
-    if (const auto& mark = mark_of(event)) mark->wait();
+    const auto& mark = mark_of(event);
+    if (!mark) return;
+    mark->wait();
+    usable_device(mark->stream->device());  // as cudaEventSynchronize() reports it
   }
   double elapsedTime(void* first, void* second, const DeviceIndex) const override {
     TORCH_CHECK(mark_of(first) && mark_of(second), "the time between two events needs both to be recorded");

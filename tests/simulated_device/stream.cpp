@@ -13,6 +13,7 @@ using std::chrono::microseconds;
 
 // How long a task waits for a host thread that needs it before the stream's thread runs it.
 constexpr microseconds kHeadStart{100};
+constexpr microseconds kLongestSleep{10000};
 
 // Ends on time: a thread that sleeps is woken late, by 50 microseconds and more with the system's timer slack.
 void sleep_until(Clock::time_point time) {
@@ -128,7 +129,10 @@ void Stream::run_next(std::unique_lock<std::mutex>& lock) {
       end = std::max(end, task.wait_for->reached);
     }
     end += task.duration;
-    if (task.duration.count() > 0 && !lost_) sleep_until(end);
+    // In parts, so that the loss of the device ends a long task.
+    while (task.duration.count() > 0 && !lost_ && Clock::now() < end)
+      sleep_until(std::min(end, Clock::now() + kLongestSleep));
+    if (lost_) end = std::min(end, Clock::now());
     if (task.work && (!lost_ || task.when_lost == WhenLost::kRun)) task.work();
     if (task.record) task.record->reached = end;
     busy_until_ = end;  // only who runs a task changes or reads it

@@ -43,6 +43,7 @@ class Stream {
   std::shared_ptr<const Mark> record();
   void wait_for(std::shared_ptr<const Mark> mark);
 
+  c10::DeviceIndex device() const { return device_; }
   bool is_idle() const;
   // Returns when all that is queued now has ended.
   void synchronize();

@@ -24,7 +24,7 @@ LEAST_SECONDS = 20
 RESERVE = 3  # seconds of the end, for killing what runs and the summary
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # Until which part of the time the steps of each phase run, and how many at once.
-PHASES = {"first": (0.3, 1), "check": (0.58, max(2, (os.cpu_count() or 2) * 3 // 4)), "alone": (0.76, 1), "speed": (1.0, 1)}
+PHASES = {"first": (0.3, 1), "check": (0.58, max(4, (os.cpu_count() or 2) * 3 // 4)), "alone": (0.76, 1), "speed": (1.0, 1)}
 
 
 class Stopped(BaseException):

@@ -102,6 +102,16 @@ def device_tests(context):
     return [context.program("device_tests"), f"--gtest_filter={'CopiesAhead*' if context.short else '-BackendNames*'}"]
 
 
+def orders(*tests):
+    return lambda context: [sys.executable, str(context.bundle / "tests/devices/device_order_test.py"), context.device,
+                            *(f"DeviceOrder.{test}" for test in tests)]
+
+
+def ordered(context):
+    """Any three of the first steps come in any order; in a rehearsal any two."""
+    return {"ACCEL_TEST_ORDERS": context.size(3, 2)}
+
+
 def agree(*tests):
     def command(context):
         names = [f"DevicesAgree.{name}" for name in tests]
@@ -129,9 +139,10 @@ CHECK_STEPS = [
     _check("hello", "machine, loads, env, device", 40, program("hello")),
     _check("hidden_cards", "machine, loads, env, device", 60, check("hidden_cards"), where=("cuda",), why="it hides cards of NVIDIA's driver"),
     _check("page_locked", "machine, loads, env, device", 60, check("page_locked"), where=DEVICES, why=OF_THE_CPU),
-    *[_check(f"order_{name}", "order", 90, check("order", name)) for name in ("nothing", "seed", "generator", "backward", "seed_backward")],
-    *[_check(f"order_{name}", "order", 120, check("order", name), packages=("torch",))
-      for name in ("torch_backward", "backward_torch", "seed_backward_torch")],
+    _check("order", "order", 90, orders("test_each_order_by_the_variable", "test_a_seed_before_the_device_is_that_of_the_device"),
+           where=DEVICES, why=OF_THE_CPU, environment=ordered),
+    _check("order_torch", "order", 180, orders("test_each_order_with_torch"), where=DEVICES, why=OF_THE_CPU, packages=("torch",),
+           environment=ordered),
     _check("nccl", "suites on the device", 90, program("engine_tests", "--gtest_filter=Nccl*"), where=("cuda",), why="NCCL is for cards of NVIDIA",
            needs=("lib/accel/libaccel_nccl.so",)),
     _check("device_tests", "suites on the device", 150, device_tests, where=DEVICES, why=OF_THE_CPU, needs=("bin/device_tests",), environment=on_device),

@@ -28,9 +28,9 @@ def register():
 
 
 def run(program, *arguments):
-    """What a program of this folder prints, which register() gives the device to."""
+    """What a program prints, of this folder or with its path, which register() or the variable gives the device to."""
     environment = {**os.environ, "ACCEL_DEVICE_PLUGINS": os.environ["SIMULATED_DEVICE_LIBRARY"]}
-    done = subprocess.run([sys.executable, str(pathlib.Path(__file__).with_name(program)), *arguments], env=environment, capture_output=True, text=True,
+    done = subprocess.run([sys.executable, str(pathlib.Path(__file__).parent / program), *arguments], env=environment, capture_output=True, text=True,
                           timeout=240, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -166,7 +166,8 @@ def test_processors_of_a_rank():
 def test_errors_of_full_memories():
     from accel import errors
 
-    assert should_reduce_batch_size(RuntimeError("CUDA out of memory. Tried to allocate")) and should_reduce_batch_size(errors.OutOfMemoryError("full"))
+    assert should_reduce_batch_size(RuntimeError("CUDA out of memory. Tried to allocate")) and should_reduce_batch_size(RuntimeError("CUDA error: out of memory\nCUDA kernel"))
+    assert should_reduce_batch_size(errors.OutOfMemoryError("full"))
     assert not should_reduce_batch_size(RuntimeError("CUDA out of memory. ", 1)) and not should_reduce_batch_size(ValueError(" out of memory."))
     assert not should_reduce_batch_size(RuntimeError("shapes"))
 

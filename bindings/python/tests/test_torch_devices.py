@@ -1,5 +1,7 @@
 """Programs of torch on a simulated accelerator, each in a process of its own."""
 
+import pathlib
+
 import pytest
 
 pytest.importorskip("torch", reason="there is no torch")
@@ -15,6 +17,7 @@ def test_it_computes_what_the_cpu_computes(program):
 
 
 # Regression: after a backward before `import torch` no device had a thread of autograd, because torch has an engine of its own.
-@pytest.mark.parametrize("steps", [("backward", "torch"), ("torch", "backward"), ("torch", "torch's backward"), ("backward", "torch", "torch's backward")])
-def test_backwards_before_the_device(steps):
-    assert simulated_torch.run("torch_device_order.py", *steps) == "sim:0 sim:0\n"
+def test_backwards_before_the_device():
+    """And seeds, generators, page-locked memory and `import torch`, in covering orders."""
+    program = pathlib.Path(__file__).parents[3] / "tests/devices/device_order_test.py"
+    simulated_torch.run(program, "sim", "DeviceOrder.test_each_order_with_torch")

@@ -3,6 +3,8 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <new>
 #include <stdexcept>
 #include <string>
@@ -13,6 +15,7 @@
 #include "capi/calls/thread_error.hpp"
 #include "capi/calls/torch_message.hpp"
 #include "comm/collective_error.hpp"
+#include "tensor/lack_of_memory.hpp"
 
 namespace accel::capi {
 namespace {
@@ -79,11 +82,24 @@ accel_status_t status_of(comm::CollectiveFailure failure) {
   return ACCEL_ERROR_BACKEND;
 }
 
+// With advice, and without an allocation: there may be no memory for a longer text.
+void set_memory_error(std::string_view line, const char* function) noexcept {
+  std::array<char, ThreadError::kCapacity> said{};
+  line = line.substr(0, said.size() / 2);
+  if (!line.empty() && line.back() == '.') line.remove_suffix(1);
+  std::snprintf(said.data(), said.size(), "%.*s; take a smaller batch, or end what else uses this memory",
+                static_cast<int>(line.size()), line.data());
+  set_thread_error(ACCEL_ERROR_OUT_OF_MEMORY, said.data(), function);
+}
+
 accel_status_t record_torch_error(const char* function, accel_status_t status, const c10::Error& error) noexcept {
   const TorchMessage message(error.what_without_backtrace());
-  if (message.means_no_memory()) status = ACCEL_ERROR_OUT_OF_MEMORY;
+  if (tensor::means_no_memory(error)) status = ACCEL_ERROR_OUT_OF_MEMORY;
   if (message.means_not_supported()) status = ACCEL_ERROR_UNSUPPORTED;
-  set_thread_error(status, message.line(), function);
+  if (status == ACCEL_ERROR_OUT_OF_MEMORY)
+    set_memory_error(message.line(), function);
+  else
+    set_thread_error(status, message.line(), function);
   return status;
 }
 

@@ -69,9 +69,8 @@ std::string missing_function(std::string_view line) {
 TorchMessage::TorchMessage(std::string_view message) : line_(first_line(message)) {
   of_script_ = line_.substr(0, kInterpreter.size()) == kInterpreter;
   if (of_script_) line_ = last_line(message);  // behind the script's traceback
-  const size_t allocator = line_.find(kHostAllocator);
-  no_memory_ = allocator != std::string_view::npos;
-  if (no_memory_) line_.remove_prefix(allocator);
+  if (const size_t allocator = line_.find(kHostAllocator); allocator != std::string_view::npos)
+    line_.remove_prefix(allocator);
   rewritten_ = missing_operator(line_);
   if (rewritten_.empty()) rewritten_ = missing_function(line_);
 }

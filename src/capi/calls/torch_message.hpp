@@ -13,8 +13,6 @@ class TorchMessage {
 
   // The error without traces. An operator or a function that a device lacks is named together with the device.
   std::string_view line() const { return rewritten_.empty() ? line_ : rewritten_; }
-  // The host has no memory left.
-  bool means_no_memory() const { return no_memory_; }
   // The device has no such operator or function.
   bool means_not_supported() const { return !rewritten_.empty(); }
   // A number does not fit the element type; LibTorch has no class for that.
@@ -25,7 +23,6 @@ class TorchMessage {
  private:
   std::string_view line_;
   std::string rewritten_;
-  bool no_memory_ = false;
   bool of_script_ = false;
 };
 

@@ -10,8 +10,8 @@
 #include "base/torch_compat.hpp"
 #include "comm/backend/coalescing.hpp"
 #include "comm/backend/queued_work.hpp"
-#include "comm/error_line.hpp"
 #include "comm/reduce_op.hpp"
+#include "tensor/lack_of_memory.hpp"
 
 namespace accel::comm {
 namespace {
@@ -105,7 +105,7 @@ c10::intrusive_ptr<c10d::Work> post(c10d::Backend& backend, const Collective& co
 // Behind an exception between startCoalescing() and endCoalescing().
 void leave_coalescing(c10d::Backend& backend, const std::exception& error) {
   auto* const coalescing = dynamic_cast<Coalescing*>(&backend);
-  if (coalescing != nullptr && means_no_memory(error))
+  if (coalescing != nullptr && tensor::means_no_memory(error))
     coalescing->cancel_coalescing();
   else
     backend.endCoalescing();  // so that the other ranks learn of it

@@ -14,6 +14,7 @@
 #include "comm/error_line.hpp"
 #include "os/polling.hpp"
 #include "tensor/device/device_work.hpp"
+#include "tensor/lack_of_memory.hpp"
 
 namespace accel::comm {
 namespace {
@@ -35,7 +36,7 @@ at::Tensor part_of(const at::Tensor& memory, size_t index, int64_t length) {
 }
 
 CollectiveFailure failure_of(const std::exception& error) {
-  return means_no_memory(error) ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend;
+  return tensor::means_no_memory(error) ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend;
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ from ..engine import errors
 from .job import current, is_made, joined
 
 
-_FULL = (" out of memory.", "MPS backend out of memory", "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED.", "DefaultCPUAllocator: can't allocate memory",
+_FULL = (" out of memory.", "error: out of memory", "MPS backend out of memory", "cuDNN error: CUDNN_STATUS_NOT_SUPPORTED.", "DefaultCPUAllocator: can't allocate memory",
          "FATAL ERROR :: MODULE:PT_DEVMEM Allocation failed")
 
 

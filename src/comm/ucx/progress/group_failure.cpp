@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/error_line.hpp"
+#include "tensor/lack_of_memory.hpp"
 
 namespace accel::comm::ucx {
 
@@ -64,7 +65,7 @@ Failure current_failure(int rank, const std::string& what) {
   } catch (const CollectiveError& error) {
     return {error.failure(), rank, error.what()};
   } catch (const std::exception& error) {
-    return {means_no_memory(error) ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend, rank,
+    return {tensor::means_no_memory(error) ? CollectiveFailure::kOutOfMemory : CollectiveFailure::kBackend, rank,
             text(what, " failed on rank ", rank, ": ", error_line(error))};
   }
 }
