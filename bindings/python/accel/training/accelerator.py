@@ -11,7 +11,6 @@ from .. import capi
 from ..big_models.weights import in_floating_type, tree_of
 from ..checkpoint import files as checkpoint
 from ..compat import missing
-from ..compat.availability import is_bitsandbytes_multi_backend_available, is_xpu_available
 from ..compat.modeling import extract_model_from_parallel, is_split
 from ..data import loader as data
 from ..engine.scopes import noting, scope
@@ -34,7 +33,7 @@ from ..tensors.creation import tensor
 from ..tensors.tensor import Tensor
 from ..tracking.observed import Observed
 from ..tracking.profiling import ProfileKwargs
-from . import lr_scheduler, optim
+from . import dispatched_models, lr_scheduler, optim
 from .accelerator_arguments import (backward_settings, choice, coordinate, gradients_of, handle_of, handler_property, is_lomo, is_optimizer,
                                     is_prepared, kind_of, lomo_of_package, loss_in_engine, pytorch_model, remembered)
 from .compilation import without_compilation
@@ -274,7 +273,7 @@ class Accelerator(Observed):
         None: where it has parameters that torch or transformers has split. Such axes are an error else."""
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
             return remembered(self._models, model)
-        is_spread = self._refuse_dispatched(check_model("prepare_model", model))
+        is_spread = dispatched_models.require_trainable(check_model("prepare_model", model), self.num_processes)
         options = capi.accel_prepare_model_options_t()
         options.device_placement = int(not is_spread and (self.device_placement if device_placement is None else device_placement))
         options.evaluation_mode = int(evaluation_mode)
@@ -505,7 +504,7 @@ class Accelerator(Observed):
             return
         is_of_torch = is_torch_model(check_model("save_model", model))
         is_usable = not is_of_torch or pytorch_model().forward_of(model) is not None
-        if self._type_of_whole_weights() is not None or _has_offloaded(model) or is_of_torch and pytorch_model().is_inside_sharded(model, self._models):
+        if self._type_of_whole_weights() is not None or dispatched_models.has_offloaded(model) or is_of_torch and pytorch_model().is_inside_sharded(model, self._models):
             whole = self.get_state_dict(model)
             if not whole:
                 return
@@ -522,8 +521,8 @@ class Accelerator(Observed):
         if not hasattr(model, "state_dict"):
             raise wrong_kind("get_state_dict", model, "a model", "one of accel or torch")
         kind = self._type_of_whole_weights()
-        if _has_offloaded(model):
-            whole = _align_devices().get_state_dict_offloaded_model(self.unwrap_model(model) if unwrap else model)
+        if dispatched_models.has_offloaded(model):
+            whole = dispatched_models.state_dict_of_offloaded(self.unwrap_model(model) if unwrap else model)
         elif is_torch_model(model):
             whole = pytorch_model().sharded_state_dict(model, self._models, self._current())
         elif isinstance(model, Module):
@@ -624,30 +623,4 @@ class Accelerator(Observed):
 
     def verify_device_map(self, model: Any) -> bool:
         """Whether a model, or a part of it, is spread over several devices by a device map."""
-        return any(len(getattr(module, "hf_device_map", ())) > 1 for module in check_model("verify_device_map", model).modules())
-
-    def _refuse_dispatched(self, model):
-        """A model that is spread over devices is not trained by several ranks, unless ACCELERATE_BYPASS_DEVICE_MAP=true asks for it; one with
-        quantized weights that are offloaded is not trained at all."""
-        is_spread = self.verify_device_map(model)
-        if is_spread and self.use_distributed and not parse_flag_from_env("ACCELERATE_BYPASS_DEVICE_MAP"):
-            raise ValueError(f"{type(model).__name__} was loaded with a device map over several devices, and cannot be trained by "
-                             f"{self.num_processes} ranks; start the program with one process (--num_processes 1)")
-        quantized = getattr(model, "is_loaded_in_8bit", False) or getattr(model, "is_loaded_in_4bit", False)
-        places = set((getattr(model, "hf_device_map", None) or {}).values()) if quantized else ()
-        trains_on_cpu = is_bitsandbytes_multi_backend_available() and not is_xpu_available()
-        away = sorted({str(place) for place in places}.intersection(("disk",) if trains_on_cpu else ("cpu", "disk")))
-        if away:
-            raise ValueError(f"{type(model).__name__} has weights in 8 or 4 bits with CPU or disk offload ({', '.join(away)} in its device map), and "
-                             "cannot be trained; load it on the accelerator as a whole")
-        return is_spread
-
-
-def _align_devices():
-    from ..big_models import align_devices  # imports torch
-
-    return align_devices
-
-
-def _has_offloaded(model):
-    return is_torch_model(model) and any(_align_devices().has_offloaded_params(module) for module in model.modules())
+        return dispatched_models.is_spread(check_model("verify_device_map", model))
