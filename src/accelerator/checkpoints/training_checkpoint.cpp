@@ -16,6 +16,7 @@
 #include "base/log.hpp"
 #include "checkpoint/formats/safetensors.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
+#include "checkpoint/save_training_state.hpp"
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
 #include "os/bus_error_guard.hpp"
