@@ -18,6 +18,7 @@
 #include "bigmodel/load_and_dispatch.hpp"
 #include "checkpoint/formats/model_files.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::tests {
 
@@ -47,9 +48,9 @@ class BlockModel {
   std::shared_ptr<nn::CallbackModule> build() const {
     auto model = std::make_shared<nn::CallbackModule>("Model");
     if (shape_.is_tied) {
-      auto embedding =
-          module("Embedding", {{"weight", {kTokens, shape_.width}}}, "embedding",
-                 [](nn::Module& self, const at::Tensor& x) { return at::embedding(self.find_tensor("weight"), x); });
+      auto embedding = module(
+          "Embedding", {{"weight", {kTokens, shape_.width}}}, "embedding",
+          [](nn::Module& self, const at::Tensor& x) { return at::embedding(nn::find_tensor(self, "weight"), x); });
       model->add_child("embedding", embedding);
     }
     auto list = std::make_shared<nn::CallbackModule>("ModuleList");
@@ -58,7 +59,7 @@ class BlockModel {
     model->add_child("layers", list);
     if (shape_.is_tied) {
       model->add_child("head", linear("head", shape_.width, kTokens, false));
-      model->tie("head.weight", "embedding.weight");
+      nn::tie(*model, "head.weight", "embedding.weight");
     }
     model->set_forward([](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
       at::Tensor x = inputs[0].toTensor();
@@ -92,13 +93,13 @@ class BlockModel {
     std::vector<std::pair<std::string, std::vector<int64_t>>> parameters{{"weight", {out, in}}};
     if (bias) parameters.push_back({"bias", {out}});
     return module("Linear", parameters, path, [bias](nn::Module& self, const at::Tensor& x) {
-      return at::linear(x, self.find_tensor("weight"), bias ? self.find_tensor("bias") : at::Tensor());
+      return at::linear(x, nn::find_tensor(self, "weight"), bias ? nn::find_tensor(self, "bias") : at::Tensor());
     });
   }
 
   std::shared_ptr<nn::CallbackModule> block(const std::string& path) const {
     auto made = module("Block", {{"scale", {shape_.width}}}, path, [](nn::Module& self, const at::Tensor& x) {
-      return x * self.find_tensor("scale") + self.find("out")->call(at::gelu(self.find("in")->call(x)));
+      return x * nn::find_tensor(self, "scale") + self.find("out")->call(at::gelu(self.find("in")->call(x)));
     });
     made->add_child("in", linear(path + ".in", shape_.width, shape_.inner));
     made->add_child("out", linear(path + ".out", shape_.inner, shape_.width));

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/weight_store.hpp"
 #include "state/random.hpp"
 
@@ -20,7 +21,7 @@ namespace accel::accelerator {
 namespace {
 
 void require_apart(const nn::Module& module, const parallel::PlacedParameters& placed) {
-  for (const auto& [name, parameter] : module.named_parameters())
+  for (const auto& [name, parameter] : nn::named_parameters(module))
     require(placed.find(parameter) == nullptr, Status::kInvalidState, "parameter '", name,
             "' belongs to a sharded model that is prepared already, and this rank has a part of it; expected "
             "parameters of this model alone");

@@ -6,6 +6,7 @@
 #include "accelerator/sharding_choice.hpp"
 #include "base/error.hpp"
 #include "nn/module_shapes.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/placements.hpp"
 
 namespace accel::accelerator {
@@ -49,7 +50,7 @@ parallel::MemoryEstimate estimate_memory(const nn::ModulePtr& module, const opti
     request.state_bytes = [optimizer](const at::Tensor& parameter) {
       return optimizer->expected_state_bytes(parameter);
     };
-  const nn::Placements placements = unwrap_model(module)->placements();
+  const nn::Placements placements = nn::placements(*unwrap_model(module));
   const nn::ModulePtr shapes = nn::shapes_of(*unwrap_model(module), [&placements](const at::Tensor& parameter) {
     const tensor::PlacementPtr placement = placements.find(parameter);
     return placement == nullptr ? parameter.sizes().vec() : placement->shape;

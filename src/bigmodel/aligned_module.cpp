@@ -26,7 +26,7 @@ size_t next_number() {
 
 bool has_offloaded_parameters(const nn::Module& module) {
   const std::shared_ptr<Dispatch> dispatch = Dispatch::of(module);
-  const auto members = module.members();
+  const auto members = nn::members_of(module);
   return dispatch != nullptr && std::any_of(members.begin(), members.end(), [&dispatch](const auto& member) {
            return dispatch->find(member.tensor) != nullptr;
          });
@@ -38,7 +38,7 @@ AlignedModule::AlignedModule(const nn::ModulePtr& module, std::optional<c10::Dev
           "device is meta, where a module has no weights to read; expected cpu or an accelerator");
   if (device) tensor::require_device(*device);
   const at::NoGradGuard no_grad;
-  for (const nn::Module::Member& member : module->members()) {
+  for (const nn::Module::Member& member : nn::members_of(*module)) {
     const std::shared_ptr<OffloadedTensor> offloaded = dispatch_ == nullptr ? nullptr : dispatch_->find(member.tensor);
     if (offloaded != nullptr) {
       offloaded->show(number_, offloaded->source().to(device.value_or(dispatch_->main_device()), offloaded->dtype(),

@@ -84,10 +84,10 @@ int64_t Dispatch::offloaded_bytes() const {
 
 void Dispatch::add_hooks(nn::Module& module, Plan plan) {
   const auto self = shared_from_this();
-  plan.hooks.push_back(
-      module.add_pre_hook([self](nn::Module& called, const nn::Inputs& inputs) { return self->begin(called, inputs); },
-                          nn::HookOrder::kPlacement));
-  plan.hooks.push_back(module.add_post_hook(
+  plan.hooks.push_back(module.hooks().add_pre_hook(
+      [self](nn::Module& called, const nn::Inputs& inputs) { return self->begin(called, inputs); },
+      nn::HookOrder::kPlacement));
+  plan.hooks.push_back(module.hooks().add_post_hook(
       [self](nn::Module& called, const nn::Inputs&, const c10::IValue& output) { return self->end(called, output); },
       nn::HookOrder::kPlacement, /*after_errors=*/true));
   plans_.emplace(&module, std::move(plan));
@@ -143,10 +143,10 @@ std::optional<c10::IValue> Dispatch::end(nn::Module& module, const c10::IValue& 
 void Dispatch::remove(nn::Module& module) {
   const auto plan = plans_.find(&module);
   if (plan != plans_.end()) {
-    for (const int64_t hook : plan->second.hooks) module.remove_hook(hook);
+    for (const int64_t hook : plan->second.hooks) module.hooks().remove_hook(hook);
     plans_.erase(plan);
   }
-  for (const nn::Module::Member& member : module.members()) {
+  for (const nn::Module::Member& member : nn::members_of(module)) {
     const auto offloaded = offloaded_.find(member.tensor.unsafeGetTensorImpl());
     if (offloaded != offloaded_.end()) offloaded->second->restore();
   }

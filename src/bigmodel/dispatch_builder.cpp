@@ -14,6 +14,7 @@
 #include "bigmodel/device_map/device_place.hpp"
 #include "bigmodel/dispatch.hpp"
 #include "bigmodel/offload_folder.hpp"
+#include "nn/module_walks.hpp"
 #include "os/bus_error_guard.hpp"
 #include "tensor/device/device.hpp"
 #include "tensor/device/device_availability.hpp"
@@ -27,7 +28,7 @@ constexpr int64_t kLeastBlockBytes = int64_t{64} << 20;
 
 bool can_be_hooked(const nn::Module& module) {
   try {
-    module.check_activation_checkpointing();
+    module.check_hookable();
     return module.has_forward();
   } catch (const Error&) {  // a part of a script
     return false;
@@ -126,7 +127,7 @@ class DispatchBuilder {
     const std::string* const place = places_.find(path);
     nodes_.push_back(
         {&module, path, can_be_hooked(module), place == nullptr ? dispatch_->main_device_ : computes(*place), {}});
-    for (const nn::Module::Member& member : module.members()) add_use(index, member);
+    for (const nn::Module::Member& member : nn::members_of(module)) add_use(index, member);
     for (const auto& [name, child] : module.children()) {
       const size_t node = add_node(*child, tree::path_below(path, name));
       nodes_[index].children.push_back(node);
@@ -360,7 +361,7 @@ class DispatchBuilder {
     if (!block_of_.empty()) plan.block = block_of_[index];
     const bool is_entry = std::any_of(dispatch_->map_.begin(), dispatch_->map_.end(),
                                       [&node](const auto& entry) { return entry.first == node.path; });
-    if (is_entry || !node.module->members().empty()) plan.device = node.device;
+    if (is_entry || !nn::members_of(*node.module).empty()) plan.device = node.device;
     if (!plan.is_root && !plan.block && !plan.device) return;
     const std::vector<std::string> skipped = split_text(settings_.skip_keys.value), names = node.module->input_names();
     for (const std::string& name : names)
@@ -387,7 +388,7 @@ class DispatchBuilder {
 std::shared_ptr<Dispatch> Dispatch::create(nn::Module& model, const DeviceMap& map, const nn::NamedTensors& offloaded,
                                            MappedFiles files, const DispatchSettings& settings,
                                            std::optional<int64_t> main_bytes) {
-  for (const auto& [path, module] : model.named_modules())
+  for (const auto& [path, module] : nn::named_modules(model))
     require(module->weight_store() == nullptr, Status::kInvalidState, "the module '", path,
             "' is dispatched already; end that with accel_remove_dispatch() first");
   return DispatchBuilder(model, map, offloaded, settings, main_bytes).build(std::move(files));

@@ -85,7 +85,7 @@ class LayerSearch {
   void add(const nn::Module& layer, const std::string& path) {
     require(layer.weight_store() == nullptr, Status::kInvalidState, "the weights of '", path,
             "' are offloaded; attach casting before the model is dispatched");
-    layer.check_activation_checkpointing();
+    layer.check_hookable();
     layers_.push_back(model_.find(path));
   }
 
@@ -104,19 +104,19 @@ class LayerSearch {
 void add_casting(nn::Module& layer, const LayerwiseCasting& casting) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> parameters;
-  for (const nn::Module::Member& member : layer.members()) {
+  for (const nn::Module::Member& member : nn::members_of(layer)) {
     if (member.is_buffer || !member.tensor.is_floating_point()) continue;
     tensor::set_data(member.tensor, member.tensor.detach().to(casting.storage_dtype));
     parameters.push_back(member.tensor);
   }
   const auto cast = std::make_shared<CastParameters>(std::move(parameters), casting.compute_dtype);
-  layer.add_pre_hook(
+  layer.hooks().add_pre_hook(
       [cast](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
         cast->begin();
         return std::nullopt;
       },
       nn::HookOrder::kPrecision);
-  layer.add_post_hook(
+  layer.hooks().add_post_hook(
       [cast](nn::Module&, const nn::Inputs&, const c10::IValue&) -> std::optional<c10::IValue> {
         cast->end();
         return std::nullopt;

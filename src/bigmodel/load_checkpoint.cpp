@@ -14,6 +14,7 @@
 #include "base/split_text.hpp"
 #include "bigmodel/device_map/device_place.hpp"
 #include "bigmodel/offload_folder.hpp"
+#include "nn/module_walks.hpp"
 #include "os/bus_error_guard.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/set_data.hpp"
@@ -46,7 +47,7 @@ class Loader {
     std::vector<std::string> misfits, unplaced;
     std::unordered_set<const at::TensorImpl*> planned;  // under any of their names
     std::unordered_set<std::string_view> known;
-    const nn::NamedTensors members = model.named_members();
+    const nn::NamedTensors members = nn::named_members(model);
     for (const auto& [name, member] : members) {
       known.insert(name);
       const auto weight = given.find(name);
@@ -60,7 +61,7 @@ class Loader {
       loads.push_back(std::move(load));
     }
     for (const auto& [name, tensor] : model.state_dict())
-      if (planned.count(model.find_tensor(name).unsafeGetTensorImpl()) == 0) report.missing.push_back(name);
+      if (planned.count(nn::find_tensor(model, name).unsafeGetTensorImpl()) == 0) report.missing.push_back(name);
     for (const auto& [name, tensor] : weights)
       if (known.count(name) == 0) report.unexpected.push_back(name);
     require(misfits.empty(), Status::kShapeMismatch, "weights of another shape: ", list_names(misfits),
@@ -127,7 +128,7 @@ LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weig
   if (needs_all) {
     std::vector<std::string> without;
     for (const std::string& name : loaded.report.missing)
-      if (model.find_tensor(name).is_meta()) without.push_back(name);
+      if (nn::find_tensor(model, name).is_meta()) without.push_back(name);
     require(without.empty(), Status::kNotFound, "the checkpoint has no weights for ", list_names(without),
             ", which are meta tensors in the model; expected a checkpoint of this model");
   }
@@ -151,7 +152,7 @@ void write_offload_folder(const std::string& folder, const nn::Module& model, co
   std::vector<OffloadEntry> entries;
   nn::NamedTensors copies;
   for (const auto& [name, weight] : offloaded) {
-    const at::ScalarType dtype = model.find_tensor(name).scalar_type();
+    const at::ScalarType dtype = nn::find_tensor(model, name).scalar_type();
     const std::string file = mapped_path(weight.const_data_ptr());
     constexpr std::string_view kSuffix = ".safetensors";
     const bool is_safetensors = file.size() > kSuffix.size() && file.rfind(kSuffix) == file.size() - kSuffix.size();

@@ -46,7 +46,7 @@ void watch_mapped_files(nn::Module& model, MappedFiles files) {
     std::vector<std::unique_ptr<BusErrorGuard>> lost_pages;  // of the forwards under way, on all threads
   };
   const auto watch = std::make_shared<Watch>(std::move(files));
-  model.add_pre_hook(
+  model.hooks().add_pre_hook(
       [watch](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
         watch->files.check();
         const std::lock_guard lock(watch->mutex);
@@ -54,7 +54,7 @@ void watch_mapped_files(nn::Module& model, MappedFiles files) {
         return std::nullopt;
       },
       nn::HookOrder::kPlacement);
-  model.add_post_hook(
+  model.hooks().add_post_hook(
       [watch](nn::Module&, const nn::Inputs&, const c10::IValue& output) -> std::optional<c10::IValue> {
         const std::lock_guard lock(watch->mutex);
         if (watch->lost_pages.empty()) return std::nullopt;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "nn/module_walks.hpp"
 #include "tensor/device/device_availability.hpp"
 #include "tensor/set_data.hpp"
 
@@ -13,7 +14,7 @@ namespace accel::bigmodel {
 void set_module_tensor(nn::Module& model, const std::string& name, c10::Device device, const at::Tensor& value,
                        std::optional<at::ScalarType> dtype) {
   tensor::require_device(device);
-  const at::Tensor member = model.find_tensor(name);
+  const at::Tensor member = nn::find_tensor(model, name);
   const size_t dot = name.rfind('.');
   const nn::ModulePtr owner = model.find(dot == std::string::npos ? "" : name.substr(0, dot));
   require(owner->weight_store() == nullptr, Status::kInvalidState, "'", name,

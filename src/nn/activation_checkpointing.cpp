@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/regular_expression.hpp"
 #include "base/split_text.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::nn {
 namespace {
@@ -45,7 +46,7 @@ void add_by_path(const NamedModules& all, const std::string& expression, std::se
 }  // namespace
 
 void checkpoint_activations(Module& module, const ActivationCheckpointingSettings& settings) {
-  const NamedModules all = module.named_modules();
+  const NamedModules all = nn::named_modules(module);
   std::set<std::string> paths;
   for (const std::string& name : split_text(settings.class_names.value)) add_by_class(all, name, paths);
   if (!settings.modules.value.empty()) add_by_path(all, settings.modules, paths);
@@ -53,7 +54,7 @@ void checkpoint_activations(Module& module, const ActivationCheckpointingSetting
   std::vector<ModulePtr> chosen;
   for (const std::string& path : paths) {
     chosen.push_back(module.find(path));
-    chosen.back()->check_activation_checkpointing();
+    chosen.back()->check_hookable();
   }
   const bool is_on = settings.recompute != Recompute::kNothing;
   const auto shared = is_on ? std::make_shared<const ActivationCheckpointingSettings>(settings) : nullptr;

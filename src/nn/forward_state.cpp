@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "nn/module_walks.hpp"
 #include "tensor/device/generator.hpp"
 #include "tensor/tree.hpp"
 
@@ -38,7 +39,7 @@ void run_and_restore(const Run& run, const Restore& restore) {
 void with_buffers(const Module& module, const std::function<void()>& forward) {
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers;
   if (module.is_training())
-    for (const auto& [name, buffer] : module.named_buffers()) buffers.emplace_back(buffer, buffer.detach().clone());
+    for (const auto& [name, buffer] : nn::named_buffers(module)) buffers.emplace_back(buffer, buffer.detach().clone());
   run_and_restore(forward, [&buffers] {
     const at::NoGradGuard without_graph;
     // Not through the buffer itself, whose version would change: autograd may have saved it.

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::nn {
 namespace {
@@ -33,13 +34,13 @@ ModulePtr copy_shapes(const Module& module, const ShapeOf& shape, Copies& copies
   if (known != nullptr) return known;
   const auto copy = std::make_shared<CallbackModule>(module.kind());
   known = copy;
-  for (const auto& [name, parameter] : module.named_parameters()) {
+  for (const auto& [name, parameter] : nn::named_parameters(module)) {
     if (!is_member(name)) continue;
     at::Tensor& tensor = copies.parameters[parameter.unsafeGetTensorImpl()];
     if (!tensor.defined()) tensor = without_memory(parameter, shape(parameter));
     copy->add_parameter(name, tensor, parameter.requires_grad());
   }
-  for (const auto& [name, buffer] : module.named_buffers())
+  for (const auto& [name, buffer] : nn::named_buffers(module))
     if (is_member(name)) copy->add_buffer(name, without_memory(buffer, buffer.sizes()));
   for (const auto& [name, child] : module.children()) copy->add_child(name, copy_shapes(*child, shape, copies));
   return copy;

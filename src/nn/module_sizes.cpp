@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "nn/module_walks.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 
@@ -82,8 +83,8 @@ ModuleSizes compute_module_sizes(const Module& model, const SizeRules& rules, bo
     add(name, bytes);
   };
   if (!buffers_only)
-    for (const auto& [name, parameter] : model.named_parameters()) add_tensor(name, parameter);
-  for (const auto& [name, buffer] : model.named_buffers()) add_tensor(name, buffer);
+    for (const auto& [name, parameter] : nn::named_parameters(model)) add_tensor(name, parameter);
+  for (const auto& [name, buffer] : nn::named_buffers(model)) add_tensor(name, buffer);
   return sizes;
 }
 
@@ -120,8 +121,8 @@ MaximumSizes calculate_maximum_sizes(const Module& module) {
 NamedTensors named_module_tensors(const Module& module, const TensorSelection& selection) {
   const auto is_direct = [](const NamedTensor& entry) { return entry.first.find('.') == std::string::npos; };
   const auto is_below = [&](const NamedTensor& entry) { return !is_direct(entry); };
-  NamedTensors tensors = module.named_parameters();
-  NamedTensors buffers = selection.include_buffers ? module.named_buffers() : NamedTensors();
+  NamedTensors tensors = nn::named_parameters(module);
+  NamedTensors buffers = selection.include_buffers ? nn::named_buffers(module) : NamedTensors();
   if (!selection.recurse) {
     tensors.erase(std::remove_if(tensors.begin(), tensors.end(), is_below), tensors.end());
     buffers.erase(std::remove_if(buffers.begin(), buffers.end(), is_below), buffers.end());
@@ -136,7 +137,7 @@ NamedTensors named_module_tensors(const Module& module, const TensorSelection& s
 
 std::vector<std::string> non_persistent_buffers(const Module& module, bool recurse) {
   std::vector<std::string> names;
-  for (const auto& [path, part] : module.named_modules()) {
+  for (const auto& [path, part] : nn::named_modules(module)) {
     if (!recurse && !path.empty()) continue;
     for (const auto& buffer : part->direct_buffers())
       if (!buffer.persistent) names.push_back(tree::path_below(path, buffer.name));

@@ -7,29 +7,34 @@
 
 #include "base/error.hpp"
 #include "base/name_list.hpp"
-#include "nn/module.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/weight_store.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/loading.hpp"
 
 namespace accel::nn {
-void Module::collect_state(const std::string& prefix, bool all_buffers, NamedTensors& entries) const {
-  for (const auto& [name, tensor] : parameters_) entries.emplace_back(prefix + name, tensor);
-  for (const Buffer& buffer : buffers_)
+namespace {
+
+// With repeated shared modules and tied tensors.
+void collect_state(const Module& module, const std::string& prefix, bool all_buffers, NamedTensors& entries) {
+  for (const auto& [name, tensor] : module.direct_parameters()) entries.emplace_back(prefix + name, tensor);
+  for (const Module::Buffer& buffer : module.direct_buffers())
     if (buffer.persistent || all_buffers) entries.emplace_back(prefix + buffer.name, buffer.tensor);
-  for (const auto& [name, child] : children_) child->collect_state(prefix + name + ".", all_buffers, entries);
+  for (const auto& [name, child] : module.children()) collect_state(*child, prefix + name + ".", all_buffers, entries);
 }
 
-NamedTensors Module::named_members() const {
+}  // namespace
+
+NamedTensors named_members(const Module& root) {
   NamedTensors entries;
-  collect_state("", /*all_buffers=*/true, entries);
+  collect_state(root, "", /*all_buffers=*/true, entries);
   return entries;
 }
 
 NamedTensors Module::state_dict() const {
   NamedTensors entries;
-  collect_state("", /*all_buffers=*/false, entries);
-  for (auto& [name, tensor] : entries) tensor = stored_values(weight_store_, tensor).detach();
+  collect_state(*this, "", /*all_buffers=*/false, entries);
+  for (auto& [name, tensor] : entries) tensor = stored_values(weight_store(), tensor).detach();
   return entries;
 }
 
@@ -42,7 +47,7 @@ LoadReport Module::load_state_dict(const NamedTensors& entries, bool strict) {
   }
 
   NamedTensors own;
-  collect_state("", /*all_buffers=*/false, own);
+  collect_state(*this, "", /*all_buffers=*/false, own);
   LoadReport report;
   std::vector<std::string> misfits;
   tensor::LoadedCopies copies;

@@ -1,5 +1,7 @@
 #include "nn/tied_parameters.hpp"
 
+#include "nn/module_walks.hpp"
+
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -35,10 +37,10 @@ TiedGroups find_tied_parameters(const Module& model) {
 void retie_parameters(Module& model, const TiedGroups& groups) {
   for (const auto& group : groups) {
     const auto source = std::find_if(group.begin(), group.end(),
-                                     [&](const std::string& name) { return !model.find_tensor(name).is_meta(); });
+                                     [&](const std::string& name) { return !nn::find_tensor(model, name).is_meta(); });
     if (source == group.end()) continue;
     for (const std::string& name : group)
-      if (name != *source) model.tie(name, *source);
+      if (name != *source) nn::tie(model, name, *source);
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/error.hpp"
 #include "nn/creation_device.hpp"
+#include "nn/module_walks.hpp"
 #include "tensor/dtype_value.hpp"
 #include "tensor/lack_of_memory.hpp"
 #include "tensor/tree.hpp"
@@ -155,7 +156,7 @@ ModulePtr wrap(const torch::jit::Module& script, bool is_root, Nodes& nodes) {
 // The file format stores tied parameters as two tensors with the same memory; training needs one tensor.
 void restore_ties(Module& root) {
   NamedTensors first_names;
-  for (const auto& [name, tensor] : root.named_parameters()) {
+  for (const auto& [name, tensor] : nn::named_parameters(root)) {
     const auto same_memory = [&tensor = tensor](const NamedTensor& other) {
       return tensor.numel() > 0 && other.second.is_alias_of(tensor) &&
              other.second.storage_offset() == tensor.storage_offset() && other.second.sizes() == tensor.sizes() &&
@@ -165,7 +166,7 @@ void restore_ties(Module& root) {
     if (first == first_names.end()) {
       first_names.emplace_back(name, tensor);
     } else {
-      root.tie(name, first->first);
+      nn::tie(root, name, first->first);
     }
   }
 }

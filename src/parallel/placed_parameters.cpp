@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/split_text.hpp"
 #include "comm/collectives.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/clip.hpp"
 #include "tensor/tensor_piece.hpp"
 
@@ -122,7 +123,7 @@ void PlacedParameters::add(const ParallelModelPtr& model) {
   entries_.erase(
       std::remove_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.model.expired(); }),
       entries_.end());
-  nn::Placements placements = model->module()->placements();
+  nn::Placements placements = nn::placements(*model->module());
   if (placements.empty()) return;
   std::string axes = axes_in(placements, model->module()->parameters());
   entries_.push_back({model, std::move(placements), std::move(axes), mesh_.lock()});
@@ -180,7 +181,7 @@ bool PlacedParameters::tell_parts(const nn::Module& module, const std::string& a
   const auto is_one = [&](const std::string& axis) { return mesh == nullptr || mesh->size(axis) == 1; };
   shared.erase(std::remove_if(shared.begin(), shared.end(), is_one), shared.end());
   if (shared.empty()) return true;
-  const nn::Placements placements = module.placements();
+  const nn::Placements placements = nn::placements(module);
   return std::all_of(shared.begin(), shared.end(), [&](const auto& axis) { return placements.have_axis(axis); });
 }
 

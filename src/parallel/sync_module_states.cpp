@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/placements.hpp"
 #include "tensor/tree.hpp"
 
@@ -20,10 +21,10 @@ c10::IValue fingerprint(const nn::Module& module) {
     texts.push_back(line);
     texts.push_back(tensor.is_meta() ? "" : c10::DeviceTypeName(tensor.device().type(), /*lower_case=*/true));
   };
-  for (const auto& [name, tensor] : module.named_parameters())
+  for (const auto& [name, tensor] : nn::named_parameters(module))
     add(text("parameter ", name, " ", tensor.scalar_type(), tensor.sizes(), tensor.requires_grad() ? "" : " frozen"),
         tensor);
-  for (const auto& [name, tensor] : module.named_buffers())
+  for (const auto& [name, tensor] : nn::named_buffers(module))
     add(text("buffer ", name, " ", tensor.scalar_type(), tensor.sizes()), tensor);
   c10::List<c10::IValue> as_one_item(c10::AnyType::get());
   as_one_item.push_back(texts);
@@ -56,7 +57,7 @@ void check_same_model(const nn::Module& module, comm::Communicator& communicator
 void sync_module_states(const nn::Module& module, comm::Communicator& communicator) {
   check_same_model(module, communicator);
   std::vector<at::Tensor> everything = module.parameters();
-  for (const auto& [name, buffer] : module.named_buffers()) everything.push_back(buffer);
+  for (const auto& [name, buffer] : nn::named_buffers(module)) everything.push_back(buffer);
   broadcast_tensors(everything, /*from=*/0, communicator);
 }
 
@@ -68,10 +69,10 @@ void broadcast_tensors(const std::vector<at::Tensor>& tensors, int from, comm::C
 
 void broadcast_model(const ParallelModel& model, int from, comm::Communicator& communicator) {
   std::vector<at::Tensor> everything;
-  const nn::Placements placements = model.module()->placements();
+  const nn::Placements placements = nn::placements(*model.module());
   for (const at::Tensor& parameter : model.module()->parameters())
     if (placements.find(parameter) == nullptr) everything.push_back(parameter);
-  for (const auto& [name, buffer] : model.module()->named_buffers()) everything.push_back(buffer);
+  for (const auto& [name, buffer] : nn::named_buffers(*model.module())) everything.push_back(buffer);
   broadcast_tensors(everything, from, communicator);
 }
 

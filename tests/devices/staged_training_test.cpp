@@ -28,6 +28,7 @@
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "parallel/localsgd/local_sgd.hpp"
 #include "parallel/parameters/gradient_buckets.hpp"
@@ -56,7 +57,7 @@ nn::ModulePtr make_model(c10::Device place, int64_t width = 40) {
   add("spare", {5, width});
   model->add_buffer("seen", at::zeros({3}, place));
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
-    const auto parameter = [&](const char* name) { return module.find_tensor(name); };
+    const auto parameter = [&](const char* name) { return nn::find_tensor(module, name); };
     const at::Tensor& x = inputs[0].toTensor();
     at::Tensor hidden = at::addmm(parameter("first_bias"), x, parameter("first"));
     if (inputs.size() > 1) hidden = hidden + x.mm(parameter("spare"));
@@ -159,14 +160,14 @@ TEST_F(StagedTraining, BuffersAndUnevenInputsEqualTheCpus) {
     {
       UnevenInputs uneven(communicator, {ddp});
       for (int i = 0; i < 2 + rank; i++) {
-        model->find_tensor("seen").add_(rank + 1);
+        nn::find_tensor(*model, "seen").add_(rank + 1);
         backward(ddp->call(batch(i, rank, place)).toTensor());
         step(*model);
       }
       uneven.finish();
     }
     Tensors results = model->parameters();
-    results.push_back(model->find_tensor("seen"));
+    results.push_back(nn::find_tensor(*model, "seen"));
     return results;
   });
 }

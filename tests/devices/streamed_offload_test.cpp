@@ -19,6 +19,7 @@
 #include "bigmodel/streams/weight_stream.hpp"
 #include "device_fixture.hpp"
 #include "engine/expect_error.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::bigmodel {
 namespace streamed_offload_test {
@@ -72,7 +73,7 @@ TEST_F(StreamedOffload, EqualsTheCpu) {
     for (const int64_t prefetch : {int64_t{0}, block_bytes(shape), 20 * block_bytes(shape)}) {
       const auto offloaded = block_model(shape);
       cpu_offload(*offloaded, device(), blocks_of(bytes, prefetch));
-      for (const auto& [name, parameter] : offloaded->named_parameters()) EXPECT_TRUE(parameter.is_meta());
+      for (const auto& [name, parameter] : nn::named_parameters(*offloaded)) EXPECT_TRUE(parameter.is_meta());
       for (int pass = 0; pass < 4; pass++) {
         EXPECT_TRUE(is_close(forward(*offloaded, rows(32)), expected)) << bytes << " " << prefetch << " " << pass;
         EXPECT_TRUE(is_close(forward(*offloaded, rows(32).to(device())), expected));
@@ -94,7 +95,7 @@ TEST_F(StreamedOffload, CopiesAreBesideTheComputation) {
   const auto model = block_model(shape);
   cpu_offload(*model, device(), blocks_of(block_bytes(shape), block_bytes(shape) + kPadding));
   for (const auto& [name, layer] : model->find("layers")->children())
-    layer->add_post_hook([](nn::Module&, const nn::Inputs&, const c10::IValue&) -> std::optional<c10::IValue> {
+    layer->hooks().add_post_hook([](nn::Module&, const nn::Inputs&, const c10::IValue&) -> std::optional<c10::IValue> {
       keep_busy(device(), kDelay);
       return std::nullopt;
     });
@@ -129,7 +130,7 @@ TEST_F(StreamedOffload, TheBudgetHolds) {
     cpu_offload(*model, device(), blocks_of(block, ahead * block));
     std::set<int64_t> seen;
     for (const auto& [name, layer] : model->find("layers")->children())
-      layer->add_pre_hook([&seen, before](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
+      layer->hooks().add_pre_hook([&seen, before](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
         seen.insert(allocated() - before);
         return std::nullopt;
       });
@@ -164,7 +165,7 @@ TEST_F(StreamedOffload, DevicesKeepWhatTheMapPromises) {
       load_checkpoint_and_dispatch(*model, folder.weights(), &map, settings, limit);
       std::vector<int64_t> peaks(4);
       for (const auto& [name, layer] : model->find("layers")->children())
-        layer->add_pre_hook([&](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
+        layer->hooks().add_pre_hook([&](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
           for (int i = 0; i < devices; i++) peaks[i] = std::max(peaks[i], allocated(i) - before[i]);
           return std::nullopt;
         });
@@ -186,11 +187,11 @@ TEST_F(StreamedOffload, SeveralDevices) {
                          {"layers.3", "cpu"}, {"layers.4", "disk"}, {"layers.5", "3"}, {"head", "3"}};
   const auto empty = empty_block_model(shape);
   load_checkpoint_and_dispatch(*empty, folder.weights(), &map, {});
-  EXPECT_EQ(empty->find_tensor("layers.1.scale").device(), device(1));
-  EXPECT_TRUE(empty->find_tensor("layers.3.scale").is_meta());
-  EXPECT_TRUE(empty->find_tensor("layers.4.scale").is_meta());
-  EXPECT_EQ(empty->find_tensor("embedding.weight").device(), device(0));
-  EXPECT_EQ(empty->find_tensor("head.weight").device(), device(3)) << "a tied weight is on each of its devices";
+  EXPECT_EQ(nn::find_tensor(*empty, "layers.1.scale").device(), device(1));
+  EXPECT_TRUE(nn::find_tensor(*empty, "layers.3.scale").is_meta());
+  EXPECT_TRUE(nn::find_tensor(*empty, "layers.4.scale").is_meta());
+  EXPECT_EQ(nn::find_tensor(*empty, "embedding.weight").device(), device(0));
+  EXPECT_EQ(nn::find_tensor(*empty, "head.weight").device(), device(3)) << "a tied weight is on each of its devices";
   for (int pass = 0; pass < 3; pass++) EXPECT_TRUE(is_close(forward(*empty, tokens), expected));
 }
 
@@ -297,7 +298,7 @@ TEST_F(StreamedOffload, AFailedCopyIsTriedAgainOrAnErrorAndTheNextPassWorks) {
   for (const int64_t n : {2, 3, 6}) {  // the first is that of the input
     simulation().fail_copy(0, n);
     EXPECT_ANY_THROW(forward(*model, rows(32))) << n;
-    for (const auto& [name, parameter] : model->named_parameters()) EXPECT_TRUE(parameter.is_meta()) << name;
+    for (const auto& [name, parameter] : nn::named_parameters(*model)) EXPECT_TRUE(parameter.is_meta()) << name;
     EXPECT_TRUE(is_close(forward(*model, rows(32)), expected)) << n;
   }
   const auto ahead = block_model(shape);
@@ -323,7 +324,7 @@ TEST_F(StreamedOffload, ADeviceWithoutMemoryIsAnError) {
   const int64_t used = allocated();
   configure([used](auto& settings) { settings.memory_bytes = used + block_bytes(BlockModelShape{1, 256, 1024}) / 2; });
   expect_error(Status::kOutOfMemory, "the model needs", [&] { forward(*model, rows(256)); });
-  for (const auto& [name, parameter] : model->named_parameters()) EXPECT_TRUE(parameter.is_meta()) << name;
+  for (const auto& [name, parameter] : nn::named_parameters(*model)) EXPECT_TRUE(parameter.is_meta()) << name;
 }
 
 TEST_F(StreamedOffload, AChainHasOneModelOnTheDevice) {
@@ -332,21 +333,21 @@ TEST_F(StreamedOffload, AChainHasOneModelOnTheDevice) {
   const at::Tensor expected = forward(*second, forward(*first, rows(32)));
   const auto first_hook = OffloadHook::add(first, device(), nullptr);
   const auto second_hook = OffloadHook::add(second, device(), first_hook);
-  EXPECT_TRUE(first->find_tensor("layers.0.scale").is_cpu());
+  EXPECT_TRUE(nn::find_tensor(*first, "layers.0.scale").is_cpu());
   for (int round = 0; round < 2; round++) {
     const at::NoGradGuard no_grad;
     const at::Tensor between = first->call(rows(32));
     EXPECT_EQ(between.device(), device());
-    EXPECT_EQ(first->find_tensor("layers.0.scale").device(), device());
+    EXPECT_EQ(nn::find_tensor(*first, "layers.0.scale").device(), device());
     const at::Tensor result = second->call(between);
-    EXPECT_TRUE(first->find_tensor("layers.0.scale").is_cpu());
+    EXPECT_TRUE(nn::find_tensor(*first, "layers.0.scale").is_cpu());
     EXPECT_TRUE(is_close(result, expected));
   }
   second_hook->offload();
-  EXPECT_TRUE(second->find_tensor("layers.0.scale").is_cpu());
+  EXPECT_TRUE(nn::find_tensor(*second, "layers.0.scale").is_cpu());
   second_hook->remove();
   forward(*second, rows(32));
-  EXPECT_TRUE(second->find_tensor("layers.0.scale").is_cpu());
+  EXPECT_TRUE(nn::find_tensor(*second, "layers.0.scale").is_cpu());
 }
 
 TEST_F(StreamedOffload, TheEndBringsWeightsToTheirDevices) {
@@ -359,16 +360,16 @@ TEST_F(StreamedOffload, TheEndBringsWeightsToTheirDevices) {
   const auto dispatch = Dispatch::of(*model);
   {
     AlignedModule aligned(model->find("layers.1"), std::nullopt);
-    EXPECT_EQ(model->find_tensor("layers.1.scale").device(), device(0));
+    EXPECT_EQ(nn::find_tensor(*model, "layers.1.scale").device(), device(0));
   }
-  for (const auto& [path, module] : model->named_modules()) dispatch->remove(*model->find(path));
-  EXPECT_EQ(model->find_tensor("layers.1.scale").device(), device(1));
-  EXPECT_TRUE(model->find_tensor("layers.0.scale").is_cpu());
+  for (const auto& [path, module] : nn::named_modules(*model)) dispatch->remove(*model->find(path));
+  EXPECT_EQ(nn::find_tensor(*model, "layers.1.scale").device(), device(1));
+  EXPECT_TRUE(nn::find_tensor(*model, "layers.0.scale").is_cpu());
 }
 
 TEST_F(StreamedOffload, ChangesOfAnAlignedModuleComeBackIntoItsMemory) {
   const nn::ModulePtr layer = block_model()->find("layers.1");
-  const at::Tensor scale = layer->find_tensor("scale");
+  const at::Tensor scale = nn::find_tensor(*layer, "scale");
   const void* const memory = scale.const_data_ptr();
   AlignedModule aligned(layer, device());
   EXPECT_EQ(scale.device(), device());

@@ -33,6 +33,7 @@
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
 #include "nn/layers/sequential.hpp"
+#include "nn/module_walks.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "precision/autocast.hpp"
 #include "rank_threads.hpp"
@@ -412,7 +413,7 @@ TEST(ActivationCheckpointing, BuffersAreUpdatedOnce) {
     const Tensors first = train(*model, input), second = train(*model, input * 2);
     Tensors results = first;
     results.insert(results.end(), second.begin(), second.end());
-    for (const auto& [name, buffer] : model->named_buffers()) results.push_back(buffer.clone());
+    for (const auto& [name, buffer] : nn::named_buffers(*model)) results.push_back(buffer.clone());
     model->load_state_dict(fresh);
     return results;
   };
@@ -437,11 +438,11 @@ TEST(ActivationCheckpointing, BackwardHooksInsideRunOnce) {
   const ModulePtr model = blocks(2, 16, 0.0);
   const at::Tensor input = small_batch();
   int before = 0, after = 0;
-  model->find("0.1")->add_backward_pre_hook([&](Module&, const Inputs&) {
+  model->find("0.1")->hooks().add_backward_pre_hook([&](Module&, const Inputs&) {
     before++;
     return std::nullopt;
   });
-  model->find("0.1")->add_backward_hook([&](Module&, const Inputs&) {
+  model->find("0.1")->hooks().add_backward_hook([&](Module&, const Inputs&) {
     after++;
     return std::nullopt;
   });
@@ -461,20 +462,20 @@ TEST(ActivationCheckpointing, StopsWhenBackwardHasAllAndEndsPlacementHooks) {
       return input + 1;
     });
     const auto outer = std::make_shared<Sequential>(std::vector<ModulePtr>{std::make_shared<Linear>(16, 16, true)});
-    outer->add_pre_hook(
+    outer->hooks().add_pre_hook(
         [&](Module&, const Inputs&) {
           placed++;
           return std::nullopt;
         },
         HookOrder::kPlacement);
-    outer->add_post_hook(
+    outer->hooks().add_post_hook(
         [&](Module&, const Inputs&, const c10::IValue& output) {
           removed++;
           without_output += output.isNone() ? 1 : 0;
           return std::nullopt;
         },
         HookOrder::kPlacement);
-    outer->add_post_hook([&](Module&, const Inputs&, const c10::IValue&) {
+    outer->hooks().add_post_hook([&](Module&, const Inputs&, const c10::IValue&) {
       program_hooks++;
       return std::nullopt;
     });

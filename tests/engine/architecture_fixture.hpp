@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "nn/architectures/architecture.hpp"
+#include "nn/module_walks.hpp"
 #include "nn_fixture.hpp"
 
 namespace accel::tests {
@@ -49,8 +50,8 @@ inline void expect_recorded_numbers(nn::Module& model, const Json& recorded, dou
   EXPECT_NEAR(loss.item<double>(), json_number(recorded, "loss", 0), 1e-5);
   loss.backward();
   const Json& gradients = *json_member(recorded, "gradients");
-  EXPECT_EQ(model.named_parameters().size(), gradients.members()->size());
-  for (const auto& [name, tensor] : model.named_parameters()) {
+  EXPECT_EQ(nn::named_parameters(model).size(), gradients.members()->size());
+  for (const auto& [name, tensor] : nn::named_parameters(model)) {
     const std::vector<double> expected = numbers(*json_member(gradients, name));
     EXPECT_NEAR(tensor.grad().norm().item<double>(), expected[0], 1e-5 + 1e-4 * expected[0]) << name;
     EXPECT_NEAR(tensor.grad().flatten()[1].item<double>(), expected[1], 1e-5 + part_of_norm * expected[0]) << name;

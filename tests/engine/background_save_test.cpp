@@ -23,6 +23,7 @@
 #include "checkpoint/snapshot.hpp"
 #include "checkpoint_fixture.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 #include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"
 
@@ -45,12 +46,12 @@ nn::ModulePtr model_of(int64_t elements) {
 
 void fill(const nn::ModulePtr& model, double number) {
   const at::NoGradGuard no_grad;
-  model->find_tensor("numbers").fill_(number);
+  nn::find_tensor(*model, "numbers").fill_(number);
 }
 
 double number_in(const tests::AcceleratorPtr& accelerator, const nn::ModulePtr& model, const std::string& folder) {
   accelerator->projects().load_checkpoint(folder, {});
-  const at::Tensor numbers = model->find_tensor("numbers").detach();
+  const at::Tensor numbers = nn::find_tensor(*model, "numbers").detach();
   EXPECT_EQ(numbers.min().item<float>(), numbers.max().item<float>());
   return numbers[0].item<double>();
 }
@@ -126,7 +127,7 @@ TEST(BackgroundSave, RotationComesBehindIt) {
     EXPECT_TRUE(accelerator->projects().wait_for_checkpoint(kLong));
     accelerator->state().communicator()->barrier();
     accelerator->projects().load_checkpoint(std::nullopt, {});
-    EXPECT_EQ(model->find_tensor("numbers")[0].item<double>(), 3);
+    EXPECT_EQ(nn::find_tensor(*model, "numbers")[0].item<double>(), 3);
     EXPECT_EQ(accelerator->projects().project().settings().iteration.value, 4);
   });
   EXPECT_FALSE(std::filesystem::exists(folder / "project/checkpoints/checkpoint_1"));

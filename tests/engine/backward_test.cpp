@@ -17,6 +17,7 @@
 #include "accelerator_ranks.hpp"
 #include "expect_error.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::accelerator {
 namespace backward_test {
@@ -92,8 +93,8 @@ nn::ModulePtr critic() {
   model->add_parameter("first", at::arange(12, at::kFloat).reshape({4, 3}) * 0.1F - 0.5F);
   model->add_parameter("second", at::arange(4, at::kFloat).reshape({1, 4}) * 0.2F - 0.3F);
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
-    const at::Tensor hidden = at::tanh(at::linear(inputs[0].toTensor(), module.find_tensor("first")));
-    return at::linear(hidden, module.find_tensor("second"));
+    const at::Tensor hidden = at::tanh(at::linear(inputs[0].toTensor(), nn::find_tensor(module, "first")));
+    return at::linear(hidden, nn::find_tensor(module, "second"));
   });
   return model;
 }
@@ -158,7 +159,7 @@ TEST(Backward, AnEvaluatedModelIsEachRanksOwn) {
       const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, preparation);
       EXPECT_EQ(inner->parameters()[0][0][0].item<float>(), rank) << "rank 0's weights were not sent";
       EXPECT_EQ(parallel_model_of(model)->exchange(), nullptr);
-      EXPECT_FALSE(!inner->placements().empty());
+      EXPECT_FALSE(!nn::placements(*inner).empty());
       if (rank == 0) {
         EXPECT_EQ(model->call(at::ones({1, 3})).numel(), 1) << "with nobody to wait for";
       }

@@ -17,6 +17,7 @@
 
 #include "comm/mesh.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/placements.hpp"
 #include "tensor/tensor_piece.hpp"
 
@@ -75,7 +76,7 @@ inline std::shared_ptr<nn::CallbackModule> split_model(comm::Mesh& mesh) {
   split(0, 0);
   split(1, 0);
   split(2, 1);
-  model->set_placements(placements);
+  nn::set_placements(*model, placements);
   return model;
 }
 

@@ -19,6 +19,7 @@
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
 #include "nn/module_shapes.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/torchscript_module.hpp"
 #include "nn_fixture.hpp"
 
@@ -60,22 +61,22 @@ TEST(CreationDevice, MetaTakesParametersOfEveryLayerAndDrawsNothing) {
     model = all_layers();
   }
   EXPECT_TRUE(at::equal(next_numbers(), expected));
-  const NamedTensors parameters = model->named_parameters();
+  const NamedTensors parameters = nn::named_parameters(*model);
   EXPECT_EQ(count_meta(parameters), static_cast<int64_t>(parameters.size()));
-  EXPECT_EQ(count_meta(model->named_buffers()), 0);
-  const NamedTensors others = usual->named_parameters();
+  EXPECT_EQ(count_meta(nn::named_buffers(*model)), 0);
+  const NamedTensors others = nn::named_parameters(*usual);
   ASSERT_EQ(parameters.size(), others.size());
   for (size_t i = 0; i < others.size(); i++) {
     EXPECT_EQ(parameters[i].first, others[i].first);
     EXPECT_EQ(parameters[i].second.sizes(), others[i].second.sizes());
     EXPECT_EQ(parameters[i].second.requires_grad(), others[i].second.requires_grad());
   }
-  EXPECT_EQ(count_meta(all_layers()->named_parameters()), 0);
+  EXPECT_EQ(count_meta(nn::named_parameters(*all_layers())), 0);
 }
 
 TEST(CreationDevice, TakesBuffersWhenAsked) {
   const CreationDevice meta(c10::Device(c10::kMeta), /*include_buffers=*/true);
-  const NamedTensors buffers = all_layers()->named_buffers();
+  const NamedTensors buffers = nn::named_buffers(*all_layers());
   EXPECT_EQ(buffers.size(), 4u);
   EXPECT_EQ(count_meta(buffers), 4);
 }
@@ -85,15 +86,15 @@ TEST(CreationDevice, TheInnermostScopeCounts) {
   {
     const CreationDevice inner(c10::Device(c10::kCPU), /*include_buffers=*/false);
     const ModulePtr model = all_layers();
-    EXPECT_EQ(count_meta(model->named_parameters()), 0);
-    EXPECT_EQ(count_meta(model->named_buffers()), 4) << "those that the inner scope leaves alone";
+    EXPECT_EQ(count_meta(nn::named_parameters(*model)), 0);
+    EXPECT_EQ(count_meta(nn::named_buffers(*model)), 4) << "those that the inner scope leaves alone";
   }
   {
     const CreationDevice none(std::nullopt, /*include_buffers=*/true);
-    EXPECT_EQ(count_meta(all_layers()->named_buffers()), 0);
+    EXPECT_EQ(count_meta(nn::named_buffers(*all_layers())), 0);
   }
   const ModulePtr model = all_layers();
-  EXPECT_EQ(count_meta(model->named_parameters()), static_cast<int64_t>(model->named_parameters().size()));
+  EXPECT_EQ(count_meta(nn::named_parameters(*model)), static_cast<int64_t>(nn::named_parameters(*model).size()));
 }
 
 TEST(CreationDevice, IsOfItsThread) {
@@ -118,8 +119,8 @@ TEST(CreationDevice, KeepsTensorsThatAreThere) {
     module.add_parameter("weight", weight);
     module.add_parameter("shape", at::empty({2}, at::kMeta));
   }
-  EXPECT_TRUE(module.find_tensor("weight").is_same(weight));
-  EXPECT_TRUE(module.find_tensor("shape").is_meta()) << "there is nothing to copy";
+  EXPECT_TRUE(nn::find_tensor(module, "weight").is_same(weight));
+  EXPECT_TRUE(nn::find_tensor(module, "shape").is_meta()) << "there is nothing to copy";
 }
 
 TEST(CreationDevice, RefusesADeviceThatIsNotThere) {
@@ -131,8 +132,8 @@ TEST(CreationDevice, TorchScriptKeepsTiesAndItsCodeSeesTheTensors) {
   const CreationDevice meta(c10::Device(c10::kMeta), /*include_buffers=*/true);
   const ModulePtr model = load_torchscript(tests::fixture_path("scripted.pt"));
   EXPECT_EQ(count_meta(model->state_dict()), 3);
-  EXPECT_TRUE(model->find_tensor("head.weight").is_same(model->find_tensor("embedding.weight")));
-  EXPECT_TRUE(model->find_tensor("head.weight").requires_grad());
+  EXPECT_TRUE(nn::find_tensor(*model, "head.weight").is_same(nn::find_tensor(*model, "embedding.weight")));
+  EXPECT_TRUE(nn::find_tensor(*model, "head.weight").requires_grad());
   const at::Tensor hidden = at::empty({2, 4}, at::kMeta);
   const at::Tensor output = model->find("head")->call(hidden);
   EXPECT_TRUE(output.is_meta());
@@ -147,7 +148,7 @@ TEST(CreationDevice, MakesALargeModelInNoTime) {
       R"({"model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
           "num_attention_heads": 64, "num_key_value_heads": 8, "vocab_size": 128256, "dtype": "bfloat16"})");
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  EXPECT_EQ(model->num_parameters(), 70553706496);
+  EXPECT_EQ(nn::num_parameters(*model), 70553706496);
   EXPECT_LT(seconds.count(), 0.5);
   RecordProperty("milliseconds", std::to_string(seconds.count() * 1e3));
 }
@@ -155,12 +156,12 @@ TEST(CreationDevice, MakesALargeModelInNoTime) {
 TEST(CreationDevice, Gpt2HasNoMemoryEither) {
   const CreationDevice meta(c10::Device(c10::kMeta), /*include_buffers=*/false);
   const ModulePtr model = module_from_config(R"({"model_type": "gpt2", "dtype": "bfloat16"})");
-  EXPECT_EQ(model->num_parameters(), 124439808);
+  EXPECT_EQ(nn::num_parameters(*model), 124439808);
   for (const auto& [name, tensor] : model->state_dict()) {
     EXPECT_TRUE(tensor.is_meta()) << name;
     EXPECT_EQ(tensor.scalar_type(), at::kBFloat16) << name;
   }
-  EXPECT_TRUE(model->find_tensor("lm_head.weight").is_same(model->find_tensor("transformer.wte.weight")));
+  EXPECT_TRUE(nn::find_tensor(*model, "lm_head.weight").is_same(nn::find_tensor(*model, "transformer.wte.weight")));
 }
 
 }  // namespace creation_device_test

@@ -25,6 +25,7 @@
 #include "base/error.hpp"
 #include "expect_error.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 #include "rank_threads.hpp"
 #include "tensor/autograd/backward.hpp"
 
@@ -45,7 +46,7 @@ nn::ModulePtr make_model(uint64_t seed) {
   add("second", {1, 8});
   add("spare", {8, 5});
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
-    const auto parameter = [&](const char* name) { return module.find_tensor(name); };
+    const auto parameter = [&](const char* name) { return nn::find_tensor(module, name); };
     const at::Tensor& x = inputs[0].toTensor();
     at::Tensor hidden = at::linear(x, parameter("first"), parameter("first_bias"));
     if (inputs.size() > 1) hidden = hidden + at::linear(x, parameter("spare"));
@@ -68,12 +69,12 @@ std::map<std::string, at::Tensor> joined_gradients(bool with_spare) {
   if (with_spare) inputs.emplace_back(true);
   backward(model->call(inputs).toTensor());
   std::map<std::string, at::Tensor> gradients;
-  for (const auto& [name, parameter] : model->named_parameters()) gradients[name] = parameter.grad();
+  for (const auto& [name, parameter] : nn::named_parameters(*model)) gradients[name] = parameter.grad();
   return gradients;
 }
 
 void expect_equal_gradients(const nn::Module& model, const std::map<std::string, at::Tensor>& expected) {
-  for (const auto& [name, parameter] : model.named_parameters()) {
+  for (const auto& [name, parameter] : nn::named_parameters(model)) {
     const at::Tensor& other = expected.at(name);
     if (!other.defined()) continue;
     ASSERT_TRUE(parameter.grad().defined()) << name;
@@ -105,15 +106,16 @@ TEST(DdpGradients, AreInMemoryThatTheRanksShare) {
     model->add_parameter("weight", at::full({100, 5}, 0.1, at::kFloat), true);
     model->add_parameter("wide", at::full({100, 100}, 0.1, at::kFloat), true);
     model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
-      return at::linear(at::linear(inputs[0].toTensor(), module.find_tensor("weight")), module.find_tensor("wide"));
+      return at::linear(at::linear(inputs[0].toTensor(), nn::find_tensor(module, "weight")),
+                        nn::find_tensor(module, "wide"));
     });
     DdpSettings settings;
     settings.gradient_as_bucket_view = true;
     DistributedDataParallel ddp(model, communicator, settings);
     for (int step = 0; step < 3; step++) {
       backward(ddp.call(nn::Inputs{rows(0, 6)}).toTensor());
-      EXPECT_NE(mapping_of(model->find_tensor("wide").grad()).find("memfd:accel"), std::string::npos)
-          << mapping_of(model->find_tensor("wide").grad());
+      EXPECT_NE(mapping_of(nn::find_tensor(*model, "wide").grad()).find("memfd:accel"), std::string::npos)
+          << mapping_of(nn::find_tensor(*model, "wide").grad());
     }
   });
 }
@@ -223,12 +225,12 @@ TEST(DdpGradients, ABackwardThatFailedIsNamedAtTheNextForward) {
     inner->add_parameter("second", at::full({1, 3}, 0.1, at::kFloat), true);
     bool fails = false;
     inner->set_forward([&](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
-      at::Tensor hidden = at::linear(inputs[0].toTensor(), module.find_tensor("first"));
+      at::Tensor hidden = at::linear(inputs[0].toTensor(), nn::find_tensor(module, "first"));
       if (fails)
         hidden = tensor::watch_gradients({hidden}, [](const auto&) -> std::vector<at::Tensor> {
           throw std::runtime_error("the hook does not like the gradient");
         })[0];
-      return at::linear(hidden, module.find_tensor("second"));
+      return at::linear(hidden, nn::find_tensor(module, "second"));
     });
     const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
     const auto step = [&] { accelerator->backward().run(model->call(nn::Inputs{rows(0, 4)}).toTensor().sum()); };
@@ -273,7 +275,7 @@ TEST(DdpGradients, WhichParametersAreUnusedMayChange) {
         if (with_spare) inputs.emplace_back(true);
         backward(ddp.call(inputs).toTensor());
         expect_equal_gradients(*model, joined_gradients(with_spare));
-        EXPECT_EQ(model->find_tensor("spare").grad().defined(), with_spare);
+        EXPECT_EQ(nn::find_tensor(*model, "spare").grad().defined(), with_spare);
       }
     }
   });
@@ -314,13 +316,13 @@ TEST(DdpGradients, WithoutSyncTheyStayLocalAndAreExchangedLater) {
     const int64_t begin = communicator->rank() * 6;
     ddp.set_gradient_sync(false);
     backward(ddp.call(nn::Inputs{rows(begin, begin + 3), true}).toTensor());
-    at::Tensor local = model->find_tensor("first").grad().clone();
+    at::Tensor local = nn::find_tensor(*model, "first").grad().clone();
     at::Tensor both = local.clone();
     communicator->all_reduce(both, comm::ReduceOp::kMean);
     EXPECT_FALSE(at::allclose(local, both));
     ddp.set_gradient_sync(true);
     backward(ddp.call(nn::Inputs{rows(begin + 3, begin + 6), true}).toTensor());
-    at::Tensor exchanged = model->find_tensor("first").grad().clone();
+    at::Tensor exchanged = nn::find_tensor(*model, "first").grad().clone();
     at::Tensor again = exchanged.clone();
     communicator->all_reduce(again, comm::ReduceOp::kMean);
     EXPECT_TRUE(at::allclose(exchanged, again));
@@ -332,10 +334,10 @@ TEST(DdpModel, BuffersFollowRankZero) {
     const auto model = make_model(1);
     model->add_buffer("seen", at::full({2}, communicator->rank(), at::kFloat), true);
     DistributedDataParallel ddp(model, communicator, {});
-    EXPECT_TRUE(model->find_tensor("seen").eq(0).all().item<bool>());
-    model->find_tensor("seen").fill_(5 + communicator->rank());
+    EXPECT_TRUE(nn::find_tensor(*model, "seen").eq(0).all().item<bool>());
+    nn::find_tensor(*model, "seen").fill_(5 + communicator->rank());
     ddp.call(nn::Inputs{rows(0, 2), true});
-    EXPECT_TRUE(model->find_tensor("seen").eq(5).all().item<bool>());
+    EXPECT_TRUE(nn::find_tensor(*model, "seen").eq(5).all().item<bool>());
   });
 }
 

@@ -25,6 +25,7 @@
 #include "bigmodel/streams/batch_schedule.hpp"
 #include "expect_error.hpp"
 #include "nn/call_order.hpp"
+#include "nn/module_walks.hpp"
 #include "nn_fixture.hpp"
 #include "os/bus_error_guard.hpp"
 #include "rank_threads.hpp"
@@ -66,7 +67,7 @@ DispatchSettings with_folder(const WeightFolder& folder, DispatchSettings settin
 }
 
 void expect_meta(const nn::Module& model) {
-  for (const auto& [name, parameter] : model.named_parameters()) EXPECT_TRUE(parameter.is_meta()) << name;
+  for (const auto& [name, parameter] : nn::named_parameters(model)) EXPECT_TRUE(parameter.is_meta()) << name;
 }
 
 bool is_mapped(const at::Tensor& tensor) { return !mapped_path(tensor.const_data_ptr()).empty(); }
@@ -77,14 +78,14 @@ TEST(Dispatch, WeightsThatStayOnTheCpuAreTheMappedFiles) {
   const auto empty = empty_block_model();
   const nn::LoadReport report = load_checkpoint_in_model(*empty, folder.weights(), nullptr, {});
   EXPECT_TRUE(report.missing.empty() && report.unexpected.empty());
-  for (const auto& [name, parameter] : empty->named_parameters()) EXPECT_TRUE(is_mapped(parameter)) << name;
+  for (const auto& [name, parameter] : nn::named_parameters(*empty)) EXPECT_TRUE(is_mapped(parameter)) << name;
   EXPECT_TRUE(at::equal(forward(*empty, rows()), forward(*model, rows())));
 
   DispatchSettings copies;
   copies.map_weights = false;
   const auto copied = empty_block_model();
   load_checkpoint_in_model(*copied, folder.weights(), nullptr, copies);
-  for (const auto& [name, parameter] : copied->named_parameters()) EXPECT_FALSE(is_mapped(parameter)) << name;
+  for (const auto& [name, parameter] : nn::named_parameters(*copied)) EXPECT_FALSE(is_mapped(parameter)) << name;
   EXPECT_TRUE(at::equal(forward(*copied, rows()), forward(*model, rows())));
 }
 
@@ -93,11 +94,11 @@ TEST(Dispatch, WritingToMappedWeightsLeavesTheFileAsItIs) {
   const WeightFolder folder(*model);
   const auto empty = empty_block_model();
   load_checkpoint_in_model(*empty, folder.weights(), nullptr, {});
-  empty->find_tensor("layers.0.scale").detach().fill_(7);
+  nn::find_tensor(*empty, "layers.0.scale").detach().fill_(7);
   EXPECT_TRUE(at::equal(checkpoint::load_state_dict(folder.path())[0].second, folder.weights()[0].second));
   const auto again = empty_block_model();
   load_checkpoint_in_model(*again, folder.weights(), nullptr, {});
-  EXPECT_TRUE(at::equal(again->find_tensor("layers.0.scale"), model->find_tensor("layers.0.scale")));
+  EXPECT_TRUE(at::equal(nn::find_tensor(*again, "layers.0.scale"), nn::find_tensor(*model, "layers.0.scale")));
 }
 
 TEST(Dispatch, WeightsOnDiskAreThereInForwardsOnly) {
@@ -173,9 +174,9 @@ TEST(Dispatch, TiedWeightsAreTied) {
     const auto empty = empty_block_model(shape);
     load_checkpoint_and_dispatch(*empty, folder.weights(), &map, small_blocks());
     for (int pass = 0; pass < 2; pass++) EXPECT_TRUE(at::equal(forward(*empty, tokens), forward(*model, tokens)));
-    EXPECT_EQ(empty->find_tensor("head.weight").unsafeGetTensorImpl(),
-              empty->find_tensor("embedding.weight").unsafeGetTensorImpl());
-    EXPECT_EQ(empty->find_tensor("head.weight").is_meta(), map.size() == 1) << "one place is enough";
+    EXPECT_EQ(nn::find_tensor(*empty, "head.weight").unsafeGetTensorImpl(),
+              nn::find_tensor(*empty, "embedding.weight").unsafeGetTensorImpl());
+    EXPECT_EQ(nn::find_tensor(*empty, "head.weight").is_meta(), map.size() == 1) << "one place is enough";
     EXPECT_EQ(is_on_several_devices(*empty), map.size() > 1);
   }
 }
@@ -197,7 +198,7 @@ TEST(Dispatch, FilesOfTorchAndOffloadFolders) {
   EXPECT_TRUE(at::equal(forward(*model, rows()), expected));
   // Again, with the index that is there.
   const auto other = block_model();
-  other->find_tensor("layers.0.scale").detach().zero_();
+  nn::find_tensor(*other, "layers.0.scale").detach().zero_();
   disk_offload(*other, offload.path(), c10::Device(c10::kCPU), {});
   EXPECT_TRUE(at::equal(forward(*other, rows()), expected)) << "the weights of the folder are used";
 }
@@ -212,8 +213,8 @@ TEST(Dispatch, LoadingWithAnOffloadFolderAndDispatchAfterwards) {
                [&] { load_checkpoint_in_model(*empty, folder.weights(), &map, settings); });
   settings.offload_folder = offload.path();
   load_checkpoint_in_model(*empty, folder.weights(), &map, settings);
-  EXPECT_TRUE(empty->find_tensor("layers.1.scale").is_meta());
-  EXPECT_FALSE(empty->find_tensor("layers.3.scale").is_meta());
+  EXPECT_TRUE(nn::find_tensor(*empty, "layers.1.scale").is_meta());
+  EXPECT_FALSE(nn::find_tensor(*empty, "layers.3.scale").is_meta());
   uintmax_t bytes = 0;
   for (const auto& entry : std::filesystem::directory_iterator(offload.path())) bytes += entry.file_size();
   EXPECT_LT(bytes, 4096U) << "the index points to the checkpoint";
@@ -250,7 +251,7 @@ std::vector<std::string> names_of_layer(int layer) {
 }
 
 bool is_file_on_disk(const nn::Module& model, const char* name) {
-  const auto offloaded = Dispatch::of(model)->find(model.find_tensor(name));
+  const auto offloaded = Dispatch::of(model)->find(nn::find_tensor(model, name));
   return offloaded != nullptr && is_mapped(offloaded->source());
 }
 
@@ -260,7 +261,7 @@ const DeviceMap kSecondOnDisk = {{"layers.0", "cpu"}, {"layers.1", "disk"}, {"la
 // Regression: an older index's entries for weights that are not on the disk replaced the weights of the model.
 TEST(Dispatch, WeightsOnDiskLeaveTheMemory) {
   const auto model = block_model();
-  const at::Tensor expected = forward(*model, rows()), scale = model->find_tensor("layers.1.scale");
+  const at::Tensor expected = forward(*model, rows()), scale = nn::find_tensor(*model, "layers.1.scale");
   expect_error(Status::kInvalidArgument, "'layers.1.scale', 'layers.1.in.weight'",
                [&] { dispatch_model(*model, kSecondOnDisk, {}, {}); });
   expect_error(Status::kInvalidArgument, "offload_folder is not set",
@@ -281,7 +282,7 @@ TEST(Dispatch, WeightsOnDiskLeaveTheMemory) {
   // The next one takes what the folder has of the weights on disk, and adds what it lacks.
   const auto other = block_model();
   for (const char* const name : {"layers.0.scale", "layers.1.scale", "layers.2.scale"})
-    other->find_tensor(name).detach().zero_();
+    nn::find_tensor(*other, name).detach().zero_();
   DeviceMap two_on_disk = kSecondOnDisk;
   two_on_disk[2].second = "disk";
   offload_state_dict(folder.path(), {{"layers.0.scale", at::full({16}, 9.0F)}});  // older than the model
@@ -289,7 +290,7 @@ TEST(Dispatch, WeightsOnDiskLeaveTheMemory) {
   EXPECT_TRUE(at::equal(other->state_dict()[5].second, model->state_dict()[5].second)) << "layers.1.scale";
   EXPECT_TRUE(is_file_on_disk(*other, "layers.2.scale"));
   EXPECT_EQ(written(folder).size(), 11U);
-  EXPECT_FALSE(other->find_tensor("layers.0.scale").any().item<bool>()) << "it is not on disk";
+  EXPECT_FALSE(nn::find_tensor(*other, "layers.0.scale").any().item<bool>()) << "it is not on disk";
 }
 
 TEST(Dispatch, AllWaysToTheDiskWriteWhatNoFileHas) {
@@ -299,7 +300,7 @@ TEST(Dispatch, AllWaysToTheDiskWriteWhatNoFileHas) {
   const nn::NamedTensors some(weights.begin(), weights.begin() + 7);
   const auto check = [&](nn::Module& model, size_t files, const WeightFolder& folder) {
     expect_meta(model);
-    for (const auto& [name, tensor] : model.named_parameters())
+    for (const auto& [name, tensor] : nn::named_parameters(model))
       EXPECT_TRUE(is_file_on_disk(model, name.c_str())) << name;
     EXPECT_EQ(written(folder).size(), files);
     EXPECT_TRUE(at::equal(forward(model, rows()), expected));
@@ -324,7 +325,7 @@ TEST(Dispatch, AllWaysToTheDiskWriteWhatNoFileHas) {
     const WeightFolder checkpoint(*expected_model), folder;  // whose pages the model has changed
     const auto model = empty_block_model();
     load_checkpoint_in_model(*model, checkpoint.weights(), nullptr, {});
-    model->find_tensor("layers.1.scale").detach().zero_();
+    nn::find_tensor(*model, "layers.1.scale").detach().zero_();
     dispatch_model(*model, kOnDisk, {}, with_folder(folder));
     EXPECT_EQ(written(folder).size(), weights.size());
     EXPECT_FALSE(model->state_dict()[5].second.any().item<bool>());
@@ -360,8 +361,8 @@ TEST(Dispatch, BuffersAndTiedWeightsOnDisk) {
     const DispatchSettings settings = with_folder(folder);
     dispatch_model(*model, map, {}, offload_buffers ? with_buffers(settings) : settings);
     EXPECT_EQ(written(folder).size(), 6U) << "the tied weight stays, and a buffer that is never saved is not a weight";
-    EXPECT_FALSE(model->find_tensor("head.weight").is_meta());
-    EXPECT_EQ(model->find_tensor("layers.1.mean").is_meta(), offload_buffers);
+    EXPECT_FALSE(nn::find_tensor(*model, "head.weight").is_meta());
+    EXPECT_EQ(nn::find_tensor(*model, "layers.1.mean").is_meta(), offload_buffers);
     EXPECT_TRUE(at::equal(forward(*model, tokens), expected));
   }
   const auto model = new_model();
@@ -392,12 +393,12 @@ TEST(Dispatch, AnErrorInAForwardLeavesTheWeightsAway) {
   const auto empty = empty_block_model();
   load_checkpoint_and_dispatch(*empty, folder.weights(), &kOnDisk, small_blocks());
   const nn::ModulePtr inner = empty->find("layers.2.out");
-  const int64_t hook = inner->add_pre_hook([](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
+  const int64_t hook = inner->hooks().add_pre_hook([](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
     throw std::runtime_error("a hook of the program");
   });
   for (int i = 0; i < 3; i++) EXPECT_THROW(forward(*empty, rows()), std::runtime_error);
   expect_meta(*empty);
-  inner->remove_hook(hook);
+  inner->hooks().remove_hook(hook);
   EXPECT_TRUE(at::equal(forward(*empty, rows()), forward(*model, rows())));
   EXPECT_ANY_THROW(forward(*empty, rows(7)));  // of LibTorch
   expect_meta(*empty);
@@ -414,12 +415,12 @@ TEST(Dispatch, AFileThatWasCutOffIsAnError) {
     const auto size = std::filesystem::file_size(folder.file("model.safetensors"));
     const nn::ModulePtr last = empty->find("layers.3");
     // In the middle of a pass, when the files were checked already.
-    const int64_t hook = last->add_pre_hook([&](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
+    const int64_t hook = last->hooks().add_pre_hook([&](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
       std::filesystem::resize_file(folder.file("model.safetensors"), 4096);
       return std::nullopt;
     });
     expect_error(Status::kIo, "became shorter", [&] { forward(*empty, rows(64)); });
-    last->remove_hook(hook);
+    last->hooks().remove_hook(hook);
     expect_error(Status::kIo, "was changed while a model used", [&] { forward(*empty, rows(64)); });
     std::filesystem::resize_file(folder.file("model.safetensors"), size);
     checkpoint::save_model(folder.path(), model->state_dict());
@@ -432,7 +433,7 @@ TEST(Dispatch, AFileThatWasChangedIsAnErrorAndOneThatWasReplacedIsNot) {
   const auto empty = empty_block_model();
   load_checkpoint_and_dispatch(*empty, folder.weights(), &kOnDisk, {});
   const at::Tensor expected = forward(*model, rows());
-  model->find_tensor("layers.0.scale").detach().zero_();
+  nn::find_tensor(*model, "layers.0.scale").detach().zero_();
   checkpoint::save_model(folder.path(), model->state_dict());  // by another file of this name
   EXPECT_TRUE(at::equal(forward(*empty, rows()), expected));
 
@@ -454,7 +455,7 @@ TEST(Dispatch, AFileThatWasChangedIsAnErrorAndOneThatWasReplacedIsNot) {
 
 TEST(Dispatch, FilesOfWeightsThatWereReplacedMayChange) {
   const auto first = block_model(), second = block_model();
-  second->find_tensor("layers.0.scale").detach().zero_();
+  nn::find_tensor(*second, "layers.0.scale").detach().zero_();
   const WeightFolder former(*first), present(*second);
   const auto model = empty_block_model();
   load_checkpoint_in_model(*model, former.weights(), nullptr, {});
@@ -538,11 +539,11 @@ TEST(Dispatch, TheEndBringsWeightsBack) {
   expect_meta(*model);
   const auto dispatch = Dispatch::of(*model);
   dispatch->remove(*model->find("layers.1"));
-  EXPECT_FALSE(model->find_tensor("layers.1.scale").is_meta());
-  EXPECT_TRUE(model->find_tensor("layers.1.in.weight").is_meta());
+  EXPECT_FALSE(nn::find_tensor(*model, "layers.1.scale").is_meta());
+  EXPECT_TRUE(nn::find_tensor(*model, "layers.1.in.weight").is_meta());
   EXPECT_TRUE(at::equal(forward(*model, rows()), expected));
-  for (const auto& [path, module] : model->named_modules()) dispatch->remove(*model->find(path));
-  for (const auto& [name, parameter] : model->named_parameters()) EXPECT_FALSE(parameter.is_meta()) << name;
+  for (const auto& [path, module] : nn::named_modules(*model)) dispatch->remove(*model->find(path));
+  for (const auto& [name, parameter] : nn::named_parameters(*model)) EXPECT_FALSE(parameter.is_meta()) << name;
   EXPECT_EQ(Dispatch::of(*model), nullptr);
   EXPECT_TRUE(at::equal(forward(*model, rows()), expected));
   dispatch_model(*model, kOnDisk, {}, with_folder(folder));  // once more
@@ -576,9 +577,9 @@ TEST(Dispatch, WeightsOfAModuleOutsideOfForwards) {
   EXPECT_FALSE(is_on_several_devices(*empty)) << "the map has one entry";
   {
     AlignedModule aligned(block, std::nullopt);
-    const at::Tensor scale = empty->find_tensor("layers.1.scale");
-    EXPECT_TRUE(at::equal(scale, model->find_tensor("layers.1.scale")));
-    EXPECT_TRUE(empty->find_tensor("layers.1.in.weight").is_meta()) << "what is below is not";
+    const at::Tensor scale = nn::find_tensor(*empty, "layers.1.scale");
+    EXPECT_TRUE(at::equal(scale, nn::find_tensor(*model, "layers.1.scale")));
+    EXPECT_TRUE(nn::find_tensor(*empty, "layers.1.in.weight").is_meta()) << "what is below is not";
     scale.detach().zero_();
     aligned.finish();
     EXPECT_TRUE(scale.is_meta());
@@ -624,7 +625,7 @@ TEST(Dispatch, SeveralBatchesShareAPass) {
 
 TEST(Dispatch, GradientsFlowThroughOffloadedWeights) {
   const auto run = [](nn::Module& model, nn::Module& adapter) {
-    for (const auto& [name, parameter] : model.named_parameters()) parameter.set_requires_grad(false);
+    for (const auto& [name, parameter] : nn::named_parameters(model)) parameter.set_requires_grad(false);
     std::vector<at::Tensor> gradients;
     for (int step = 0; step < 3; step++) {
       for (const at::Tensor& parameter : adapter.parameters()) parameter.mutable_grad().reset();
@@ -700,15 +701,15 @@ TEST(Dispatch, BlocksAreExpectedAsInThePassBefore) {
 TEST(Dispatch, LayersKeepASmallDtype) {
   const auto model = block_model();
   attach_layerwise_casting(*model, {at::kFloat8_e4m3fn, at::kFloat, {"layers\\.1"}, {}});
-  EXPECT_EQ(model->find_tensor("layers.0.in.weight").scalar_type(), at::kFloat8_e4m3fn);
-  EXPECT_EQ(model->find_tensor("layers.1.in.weight").scalar_type(), at::kFloat) << "skipped by its name";
-  EXPECT_EQ(model->find_tensor("layers.0.scale").scalar_type(), at::kFloat) << "no linear layer";
+  EXPECT_EQ(nn::find_tensor(*model, "layers.0.in.weight").scalar_type(), at::kFloat8_e4m3fn);
+  EXPECT_EQ(nn::find_tensor(*model, "layers.1.in.weight").scalar_type(), at::kFloat) << "skipped by its name";
+  EXPECT_EQ(nn::find_tensor(*model, "layers.0.scale").scalar_type(), at::kFloat) << "no linear layer";
   const auto expected = block_model();
-  for (const auto& [name, parameter] : expected->named_parameters())
+  for (const auto& [name, parameter] : nn::named_parameters(*expected))
     if (name.find("layers.1") == std::string::npos && name.find("scale") == std::string::npos)
       parameter.detach().copy_(parameter.detach().to(at::kFloat8_e4m3fn).to(at::kFloat));
   for (int pass = 0; pass < 2; pass++) EXPECT_TRUE(at::equal(forward(*model, rows()), forward(*expected, rows())));
-  EXPECT_EQ(model->find_tensor("layers.0.in.weight").scalar_type(), at::kFloat8_e4m3fn);
+  EXPECT_EQ(nn::find_tensor(*model, "layers.0.in.weight").scalar_type(), at::kFloat8_e4m3fn);
   expect_error(Status::kInvalidArgument, "not a regular expression", [&] {
     attach_layerwise_casting(*model, {at::kHalf, at::kFloat, {"("}, {}});
   });
@@ -724,7 +725,7 @@ std::vector<std::string> cast_layers(const std::vector<std::string>& patterns,
   attach_layerwise_casting(*model, {at::kHalf, at::kFloat, patterns, classes});
   std::vector<std::string> names;
   for (const char* const name : {"layers.0.in", "layers.0.out", "layers.1.in", "layers.1.out"})
-    if (model->find_tensor(std::string(name) + ".weight").scalar_type() == at::kHalf) names.emplace_back(name);
+    if (nn::find_tensor(*model, std::string(name) + ".weight").scalar_type() == at::kHalf) names.emplace_back(name);
   EXPECT_TRUE(at::isfinite(forward(*model, rows())).all().item<bool>());
   return names;
 }
@@ -747,8 +748,8 @@ TEST(Dispatch, ASkippedModuleTakesAllBelowItAlong) {
   const auto model = block_model({2, 16, 32});
   model->add_child("shared", model->find("layers.0.in"));
   attach_layerwise_casting(*model, {at::kHalf, at::kFloat, {}, {"Block"}});
-  EXPECT_EQ(model->find_tensor("shared.weight").scalar_type(), at::kHalf);
-  EXPECT_EQ(model->find_tensor("layers.0.out.weight").scalar_type(), at::kFloat);
+  EXPECT_EQ(nn::find_tensor(*model, "shared.weight").scalar_type(), at::kHalf);
+  EXPECT_EQ(nn::find_tensor(*model, "layers.0.out.weight").scalar_type(), at::kFloat);
 }
 
 // Regression: `keep_in_fp32_modules` "wo" kept `word_embeddings`, and any other name with these letters.
@@ -762,7 +763,7 @@ TEST(Dispatch, ModulesThatAreKeptInFloat32) {
     settings.keep_in_fp32_modules = std::string(modules);
     load_checkpoint_in_model(*empty, folder.weights(), nullptr, settings);
     std::string names;
-    for (const auto& [name, parameter] : empty->named_parameters())
+    for (const auto& [name, parameter] : nn::named_parameters(*empty))
       if (parameter.scalar_type() == at::kFloat) names += name + " ";
     return names;
   };
@@ -778,7 +779,7 @@ TEST(Dispatch, ModulesThatAreKeptInFloat32) {
 
 TEST(Dispatch, SingleTensorsAreSet) {
   const auto empty = empty_block_model();
-  const at::Tensor scale = empty->find_tensor("layers.0.scale"), values = at::ones({16}, at::kDouble);
+  const at::Tensor scale = nn::find_tensor(*empty, "layers.0.scale"), values = at::ones({16}, at::kDouble);
   expect_error(Status::kInvalidArgument, "is a meta tensor",
                [&] { set_module_tensor(*empty, "layers.0.scale", c10::kCPU, {}, {}); });
   expect_error(Status::kShapeMismatch, "[3]",

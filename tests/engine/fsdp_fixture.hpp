@@ -15,6 +15,7 @@
 #include "comm/group.hpp"
 #include "config/generated/settings/prepare.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/placements.hpp"
 #include "parallel/fsdp/fully_sharded_data_parallel.hpp"
 #include "parallel/parallel_model.hpp"
@@ -53,7 +54,7 @@ inline std::shared_ptr<nn::CallbackModule> make_model(const Shape& shape = {}) {
     if (shape.frozen_block && i == 1) child->parameter(1).set_requires_grad(false);
     model->add_child("block" + std::to_string(i), child);
   }
-  if (shape.tied) model->tie("block2.weight", "block0.weight");
+  if (shape.tied) nn::tie(*model, "block2.weight", "block0.weight");
   model->set_forward([shape](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
     at::Tensor x = at::linear(inputs[0].toTensor(), self.parameter(0));
     for (const auto& [name, child] : self.children()) x = child->call(x);
@@ -76,9 +77,9 @@ inline FsdpSettings by_blocks() {
 
 inline std::map<std::string, at::Tensor> whole_parameters(const ParallelModel& model) {
   std::map<std::string, at::Tensor> found;
-  const nn::Placements placements = model.module()->placements();
+  const nn::Placements placements = nn::placements(*model.module());
   const auto* const sharded = dynamic_cast<const FullyShardedDataParallel*>(&model);
-  for (const auto& [name, parameter] : model.module()->named_parameters()) {
+  for (const auto& [name, parameter] : nn::named_parameters(*model.module())) {
     const tensor::PlacementPtr placement = placements.find(parameter);
     found[name] = placement == nullptr ? parameter.detach().clone()
                                        : gather_parts(parameter.detach(), *placement, *sharded->ranks().shard).clone();

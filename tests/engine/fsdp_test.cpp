@@ -27,6 +27,7 @@
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"
 
 namespace accel::parallel {
@@ -260,7 +261,7 @@ TEST(FsdpTraining, CopiesOfShards) {
       settings.sharding_strategy = strategy;
       const auto inner = make_model();
       const auto model = FullyShardedDataParallel::create(inner, ranks, settings, at::kCPU);
-      EXPECT_EQ(PlacedParameters(mesh).is_first(*inner->placements().find(inner->parameters()[0])), rank < 2);
+      EXPECT_EQ(PlacedParameters(mesh).is_first(*nn::placements(*inner).find(inner->parameters()[0])), rank < 2);
       const auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.02}});
       optimizer->add_group(inner->parameters(), std::nullopt, std::nullopt);
       for (int step = 0; step < kSteps; step++) {
@@ -335,9 +336,9 @@ void on_ranks(int ranks, const FsdpSettings& fsdp, const std::function<void(cons
 TEST(FsdpMemory, EachRankStoresItsRows) {
   on_ranks(3, by_blocks(), [](const Prepared& prepared) {
     const int rank = prepared.accelerator->state().process_index();
-    const at::Tensor weight = prepared.inner->find_tensor("block1.weight");
+    const at::Tensor weight = nn::find_tensor(*prepared.inner, "block1.weight");
     EXPECT_EQ(weight.sizes(), (std::vector<int64_t>{rank == 2 ? 1 : 3, 7}));
-    EXPECT_EQ(prepared.inner->find_tensor("last").size(0), rank == 2 ? 0 : 1);
+    EXPECT_EQ(nn::find_tensor(*prepared.inner, "last").size(0), rank == 2 ? 0 : 1);
     const at::Tensor loss = prepared.loss();
     // Blocks are released after their forward, the root stays for the backward.
     const auto& groups = prepared.sharded().groups();
@@ -399,7 +400,7 @@ TEST(FsdpModel, IsTheOneOfRank0) {
     }
     const auto model = accelerator->preparation().prepare_model(inner, preparation);
     for (const auto& [name, parameter] : whole_parameters(*accelerator::require_prepared(model)))
-      EXPECT_TRUE(parameter.equal(make_model()->find_tensor(name))) << name;
+      EXPECT_TRUE(parameter.equal(nn::find_tensor(*make_model(), name))) << name;
   });
 }
 
@@ -437,13 +438,13 @@ TEST(FsdpModel, LeavesIgnoredModulesOut) {
   FsdpSettings settings = by_blocks();
   settings.ignored_modules = std::string("block[02]");
   on_ranks(2, settings, [](const Prepared& prepared) {
-    const nn::Placements placements = prepared.inner->placements();
-    for (const auto& [name, parameter] : prepared.inner->named_parameters()) {
+    const nn::Placements placements = nn::placements(*prepared.inner);
+    for (const auto& [name, parameter] : nn::named_parameters(*prepared.inner)) {
       const bool is_ignored = name.find("block0") == 0 || name.find("block2") == 0;
       EXPECT_EQ(placements.find(parameter) == nullptr, is_ignored) << name;
     }
     prepared.accelerator->backward().run(prepared.loss());
-    EXPECT_EQ(prepared.inner->find_tensor("block0.weight").grad().sizes(), (std::vector<int64_t>{7, 7}));
+    EXPECT_EQ(nn::find_tensor(*prepared.inner, "block0.weight").grad().sizes(), (std::vector<int64_t>{7, 7}));
   });
 }
 
@@ -451,11 +452,11 @@ TEST(FsdpModel, LeavesIgnoredParametersOut) {
   FsdpSettings settings = by_blocks();
   settings.ignored_modules = std::string("block1\\.bias|last");
   on_ranks(2, settings, [](const Prepared& prepared) {
-    const nn::Placements placements = prepared.inner->placements();
-    for (const auto& [name, parameter] : prepared.inner->named_parameters())
+    const nn::Placements placements = nn::placements(*prepared.inner);
+    for (const auto& [name, parameter] : nn::named_parameters(*prepared.inner))
       EXPECT_EQ(placements.find(parameter) == nullptr, name == "block1.bias" || name == "last") << name;
     prepared.accelerator->backward().run(prepared.loss());
-    EXPECT_EQ(prepared.inner->find_tensor("last").grad().size(0), 2);
+    EXPECT_EQ(nn::find_tensor(*prepared.inner, "last").grad().size(0), 2);
   });
 }
 
@@ -507,7 +508,7 @@ TEST(FsdpModel, WrapsLeavesAsTheyAreAndTheRestBySize) {
 TEST(FsdpModel, ALossThatDependsOnAHiddenValueIsAnError) {
   on_ranks(2, by_blocks(), [](const Prepared& prepared) {
     at::Tensor hidden;
-    prepared.inner->children()[1].second->add_post_hook(
+    prepared.inner->children()[1].second->hooks().add_post_hook(
         [&hidden](nn::Module& module, const nn::Inputs& inputs, const c10::IValue&) {
           hidden = at::linear(inputs[0].toTensor().detach(), module.parameter(0)).sum();
           return std::nullopt;
@@ -598,15 +599,15 @@ TEST(FsdpCheckpoint, HooksSeeAndChangeTheRowsOfTheirRank) {
       ASSERT_EQ(models.size(), 1);
       const auto state = models[0].toGenericDict();
       ASSERT_EQ(state.size(), 8);
-      for (const auto& [name, parameter] : inner.named_parameters())
+      for (const auto& [name, parameter] : nn::named_parameters(inner))
         EXPECT_TRUE(state.at(name).toTensor().equal(parameter)) << name;
-      state.insert_or_assign("last", inner.find_tensor("last").detach() * 2);
+      state.insert_or_assign("last", nn::find_tensor(inner, "last").detach() * 2);
     });
     prepared.accelerator->checkpoints().save_state(folder / "s");
     prepared.accelerator->checkpoints().load_state(folder / "s");
     const auto loaded = whole_parameters(prepared.sharded());
-    EXPECT_TRUE(loaded.at("last").equal(make_model()->find_tensor("last") * 2));
-    EXPECT_TRUE(loaded.at("block2.weight").equal(make_model()->find_tensor("block2.weight")));
+    EXPECT_TRUE(loaded.at("last").equal(nn::find_tensor(*make_model(), "last") * 2));
+    EXPECT_TRUE(loaded.at("block2.weight").equal(nn::find_tensor(*make_model(), "block2.weight")));
   });
 }
 
@@ -618,7 +619,7 @@ TEST(FsdpCheckpoint, ModelFilesAreWhole) {
     prepared.accelerator->state().communicator()->barrier();
     const auto tensors = checkpoint::load_state_dict(folder / "m");
     ASSERT_EQ(tensors.size(), 8);
-    for (const auto& [name, tensor] : tensors) EXPECT_TRUE(tensor.equal(make_model()->find_tensor(name))) << name;
+    for (const auto& [name, tensor] : tensors) EXPECT_TRUE(tensor.equal(nn::find_tensor(*make_model(), name))) << name;
   });
 }
 

@@ -10,6 +10,7 @@
 #include "accelerator_ranks.hpp"
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::accelerator {
 namespace gathered_parameters_test {
@@ -39,8 +40,9 @@ TEST(GatheredParameters, AreWholeInsideAndTakeTheChangesOfOneRank) {
   on_three_ranks([](const Prepared& prepared) {
     const at::NoGradGuard no_grad;
     const int rank = prepared.accelerator->state().process_index();
-    const at::Tensor weight = prepared.inner->find_tensor("block1.weight"), last = prepared.inner->find_tensor("last");
-    const at::Tensor expected = make_model()->find_tensor("block1.weight");
+    const at::Tensor weight = nn::find_tensor(*prepared.inner, "block1.weight"),
+                     last = nn::find_tensor(*prepared.inner, "last");
+    const at::Tensor expected = nn::find_tensor(*make_model(), "block1.weight");
     {
       GatheredParameters gathered(prepared.accelerator, {weight, last}, 1);
       EXPECT_TRUE(at::equal(weight, expected));
@@ -60,11 +62,11 @@ TEST(GatheredParameters, AForwardUsesTheChanges) {
     const auto reference = make_model();
     const auto change = [](const at::Tensor& tensor) { tensor.mul_(0.25).add_(0.1); };
     prepared.model->call(rows_of_step(0));  // copies of the shards exist
-    const at::Tensor weight = prepared.inner->find_tensor("block2.weight");
+    const at::Tensor weight = nn::find_tensor(*prepared.inner, "block2.weight");
     GatheredParameters gathered(prepared.accelerator, {weight}, 0);
     change(weight);
     gathered.finish();
-    change(reference->find_tensor("block2.weight"));
+    change(nn::find_tensor(*reference, "block2.weight"));
     const at::Tensor actual = prepared.model->call(rows_of_step(0));
     EXPECT_TRUE(at::allclose(actual, reference->call(nn::Inputs{rows_of_step(0)}).toTensor()));
   });
@@ -73,7 +75,7 @@ TEST(GatheredParameters, AForwardUsesTheChanges) {
 TEST(GatheredParameters, DropChangesWithoutAModifier) {
   on_three_ranks([](const Prepared& prepared) {
     const at::NoGradGuard no_grad;
-    const at::Tensor weight = prepared.inner->find_tensor("first"), before = weight.clone();
+    const at::Tensor weight = nn::find_tensor(*prepared.inner, "first"), before = weight.clone();
     {
       GatheredParameters gathered(prepared.accelerator, {weight}, std::nullopt);
       weight.zero_();
@@ -91,7 +93,7 @@ TEST(GatheredParameters, OfModelsThatAreNotShardedGetTheValuesOfOneRank) {
   on_three_ranks(
       [](const Prepared& prepared) {
         const at::NoGradGuard no_grad;
-        const at::Tensor weight = prepared.inner->find_tensor("first");
+        const at::Tensor weight = nn::find_tensor(*prepared.inner, "first");
         GatheredParameters gathered(prepared.accelerator, {weight}, 2);
         weight.fill_(prepared.accelerator->state().process_index());
         gathered.finish();
@@ -102,7 +104,7 @@ TEST(GatheredParameters, OfModelsThatAreNotShardedGetTheValuesOfOneRank) {
 
 TEST(GatheredParameters, WrongUseIsAnError) {
   on_three_ranks([](const Prepared& prepared) {
-    const at::Tensor weight = prepared.inner->find_tensor("first");
+    const at::Tensor weight = nn::find_tensor(*prepared.inner, "first");
     tests::expect_error(Status::kInvalidArgument, "modifier_rank is 3; expected 0 to 2",
                         [&] { const GatheredParameters gathered(prepared.accelerator, {weight}, 3); });
     GatheredParameters gathered(prepared.accelerator, {weight}, std::nullopt);
@@ -110,7 +112,7 @@ TEST(GatheredParameters, WrongUseIsAnError) {
                         [&] { const GatheredParameters again(prepared.accelerator, {weight}, std::nullopt); });
     tests::expect_error(Status::kInvalidState, "parameters of the model are gathered",
                         [&] { prepared.model->call(rows_of_step(0)); });
-    const at::Tensor other = prepared.inner->find_tensor("last");
+    const at::Tensor other = nn::find_tensor(*prepared.inner, "last");
     const std::vector<int64_t> shard = other.sizes().vec();
     tests::expect_error(Status::kInvalidState, "parameter 'first' is gathered already", [&] {
       const GatheredParameters again(prepared.accelerator, {other, weight}, std::nullopt);
@@ -124,7 +126,7 @@ TEST(GatheredParameters, WrongUseIsAnError) {
 TEST(GatheredParameters, MayBeNamedTwice) {
   on_three_ranks([](const Prepared& prepared) {
     const at::NoGradGuard no_grad;
-    const at::Tensor weight = prepared.inner->find_tensor("first");
+    const at::Tensor weight = nn::find_tensor(*prepared.inner, "first");
     GatheredParameters gathered(prepared.accelerator, {weight, weight}, 0);
     weight.fill_(5);
     gathered.finish();

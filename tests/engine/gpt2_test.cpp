@@ -4,6 +4,7 @@
 #include <ATen/ops/ones.h>
 
 #include "architecture_fixture.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::nn {
 namespace gpt2_test {
@@ -24,14 +25,14 @@ TEST(Gpt2, StartsWithTheDistributionsOfThePaper) {
   at::manual_seed(0);
   const ModulePtr model =
       module_from_config(R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 8, "n_head": 2, "vocab_size": 300})");
-  const auto deviation = [&](const char* path) { return model->find_tensor(path).detach().std().item<double>(); };
+  const auto deviation = [&](const char* path) { return nn::find_tensor(*model, path).detach().std().item<double>(); };
   EXPECT_NEAR(deviation("transformer.wte.weight"), 0.02, 5e-4);
   EXPECT_NEAR(deviation("transformer.h.3.attn.c_attn.weight"), 0.02, 5e-4);
   EXPECT_NEAR(deviation("transformer.h.3.attn.c_proj.weight"), 0.005, 3e-4);
   EXPECT_NEAR(deviation("transformer.h.3.mlp.c_proj.weight"), 0.005, 3e-4);
-  EXPECT_EQ(model->find_tensor("transformer.h.3.mlp.c_fc.bias").abs().max().item<double>(), 0);
-  EXPECT_TRUE(model->find_tensor("lm_head.weight").is_same(model->find_tensor("transformer.wte.weight")));
-  EXPECT_EQ(model->named_parameters().size() + 1, model->state_dict().size());
+  EXPECT_EQ(nn::find_tensor(*model, "transformer.h.3.mlp.c_fc.bias").abs().max().item<double>(), 0);
+  EXPECT_TRUE(nn::find_tensor(*model, "lm_head.weight").is_same(nn::find_tensor(*model, "transformer.wte.weight")));
+  EXPECT_EQ(nn::named_parameters(*model).size() + 1, model->state_dict().size());
 }
 
 TEST(Gpt2, DropoutIsActiveInTraining) {

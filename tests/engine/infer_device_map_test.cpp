@@ -11,6 +11,7 @@
 #include "bigmodel/device_map/device_map_value.hpp"
 #include "expect_error.hpp"
 #include "nn/module_sizes.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/tied_parameters.hpp"
 #include "random_model.hpp"
 #include "tensor/tree.hpp"
@@ -155,7 +156,7 @@ TEST(InferDeviceMap, ExplainsTiesAndSplits) {
   model->add_child("block", block);
   model->add_child("last", layer("Layer", 10));
   model->add_child("end", layer("Layer", 50));
-  model->tie("last.weight", "first.weight");
+  nn::tie(*model, "last.weight", "first.weight");
   const InferredDeviceMap inferred = infer_device_map(*model, MaxMemory{{"0", 105}}, {}, true);
   EXPECT_EQ(inferred.map,
             (DeviceMap{{"first", "0"}, {"last", "0"}, {"block.one", "0"}, {"block.two", "disk"}, {"end", "disk"}}));
@@ -221,7 +222,7 @@ TEST(InferDeviceMap, MapsThatAProgramMeans) {
 
 TEST(InferDeviceMap, TiesInSeveralPlacesAreFound) {
   const nn::ModulePtr model = chain({10, 10, 10});
-  model->tie("c.weight", "a.weight");
+  nn::tie(*model, "c.weight", "a.weight");
   const nn::TiedGroups groups = nn::find_tied_parameters(*model);
   EXPECT_EQ(groups, (nn::TiedGroups{{"a.weight", "c.weight"}}));
   EXPECT_EQ(tied_in_several_places(groups, {{"a", "0"}, {"", "1"}}), groups);
@@ -240,8 +241,8 @@ TEST(InferDeviceMap, TiesThatWereCutAreTiedAgain) {
     model->add_child(name, one);
   }
   nn::retie_parameters(*model, {{"a.weight", "b.weight", "c.weight"}});
-  EXPECT_TRUE(model->find_tensor("a.weight").is_same(model->find_tensor("c.weight")));
-  EXPECT_TRUE(model->find_tensor("b.weight").is_cpu());
+  EXPECT_TRUE(nn::find_tensor(*model, "a.weight").is_same(nn::find_tensor(*model, "c.weight")));
+  EXPECT_TRUE(nn::find_tensor(*model, "b.weight").is_cpu());
   EXPECT_EQ(nn::find_tied_parameters(*model).size(), 1U);
   tests::expect_error(Status::kNotFound, "z", [&] { nn::retie_parameters(*model, {{"z.weight", "a.weight"}}); });
 }

@@ -11,6 +11,7 @@
 
 #include "architecture_fixture.hpp"
 #include "nn/creation_device.hpp"
+#include "nn/module_walks.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::nn {
@@ -35,7 +36,7 @@ TEST(Llama, HasTheTreeOfTheReference) {
   for (const Json& recorded : *fixture.items()) {
     const ModulePtr model = recorded_model(recorded);
     tests::expect_recorded_state(*model, recorded);
-    const auto modules = model->named_modules();
+    const auto modules = nn::named_modules(*model);
     const Json::Items& kinds = *json_member(recorded, "kinds")->items();
     ASSERT_EQ(modules.size(), kinds.size());
     for (size_t i = 0; i < kinds.size(); i++) {
@@ -44,7 +45,7 @@ TEST(Llama, HasTheTreeOfTheReference) {
       const bool is_activation = modules[i].first.find("act_fn") != std::string::npos;
       EXPECT_EQ(modules[i].second->kind(), is_activation ? modules[i].second->kind() : *entry[1].text());
     }
-    const NamedTensors buffers = model->named_buffers();
+    const NamedTensors buffers = nn::named_buffers(*model);
     ASSERT_EQ(buffers.size(), 1u);
     EXPECT_EQ(buffers[0].first, "model.rotary_emb.inv_freq");
     expect_close(buffers[0].second, tests::tensor_of(*json_member(recorded, "inv_freq")), 1e-8);
@@ -106,26 +107,26 @@ TEST(Llama, StartsWithItsDistributions) {
   const ModulePtr model = module_from_config(
       R"({"model_type": "llama", "vocab_size": 300, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
           "num_attention_heads": 2, "initializer_range": 0.03, "attention_bias": true})");
-  const auto deviation = [&](const char* path) { return model->find_tensor(path).detach().std().item<double>(); };
+  const auto deviation = [&](const char* path) { return nn::find_tensor(*model, path).detach().std().item<double>(); };
   EXPECT_NEAR(deviation("model.embed_tokens.weight"), 0.03, 1e-3);
   EXPECT_NEAR(deviation("model.layers.0.self_attn.o_proj.weight"), 0.03, 1e-3);
   EXPECT_NEAR(deviation("model.layers.0.mlp.down_proj.weight"), 0.03, 1e-3);
   EXPECT_NEAR(deviation("lm_head.weight"), 0.03, 1e-3);
-  EXPECT_EQ(model->find_tensor("model.layers.0.self_attn.q_proj.bias").abs().max().item<double>(), 0);
-  EXPECT_EQ(model->find_tensor("model.norm.weight").min().item<double>(), 1);
+  EXPECT_EQ(nn::find_tensor(*model, "model.layers.0.self_attn.q_proj.bias").abs().max().item<double>(), 0);
+  EXPECT_EQ(nn::find_tensor(*model, "model.norm.weight").min().item<double>(), 1);
 }
 
 TEST(Llama, TiesItsHeadWhenAsked) {
   const ModulePtr tied = tiny(R"("tie_word_embeddings": true)"), untied = tiny();
-  EXPECT_TRUE(tied->find_tensor("lm_head.weight").is_same(tied->find_tensor("model.embed_tokens.weight")));
-  EXPECT_EQ(tied->num_parameters() + 5 * 8, untied->num_parameters());
+  EXPECT_TRUE(nn::find_tensor(*tied, "lm_head.weight").is_same(nn::find_tensor(*tied, "model.embed_tokens.weight")));
+  EXPECT_EQ(nn::num_parameters(*tied) + 5 * 8, nn::num_parameters(*untied));
 }
 
 TEST(Llama, HonoursTheDtypeAndKeepsFrequenciesExact) {
   const at::NoGradGuard no_grad;
   const ModulePtr model = tiny(R"("dtype": "bfloat16")");
   EXPECT_EQ(model->call(at::ones({1, 6}, at::kLong)).scalar_type(), at::kBFloat16);
-  EXPECT_EQ(model->find_tensor("model.rotary_emb.inv_freq").scalar_type(), at::kFloat);
+  EXPECT_EQ(nn::find_tensor(*model, "model.rotary_emb.inv_freq").scalar_type(), at::kFloat);
 }
 
 TEST(Llama, HasItsShapesWithoutMemory) {
@@ -138,12 +139,12 @@ TEST(Llama, HasItsShapesWithoutMemory) {
     EXPECT_TRUE(tensor.is_meta()) << name;
     EXPECT_EQ(tensor.scalar_type(), at::kHalf) << name;
   }
-  const auto shape = [&](const char* path) { return model->find_tensor(path).sizes().vec(); };
+  const auto shape = [&](const char* path) { return nn::find_tensor(*model, path).sizes().vec(); };
   EXPECT_EQ(shape("model.layers.1.self_attn.q_proj.weight"), (std::vector<int64_t>{12, 8}));
   EXPECT_EQ(shape("model.layers.1.self_attn.k_proj.bias"), (std::vector<int64_t>{6}));
   EXPECT_EQ(shape("model.layers.1.self_attn.o_proj.weight"), (std::vector<int64_t>{8, 12}));
   EXPECT_EQ(shape("model.layers.0.mlp.down_proj.weight"), (std::vector<int64_t>{8, 6}));
-  EXPECT_FALSE(model->find_tensor("model.rotary_emb.inv_freq").is_meta());
+  EXPECT_FALSE(nn::find_tensor(*model, "model.rotary_emb.inv_freq").is_meta());
 }
 
 TEST(Llama, RefusesWhatItCannotDo) {
@@ -202,8 +203,8 @@ TEST(Llama, RefusesWrongInputs) {
   {
     const CreationDevice cpu(std::nullopt, /*include_buffers=*/true);
     const ModulePtr filled = tiny();
-    for (const auto& [name, module] : filled->named_modules())
-      for (const auto& [member, tensor] : module->named_parameters())
+    for (const auto& [name, module] : nn::named_modules(*filled))
+      for (const auto& [member, tensor] : nn::named_parameters(*module))
         if (member.find('.') == std::string::npos) empty->find(name)->replace_tensor(member, tensor);
   }
   expect_error(Status::kInvalidState, "'inv_freq' is on the device meta", [&] { empty->call(tokens); });

@@ -21,6 +21,7 @@
 #include "nn/layers/normalization.hpp"
 #include "nn/layers/sequential.hpp"
 #include "nn/layers/split_heads.hpp"
+#include "nn/module_walks.hpp"
 #include "nn_fixture.hpp"
 
 namespace accel::nn {
@@ -36,7 +37,7 @@ void expect_as_recorded(const char* name, const std::function<ModulePtr()>& make
   ASSERT_NE(layer_case, nullptr);
   at::manual_seed(11);
   const ModulePtr layer = make();
-  const NamedTensors parameters = layer->named_parameters();
+  const NamedTensors parameters = nn::named_parameters(*layer);
   const Json::Items& recorded = *json_member(*layer_case, "parameters")->items();
   ASSERT_EQ(parameters.size(), recorded.size());
   for (size_t i = 0; i < recorded.size(); i++) {
@@ -105,12 +106,12 @@ TEST(NnLayers, BatchNormKeepsRunningStatistics) {
   const auto layer = std::make_shared<BatchNorm>(2);
   const at::Tensor input = at::tensor({1.0, 3.0, 3.0, 7.0}, at::kFloat).reshape({2, 2});
   layer->call(input);
-  expect_close(layer->find_tensor("running_mean"), at::tensor({0.2, 0.5}, at::kDouble), 1e-6);
-  expect_close(layer->find_tensor("running_var"), at::tensor({1.1, 1.7}, at::kDouble), 1e-6);
-  EXPECT_EQ(layer->find_tensor("num_batches_tracked").item<int64_t>(), 1);
+  expect_close(nn::find_tensor(*layer, "running_mean"), at::tensor({0.2, 0.5}, at::kDouble), 1e-6);
+  expect_close(nn::find_tensor(*layer, "running_var"), at::tensor({1.1, 1.7}, at::kDouble), 1e-6);
+  EXPECT_EQ(nn::find_tensor(*layer, "num_batches_tracked").item<int64_t>(), 1);
   layer->train(false);
   layer->call(input);
-  EXPECT_EQ(layer->find_tensor("num_batches_tracked").item<int64_t>(), 1);
+  EXPECT_EQ(nn::find_tensor(*layer, "num_batches_tracked").item<int64_t>(), 1);
 }
 
 TEST(NnLayers, DropoutScalesWhatItKeeps) {

@@ -10,6 +10,7 @@
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
 #include "nn/layers/sequential.hpp"
+#include "nn/module_walks.hpp"
 #include "nn_fixture.hpp"
 #include "tensor/tree.hpp"
 
@@ -33,16 +34,16 @@ ModulePtr small_model() {
 
 TEST(NnModule, ListsParametersBuffersAndModulesInOrder) {
   const ModulePtr model = small_model();
-  EXPECT_EQ(names_of(model->named_parameters()), (Names{"0.weight", "0.bias", "1.weight", "1.bias", "2.weight"}));
-  EXPECT_EQ(names_of(model->named_buffers()), (Names{"1.running_mean", "1.running_var", "1.num_batches_tracked"}));
+  EXPECT_EQ(names_of(nn::named_parameters(*model)), (Names{"0.weight", "0.bias", "1.weight", "1.bias", "2.weight"}));
+  EXPECT_EQ(names_of(nn::named_buffers(*model)), (Names{"1.running_mean", "1.running_var", "1.num_batches_tracked"}));
   EXPECT_EQ(names_of(model->state_dict()), (Names{"0.weight", "0.bias", "1.weight", "1.bias", "1.running_mean",
                                                   "1.running_var", "1.num_batches_tracked", "2.weight"}));
-  const auto modules = model->named_modules();
+  const auto modules = nn::named_modules(*model);
   ASSERT_EQ(modules.size(), 4u);
   EXPECT_EQ(modules[0].first, "");
   EXPECT_EQ(modules[2].first, "1");
   EXPECT_EQ(modules[2].second->kind(), "BatchNorm");
-  EXPECT_EQ(model->num_parameters(), 12 + 4 + 4 + 4 + 8);
+  EXPECT_EQ(nn::num_parameters(*model), 12 + 4 + 4 + 4 + 8);
 }
 
 TEST(NnModule, RefusesBadNames) {
@@ -76,20 +77,20 @@ TEST(NnModule, RefusesCycles) {
 TEST(NnModule, SharedModuleIsOneModule) {
   const auto layer = std::make_shared<Linear>(2, 2, false);
   const auto model = std::make_shared<Sequential>(std::vector<ModulePtr>{layer, layer});
-  EXPECT_EQ(names_of(model->named_parameters()), (Names{"0.weight"}));
+  EXPECT_EQ(names_of(nn::named_parameters(*model)), (Names{"0.weight"}));
   EXPECT_EQ(names_of(model->state_dict()), (Names{"0.weight", "1.weight"}));
-  EXPECT_EQ(model->named_modules().size(), 2u);
+  EXPECT_EQ(nn::named_modules(*model).size(), 2u);
 }
 
 TEST(NnModule, FindsByPath) {
   const ModulePtr model = small_model();
   EXPECT_EQ(model->find(""), model);
   EXPECT_EQ(model->find("1")->kind(), "BatchNorm");
-  EXPECT_TRUE(model->find_tensor("0.bias").is_same(model->find("0")->parameter(1)));
-  EXPECT_EQ(model->find_tensor("1.running_var").numel(), 4);
+  EXPECT_TRUE(nn::find_tensor(*model, "0.bias").is_same(model->find("0")->parameter(1)));
+  EXPECT_EQ(nn::find_tensor(*model, "1.running_var").numel(), 4);
   expect_error(Status::kNotFound, "no child '7'", [&] { model->find("7.weight"); });
   expect_error(Status::kNotFound, "'0.'", [&] { model->find("0."); });
-  expect_error(Status::kNotFound, "'0.gain'", [&] { model->find_tensor("0.gain"); });
+  expect_error(Status::kNotFound, "'0.gain'", [&] { nn::find_tensor(*model, "0.gain"); });
 }
 
 TEST(NnModule, CallWithoutForwardFails) {
@@ -112,23 +113,24 @@ TEST(NnModule, HooksRunInOrderAndReplace) {
     trace += "f";
     return inputs[0];
   });
-  module->add_pre_hook([&](Module&, const Inputs& inputs) -> std::optional<Inputs> {
+  module->hooks().add_pre_hook([&](Module&, const Inputs& inputs) -> std::optional<Inputs> {
     trace += "1";
     return Inputs{inputs[0].toInt() + 1};
   });
-  const int64_t second = module->add_pre_hook([&](Module&, const Inputs& inputs) -> std::optional<Inputs> {
+  const int64_t second = module->hooks().add_pre_hook([&](Module&, const Inputs& inputs) -> std::optional<Inputs> {
     trace += "2";
     EXPECT_EQ(inputs[0].toInt(), 11);
     return std::nullopt;
   });
-  module->add_post_hook([&](Module&, const Inputs& inputs, const c10::IValue& output) -> std::optional<c10::IValue> {
-    trace += "3";
-    EXPECT_EQ(inputs[0].toInt(), 11);
-    return output.toInt() * 2;
-  });
+  module->hooks().add_post_hook(
+      [&](Module&, const Inputs& inputs, const c10::IValue& output) -> std::optional<c10::IValue> {
+        trace += "3";
+        EXPECT_EQ(inputs[0].toInt(), 11);
+        return output.toInt() * 2;
+      });
   EXPECT_EQ(module->call(Inputs{10}).toInt(), 22);
   EXPECT_EQ(trace, "12f3");
-  module->remove_hook(second);
+  module->hooks().remove_hook(second);
   trace.clear();
   module->call(Inputs{10});
   EXPECT_EQ(trace, "1f3");
@@ -139,13 +141,13 @@ TEST(NnModule, HookMayRemoveItself) {
   module->set_forward([](Module&, const Inputs& inputs) { return inputs[0]; });
   int runs = 0;
   int64_t id = -1;
-  id = module->add_pre_hook([&](Module& self, const Inputs&) -> std::optional<Inputs> {
+  id = module->hooks().add_pre_hook([&](Module& self, const Inputs&) -> std::optional<Inputs> {
     runs++;
-    EXPECT_TRUE(self.remove_hook(id));
+    EXPECT_TRUE(self.hooks().remove_hook(id));
     return std::nullopt;
   });
   int behind = 0;
-  module->add_pre_hook([&](Module&, const Inputs&) -> std::optional<Inputs> {
+  module->hooks().add_pre_hook([&](Module&, const Inputs&) -> std::optional<Inputs> {
     behind++;
     return std::nullopt;
   });
@@ -153,7 +155,7 @@ TEST(NnModule, HookMayRemoveItself) {
   module->call(Inputs{1});
   EXPECT_EQ(runs, 1);
   EXPECT_EQ(behind, 2) << "is not left out when the hook before it goes";
-  EXPECT_FALSE(module->remove_hook(id));
+  EXPECT_FALSE(module->hooks().remove_hook(id));
 }
 
 TEST(NnModule, StaysUsableAfterAnError) {
@@ -169,13 +171,13 @@ TEST(NnModule, StaysUsableAfterAnError) {
 TEST(NnModule, TieSharesOneParameter) {
   const auto model = std::make_shared<Sequential>(
       std::vector<ModulePtr>{std::make_shared<Linear>(3, 3, false), std::make_shared<Linear>(3, 3, false)});
-  model->tie("1.weight", "0.weight");
-  EXPECT_TRUE(model->find_tensor("1.weight").is_same(model->find_tensor("0.weight")));
-  EXPECT_EQ(model->num_parameters(), 9);
+  nn::tie(*model, "1.weight", "0.weight");
+  EXPECT_TRUE(nn::find_tensor(*model, "1.weight").is_same(nn::find_tensor(*model, "0.weight")));
+  EXPECT_EQ(nn::num_parameters(*model), 9);
   EXPECT_EQ(names_of(model->state_dict()), (Names{"0.weight", "1.weight"}));
-  expect_error(Status::kNotFound, "'1.bias'", [&] { model->tie("1.bias", "0.weight"); });
+  expect_error(Status::kNotFound, "'1.bias'", [&] { nn::tie(*model, "1.bias", "0.weight"); });
   const ModulePtr other = small_model();
-  expect_error(Status::kShapeMismatch, "[2, 4]", [&] { other->tie("2.weight", "0.weight"); });
+  expect_error(Status::kShapeMismatch, "[2, 4]", [&] { nn::tie(*other, "2.weight", "0.weight"); });
 }
 
 TEST(NnModule, StateDictSharesMemoryAndLoadsBack) {
@@ -184,8 +186,8 @@ TEST(NnModule, StateDictSharesMemoryAndLoadsBack) {
   other->load_state_dict(model->state_dict());
   for (const auto& [name, tensor] : model->state_dict()) {
     EXPECT_FALSE(tensor.requires_grad());
-    EXPECT_TRUE(at::equal(tensor, other->find_tensor(name))) << name;
-    EXPECT_EQ(tensor.data_ptr(), model->find_tensor(name).data_ptr());
+    EXPECT_TRUE(at::equal(tensor, nn::find_tensor(*other, name))) << name;
+    EXPECT_EQ(tensor.data_ptr(), nn::find_tensor(*model, name).data_ptr());
   }
 }
 
@@ -193,7 +195,7 @@ TEST(NnModule, LoadChecksEverythingFirst) {
   const ModulePtr model = small_model();
   NamedTensors entries = model->state_dict();
   for (auto& [name, tensor] : entries) tensor = tensor + 1;
-  const at::Tensor before = model->find_tensor("0.weight").detach().clone();
+  const at::Tensor before = nn::find_tensor(*model, "0.weight").detach().clone();
 
   NamedTensors reshaped = entries;
   reshaped.back().second = at::zeros({7});
@@ -205,33 +207,33 @@ TEST(NnModule, LoadChecksEverythingFirst) {
   NamedTensors twice = entries;
   twice.push_back(twice.front());
   expect_error(Status::kInvalidArgument, "'0.weight' is there twice", [&] { model->load_state_dict(twice); });
-  EXPECT_TRUE(at::equal(before, model->find_tensor("0.weight")));
+  EXPECT_TRUE(at::equal(before, nn::find_tensor(*model, "0.weight")));
 
   const LoadReport report = model->load_state_dict(renamed, false);
   EXPECT_EQ(report.missing, (Names{"2.weight"}));
   EXPECT_EQ(report.unexpected, (Names{"2.gain"}));
-  EXPECT_TRUE(at::equal(before + 1, model->find_tensor("0.weight")));
+  EXPECT_TRUE(at::equal(before + 1, nn::find_tensor(*model, "0.weight")));
 }
 
 TEST(NnModule, TiedTensorNeedsOneName) {
   const auto model = std::make_shared<Sequential>(
       std::vector<ModulePtr>{std::make_shared<Linear>(3, 3, false), std::make_shared<Linear>(3, 3, false)});
-  model->tie("1.weight", "0.weight");
+  nn::tie(*model, "1.weight", "0.weight");
   model->load_state_dict({{"1.weight", at::ones({3, 3})}});
-  EXPECT_TRUE(at::equal(model->find_tensor("0.weight"), at::ones({3, 3})));
+  EXPECT_TRUE(at::equal(nn::find_tensor(*model, "0.weight"), at::ones({3, 3})));
 }
 
 TEST(NnModule, ToKeepsTheIdentityOfTensors) {
   const ModulePtr model = small_model();
-  const at::Tensor weight = model->find_tensor("0.weight");
+  const at::Tensor weight = nn::find_tensor(*model, "0.weight");
   weight.mutable_grad() = at::ones({4, 3});
   model->to(at::kDouble, std::nullopt);
-  EXPECT_TRUE(weight.is_same(model->find_tensor("0.weight")));
+  EXPECT_TRUE(weight.is_same(nn::find_tensor(*model, "0.weight")));
   EXPECT_EQ(weight.scalar_type(), at::kDouble);
   EXPECT_EQ(weight.grad().scalar_type(), at::kDouble);
   EXPECT_TRUE(weight.requires_grad());
-  EXPECT_EQ(model->find_tensor("1.running_mean").scalar_type(), at::kDouble);
-  EXPECT_EQ(model->find_tensor("1.num_batches_tracked").scalar_type(), at::kLong);
+  EXPECT_EQ(nn::find_tensor(*model, "1.running_mean").scalar_type(), at::kDouble);
+  EXPECT_EQ(nn::find_tensor(*model, "1.num_batches_tracked").scalar_type(), at::kLong);
   model->call(at::ones({5, 3}, at::kDouble)).sum().backward();
   EXPECT_TRUE(weight.grad().defined());
   expect_error(Status::kInvalidArgument, "floating dtype", [&] { model->to(at::kLong, std::nullopt); });
@@ -257,14 +259,14 @@ TEST(NnModuleHooks, EarlierClassesAreAroundLaterOnes) {
       return order += name, std::nullopt;
     };
   };
-  layer->add_pre_hook(before("a"));
-  layer->add_pre_hook(before("b"));
-  layer->add_pre_hook(before("P"), HookOrder::kPlacement);
-  layer->add_pre_hook(before("h"), HookOrder::kPrecision);
-  layer->add_post_hook(after("P"), HookOrder::kPlacement);
-  layer->add_post_hook(after("a"));
-  layer->add_post_hook(after("h"), HookOrder::kPrecision);
-  layer->add_post_hook(after("b"));
+  layer->hooks().add_pre_hook(before("a"));
+  layer->hooks().add_pre_hook(before("b"));
+  layer->hooks().add_pre_hook(before("P"), HookOrder::kPlacement);
+  layer->hooks().add_pre_hook(before("h"), HookOrder::kPrecision);
+  layer->hooks().add_post_hook(after("P"), HookOrder::kPlacement);
+  layer->hooks().add_post_hook(after("a"));
+  layer->hooks().add_post_hook(after("h"), HookOrder::kPrecision);
+  layer->hooks().add_post_hook(after("b"));
   layer->call(at::ones({1, 1}));
   EXPECT_EQ(order, "PhababhP");
 }
@@ -272,10 +274,10 @@ TEST(NnModuleHooks, EarlierClassesAreAroundLaterOnes) {
 TEST(NnModuleHooks, AHookThatAddsAnEarlierOneRunsOnce) {
   const auto layer = std::make_shared<Linear>(1, 1, false);
   int runs = 0;
-  layer->add_pre_hook([&](Module& module, const Inputs&) -> std::optional<Inputs> {
+  layer->hooks().add_pre_hook([&](Module& module, const Inputs&) -> std::optional<Inputs> {
     if (runs++ == 0)
-      module.add_pre_hook([](Module&, const Inputs&) -> std::optional<Inputs> { return std::nullopt; },
-                          HookOrder::kPlacement);
+      module.hooks().add_pre_hook([](Module&, const Inputs&) -> std::optional<Inputs> { return std::nullopt; },
+                                  HookOrder::kPlacement);
     return std::nullopt;
   });
   layer->call(at::ones({1, 1}));
@@ -286,14 +288,14 @@ TEST(NnModuleHooks, OfTheBackwardSeeAndReplaceGradients) {
   const auto layer = std::make_shared<Linear>(2, 1, false);
   layer->parameter(0).detach().fill_(3);
   std::vector<std::string> order;
-  layer->add_backward_pre_hook([&](Module& module, const Inputs& gradients) -> std::optional<Inputs> {
+  layer->hooks().add_backward_pre_hook([&](Module& module, const Inputs& gradients) -> std::optional<Inputs> {
     EXPECT_EQ(&module, layer.get());
     EXPECT_FALSE(layer->parameter(0).grad().defined());
     EXPECT_EQ(gradients[0].toTensor().item<float>(), 1);
     order.emplace_back("output");
     return Inputs{gradients[0].toTensor() * 2};
   });
-  const int64_t id = layer->add_backward_hook([&](Module&, const Inputs& gradients) -> std::optional<Inputs> {
+  const int64_t id = layer->hooks().add_backward_hook([&](Module&, const Inputs& gradients) -> std::optional<Inputs> {
     EXPECT_EQ(gradients[0].toTensor()[0][1].item<float>(), 6);
     order.emplace_back("input");
     return Inputs{gradients[0].toTensor() + 1};
@@ -306,8 +308,8 @@ TEST(NnModuleHooks, OfTheBackwardSeeAndReplaceGradients) {
 
   // An input without a gradient: the hook runs all the same, and has none to see.
   layer->parameter(0).mutable_grad().reset();
-  EXPECT_TRUE(layer->remove_hook(id));
-  layer->add_backward_hook([&](Module&, const Inputs& gradients) -> std::optional<Inputs> {
+  EXPECT_TRUE(layer->hooks().remove_hook(id));
+  layer->hooks().add_backward_hook([&](Module&, const Inputs& gradients) -> std::optional<Inputs> {
     EXPECT_TRUE(gradients.empty());
     order.emplace_back("none");
     return std::nullopt;
@@ -325,7 +327,7 @@ TEST(NnModuleHooks, OfTheBackwardKeepNoModuleAlive) {
   std::weak_ptr<Module> gone;
   {
     const auto layer = std::make_shared<Linear>(1, 1, false);
-    layer->add_backward_hook([](Module&, const Inputs&) -> std::optional<Inputs> { return std::nullopt; });
+    layer->hooks().add_backward_hook([](Module&, const Inputs&) -> std::optional<Inputs> { return std::nullopt; });
     layer->call(at::ones({1, 1}).set_requires_grad(true)).sum().backward();
     gone = layer;
   }
@@ -334,7 +336,7 @@ TEST(NnModuleHooks, OfTheBackwardKeepNoModuleAlive) {
 
 TEST(NnModuleHooks, OfTheBackwardMustReturnWhatTheyWereGiven) {
   const auto layer = std::make_shared<Linear>(1, 1, false);
-  layer->add_backward_pre_hook([](Module&, const Inputs&) -> std::optional<Inputs> { return Inputs{}; });
+  layer->hooks().add_backward_pre_hook([](Module&, const Inputs&) -> std::optional<Inputs> { return Inputs{}; });
   const at::Tensor output = layer->call(at::ones({1, 1}));
   expect_error(Status::kShapeMismatch, "returned 0 values; expected 1", [&] { output.sum().backward(); });
 }
@@ -372,7 +374,7 @@ TEST(NnModuleParameters, AreListedAnewWhenAPartChanges) {
   const at::Tensor other = at::ones({3}).set_requires_grad(true);
   inner->replace_tensor("weight", other);
   EXPECT_TRUE(outer->parameters()[0].is_same(other));
-  EXPECT_EQ(outer->num_parameters(), 3);
+  EXPECT_EQ(nn::num_parameters(*outer), 3);
   inner->remove("weight");
   EXPECT_TRUE(outer->parameters().empty());
 }

@@ -15,6 +15,7 @@
 
 #include "accelerator/parameters/prepared_parameters.hpp"
 #include "base/error.hpp"
+#include "nn/module_walks.hpp"
 #include "parallel/parameters/gradient_buckets.hpp"
 #include "rank_threads.hpp"
 
@@ -63,10 +64,10 @@ TEST(Parameters, GradientsBecomeTheirMeanInWhateverOrderTheyCome) {
   for (const int size : {1, 2, 3})
     run_ranks(size, [size](const CommunicatorPointer& communicator) {
       const auto module = make_parameters();
-      if (communicator->rank() > 0) module->find_tensor("a").detach().fill_(9);  // rank 0's values count
+      if (communicator->rank() > 0) nn::find_tensor(*module, "a").detach().fill_(9);  // rank 0's values count
       GradientBuckets buckets(*module, communicator, kSmallBuckets);
       ASSERT_EQ(buckets.size(), kTrainable);
-      EXPECT_TRUE(at::equal(module->find_tensor("a").detach(), at::ones({7, 31})));
+      EXPECT_TRUE(at::equal(nn::find_tensor(*module, "a").detach(), at::ones({7, 31})));
       for (int step = 0; step < 4; step++) {
         std::vector<size_t> order{0, 1, 2, 3, 4};
         std::rotate(order.begin(), order.begin() + (step + communicator->rank()) % 5, order.end());
@@ -90,10 +91,10 @@ TEST(Parameters, AreTheGradientsOfOptimizersAndStayWhereTheyAre) {
   run_ranks(1, [](const CommunicatorPointer& communicator) {
     const auto module = make_parameters();
     GradientBuckets buckets(*module, communicator, 25);
-    const at::Tensor parameter = module->find_tensor("c");
+    const at::Tensor parameter = nn::find_tensor(*module, "c");
     EXPECT_TRUE(at::equal(parameter.grad(), at::zeros({300})));
     EXPECT_EQ(parameter.grad().data_ptr(), buckets.gradient(2).data_ptr());
-    EXPECT_FALSE(module->find_tensor("frozen").grad().defined());
+    EXPECT_FALSE(nn::find_tensor(*module, "frozen").grad().defined());
     EXPECT_EQ(reinterpret_cast<uintptr_t>(buckets.gradient(3).data_ptr()) % 64, 0U);
     buckets.ready(2, at::ones({300}), std::nullopt);
     EXPECT_TRUE(at::equal(parameter.grad(), at::ones({300})));

@@ -18,6 +18,7 @@
 #include "column_strategy.hpp"
 #include "expect_error.hpp"
 #include "launch/ranks/claimed_port.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"
 #include "tensor/tensor_piece.hpp"
 
@@ -247,10 +248,10 @@ TEST(Placement, AnOverflowOutsideOfThePartsSkipsTheStepInAll) {
     preparation.fsdp.ignored_modules = std::string("down_bias");
     const auto model = accelerator->preparation().prepare_model(inner, preparation);
     auto plain = optim::make_optimizer(optim::sgd_rule(), {{"lr", 0.1}});
-    plain->add_group({inner->find_tensor("down_bias")}, std::nullopt, std::nullopt);
+    plain->add_group({nn::find_tensor(*inner, "down_bias")}, std::nullopt, std::nullopt);
     const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
     accelerator->backward().run(model->call(at::full({2, column_strategy::kInputs}, 0.3)).square().mean());
-    if (accelerator->state().process_index() == 1) inner->find_tensor("down_bias").mutable_grad().fill_(HUGE_VAL);
+    if (accelerator->state().process_index() == 1) nn::find_tensor(*inner, "down_bias").mutable_grad().fill_(HUGE_VAL);
     EXPECT_FALSE(optimizer->step());
     EXPECT_EQ(accelerator->prepared().grad_scaler->scale(), GradScalerSettings().init_scale.value * 0.5);
   });

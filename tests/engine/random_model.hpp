@@ -13,6 +13,7 @@
 #include "bigmodel/device_map/max_memory.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/module.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::tests {
 
@@ -66,13 +67,13 @@ class RandomModel {
 
   void tie(nn::Module& model) {
     std::vector<std::string> names;
-    for (const auto& [name, parameter] : model.named_parameters()) names.push_back(name);
+    for (const auto& [name, parameter] : nn::named_parameters(model)) names.push_back(name);
     for (int64_t i = draw(0, 3); i > 0 && names.size() > 1; i--) {
       const std::string one = names[static_cast<size_t>(draw(0, static_cast<int64_t>(names.size()) - 1))];
       const std::string other = names[static_cast<size_t>(draw(0, static_cast<int64_t>(names.size()) - 1))];
-      const at::Tensor source = model.find_tensor(one);
-      if (model.find_tensor(other).sizes() != source.sizes()) replace(model, other, tensor_like(source));
-      model.tie(other, one);
+      const at::Tensor source = nn::find_tensor(model, one);
+      if (nn::find_tensor(model, other).sizes() != source.sizes()) replace(model, other, tensor_like(source));
+      nn::tie(model, other, one);
     }
   }
 

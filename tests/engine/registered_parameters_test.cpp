@@ -27,6 +27,7 @@
 #include "config/generated/settings/parameters.hpp"
 #include "expect_error.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"
 
 namespace accel::accelerator {
@@ -270,13 +271,13 @@ TEST(RegisteredParameters, RandomProgramsTrainAsOneByOne) {
         std::shuffle(given.begin(), given.end(), own);
         accelerator::step_parameters(*accelerator, *registered, *optimizer, given, {}, false);
         const MicroBatch micro(accelerator, {});
-        const auto named = module->named_parameters();
+        const auto named = nn::named_parameters(*module);
         for (size_t i = 0; i < named.size(); i++) one_by_one->grad_ready(i, gradient(named[i].second, rank, step));
         one_by_one->synchronize();
         reference->step();
       }
       for (const auto& [name, tensor] : tensors) {
-        const at::Tensor expected = module->find_tensor(name).detach();
+        const at::Tensor expected = nn::find_tensor(*module, name).detach();
         if (is_sharded)  // the mean is taken before the factor of the window
           EXPECT_TRUE(at::allclose(tensor, expected, 0.02, 0.02)) << name << tensor << expected;
         else

@@ -20,6 +20,7 @@
 #include "checkpoint_fixture.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/parameter_optimizer.hpp"
 #include "optim/rules/rules.hpp"
 #include "optim/schedules/lr_scheduler.hpp"
@@ -37,8 +38,8 @@ nn::ModulePtr two_layers() {
   model->add_parameter("first", at::linspace(-0.5, 0.5, 54).view({9, 6}));
   model->add_parameter("second", at::linspace(0.4, -0.4, 27).view({3, 9}));
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
-    const at::Tensor hidden = at::tanh(at::linear(inputs[0].toTensor(), module.find_tensor("first")));
-    return at::linear(hidden, module.find_tensor("second"));
+    const at::Tensor hidden = at::tanh(at::linear(inputs[0].toTensor(), nn::find_tensor(module, "first")));
+    return at::linear(hidden, nn::find_tensor(module, "second"));
   });
   return model;
 }

@@ -17,6 +17,7 @@
 #include "accelerator/prepared_model.hpp"
 #include "base/error.hpp"
 #include "fsdp_fixture.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"
 #include "rank_threads.hpp"
 
@@ -121,7 +122,7 @@ std::vector<double> losses_of(const Training& run) {
     const auto inner = make_model();
     const ParallelModelPtr parallel =
         parallelize(inner, fsdp_fixture::model_ranks(all, run.strategy), settings, at::kCPU);
-    EXPECT_EQ(!inner->placements().empty(), run.ranks > 1 && run.strategy != ShardingStrategy::kNoShard);
+    EXPECT_EQ(!nn::placements(*inner).empty(), run.ranks > 1 && run.strategy != ShardingStrategy::kNoShard);
     const auto model =
         std::make_shared<accelerator::PreparedModel>(parallel, precision, kernels::ComputePolicy{}, all->step_times());
     const auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.01}});

@@ -21,6 +21,7 @@
 #include "checkpoint_fixture.hpp"
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"
 #include "os/mapped_file.hpp"
 #include "tensor/tree.hpp"
@@ -49,7 +50,7 @@ Training prepare(const AcceleratorPtr& accelerator, bool sharded, const Shape& s
   run.model = accelerator->preparation().prepare_model(run.inner, settings);
   auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.05}});
   std::vector<at::Tensor> matrices, others;
-  for (const auto& [name, parameter] : run.inner->named_parameters())
+  for (const auto& [name, parameter] : nn::named_parameters(*run.inner))
     (name.find("bias") == std::string::npos ? matrices : others).push_back(parameter);
   optimizer->add_group(matrices, std::nullopt, std::nullopt);
   optimizer->add_group(others, std::nullopt, std::nullopt);

@@ -18,6 +18,7 @@
 #include "accelerator_ranks.hpp"
 #include "checkpoint_fixture.hpp"
 #include "expect_error.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"
 
 namespace accel::parallel {
@@ -132,7 +133,7 @@ TEST(ShardedGradients, TrainAsWithoutSharding) {
   for (const int ranks : {2, 3})
     for (const int accumulation : {1, 3}) {
       const auto expected = train(ranks, off, accumulation, false, false);
-      ASSERT_FALSE(at::allclose(expected[1], make_parameters()->find_tensor("layer0.weight")));
+      ASSERT_FALSE(at::allclose(expected[1], nn::find_tensor(*make_parameters(), "layer0.weight")));
       for (const auto strategy : {ShardingStrategy::kFullShard, ShardingStrategy::kShardGradOp})
         for (const bool async : {false, true}) {
           SCOPED_TRACE(text(ranks, " ranks, accumulation ", accumulation, async ? ", async" : ""));
@@ -149,10 +150,10 @@ TEST(ShardedGradients, ParametersAreShardsBetweenTheirUses) {
     const int rank = accelerator->state().process_index();
     const std::vector<int64_t> shard{rank == 2 ? 1 : 3, 3};
     const at::Tensor& weight = program.trained[1];
-    const at::Tensor frozen = program.module->find_tensor("layer0.frozen");
+    const at::Tensor frozen = nn::find_tensor(*program.module, "layer0.frozen");
     EXPECT_EQ(weight.sizes(), shard);
     program.gradients().unshard("layer0", true);
-    EXPECT_TRUE(at::equal(weight.detach(), make_parameters()->find_tensor("layer0.weight").detach()));
+    EXPECT_TRUE(at::equal(weight.detach(), nn::find_tensor(*make_parameters(), "layer0.weight").detach()));
     EXPECT_EQ(frozen.numel(), 4);
     program.gradients().reshard("layer0");
     EXPECT_EQ(weight.sizes(), shard);

@@ -19,6 +19,7 @@
 #include "accelerator_ranks.hpp"
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
 #include "tensor/set_data.hpp"
@@ -132,10 +133,10 @@ TEST(ShardedMisuse, AParameterWasRemoved) {
 TEST(ShardedMisuse, TheDataOfAParameterWereExchanged) {
   const char* const expected = "the data of 'block0.bias' of the module 'block0'";
   fails_in_the_next_forward(expected, [](nn::CallbackModule& inner) {  // of another size
-    tensor::set_data(inner.find_tensor("block0.bias"), at::zeros({7}));
+    tensor::set_data(nn::find_tensor(inner, "block0.bias"), at::zeros({7}));
   });
   fails_in_the_next_forward(expected, [](nn::CallbackModule& inner) {  // in other memory
-    const at::Tensor bias = inner.find_tensor("block0.bias");
+    const at::Tensor bias = nn::find_tensor(inner, "block0.bias");
     tensor::set_data(bias, bias.detach().clone());
   });
   fails_in_the_next_forward("the data of 'first' of the model are not those of its shard any more: they are Double",
@@ -200,7 +201,7 @@ TEST(ShardedMisuse, AFrozenRootBehindTrainedGroups) {
     return losses_of(ranks, 4, [wraps](const AcceleratorPtr& accelerator) {
       const auto inner = make_model();
       for (const char* const name : {"first", "last", "block1.weight"})
-        inner->find_tensor(name).set_requires_grad(false);
+        nn::find_tensor(*inner, name).set_requires_grad(false);
       std::vector<at::Tensor> trained;
       for (const at::Tensor& parameter : inner->parameters())
         if (parameter.requires_grad()) trained.push_back(parameter);
@@ -245,10 +246,11 @@ TEST(ShardedMisuse, AForwardThatThrows) {
             settings.fsdp.forward_prefetch = forward_prefetch;
             const auto inner = make_model();
             const bool& fails = now.at(static_cast<size_t>(accelerator->state().process_index()));
-            inner->find("block1")->add_pre_hook([&fails](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
-              require(!fails, Status::kInvalidArgument, "the application failed");
-              return std::nullopt;
-            });
+            inner->find("block1")->hooks().add_pre_hook(
+                [&fails](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
+                  require(!fails, Status::kInvalidArgument, "the application failed");
+                  return std::nullopt;
+                });
             return prepare(accelerator, inner, settings);
           },
           [&](const Prepared& prepared, int step) {
@@ -270,7 +272,7 @@ TEST(ShardedMisuse, AModelThatGoesInTheMiddleOfAForward) {
     settings.fsdp.forward_prefetch = true;
     const auto inner = make_model();
     bool now = false;
-    inner->find("block0")->add_post_hook(
+    inner->find("block0")->hooks().add_post_hook(
         [&now](nn::Module&, const nn::Inputs&, const c10::IValue&) -> std::optional<c10::IValue> {
           require(!now, Status::kInvalidArgument, "the application failed");
           return std::nullopt;
@@ -281,7 +283,7 @@ TEST(ShardedMisuse, AModelThatGoesInTheMiddleOfAForward) {
     expect_error(Status::kInvalidArgument, "the application failed", [&] { model->call(rows_of_step(1)); });
     model.reset();
     accelerator->free_memory();
-    EXPECT_EQ(inner->find_tensor("block1.weight").sizes()[1], 7);
+    EXPECT_EQ(nn::find_tensor(*inner, "block1.weight").sizes()[1], 7);
     accelerator->state().communicator()->barrier();
   });
 }
@@ -319,12 +321,12 @@ TEST(ShardedMisuse, ParametersMayBeFrozenAndTrainedAgain) {
         ranks, 9,
         [](const AcceleratorPtr& accelerator) {
           const auto inner = make_model();
-          inner->find_tensor("block1.weight").set_requires_grad(false);
+          nn::find_tensor(*inner, "block1.weight").set_requires_grad(false);
           return prepare(accelerator, inner);
         },
         [](const Prepared& prepared, int step) {
-          prepared.inner->find_tensor("block1.weight").set_requires_grad(step >= 3);
-          prepared.inner->find_tensor("block2.bias").set_requires_grad(step < 3 || step >= 6);
+          nn::find_tensor(*prepared.inner, "block1.weight").set_requires_grad(step >= 3);
+          nn::find_tensor(*prepared.inner, "block2.bias").set_requires_grad(step < 3 || step >= 6);
           return prepared.loss(step);
         });
   };
@@ -349,7 +351,8 @@ TEST(ShardedMisuse, AFrozenParameterOfAModuleThatRunsTwice) {
         for (const size_t child : {0, 3, 3}) x = self.children()[child].second->call(x);
         return at::linear(x, self.parameter(1));
       });
-      return prepare(accelerator, inner, sharded(), {inner->find_tensor("first"), inner->find_tensor("twice.scale")});
+      return prepare(accelerator, inner, sharded(),
+                     {nn::find_tensor(*inner, "first"), nn::find_tensor(*inner, "twice.scale")});
     });
   };
   expect_near(run(2), run(1));

@@ -22,6 +22,7 @@
 
 #include "base/error.hpp"
 #include "fsdp_fixture.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"
 #include "rank_threads.hpp"
 
@@ -170,7 +171,7 @@ Program random_program(unsigned seed) {
   if (chance.in(20)) settings.ignored_modules = std::string("m0|m1\\.m0");
   std::unordered_set<std::string> kinds;
   const nn::ModulePtr model = Builder(seed).build();
-  for (const auto& [path, module] : model->named_modules()) kinds.insert(module->kind());
+  for (const auto& [path, module] : nn::named_modules(*model)) kinds.insert(module->kind());
   const std::string first = chance.one_of({"Alpha", "Beta", "Gamma"}), second = chance.one_of({"Beta", "Gamma"});
   std::string names = kinds.count(first) != 0 ? first : "";
   if (second != first && kinds.count(second) != 0) names += names.empty() ? second : ", " + second;
@@ -196,7 +197,7 @@ at::Tensor rows_of(int step, int rank, int ranks) {
 
 // Those of modules that are left out are the application's.
 void average_other_gradients(const ParallelModel& model, comm::Communicator& all) {
-  const nn::Placements placements = model.module()->placements();
+  const nn::Placements placements = nn::placements(*model.module());
   if (placements.empty()) return;
   for (const at::Tensor& parameter : model.module()->parameters())
     if (placements.find(parameter) == nullptr && parameter.grad().defined())
@@ -212,7 +213,7 @@ Trained train(const Program& program) {
     const nn::ModulePtr inner = Builder(program.seed).build();
     const ParallelModelPtr model =
         parallelize(inner, fsdp_fixture::model_ranks(all, program.settings.sharding_strategy), preparation, at::kCPU);
-    EXPECT_EQ(!inner->placements().empty(), program.ranks > 1);
+    EXPECT_EQ(!nn::placements(*inner).empty(), program.ranks > 1);
     const auto optimizer = optim::make_optimizer(optim::sgd_rule(), {{"lr", 0.1}, {"momentum", 0.9}});
     std::vector<at::Tensor> trainable;
     for (const at::Tensor& parameter : inner->parameters())

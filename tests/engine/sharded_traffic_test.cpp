@@ -14,6 +14,7 @@
 
 #include "comm/record/flight_record.hpp"
 #include "fsdp_fixture.hpp"
+#include "nn/module_walks.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"
@@ -115,7 +116,7 @@ TEST(ShardedTraffic, IsThatOfTheory) {
     const auto all = static_cast<double>(padded_elements(*model, ranks));
     const auto root = static_cast<double>(rows_per_rank(kWidth, ranks) * ranks);
     const double ddp = bytes_of_step(ShardingStrategy::kNoShard, ranks);
-    EXPECT_NEAR(ddp, 2 * 4 * others * static_cast<double>(model->num_parameters()), 1);
+    EXPECT_NEAR(ddp, 2 * 4 * others * static_cast<double>(nn::num_parameters(*model)), 1);
     for (const auto& [dtype, size] : {std::pair("", 4), std::pair("bfloat16", 2)}) {
       SCOPED_TRACE(dtype);
       const double grad_op = bytes_of_step(ShardingStrategy::kShardGradOp, ranks, dtype);
@@ -124,7 +125,7 @@ TEST(ShardedTraffic, IsThatOfTheory) {
       EXPECT_NEAR(grad_op, size * others * 2 * all, 1);
       EXPECT_NEAR(full, size * others * (3 * (all - root) + 2 * root), 1);
       // Against data parallelism with the same padding.
-      const double of_ddp = ddp * size / 4 * all / static_cast<double>(model->num_parameters());
+      const double of_ddp = ddp * size / 4 * all / static_cast<double>(nn::num_parameters(*model));
       EXPECT_NEAR(grad_op / of_ddp, 1.0, 0.02);
       EXPECT_NEAR(full / of_ddp, 1.5, 0.02 * 1.5);
     }

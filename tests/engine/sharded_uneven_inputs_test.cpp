@@ -12,6 +12,7 @@
 #include "accelerator_ranks.hpp"
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/clip.hpp"
 #include "optim/rules/rules.hpp"
 
@@ -66,7 +67,7 @@ std::map<std::string, at::Tensor> train_alone(const Training& run) {
     optimizer->zero_grad(true);
   }
   std::map<std::string, at::Tensor> parameters;
-  for (const auto& [name, parameter] : model->named_parameters()) parameters[name] = parameter.detach().clone();
+  for (const auto& [name, parameter] : nn::named_parameters(*model)) parameters[name] = parameter.detach().clone();
   return parameters;
 }
 

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <random>
 
+#include "nn/module_walks.hpp"
 #include "nn_fixture.hpp"
 #include "tensor/tree.hpp"
 
@@ -35,8 +36,8 @@ TEST(TorchScript, ShowsItsTree) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : model->state_dict()) names.push_back(name);
   EXPECT_EQ(names, (std::vector<std::string>{"offset", "embedding.weight", "head.weight"}));
-  EXPECT_TRUE(model->find_tensor("head.weight").is_same(model->find_tensor("embedding.weight")));
-  EXPECT_EQ(model->named_parameters().size(), 1u);
+  EXPECT_TRUE(nn::find_tensor(*model, "head.weight").is_same(nn::find_tensor(*model, "embedding.weight")));
+  EXPECT_EQ(nn::named_parameters(*model).size(), 1u);
 }
 
 TEST(TorchScript, RunsInEvaluationAndTraining) {
@@ -54,7 +55,7 @@ TEST(TorchScript, RunsInEvaluationAndTraining) {
 
 TEST(TorchScript, TiedParametersTrainAsOne) {
   const ModulePtr model = scripted();
-  const at::Tensor weight = model->named_parameters()[0].second;
+  const at::Tensor weight = nn::named_parameters(*model)[0].second;
   model->train(false);
   model->call(Inputs{at::tensor({1, 4}, at::kLong), list_of({})}).toTensor().sum().backward();
   // Rows 1 and 4 through the embedding, all rows through the head.
@@ -66,9 +67,9 @@ TEST(TorchScript, TiedParametersTrainAsOne) {
 
 TEST(TorchScript, MovesInPlace) {
   const ModulePtr model = scripted();
-  const at::Tensor weight = model->find_tensor("head.weight");
+  const at::Tensor weight = nn::find_tensor(*model, "head.weight");
   model->to(at::kDouble, std::nullopt);
-  EXPECT_TRUE(weight.is_same(model->find_tensor("head.weight")));
+  EXPECT_TRUE(weight.is_same(nn::find_tensor(*model, "head.weight")));
   EXPECT_EQ(model->call(Inputs{at::tensor({1}, at::kLong), list_of({})}).toTensor().scalar_type(), at::kDouble);
 }
 
@@ -101,10 +102,10 @@ TEST(TorchScript, RunsHooksOnTheWholeModelOnly) {
     runs++;
     return std::nullopt;
   };
-  model->add_pre_hook(count);
+  model->hooks().add_pre_hook(count);
   model->call(Inputs{at::tensor({1}, at::kLong), list_of({})});
   EXPECT_EQ(runs, 1);
-  expect_error(Status::kUnsupported, "'Linear' is inside", [&] { model->find("head")->add_pre_hook(count); });
+  expect_error(Status::kUnsupported, "'Linear' is inside", [&] { model->find("head")->hooks().add_pre_hook(count); });
 }
 
 TEST(TorchScript, NamesFilesThatItCannotRead) {

@@ -34,6 +34,7 @@
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/clip.hpp"
 #include "optim/rules/rules.hpp"
 #include "optim/schedules/lr_scheduler.hpp"
@@ -52,7 +53,7 @@ nn::ModulePtr one_weight() {
   auto model = std::make_shared<nn::CallbackModule>("OneWeight");
   model->add_parameter("w", at::zeros({1}));
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
-    return module.find_tensor("w") * inputs[0].toTensor();
+    return nn::find_tensor(module, "w") * inputs[0].toTensor();
   });
   return model;
 }
@@ -82,8 +83,10 @@ at::Tensor forward(const nn::ModulePtr& model, double x) {
   return model->call(nn::Inputs{at::full({1}, x)}).toTensor().sum();
 }
 
-double weight_of(const nn::ModulePtr& model) { return unwrap_model(model)->find_tensor("w").item<double>(); }
-double gradient_of(const nn::ModulePtr& model) { return unwrap_model(model)->find_tensor("w").grad().item<double>(); }
+double weight_of(const nn::ModulePtr& model) { return nn::find_tensor(*unwrap_model(model), "w").item<double>(); }
+double gradient_of(const nn::ModulePtr& model) {
+  return nn::find_tensor(*unwrap_model(model), "w").grad().item<double>();
+}
 
 StateSettings accumulating(int64_t steps) {
   StateSettings options;
@@ -159,7 +162,7 @@ nn::ModulePtr regression_model() {
   auto model = std::make_shared<nn::CallbackModule>("Regression");
   model->add_parameter("w", at::full({3}, 0.3));
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
-    return at::matmul(inputs[0].toTensor(), module.find_tensor("w"));
+    return at::matmul(inputs[0].toTensor(), nn::find_tensor(module, "w"));
   });
   return model;
 }
@@ -177,7 +180,7 @@ at::Tensor gradient_of_one_big_batch(const Regression& data) {
   const nn::ModulePtr model = regression_model();
   const at::Tensor loss = summed_loss(model, data, 0, 24) / static_cast<double>(items_of(data, 0, 24));
   loss.backward();
-  return model->find_tensor("w").grad();
+  return nn::find_tensor(*model, "w").grad();
 }
 
 // Each rank takes micro-batches of 1, 2, 3, ... rows, the second rank those that remain.
@@ -205,9 +208,9 @@ void expect_the_big_batch(int ranks, bool sync_each_batch, bool scaled) {
         accelerator->backward().run_sum(summed_loss(model, data, cut[0], cut[1]), items_of(data, cut[0], cut[1]));
       }
       accelerator->clipping().unscale_gradients(nullptr);
-      EXPECT_TRUE(at::allclose(inner->find_tensor("w").grad(), expected, 1e-6, 1e-7))
-          << inner->find_tensor("w").grad() << expected;
-      inner->find_tensor("w").grad().zero_();  // a step that changes nothing, after which a new scale counts
+      EXPECT_TRUE(at::allclose(nn::find_tensor(*inner, "w").grad(), expected, 1e-6, 1e-7))
+          << nn::find_tensor(*inner, "w").grad() << expected;
+      nn::find_tensor(*inner, "w").grad().zero_();  // a step that changes nothing, after which a new scale counts
       optimizer->step();
     }
   });
@@ -325,7 +328,7 @@ TEST(TrainingLoopExchange, CanBeTriggeredInBackward) {
 TEST(TrainingLoopExchange, LeavesFrozenModelsAlone) {
   run_accelerators(2, {}, [](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr frozen = one_weight();
-    frozen->find_tensor("w").set_requires_grad(false);
+    nn::find_tensor(*frozen, "w").set_requires_grad(false);
     const nn::ModulePtr model = accelerator->preparation().prepare_model(frozen);
     EXPECT_EQ(parallel_model_of(model)->exchange(), nullptr);
     EXPECT_SAYS(refusal(Status::kInvalidState, [&] { accelerator->backward().run(forward(model, 1)); }),
@@ -467,7 +470,7 @@ nn::ModulePtr one_product() {
   auto model = std::make_shared<nn::CallbackModule>("Product");
   model->add_parameter("w", at::linspace(-1, 1, 64 * 8).reshape({64, 8}).clone());
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
-    return at::mm(inputs[0].toTensor(), module.find_tensor("w"));
+    return at::mm(inputs[0].toTensor(), nn::find_tensor(module, "w"));
   });
   return model;
 }
@@ -489,7 +492,7 @@ TrainedGroup train_a_group(bool caches, const Between& between = do_nothing) {
   run_accelerators(1, options, [&](const AcceleratorPtr& accelerator) {
     accelerator->precision().set_autocast({/*enabled=*/true, caches});
     const nn::ModulePtr inner = one_product();
-    at::Tensor weight = inner->find_tensor("w");
+    at::Tensor weight = nn::find_tensor(*inner, "w");
     const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
     const at::CallbackHandle observer =
         at::addThreadLocalCallback(at::RecordFunctionCallback(&see_cast).needsInputs(true));
@@ -532,7 +535,7 @@ at::Tensor train_steps(bool caches) {
       optimizer->step();
       optimizer->zero_grad(/*set_to_none=*/true);
     }
-    if (accelerator->state().process_index() == 0) result = inner->find_tensor("w").detach().clone();
+    if (accelerator->state().process_index() == 0) result = nn::find_tensor(*inner, "w").detach().clone();
   });
   return result;
 }
@@ -607,8 +610,9 @@ nn::ModulePtr two_layers() {
   model->add_parameter("bias", at::linspace(-0.3, 0.2, 9));
   model->add_parameter("second", at::linspace(0.4, -0.4, 63).view({7, 9}));
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
-    const at::Tensor hidden = at::linear(inputs[0].toTensor(), module.find_tensor("first"), module.find_tensor("bias"));
-    return at::linear(at::tanh(hidden), module.find_tensor("second"));
+    const at::Tensor hidden =
+        at::linear(inputs[0].toTensor(), nn::find_tensor(module, "first"), nn::find_tensor(module, "bias"));
+    return at::linear(at::tanh(hidden), nn::find_tensor(module, "second"));
   });
   return model;
 }
@@ -751,9 +755,9 @@ nn::ModulePtr weight_and_mean() {
   model->add_parameter("w", at::ones({1}));
   model->add_buffer("mean", at::zeros({1}));
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
-    const at::Tensor mean = module.find_tensor("mean");
+    const at::Tensor mean = nn::find_tensor(module, "mean");
     mean.mul_(0.5).add_(inputs[0].toTensor(), 0.5);
-    return module.find_tensor("w") * mean;
+    return nn::find_tensor(module, "w") * mean;
   });
   return model;
 }
@@ -769,7 +773,7 @@ TEST(TrainingLoopCheckpoint, HoldsTheBuffersOfEachRank) {
       body(*accelerator, inner, accelerator->preparation().prepare_model(inner, tests::prepared_by(options)));
     });
   };
-  const auto mean_of = [](const nn::ModulePtr& model) { return model->find_tensor("mean").item<float>(); };
+  const auto mean_of = [](const nn::ModulePtr& model) { return nn::find_tensor(*model, "mean").item<float>(); };
   with_model(2, [&](Accelerator& accelerator, const nn::ModulePtr& inner, const nn::ModulePtr& model) {
     forward(model, 4.0F + 4.0F * static_cast<float>(accelerator.state().process_index()));
     accelerator.checkpoints().save_state(folder / "state");

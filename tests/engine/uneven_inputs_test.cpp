@@ -26,6 +26,7 @@
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -41,9 +42,9 @@ nn::ModulePtr make_model() {
   model->add_parameter("second", at::full({1, 4}, 0.1));
   model->add_buffer("calls", at::zeros({1}));
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
-    module.find_tensor("calls").add_(1);
-    return at::linear(at::tanh(at::linear(inputs[0].toTensor(), module.find_tensor("first"))),
-                      module.find_tensor("second"));
+    nn::find_tensor(module, "calls").add_(1);
+    return at::linear(at::tanh(at::linear(inputs[0].toTensor(), nn::find_tensor(module, "first"))),
+                      nn::find_tensor(module, "second"));
   });
   return model;
 }
@@ -73,7 +74,7 @@ at::Tensor expected_first(int size, int more) {
     optimizer->step();
     optimizer->zero_grad(/*set_to_none=*/true);
   }
-  return model->find_tensor("first").detach().clone();
+  return nn::find_tensor(*model, "first").detach().clone();
 }
 
 // In a second round only the first rank has an input.
@@ -100,10 +101,10 @@ void expect_training_with_those_that_are_left(bool find_unused, int more, double
       joined.finish();
     };
     train(rank + more);
-    first[rank] = inner->find_tensor("first").detach().clone();
-    calls[rank] = inner->find_tensor("calls").item<double>();
+    first[rank] = nn::find_tensor(*inner, "first").detach().clone();
+    calls[rank] = nn::find_tensor(*inner, "calls").item<double>();
     train(rank == 0 ? 1 : 0);
-    after_second[rank] = inner->find_tensor("first").detach().clone();
+    after_second[rank] = nn::find_tensor(*inner, "first").detach().clone();
   });
   for (int rank = 0; rank < kRanks; rank++) {
     EXPECT_TRUE(at::allclose(first[rank], expected_first(kRanks, more), 1e-6, 1e-7)) << "rank " << rank;
@@ -151,7 +152,7 @@ TEST(UnevenInputsJoin, PowerSgdTakesRanksWithoutInputsAsGradientsOfZero) {
               optimizer->zero_grad(/*set_to_none=*/true);
             }
             if (joined) joined->finish();
-            weights[2 * rank + (joins ? 1 : 0)] = inner->find_tensor("first").detach().clone();
+            weights[2 * rank + (joins ? 1 : 0)] = nn::find_tensor(*inner, "first").detach().clone();
           });
         for (int rank = 0; rank < ranks; rank++) {
           EXPECT_TRUE(at::equal(weights[2 * rank], weights[2 * rank + 1])) << "rank " << rank << " of " << ranks;

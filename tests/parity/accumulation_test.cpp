@@ -7,6 +7,7 @@
 #include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "fixture.hpp"
+#include "nn/module_walks.hpp"
 #include "tensor/tree.hpp"
 #include "training_objects.hpp"
 
@@ -53,7 +54,7 @@ void check_micro_batch(const tests::AcceleratorPtr& accelerator, const Loop& loo
     loop.optimizer->step();
     loop.optimizer->zero_grad(/*set_to_none=*/true);
   }
-  EXPECT_NEAR(loop.inner->find_tensor("w").item<double>(), member(expected, "w").toScalar().toDouble(), 1e-6);
+  EXPECT_NEAR(nn::find_tensor(*loop.inner, "w").item<double>(), member(expected, "w").toScalar().toDouble(), 1e-6);
 }
 
 void check_case(const tests::AcceleratorPtr& accelerator, const c10::IValue& input, const c10::IValue& expected) {

@@ -20,6 +20,7 @@
 #include "nn/callback_module.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/schedules/lr_scheduler.hpp"
 #include "precision/grad_scaler.hpp"
 #include "tensor/device/generator.hpp"
@@ -58,7 +59,7 @@ std::shared_ptr<nn::CallbackModule> make_net(bool tied) {
   net->add_child("norm", norm);
   net->add_child("first", first);
   net->add_child("second", second);
-  if (tied) net->tie("second.weight", "first.weight");
+  if (tied) nn::tie(*net, "second.weight", "first.weight");
   net->set_forward([norm, first, second](nn::Module&, const nn::Inputs& inputs) -> c10::IValue {
     return second->call(nn::Inputs{at::tanh(first->call(nn::Inputs{norm->call(inputs)}).toTensor())});
   });
@@ -132,7 +133,7 @@ void expect_resumed(const tests::AcceleratorPtr& accelerator, const c10::IValue&
   for (size_t i = 0; i < models; i++) {
     const auto parameters = member(expected, "parameters").toListRef()[i].toGenericDict();
     for (const auto& entry : parameters)
-      expect_summary(run.inner[i]->find_tensor(entry.key().toStringRef()).detach(), entry.value(),
+      expect_summary(nn::find_tensor(*run.inner[i], entry.key().toStringRef()).detach(), entry.value(),
                      entry.key().toStringRef());
     expect_near(run.prepared[models + i].optimizer->groups()[0].lr, member(expected, "lr").toListRef()[i], "lr");
   }

@@ -10,6 +10,7 @@
 #include "fixture.hpp"
 #include "module_tree_input.hpp"
 #include "nn/module_sizes.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/tied_parameters.hpp"
 
 namespace accel::parity {
@@ -81,7 +82,7 @@ TEST(DeviceMap, AsTheReferencePlacesModels) {
     const auto end = inferred.map.begin() + static_cast<std::ptrdiff_t>(expected.size());
     EXPECT_EQ(DeviceMap(inferred.map.begin(), end), expected);
     for (auto entry = end; entry != inferred.map.end(); ++entry) {
-      const auto buffers = model->named_buffers();
+      const auto buffers = nn::named_buffers(*model);
       EXPECT_TRUE(
           std::any_of(buffers.begin(), buffers.end(), [&](const auto& one) { return one.first == entry->first; }));
       completed++;

@@ -7,6 +7,7 @@
 
 #include "fixture.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 
@@ -40,7 +41,7 @@ nn::ModulePtr build_module_tree(const c10::IValue& input) {
   const c10::IValue ties = member(input, "ties");
   for (const c10::IValue& group : ties.toListRef()) {
     const auto names = group.toListRef();
-    for (size_t i = 1; i < names.size(); i++) model->tie(names[i].toStringRef(), names[0].toStringRef());
+    for (size_t i = 1; i < names.size(); i++) nn::tie(*model, names[i].toStringRef(), names[0].toStringRef());
   }
   return model;
 }

@@ -25,6 +25,7 @@
 #include "fixture.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/layers/linear.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"
 #include "optim/schedules/lr_scheduler.hpp"
 #include "tensor/tree.hpp"
@@ -80,7 +81,7 @@ std::shared_ptr<nn::CallbackModule> make_net() {
   net->add_parameter("shift", at::full({5}, 7.0), false);
   net->add_buffer("scale", at::full({5}, 7.0), true);
   net->set_forward([blocks](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
-    at::Tensor x = inputs[0].toTensor() * self.find_tensor("scale") + self.find_tensor("shift");
+    at::Tensor x = inputs[0].toTensor() * nn::find_tensor(self, "scale") + nn::find_tensor(self, "shift");
     for (const auto& [name, block] : blocks->children()) x = block->call(x);
     return x;
   });
@@ -93,7 +94,7 @@ bool is_weight(const std::string& name) { return name.size() > 6 && name.substr(
 // member where the reference has it.
 std::shared_ptr<optim::Optimizer> make_adamw(const nn::ModulePtr& net, int64_t groups, bool with_frozen) {
   std::vector<at::Tensor> weights, others;
-  for (const auto& [name, parameter] : net->named_parameters())
+  for (const auto& [name, parameter] : nn::named_parameters(*net))
     if (parameter.requires_grad() || with_frozen)
       (groups == 1 || is_weight(name) ? weights : others).push_back(parameter);
   auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.5}});
@@ -113,7 +114,7 @@ Run prepare(const tests::AcceleratorPtr& accelerator, const c10::IValue& input, 
   const bool with_frozen = optional_member(input, "fsdp_version").value_or(int64_t{0}).toInt() == 2;
   for (int64_t i = 0; i < member(input, "models").toInt(); i++) {
     run.inner.push_back(make_net());
-    if (optional_member(input, "trains_shift")) run.inner.back()->find_tensor("shift").set_requires_grad(true);
+    if (optional_member(input, "trains_shift")) nn::find_tensor(*run.inner.back(), "shift").set_requires_grad(true);
     PrepareModelSettings settings;
     settings.fsdp.enabled = sharded;
     if (sharded) {
@@ -153,7 +154,7 @@ void expect_moments(const Run& run, size_t index, const c10::IValue& moments) {
     for (const at::Tensor& parameter : group.parameters) {
       const c10::IValue key(number++);
       if (!states.contains(key)) continue;
-      for (const auto& [name, tensor] : run.inner[index]->named_parameters()) {
+      for (const auto& [name, tensor] : nn::named_parameters(*run.inner[index])) {
         if (!tensor.is_same(parameter)) continue;
         const auto own = states.at(key).toGenericDict();
         EXPECT_EQ(own.at("step").toTensor().item<double>(), 3) << name;

@@ -11,6 +11,7 @@
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
 #include "fixture.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::parity {
 namespace {
@@ -32,7 +33,7 @@ std::shared_ptr<nn::CallbackModule> one_weight(double value) {
   auto model = std::make_shared<nn::CallbackModule>("OneWeight");
   model->add_parameter("w", at::full({1}, value));
   model->set_forward([](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
-    return module.find_tensor("w") * inputs[0].toTensor();
+    return nn::find_tensor(module, "w") * inputs[0].toTensor();
   });
   return model;
 }

@@ -22,6 +22,7 @@
 #include "checkpoint/formats/safetensors.hpp"
 #include "config/precision_name.hpp"
 #include "fixture.hpp"
+#include "nn/module_walks.hpp"
 #include "optim/clip.hpp"
 #include "optim/schedules/lr_scheduler.hpp"
 #include "training_objects.hpp"
@@ -46,12 +47,12 @@ std::string flat(std::string name) {
 }
 
 at::Tensor linear(nn::Module& module, const std::string& name, const at::Tensor& input) {
-  return at::linear(input, module.find_tensor(name + "_weight"), module.find_tensor(name + "_bias"));
+  return at::linear(input, nn::find_tensor(module, name + "_weight"), nn::find_tensor(module, name + "_bias"));
 }
 
 at::Tensor layer_norm(nn::Module& module, const std::string& name, const at::Tensor& input) {
-  return at::layer_norm(input, {input.size(-1)}, module.find_tensor(name + "_weight"),
-                        module.find_tensor(name + "_bias"));
+  return at::layer_norm(input, {input.size(-1)}, nn::find_tensor(module, name + "_weight"),
+                        nn::find_tensor(module, name + "_bias"));
 }
 
 c10::IValue mlp(nn::Module& module, const nn::Inputs& inputs) {
@@ -61,7 +62,7 @@ c10::IValue mlp(nn::Module& module, const nn::Inputs& inputs) {
 
 c10::IValue block(nn::Module& module, const nn::Inputs& inputs) {
   constexpr int64_t kHeads = 2;
-  at::Tensor hidden = at::embedding(module.find_tensor("embed_weight"), inputs[0].toTensor());
+  at::Tensor hidden = at::embedding(nn::find_tensor(module, "embed_weight"), inputs[0].toTensor());
   const int64_t rows = hidden.size(0), length = hidden.size(1), width = hidden.size(2);
   const at::Tensor normed = layer_norm(module, "norm1", hidden);
   const auto heads = [&](const char* name) {
@@ -115,7 +116,7 @@ void check_parameters(const nn::Module& model, const c10::IValue& expected, cons
   for (const auto& entry : expected.toGenericDict()) {
     const std::string name = flat(entry.key().toStringRef());
     if (is_rounding(name, optimizer)) continue;
-    const at::Tensor parameter = model.find_tensor(name).detach();
+    const at::Tensor parameter = nn::find_tensor(model, name).detach();
     EXPECT_EQ(integers(member(entry.value(), "shape")), parameter.sizes().vec()) << name;
     comparison.same(parameter.to(at::kDouble).sum().item<double>(), member(entry.value(), "sum"), name + " sum",
                     parameter.abs().sum().item<double>());

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/placements.hpp"
 #include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"
@@ -108,7 +109,7 @@ at::Tensor join(const std::vector<SavedGradient>& saved, c10::IntArrayRef shape)
 std::vector<GradientSums::Parameter> GradientSums::parameters() const {
   std::vector<Parameter> parameters;
   for (const auto& model : models_) {
-    const nn::Placements placements = model->module()->placements();
+    const nn::Placements placements = nn::placements(*model->module());
     for (const at::Tensor& parameter : model->module()->parameters())
       parameters.push_back({parameter, placements.find(parameter)});
   }

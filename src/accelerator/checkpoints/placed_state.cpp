@@ -12,6 +12,7 @@
 #include "base/split_text.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "checkpoint/training_state.hpp"
+#include "nn/module_walks.hpp"
 #include "tensor/file_memory.hpp"
 #include "tensor/tensor_piece.hpp"
 #include "tensor/tree.hpp"
@@ -41,7 +42,7 @@ c10::IValue change_members(const c10::IValue& map, const Change& change) {
 
 nn::Placements placements_of(const std::vector<parallel::ParallelModelPtr>& models) {
   nn::Placements placements;
-  for (const auto& model : models) placements.add(model->module()->placements());
+  for (const auto& model : models) placements.add(nn::placements(*model->module()));
   return placements;
 }
 
@@ -66,11 +67,11 @@ c10::IValue change_entries(const c10::IValue& state, const Change& change) {
 c10::IValue ModelState::state_dict() const {
   const nn::Module& module = *model_->module();
   model_->finish_step();
-  const nn::Placements placements = module.placements();
+  const nn::Placements placements = nn::placements(module);
   if (placements.empty()) return checkpoint::model_state(module.state_dict());
   auto state = tree::new_map();
   for (const auto& [name, tensor] : module.state_dict()) {
-    PlacementPtr placement = placements.find(module.find_tensor(name));
+    PlacementPtr placement = placements.find(nn::find_tensor(module, name));
     state.insert(name, placement == nullptr ? c10::IValue(tensor) : tensor::piece_value(tensor, std::move(placement)));
   }
   return state;
@@ -79,9 +80,10 @@ c10::IValue ModelState::state_dict() const {
 template <typename Visit>
 void ModelState::for_each_own(const c10::IValue& state, const Visit& visit) const {
   const nn::Module& module = *model_->module();
-  const nn::Placements placements = module.placements();
+  const nn::Placements placements = nn::placements(module);
   std::unordered_map<std::string, PlacementPtr> own;
-  for (const auto& [name, tensor] : module.state_dict()) own.emplace(name, placements.find(module.find_tensor(name)));
+  for (const auto& [name, tensor] : module.state_dict())
+    own.emplace(name, placements.find(nn::find_tensor(module, name)));
   for (const auto& member : state.toGenericDict()) {
     const std::string& name = member.key().toStringRef();
     const auto found = own.find(name);
@@ -196,7 +198,7 @@ std::vector<checkpoint::NamedGroup> named_groups(const optim::Optimizer& optimiz
   std::unordered_map<const c10::TensorImpl*, std::vector<std::string>> names;
   for (const nn::ModulePtr& model : models)
     for (const auto& [name, tensor] : model->state_dict())
-      names[model->find_tensor(name).unsafeGetTensorImpl()].push_back(name);
+      names[nn::find_tensor(*model, name).unsafeGetTensorImpl()].push_back(name);
   std::vector<checkpoint::NamedGroup> groups;
   for (const optim::ParameterGroup& group : optimizer.groups()) {
     checkpoint::NamedGroup& named = groups.emplace_back();
@@ -294,7 +296,7 @@ c10::IValue gather_state(const c10::IValue& state, const parallel::PlacedParamet
 
 const parallel::ParallelModel* first_placed(const std::vector<parallel::ParallelModelPtr>& models) {
   const auto found = std::find_if(models.begin(), models.end(),
-                                  [](const auto& model) { return !model->module()->placements().empty(); });
+                                  [](const auto& model) { return !nn::placements(*model->module()).empty(); });
   return found == models.end() ? nullptr : found->get();
 }
 

@@ -11,6 +11,7 @@
 
 #include "checkpoint/training_state.hpp"
 #include "nn/module.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/placements.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/parallel_model.hpp"
@@ -26,7 +27,7 @@ class ModelState final : public tensor::Stateful {
   c10::IValue state_dict() const override;
   // Takes whole tensors too.
   void load_state_dict(const c10::IValue& state) override;
-  bool takes_pieces() const override { return !model_->module()->placements().empty(); }
+  bool takes_pieces() const override { return !nn::placements(*model_->module()).empty(); }
   void check_pieces(const c10::IValue& state) const override;
   // Takes what this rank stores in place of parts, which check_stored() has checked.
   void load_stored(const c10::IValue& state);

@@ -19,6 +19,7 @@
 #include "checkpoint/optimizer_names.hpp"
 #include "checkpoint/piece_file.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
+#include "nn/module_walks.hpp"
 #include "os/bus_error_guard.hpp"
 #include "tensor/loading.hpp"
 
@@ -105,7 +106,7 @@ nn::NamedTensors PreparedFiles::whole_state_dict(const nn::ModulePtr& module, bo
   const nn::ModulePtr model = unwrap_model(module);
   for (const ModelEntry& entry : prepared_.models) {
     const parallel::ParallelModelPtr parallel = entry.parallel();
-    if (entry.model != model || model->placements().empty()) continue;
+    if (entry.model != model || nn::placements(*model).empty()) continue;
     const c10::IValue state = gather_state(ModelState(parallel).state_dict(), *prepared_.placed, keep, folder);
     return keep ? checkpoint::model_tensors(state) : nn::NamedTensors();
   }

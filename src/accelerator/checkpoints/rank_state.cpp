@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "nn/module_walks.hpp"
 #include "tensor/device/generator.hpp"
 #include "tensor/tree.hpp"
 
@@ -48,7 +49,7 @@ state::AccumulationWindow load_window(const c10::IValue& saved) {
 nn::NamedTensors saved_buffers(const nn::Module& model) {
   std::unordered_set<std::string> saved;
   for (const auto& entry : model.state_dict()) saved.insert(entry.first);
-  nn::NamedTensors buffers = model.named_buffers();
+  nn::NamedTensors buffers = nn::named_buffers(model);
   const auto is_left_out = [&](const nn::NamedTensor& buffer) { return saved.count(buffer.first) == 0; };
   buffers.erase(std::remove_if(buffers.begin(), buffers.end(), is_left_out), buffers.end());
   return buffers;

@@ -16,8 +16,10 @@
 #include "base/log.hpp"
 #include "checkpoint/formats/safetensors.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
+#include "checkpoint/save_training_state.hpp"
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
+#include "nn/module_walks.hpp"
 #include "os/bus_error_guard.hpp"
 #include "tensor/device/generator.hpp"
 #include "tensor/loading.hpp"
@@ -142,7 +144,7 @@ std::vector<TrainingCheckpoints::SavedObject> TrainingCheckpoints::saved_objects
         !weights_differ && !are_placed;
   for (const auto& model : parallel)
     add(StateKind::kModel, "", std::make_shared<ModelState>(model))->is_equal_on_all_ranks =
-        !weights_differ && model->module()->placements().empty() && model->module()->named_buffers().empty();
+        !weights_differ && nn::placements(*model->module()).empty() && nn::named_buffers(*model->module()).empty();
   for (const auto& scheduler : prepared_.schedulers) add(StateKind::kScheduler, "", scheduler);
   if (prepared_.grad_scaler != nullptr) add(StateKind::kScaler, "", prepared_.grad_scaler);
   for (const RegisteredObject& object : objects_)

@@ -13,6 +13,7 @@
 #include "base/error.hpp"
 #include "base/name_list.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
 #include "tensor/device/memory.hpp"
 #include "tensor/dtype.hpp"
 
@@ -158,7 +159,7 @@ RegisteredMemory::RegisteredMemory(nn::NamedTensors tensors, c10::Device of_stat
   module_ = module_over(tensors_);
   for (const auto& [name, tensor] : tensors_) {
     memory_.push_back(tensor);
-    parameters_.push_back(module_->find_tensor(name));
+    parameters_.push_back(nn::find_tensor(*module_, name));
   }
 }
 
@@ -175,7 +176,7 @@ void RegisteredMemory::gather(parallel::ParallelModel& model) const {
 
 std::vector<TrainedParameter> trained_parameters(const nn::Module& module) {
   std::vector<TrainedParameter> trained;
-  for (const auto& [name, parameter] : module.named_parameters())
+  for (const auto& [name, parameter] : nn::named_parameters(module))
     if (parameter.requires_grad()) trained.push_back({name, parameter, parameter.sizes().vec()});
   return trained;
 }

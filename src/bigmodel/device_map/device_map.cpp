@@ -14,6 +14,7 @@
 #include "base/log.hpp"
 #include "base/name_list.hpp"
 #include "nn/module_sizes.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/weight_store.hpp"
 #include "tensor/device/device.hpp"
 #include "tensor/tree.hpp"
@@ -144,7 +145,7 @@ DeviceMap clean_device_map(const DeviceMap& map) { return PathTree(map).cleaned(
 
 std::vector<std::string> check_device_map(const nn::Module& model, const DeviceMap& map) {
   std::vector<std::string> modules;
-  for (const auto& [path, module] : model.named_modules()) modules.push_back(path);
+  for (const auto& [path, module] : nn::named_modules(model)) modules.push_back(path);
   const std::unordered_set<std::string_view> known(modules.begin(), modules.end());
   std::unordered_set<std::string_view> covered;
   std::vector<std::string> unknown;
@@ -173,9 +174,9 @@ std::vector<std::string> check_device_map(const nn::Module& model, const DeviceM
 
 void require_paths(const nn::Module& model, const DeviceMap& map) {
   std::vector<std::string> paths;
-  for (const auto& [path, module] : model.named_modules()) paths.push_back(path);
+  for (const auto& [path, module] : nn::named_modules(model)) paths.push_back(path);
   for (const auto& [name, tensor] : model.state_dict()) paths.push_back(name);
-  for (const auto& [name, tensor] : model.named_buffers()) paths.push_back(name);
+  for (const auto& [name, tensor] : nn::named_buffers(model)) paths.push_back(name);
   const std::unordered_set<std::string_view> known(paths.begin(), paths.end());
   for (const auto& [path, place] : map)
     if (known.count(path) == 0)
@@ -184,7 +185,7 @@ void require_paths(const nn::Module& model, const DeviceMap& map) {
 }
 
 bool is_on_several_devices(const nn::Module& model) {
-  for (const auto& [path, module] : model.named_modules())
+  for (const auto& [path, module] : nn::named_modules(model))
     if (module->weight_store() != nullptr) return module->weight_store()->is_spread();
   std::optional<c10::Device> device;
   for (const auto& [name, tensor] : nn::named_module_tensors(model, {/*include_buffers=*/true, /*recurse=*/true})) {

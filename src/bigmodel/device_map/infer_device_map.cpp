@@ -9,6 +9,7 @@
 #include "bigmodel/device_map/device_map_value.hpp"
 #include "bigmodel/device_map/explanation.hpp"
 #include "bigmodel/device_map/sequential_placement.hpp"
+#include "nn/module_walks.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::bigmodel {
@@ -30,7 +31,7 @@ void check_buffers(const ModuleTree& tree, const nn::SizeRules& rules, const Pla
     const nn::Module* const module = tree[step.node].module;
     if (!is_placed || module == nullptr || is_accelerator(placement.tiers[static_cast<size_t>(step.tier)].place))
       continue;
-    for (const auto& [name, buffer] : module->named_buffers())
+    for (const auto& [name, buffer] : nn::named_buffers(*module))
       inferred.offloaded_buffers += rules.bytes_of(name, buffer);
   }
   const auto has_room = [&](const Tier& tier) {

@@ -13,7 +13,7 @@ std::shared_ptr<OffloadHook> OffloadHook::add(const nn::ModulePtr& model, c10::D
   tensor::require_device(device);
   model->to(std::nullopt, c10::Device(c10::kCPU));  // also refuses a model that is dispatched
   const std::shared_ptr<OffloadHook> hook(new OffloadHook(model, std::move(previous)));
-  hook->hook_ = model->add_pre_hook(
+  hook->hook_ = model->hooks().add_pre_hook(
       [hook, device](nn::Module& called, const nn::Inputs& inputs) -> std::optional<nn::Inputs> {
         if (hook->previous_ != nullptr) hook->previous_->offload();
         called.to(std::nullopt, device);
@@ -32,7 +32,7 @@ void OffloadHook::offload() const {
 
 void OffloadHook::remove() {
   const nn::ModulePtr model = model_.lock();
-  if (model != nullptr && hook_ >= 0) model->remove_hook(std::exchange(hook_, -1));
+  if (model != nullptr && hook_ >= 0) model->hooks().remove_hook(std::exchange(hook_, -1));
 }
 
 }  // namespace accel::bigmodel

@@ -33,6 +33,7 @@
 #include "capi/values/value.hpp"
 #include "checkpoint/formats/model_files.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
+#include "nn/module_walks.hpp"
 #include "tensor/device/device_availability.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/file_memory.hpp"
@@ -226,7 +227,7 @@ ACCEL_FUNCTION accel_status_t accel_remove_dispatch(accel_module_t* module, int3
     const nn::ModulePtr top = check(module, "module").module;
     std::vector<nn::ModulePtr> modules{top};
     if (read_flag(recurse, "recurse"))
-      for (const auto& [path, below] : top->named_modules())
+      for (const auto& [path, below] : nn::named_modules(*top))
         if (!path.empty()) modules.push_back(top->find(path));
     for (const nn::ModulePtr& one : modules)
       if (const std::shared_ptr<bigmodel::Dispatch> dispatch = bigmodel::Dispatch::of(*one)) dispatch->remove(*one);

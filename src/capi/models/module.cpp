@@ -24,6 +24,7 @@
 #include "nn/creation_device.hpp"
 #include "nn/module_shapes.hpp"
 #include "nn/module_sizes.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/torchscript_module.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
@@ -115,13 +116,13 @@ nn::Module& module_of(const accel_module_t* module) { return *check(module, "mod
 int64_t add_hook(nn::Module& module, int32_t when, Callback<accel_module_hook_fn> callback) {
   switch (when) {
     case ACCEL_HOOK_FORWARD_PRE:
-      return module.add_pre_hook(pre_hook_of(std::move(callback)));
+      return module.hooks().add_pre_hook(pre_hook_of(std::move(callback)));
     case ACCEL_HOOK_FORWARD:
-      return module.add_post_hook(post_hook_of(std::move(callback)));
+      return module.hooks().add_post_hook(post_hook_of(std::move(callback)));
     case ACCEL_HOOK_BACKWARD_PRE:
-      return module.add_backward_pre_hook(pre_hook_of(std::move(callback)));
+      return module.hooks().add_backward_pre_hook(pre_hook_of(std::move(callback)));
     case ACCEL_HOOK_BACKWARD:
-      return module.add_backward_hook(pre_hook_of(std::move(callback)));
+      return module.hooks().add_backward_hook(pre_hook_of(std::move(callback)));
     default:
       fail(Status::kInvalidArgument, "when is ", when, "; expected one of ACCEL_HOOK_*");
   }
@@ -260,7 +261,7 @@ ACCEL_FUNCTION accel_status_t accel_module_add_hook(accel_module_t* module, int3
 
 ACCEL_FUNCTION accel_status_t accel_module_remove_hook(accel_module_t* module, int64_t id) {
   return guarded(__func__, [&] {
-    require(module_of(module).remove_hook(id), Status::kNotFound, "hook ", id,
+    require(module_of(module).hooks().remove_hook(id), Status::kNotFound, "hook ", id,
             " is not there; expected what accel_module_add_hook() gave for this module");
   });
 }
@@ -308,23 +309,23 @@ ACCEL_FUNCTION accel_status_t accel_module_child(const accel_module_t* module, c
 
 ACCEL_FUNCTION accel_status_t accel_module_tensor(const accel_module_t* module, const char* path,
                                                   accel_tensor_t** out) {
-  return guarded(__func__, out, [&] { return module_of(module).find_tensor(check_pointer(path, "path")); });
+  return guarded(__func__, out, [&] { return nn::find_tensor(module_of(module), check_pointer(path, "path")); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_named_parameters(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__, out, [&] { return from_ivalue(map_of(module_of(module).named_parameters())); });
+  return guarded(__func__, out, [&] { return from_ivalue(map_of(nn::named_parameters(module_of(module)))); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_named_buffers(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__, out, [&] { return from_ivalue(map_of(module_of(module).named_buffers())); });
+  return guarded(__func__, out, [&] { return from_ivalue(map_of(nn::named_buffers(module_of(module)))); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_named_modules(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__, out, [&] { return from_ivalue(kinds_of(module_of(module).named_modules())); });
+  return guarded(__func__, out, [&] { return from_ivalue(kinds_of(nn::named_modules(module_of(module)))); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_children_bottom_up(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__, out, [&] { return from_ivalue(kinds_of(module_of(module).children_bottom_up())); });
+  return guarded(__func__, out, [&] { return from_ivalue(kinds_of(nn::children_bottom_up(module_of(module)))); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_state_dict(const accel_module_t* module, accel_value_t* out) {
@@ -357,12 +358,13 @@ ACCEL_FUNCTION accel_status_t accel_module_is_training(const accel_module_t* mod
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_num_parameters(const accel_module_t* module, int64_t* out) {
-  return guarded(__func__, out, [&] { return module_of(module).num_parameters(); });
+  return guarded(__func__, out, [&] { return nn::num_parameters(module_of(module)); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_tie(accel_module_t* module, const char* path, const char* source_path) {
-  return guarded(
-      __func__, [&] { module_of(module).tie(check_pointer(path, "path"), check_pointer(source_path, "source_path")); });
+  return guarded(__func__, [&] {
+    nn::tie(module_of(module), check_pointer(path, "path"), check_pointer(source_path, "source_path"));
+  });
 }
 
 }  // namespace accel::capi

@@ -22,6 +22,7 @@
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
 #include "nn/layers/split_heads.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::nn {
 namespace {
@@ -194,7 +195,7 @@ class Gpt2LmHeadModel final : public Module {
   explicit Gpt2LmHeadModel(const Gpt2Config& config) : Module("GPT2LMHeadModel") {
     add_child("transformer", transformer_ = std::make_shared<Gpt2Model>(config));
     at::Tensor weight = config.tie_word_embeddings
-                            ? transformer_->find_tensor("wte.weight")
+                            ? nn::find_tensor(*transformer_, "wte.weight")
                             : normal_weight(config.vocab_size, config.n_embd, config.initializer_range, at::kFloat);
     add_child("lm_head", lm_head_ = std::make_shared<Linear>(std::move(weight), at::Tensor()));
   }

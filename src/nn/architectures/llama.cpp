@@ -24,6 +24,7 @@
 #include "nn/layers/initial.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/split_heads.hpp"
+#include "nn/module_walks.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::nn {
@@ -293,7 +294,7 @@ class LlamaForCausalLm final : public Module {
  public:
   explicit LlamaForCausalLm(const LlamaConfig& config) : Module("LlamaForCausalLM") {
     add_child("model", model_ = std::make_shared<LlamaModel>(config));
-    at::Tensor weight = config.tie_word_embeddings ? model_->find_tensor("embed_tokens.weight")
+    at::Tensor weight = config.tie_word_embeddings ? nn::find_tensor(*model_, "embed_tokens.weight")
                                                    : normal_weight(config.vocab_size, config.hidden_size,
                                                                    config.initializer_range, config.dtype);
     add_child("lm_head", lm_head_ = std::make_shared<Linear>(std::move(weight), at::Tensor()));

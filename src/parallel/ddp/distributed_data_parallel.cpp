@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "nn/module_walks.hpp"
 #include "parallel/ddp/make_comm_hook.hpp"
 #include "parallel/ddp/reducer.hpp"
 #include "parallel/ddp/reducer_sink.hpp"
@@ -25,7 +26,7 @@ DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shar
   hook_ = make_comm_hook(options_, *communicator_);
   add_child("module", this->module());
   sync_module_states(*this->module(), *communicator_);
-  for (const auto& [name, buffer] : this->module()->named_buffers()) buffers_.push_back(buffer);
+  for (const auto& [name, buffer] : nn::named_buffers(*this->module())) buffers_.push_back(buffer);
   make_reducer();
 }
 
@@ -33,7 +34,7 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 
 void DistributedDataParallel::make_reducer(const BucketOrder& order) {
   nn::NamedTensors trainable;
-  for (const auto& [name, parameter] : module()->named_parameters())
+  for (const auto& [name, parameter] : nn::named_parameters(*module()))
     if (parameter.requires_grad()) trainable.emplace_back(name, parameter);
   if (trainable.empty()) return;  // nothing to average
   reducer_ = nullptr;             // its hooks are gone before those of the next one come

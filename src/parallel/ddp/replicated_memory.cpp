@@ -1,5 +1,7 @@
 #include "parallel/ddp/replicated_memory.hpp"
 
+#include "nn/module_walks.hpp"
+
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -29,7 +31,7 @@ MemoryEstimate estimate_replicated_memory(const nn::Module& module, const DdpSet
     gradients += bytes_of(parameter);
     largest_gradient = std::max(largest_gradient, bytes_of(parameter));
   }
-  for (const auto& [name, buffer] : module.named_buffers()) use.buffers += bytes_of(buffer);
+  for (const auto& [name, buffer] : nn::named_buffers(module)) use.buffers += bytes_of(buffer);
   const bool has_buckets = request.ranks > 1;
   const bool in_buckets = has_buckets && settings.gradient_as_bucket_view;
   // Gradients that are not in the buckets before the last backward.

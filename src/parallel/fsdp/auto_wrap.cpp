@@ -12,6 +12,7 @@
 #include "base/regular_expression.hpp"
 #include "config/fsdp_settings.hpp"
 #include "nn/activation_checkpointing.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -29,7 +30,7 @@ Paths modules_of_classes(const nn::Module& model, const std::string& list, const
   const std::set<std::string> names(given.begin(), given.end());
   Paths paths;
   std::set<std::string> known, found;
-  for (const auto& [path, module] : model.named_modules()) {
+  for (const auto& [path, module] : nn::named_modules(model)) {
     known.insert(module->kind());
     if (names.count(module->kind()) == 0) continue;
     found.insert(module->kind());
@@ -63,7 +64,7 @@ class SizeBasedWrap {
     if (!is_leaf)
       for (const auto& [name, child] : module.children())
         left += visit(path.empty() ? name : path + "." + name, *child);
-    for (const auto& [name, tensor] : module.named_parameters())
+    for (const auto& [name, tensor] : nn::named_parameters(module))
       if ((is_leaf || name.find('.') == std::string::npos) && counted_.insert(tensor.unsafeGetTensorImpl()).second)
         left += tensor.numel();
     const bool is_group = is_leaf || (min_num_params_ > 0 && left >= min_num_params_ && !is_container(module));
@@ -131,14 +132,14 @@ std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSe
   std::vector<Place> places;
   std::unordered_map<const at::TensorImpl*, size_t> known;
   Paths ignored_paths;
-  for (const auto& [path, module] : model->children_bottom_up()) {
+  for (const auto& [path, module] : nn::children_bottom_up(*model)) {
     bool is_ignored = false;
     if (ignored)
       for (size_t end = path.find('.');; end = path.find('.', end + 1)) {
         is_ignored = is_ignored || ignored->matches(path.substr(0, end));
         if (end == std::string::npos) break;
       }
-    for (const auto& [name, tensor] : module->named_parameters()) {
+    for (const auto& [name, tensor] : nn::named_parameters(*module)) {
       if (name.find('.') != std::string::npos) continue;
       const auto [place, is_new] = known.emplace(tensor.unsafeGetTensorImpl(), places.size());
       std::string whole_name = path.empty() ? name : path + "." + name;
@@ -154,7 +155,7 @@ std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSe
   }
   std::vector<WrappedModule> wrapped;
   std::unordered_set<const nn::Module*> seen;
-  for (const auto& [path, module] : model->children_bottom_up()) {
+  for (const auto& [path, module] : nn::children_bottom_up(*model)) {
     if (paths.count(path) == 0 || !seen.insert(module).second) continue;
     WrappedModule entry{path, model->find(path), {}};
     for (const Place& place : places)
@@ -168,7 +169,7 @@ std::vector<size_t> registration_order(const nn::Module& model, const std::vecto
   std::unordered_map<const nn::Module*, size_t> numbers;
   for (size_t i = 0; i < modules.size(); i++) numbers.emplace(modules[i].module.get(), i);
   std::vector<size_t> order;
-  for (const auto& [path, module] : model.named_modules())
+  for (const auto& [path, module] : nn::named_modules(model))
     if (const auto found = numbers.find(module); found != numbers.end()) order.push_back(found->second);
   return order;
 }

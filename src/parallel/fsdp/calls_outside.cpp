@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::parallel {
 
@@ -20,9 +21,9 @@ void watch_calls_outside(nn::Module& model, const std::vector<WrappedModule>& mo
   for (size_t group = 0; group < groups.size(); group++)
     for (const auto& parameter : groups[group]->parameters())
       places[parameter->tensor().unsafeGetTensorImpl()] = {group, parameter->name()};
-  for (const auto& [path, found] : model.named_modules()) {
+  for (const auto& [path, found] : nn::named_modules(model)) {
     std::vector<Place> used;
-    for (const auto& [name, parameter] : found->named_parameters()) {
+    for (const auto& [name, parameter] : nn::named_parameters(*found)) {
       if (name.find('.') != std::string::npos) continue;
       const auto place = places.find(parameter.unsafeGetTensorImpl());
       if (place != places.end() && modules[place->second.group].module.get() != found) used.push_back(place->second);
@@ -38,7 +39,7 @@ void watch_calls_outside(nn::Module& model, const std::vector<WrappedModule>& mo
       return std::nullopt;
     };
     try {
-      hooks.add(watched, watched->add_pre_hook(check, nn::HookOrder::kPlacement));
+      hooks.add(watched, watched->hooks().add_pre_hook(check, nn::HookOrder::kPlacement));
     } catch (const Error& error) {
       if (error.status() != Status::kUnsupported) throw;  // within TorchScript nobody can call it
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::parallel {
 
@@ -20,7 +21,7 @@ void FixedParameters::check(const nn::Module& model) const {
   };
   constexpr const char* kExpected =
       " after the model was prepared; expected the parameters that it had then: change the model before it is prepared";
-  const nn::NamedTensors named = model.named_parameters();
+  const nn::NamedTensors named = nn::named_parameters(model);
   for (const nn::NamedTensor& parameter : named)
     require(!missing(parameters_, parameter), Status::kInvalidState, "parameter '", parameter.first,
             "' was added or replaced", kExpected);

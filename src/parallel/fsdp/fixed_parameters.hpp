@@ -3,13 +3,14 @@
 #pragma once
 
 #include "nn/module.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::parallel {
 
 class FixedParameters {
  public:
   FixedParameters() = default;
-  explicit FixedParameters(const nn::Module& model) : parameters_(model.named_parameters()) {}
+  explicit FixedParameters(const nn::Module& model) : parameters_(nn::named_parameters(model)) {}
 
   // Throws unless the model still has these, with the name of one that differs.
   void check(const nn::Module& model) const;

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "comm/group.hpp"
+#include "nn/module_walks.hpp"
 #include "nn/placements.hpp"
 #include "parallel/fsdp/calls_outside.hpp"
 #include "parallel/sync_module_states.hpp"
@@ -37,8 +38,8 @@ c10::IValue cast_floating(const c10::IValue& value, at::ScalarType dtype) {
 
 // Throws if parameters are parts along these axes already.
 void require_unsharded(const nn::Module& module, const std::string& axes) {
-  const nn::Placements former = module.placements();
-  for (const auto& [name, parameter] : module.named_parameters()) {
+  const nn::Placements former = nn::placements(module);
+  for (const auto& [name, parameter] : nn::named_parameters(module)) {
     const tensor::PlacementPtr placed = former.find(parameter);
     require(placed == nullptr || !tensor::has_any_axis(placed->axes, axes), Status::kInvalidState, "parameter '", name,
             "' is a part that a sharded model left behind, which exists no more; expected a model whose parameters are "
@@ -49,7 +50,7 @@ void require_unsharded(const nn::Module& module, const std::string& axes) {
 // A parameter that another kind of parallelism has cut is cut once more.
 void place_parameters(nn::Module& module, const std::vector<std::unique_ptr<ParameterGroup>>& groups,
                       const std::string& axes) {
-  const nn::Placements former = module.placements();
+  const nn::Placements former = nn::placements(module);
   nn::Placements placements;
   for (const auto& group : groups)
     for (const auto& parameter : group->parameters()) {
@@ -61,7 +62,7 @@ void place_parameters(nn::Module& module, const std::vector<std::unique_ptr<Para
                                               ? tensor::place(parameter->layout().shape(), rows, axes)
                                               : std::make_shared<const tensor::Placement>(placed->cut(rows, axes)));
     }
-  module.set_placements(placements);
+  nn::set_placements(module, placements);
 }
 
 }  // namespace
@@ -132,8 +133,8 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
     });
   }
   place_parameters(*module(), groups_, ranks_.shard_axes);
-  nn::NamedTensors others = module()->named_buffers();
-  for (const auto& [name, parameter] : module()->named_parameters())
+  nn::NamedTensors others = nn::named_buffers(*module());
+  for (const auto& [name, parameter] : nn::named_parameters(*module()))
     if (parts_.find(parameter) == nullptr) others.emplace_back(name, parameter);
   std::vector<at::Tensor> sent;
   for (const auto& [name, tensor] : others) {
@@ -151,20 +152,20 @@ void FullyShardedDataParallel::add_hooks(const std::vector<WrappedModule>& modul
   ScheduleExecutor& executor = *executor_;
   for (size_t i = 0; i < modules.size(); i++) {
     const nn::ModulePtr& wrapped = modules[i].module;
-    hooks_.add(wrapped, wrapped->add_pre_hook(
+    hooks_.add(wrapped, wrapped->hooks().add_pre_hook(
                             [this, i](nn::Module&, const nn::Inputs& inputs) {
                               executor_->before_forward(i);
                               return cast_inputs(inputs);
                             },
                             HookOrder::kPlacement));
-    hooks_.add(wrapped, wrapped->add_post_hook(
+    hooks_.add(wrapped, wrapped->hooks().add_post_hook(
                             [&executor, i](nn::Module&, const nn::Inputs&, const c10::IValue& output) {
                               executor.after_forward(i, output);
                               return std::nullopt;
                             },
                             HookOrder::kPlacement));
     if (groups_[i]->gradients().has_frozen())
-      hooks_.add(wrapped, wrapped->add_backward_hook([&executor, i](nn::Module&, const nn::Inputs& gradients) {
+      hooks_.add(wrapped, wrapped->hooks().add_backward_hook([&executor, i](nn::Module&, const nn::Inputs& gradients) {
         if (!gradients.empty()) executor.inputs_arrived(i);  // without any the module's backward only begins now
         return std::nullopt;
       }));

@@ -13,7 +13,7 @@ class ModuleHooks {
  public:
   ModuleHooks() = default;
   ~ModuleHooks() {
-    for (const auto& [module, hook] : hooks_) module->remove_hook(hook);
+    for (const auto& [module, hook] : hooks_) module->hooks().remove_hook(hook);
   }
   ModuleHooks(const ModuleHooks&) = delete;
   ModuleHooks& operator=(const ModuleHooks&) = delete;

@@ -9,12 +9,13 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::parallel {
 
 ShardedGradients::ShardedGradients(std::shared_ptr<FullyShardedDataParallel> model) : model_(std::move(model)) {
   const auto& groups = model_->groups();
-  for (const auto& [name, parameter] : model_->module()->named_parameters()) {
+  for (const auto& [name, parameter] : nn::named_parameters(*model_->module())) {
     if (!parameter.requires_grad()) continue;
     for (const auto& group : groups)
       for (size_t i = 0; i < group->parameters().size(); i++)

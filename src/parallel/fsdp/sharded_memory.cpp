@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/module_walks.hpp"
 #include "parallel/fsdp/auto_wrap.hpp"
 #include "parallel/fsdp/fully_sharded_data_parallel.hpp"
 #include "parallel/fsdp/group_memory.hpp"
@@ -77,7 +78,7 @@ class ShardedStep {
  private:
   void number_uses(const nn::Module& module) {
     for (const auto& [name, values] : module.state_dict()) {
-      const at::TensorImpl* const tensor = module.find_tensor(name).unsafeGetTensorImpl();
+      const at::TensorImpl* const tensor = nn::find_tensor(module, name).unsafeGetTensorImpl();
       uses_.try_emplace(tensor, Uses{num_uses_, num_uses_}).first->second.last = num_uses_;
       num_uses_ += 1;
     }
@@ -110,7 +111,7 @@ class ShardedStep {
 
   // Buffers, and the parameters of ignored modules.
   void add_whole_tensors(const nn::Module& module) {
-    for (const auto& [name, buffer] : module.named_buffers()) use_.buffers += static_cast<int64_t>(buffer.nbytes());
+    for (const auto& [name, buffer] : nn::named_buffers(module)) use_.buffers += static_cast<int64_t>(buffer.nbytes());
     for (const at::Tensor& parameter : module.parameters()) {
       if (sharded_.count(parameter.unsafeGetTensorImpl()) != 0) continue;
       use_.parameters += static_cast<int64_t>(parameter.nbytes());

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "nn/module_walks.hpp"
 #include "parallel/sync_module_states.hpp"
 
 namespace accel::parallel {
@@ -14,7 +15,7 @@ GradientBuckets::GradientBuckets(const nn::Module& module, std::shared_ptr<comm:
                                  double bucket_cap_mb)
     : communicator_(std::move(communicator)) {
   const int64_t most_bytes = bucket_bytes(bucket_cap_mb);
-  for (const auto& [name, parameter] : module.named_parameters()) {
+  for (const auto& [name, parameter] : nn::named_parameters(module)) {
     if (!parameter.requires_grad()) continue;
     names_.push_back(name);
     parameters_.push_back(parameter);
