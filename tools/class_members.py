@@ -1,12 +1,10 @@
 """Classes with too many members: functions and fields together, of classes and structs in headers of src/.
 
-Functions that are deleted or defaulted, types and friends do not count. The classes that are too large today are in
-tools/large_classes.txt as `FILE CLASS NUMBER`. The list may only shrink: a number that is too large is an error too.
+Functions that are deleted or defaulted, types and friends do not count.
 """
 
 import re
 
-LISTED = "tools/large_classes.txt"
 MOST_MEMBERS = 30
 NO_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|^[ \t]*#(?:\\\n|[^\n])*', re.DOTALL | re.MULTILINE)
 HEAD = re.compile(r"(?<!enum )\b(?:class|struct)\s+(\w+)(?:\s+final)?\s*(?::[^;{}()]*)?\{")
@@ -59,20 +57,8 @@ def classes(text):
 
 
 def problems(root):
-    listed = root / LISTED
-    lines = [line.partition("#")[0].split() for line in listed.read_text().splitlines()] if listed.is_file() else []
-    allowed = {(line[0], line[1]): int(line[2]) for line in lines if line}
-    found = {}
     for file in sorted((root / "src").rglob("*.hpp")):
         if "generated" not in file.parts:
             for name, members in classes(file.read_text()):
-                found[(file.relative_to(root).as_posix(), name)] = members
-    for (file, name), members in found.items():
-        most = allowed.get((file, name), MOST_MEMBERS)
-        if members > most:
-            yield f"{file}: {name} has {members} members; expected at most {most}: make it of parts"
-        elif members < most and (file, name) in allowed:
-            yield f"{file}: {name} has {members} members and {LISTED} allows {most}; " + (
-                "lower the number" if members > MOST_MEMBERS else "remove the line")
-    for file, name in allowed.keys() - found.keys():
-        yield f"{LISTED}: {file} has no class {name} any more; remove the line"
+                if members > MOST_MEMBERS:
+                    yield f"{file.relative_to(root).as_posix()}: {name} has {members} members; expected at most {MOST_MEMBERS}: make it of parts"

@@ -1,13 +1,8 @@
-"""Units that include each other. A unit is a header and its source together: what the source needs, whoever uses the header needs too.
-
-The cycles that are left are in tools/unit_cycles.txt, one a line, by the names of their units. The list may only shrink: a cycle
-that is not in it is an error, and so is a line of which something was mended.
-"""
+"""Units that include each other. A unit is a header and its source together: what the source needs, whoever uses the header needs too."""
 
 import collections
 import re
 
-LISTED = "tools/unit_cycles.txt"
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -51,16 +46,6 @@ def cycles(included):
 
 def problems(root):
     included = included_units(root / "src")
-    found, listed = cycles(included), root / LISTED
-    lines = listed.read_text().splitlines() if listed.is_file() else []
-    allowed = [frozenset(line.split()) for line in lines if not line.startswith("#")]
-    for cycle in found:
-        larger = [units for units in allowed if cycle < units]
-        if larger:
-            yield f"{LISTED}: a cycle of {len(larger[0])} units has only {len(cycle)} now; write: {' '.join(sorted(cycle))}"
-        elif cycle not in allowed:
-            new = min(cycle - frozenset().union(*allowed), default=min(cycle))
-            yield f"src/{new}: includes itself: {shortest_cycle(new, included)}; expected units below it only"
-    for units in allowed:
-        if not any(cycle <= units for cycle in found):
-            yield f"{LISTED}: {' '.join(sorted(units))} is not a cycle any more; remove the line"
+    for cycle in cycles(included):
+        unit = min(cycle)
+        yield f"src/{unit}: includes itself: {shortest_cycle(unit, included)}; expected units below it only"
