@@ -2030,9 +2030,6 @@ class Tracker : public detail::Handle<accel_tracker_t, accel_tracker_retain, acc
     return out;
   }
 
-  // The name of a tracker.
-  const char* name() const { return accel_tracker_name(self()); }
-
   // Gets the target that a tracker writes to: a file, a folder, or the address of a run.
   std::string location() const {
     detail::Buffer out;
@@ -2104,14 +2101,6 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
 
   // Whether this is the last process.
   bool is_last_process() const { return accel_is_last_process(self()) == 1; }
-
-  // Whether code for one rank runs here.
-  bool on_process(std::int32_t process_index) const { return accel_on_process(self(), process_index) == 1; }
-
-  // Whether code for one rank of the host runs here.
-  bool on_local_process(std::int32_t local_process_index) const {
-    return accel_on_local_process(self(), local_process_index) == 1;
-  }
 
   // Whether there are several processes.
   bool use_distributed() const { return accel_use_distributed(self()) == 1; }
@@ -2204,11 +2193,6 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // The length of an accumulation group.
   std::int64_t gradient_accumulation_steps() const { return accel_gradient_accumulation_steps(self()); }
 
-  // Sets the length of accumulation groups.
-  void set_gradient_accumulation_steps(std::int64_t steps) {
-    detail::check(accel_set_gradient_accumulation_steps(get(), steps));
-  }
-
   // How far the accumulation is.
   std::int64_t accumulation_step() const { return accel_accumulation_step(self()); }
 
@@ -2227,9 +2211,6 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_gradient_accumulation(get(), out.put()));
     return out;
   }
-
-  // Whether a loop over a prepared loader is under way.
-  bool in_dataloader() const { return accel_in_dataloader(self()) == 1; }
 
   // A prepared loader whose loop is under way.
   Dataloader active_dataloader(std::int64_t depth) const {
@@ -3859,16 +3840,10 @@ inline void merge_traces(const std::vector<std::string>& paths, const std::strin
 // The names of the options structs, for programs that show or fill them without knowing their layout.
 inline const char* options_name(std::size_t index) { return accel_options_name(index); }
 
-// The fields that a program can set in an options struct.
-inline std::int64_t option_count(const std::string& type) { return accel_option_count(type.c_str()); }
-
-// Describes a field by a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object";
-// "doc", its comment in this header; "variable", the name in the environment; "default" as a text, or NONE where the
-// library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices
-// "choices", a map from their names to their numbers; "offset" and "size" in bytes.
-inline Value option_get(const std::string& type, std::size_t index) {
+// Describes the fields that a program can set in an options struct.
+inline Value options_describe(const std::string& type) {
   Value out;
-  detail::check(accel_option_get(type.c_str(), index, out.put()));
+  detail::check(accel_options_describe(type.c_str(), out.put()));
   return out;
 }
 

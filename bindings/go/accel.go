@@ -691,10 +691,6 @@ static inline accel_status_t go_accel_set_sync_gradients(accel_state_t *state, i
   return go_checked(accel_set_sync_gradients(state, sync), failure);
 }
 
-static inline accel_status_t go_accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps, go_failure *failure) {
-  return go_checked(accel_set_gradient_accumulation_steps(state, steps), failure);
-}
-
 static inline accel_status_t go_accel_set_accumulation_step(accel_state_t *state, int64_t step, go_failure *failure) {
   return go_checked(accel_set_accumulation_step(state, step), failure);
 }
@@ -2327,8 +2323,8 @@ static inline accel_status_t go_accel_merge_traces(const char *const *paths, siz
   return go_checked(accel_merge_traces(paths, n_paths, path), failure);
 }
 
-static inline accel_status_t go_accel_option_get(const char *type, size_t index, accel_value_t *out, go_failure *failure) {
-  return go_checked(accel_option_get(type, index, out), failure);
+static inline accel_status_t go_accel_options_describe(const char *type, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_options_describe(type, out), failure);
 }
 
 static inline accel_status_t go_accel_options_check(const char *type, const void *options, go_failure *failure) {
@@ -8920,30 +8916,6 @@ func (state *State) IsLastProcess() bool {
 	return result == 1
 }
 
-// OnProcess is accel_on_process. Whether code for one rank runs here.
-//
-//   - state: A state.
-//   - processIndex: The rank.
-//
-// Returns: 1 there, and everywhere when there is one process.
-func (state *State) OnProcess(processIndex int32) bool {
-	result := C.accel_on_process(state.c(), C.int32_t(processIndex))
-	runtime.KeepAlive(state)
-	return result == 1
-}
-
-// OnLocalProcess is accel_on_local_process. Whether code for one rank of the host runs here.
-//
-//   - state: A state.
-//   - localProcessIndex: The rank.
-//
-// Returns: 1 or 0.
-func (state *State) OnLocalProcess(localProcessIndex int32) bool {
-	result := C.accel_on_local_process(state.c(), C.int32_t(localProcessIndex))
-	runtime.KeepAlive(state)
-	return result == 1
-}
-
 // UseDistributed is accel_use_distributed. Whether there are several processes.
 //
 //   - state: A state.
@@ -9273,19 +9245,6 @@ func (state *State) GradientAccumulationSteps() int64 {
 	return int64(result)
 }
 
-// SetGradientAccumulationSteps is accel_set_gradient_accumulation_steps. Sets the length of accumulation groups.
-//
-//   - state: A state.
-//   - steps: At least 1.
-//
-// Returns: ACCEL_OK or INVALID_ARGUMENT.
-func (state *State) SetGradientAccumulationSteps(steps int64) error {
-	var failure C.go_failure
-	code := C.go_accel_set_gradient_accumulation_steps(state.c(), C.int64_t(steps), &failure)
-	runtime.KeepAlive(state)
-	return status(code, failure)
-}
-
 // AccumulationStep is accel_accumulation_step. How far the accumulation is.
 //
 //   - state: A state.
@@ -9350,17 +9309,6 @@ func (state *State) GradientAccumulation() (out any, err error) {
 	}
 	out = made(&cOut)
 	return
-}
-
-// InDataloader is accel_in_dataloader. Whether a loop over a prepared loader is under way.
-//
-//   - state: A state.
-//
-// Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
-func (state *State) InDataloader() bool {
-	result := C.accel_in_dataloader(state.c())
-	runtime.KeepAlive(state)
-	return result == 1
 }
 
 // ActiveDataloader is accel_active_dataloader. A prepared loader whose loop is under way.
@@ -17170,17 +17118,6 @@ func (state *State) AddTracker(tracker *Tracker) error {
 	return status(code, failure)
 }
 
-// Name is accel_tracker_name. The name of a tracker.
-//
-//   - tracker: A tracker.
-//
-// Returns: Its name; valid as long as the tracker.
-func (tracker *Tracker) Name() string {
-	result := C.accel_tracker_name(tracker.c())
-	runtime.KeepAlive(tracker)
-	return C.GoString(result)
-}
-
 // Location is accel_tracker_location. Gets the target that a tracker writes to: a file, a folder, or the address of a
 // run.
 //
@@ -17843,34 +17780,17 @@ func OptionsName(index int) string {
 	return C.GoString(result)
 }
 
-// OptionCount is accel_option_count. The fields that a program can set in an options struct.
-//
-//   - type_: Its name.
-//
-// Returns: Their number; -1 for an unknown name, and accel_last_error() names the nearest one.
-func OptionCount(type_ string) int64 {
-	var given arguments
-	defer given.end()
-	result := C.accel_option_count(given.text(type_))
-	return int64(result)
-}
-
-// OptionGet is accel_option_get. Describes a field by a map of "name"; "kind", which is "flag", "integer", "number",
-// "choice", "text" or "object"; "doc", its comment in this header; "variable", the name in the environment; "default"
-// as a text, or NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and
-// "open_high"; of choices "choices", a map from their names to their numbers; "offset" and "size" in bytes.
+// OptionsDescribe is accel_options_describe. Describes the fields that a program can set in an options struct.
 //
 //   - type_: The name of the struct.
-//   - index: From 0, in the order of the struct.
 //
-// Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for an index behind
-// the last.
-func OptionGet(type_ string, index int) (out any, err error) {
+// Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one.
+func OptionsDescribe(type_ string) (out any, err error) {
 	var given arguments
 	defer given.end()
 	var cOut C.accel_value_t
 	var failure C.go_failure
-	code := C.go_accel_option_get(given.text(type_), C.size_t(index), &cOut, &failure)
+	code := C.go_accel_options_describe(given.text(type_), &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -17898,7 +17818,7 @@ func OptionsCheck(type_ string, options unsafe.Pointer) error {
 // OptionsFromJSON is accel_options_from_json. Writes an options struct, for languages without its layout: the fields
 // that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings;
 // a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address
-// belongs at the "offset" that accel_option_get() returns.
+// belongs at the "offset" that accel_options_describe() returns.
 //
 //   - type_: The name of the struct.
 //   - json: {"num_workers": 2, "collate": "pad"}

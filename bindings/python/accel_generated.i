@@ -2014,20 +2014,6 @@ state: A state.
 Returns: 1 on the last rank.";
 int32_t accel_is_last_process(const accel_state_t *state);
 
-%feature("docstring") accel_on_process "Whether code for one rank runs here.
-
-state: A state.
-process_index: The rank.
-Returns: 1 there, and everywhere when there is one process.";
-int32_t accel_on_process(const accel_state_t *state, int32_t process_index);
-
-%feature("docstring") accel_on_local_process "Whether code for one rank of the host runs here.
-
-state: A state.
-local_process_index: The rank.
-Returns: 1 or 0.";
-int32_t accel_on_local_process(const accel_state_t *state, int32_t local_process_index);
-
 %feature("docstring") accel_use_distributed "Whether there are several processes.
 
 state: A state.
@@ -2181,13 +2167,6 @@ state: A state.
 Returns: Micro-batches per accumulation window.";
 int64_t accel_gradient_accumulation_steps(const accel_state_t *state);
 
-%feature("docstring") accel_set_gradient_accumulation_steps "Sets the length of accumulation groups.
-
-state: A state.
-steps: At least 1.
-Returns: ACCEL_OK or INVALID_ARGUMENT.";
-accel_status_t accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
-
 %feature("docstring") accel_accumulation_step "How far the accumulation is.
 
 state: A state.
@@ -2214,12 +2193,6 @@ state: A state.
 out: A map with the fields of accel_gradient_accumulation_options_t: \"num_steps\" INT, the others BOOL.
 Returns: ACCEL_OK.";
 accel_status_t accel_gradient_accumulation(const accel_state_t *state, accel_value_t *OUTPUT);
-
-%feature("docstring") accel_in_dataloader "Whether a loop over a prepared loader is under way.
-
-state: A state.
-Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.";
-information_t accel_in_dataloader(const accel_state_t *state);
 
 %feature("docstring") accel_active_dataloader "A prepared loader whose loop is under way.
 
@@ -5550,12 +5523,6 @@ tracker: Made by accel_tracker_create().
 Returns: ACCEL_OK; INVALID_STATE while trackers run.";
 accel_status_t accel_add_tracker(accel_state_t *state, accel_tracker_t *tracker);
 
-%feature("docstring") accel_tracker_name "The name of a tracker.
-
-tracker: A tracker.
-Returns: Its name; valid as long as the tracker.";
-const char *accel_tracker_name(const accel_tracker_t *tracker);
-
 %feature("docstring") accel_tracker_location "Gets the target that a tracker writes to: a file, a folder, or the address of a run.
 
 tracker: A tracker.
@@ -5860,19 +5827,12 @@ index: From 0.
 Returns: Such as \"accel_adam_options_t\"; NULL behind the last one.";
 const char *accel_options_name(size_t index);
 
-%feature("docstring") accel_option_count "The fields that a program can set in an options struct.
-
-type: Its name.
-Returns: Their number; -1 for an unknown name, and accel_last_error() names the nearest one.";
-int64_t accel_option_count(const char *type);
-
-%feature("docstring") accel_option_get "Describes a field by a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", the name in the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
+%feature("docstring") accel_options_describe "Describes the fields that a program can set in an options struct.
 
 type: The name of the struct.
-index: From 0, in the order of the struct.
-out: The map.
-Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for an index behind the last.";
-accel_status_t accel_option_get(const char *type, size_t index, accel_value_t *OUTPUT);
+out: A list with a map for each field, in the order of the struct: \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", that of the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
+Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one.";
+accel_status_t accel_options_describe(const char *type, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_options_check "Checks a struct as the calls do that take it: its size, and that each field is unset or has a value that it can have. Structs of older programs are shorter, and structs of newer ones longer: the fields that this library does not know must be unset or 0. The calls check besides what fields mean together.
 
@@ -5881,7 +5841,7 @@ options: The struct.
 Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field; UNSUPPORTED for a struct of a newer version in which a field is set that this one does not know.";
 accel_status_t accel_options_check(const char *type, const void *options);
 
-%feature("docstring") accel_options_from_json "Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the \"offset\" that accel_option_get() returns.
+%feature("docstring") accel_options_from_json "Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the \"offset\" that accel_options_describe() returns.
 
 type: The name of the struct.
 json: {\"num_workers\": 2, \"collate\": \"pad\"}

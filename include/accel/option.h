@@ -13,23 +13,16 @@
  * @threads any */
 ACCEL_SINCE(0, 1) const char *accel_options_name(size_t index);
 
-/** The fields that a program can set in an options struct.
- * @param type Its name.
- * @return Their number; -1 for an unknown name, and accel_last_error() names the nearest one.
- * @threads any */
-ACCEL_SINCE(0, 1) int64_t accel_option_count(const char *type);
-
-/** Describes a field by a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object";
- * "doc", its comment in this header; "variable", the name in the environment; "default" as a text, or NONE where the
- * library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices
- * "choices", a map from their names to their numbers; "offset" and "size" in bytes.
+/** Describes the fields that a program can set in an options struct.
  * @param type The name of the struct.
- * @param index From 0, in the order of the struct.
- * @param out The map.
- * @return ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for an index behind the last.
+ * @param out A list with a map for each field, in the order of the struct: "name"; "kind", which is "flag", "integer", "number",
+ *   "choice", "text" or "object"; "doc", its comment in this header; "variable", that of the environment; "default" as a text, or
+ *   NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices
+ *   "choices", a map from their names to their numbers; "offset" and "size" in bytes.
+ * @return ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_option_get(const char *type, size_t index, accel_value_t *ACCEL_OWNED out);
+accel_options_describe(const char *type, accel_value_t *ACCEL_OWNED out);
 
 /** Checks a struct as the calls do that take it: its size, and that each field is unset or has a value that it can have.
  * Structs of older programs are shorter, and structs of newer ones longer: the fields that this library does not know must be
@@ -51,7 +44,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_init(const char *
 
 /** Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags
  * are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is
- * unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_option_get() returns.
+ * unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_options_describe() returns.
  * @param type The name of the struct.
  * @param json {"num_workers": 2, "collate": "pad"}
  * @param options Memory for the struct. The memory that it points to afterwards belongs to the library and stays.

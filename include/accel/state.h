@@ -206,7 +206,7 @@ accel_state_describe(const accel_state_t *state, accel_buffer_t *ACCEL_OWNED out
  * @param state A state.
  * @return This rank, from 0.
  * @threads any
- * @accelerate process_index */
+ * @accelerate process_index, on_process */
 ACCEL_SINCE(0, 1) int32_t accel_process_index(const accel_state_t *state);
 
 /** The size of the job.
@@ -220,7 +220,7 @@ ACCEL_SINCE(0, 1) int32_t accel_num_processes(const accel_state_t *state);
  * @param state A state.
  * @return This rank among the ranks of its host, from 0.
  * @threads any
- * @accelerate local_process_index */
+ * @accelerate local_process_index, on_local_process */
 ACCEL_SINCE(0, 1) int32_t accel_local_process_index(const accel_state_t *state);
 
 /** The size of this host's part of the job.
@@ -233,7 +233,7 @@ ACCEL_SINCE(0, 1) int32_t accel_local_num_processes(const accel_state_t *state);
  * @param state A state.
  * @return 1 on rank 0.
  * @threads any
- * @accelerate is_main_process */
+ * @accelerate is_main_process, on_main_process */
 ACCEL_SINCE(0, 1) int32_t accel_is_main_process(const accel_state_t *state);
 
 /** Whether this is the main process of its host.
@@ -249,22 +249,6 @@ ACCEL_SINCE(0, 1) int32_t accel_is_local_main_process(const accel_state_t *state
  * @threads any
  * @accelerate is_last_process */
 ACCEL_SINCE(0, 1) int32_t accel_is_last_process(const accel_state_t *state);
-
-/** Whether code for one rank runs here.
- * @param state A state.
- * @param process_index The rank.
- * @return 1 there, and everywhere when there is one process.
- * @threads any
- * @accelerate on_process */
-ACCEL_SINCE(0, 1) int32_t accel_on_process(const accel_state_t *state, int32_t process_index);
-
-/** Whether code for one rank of the host runs here.
- * @param state A state.
- * @param local_process_index The rank.
- * @return 1 or 0.
- * @threads any
- * @accelerate on_local_process */
-ACCEL_SINCE(0, 1) int32_t accel_on_local_process(const accel_state_t *state, int32_t local_process_index);
 
 /** Whether there are several processes.
  * @param state A state.
@@ -455,14 +439,6 @@ ACCEL_SINCE(0, 1) int64_t accel_remainder(const accel_state_t *state);
  * @accelerate gradient_accumulation_steps */
 ACCEL_SINCE(0, 1) int64_t accel_gradient_accumulation_steps(const accel_state_t *state);
 
-/** Sets the length of accumulation groups.
- * @param state A state.
- * @param steps At least 1.
- * @return ACCEL_OK or INVALID_ARGUMENT.
- * @threads object */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_set_gradient_accumulation_steps(accel_state_t *state, int64_t steps);
-
 /** How far the accumulation is.
  * @param state A state.
  * @return Micro-batches that accel_accumulate_begin() has counted since a loader ended; of several models, the count of the one
@@ -509,13 +485,6 @@ accel_set_gradient_accumulation(accel_state_t *state, const accel_gradient_accum
  * @accelerate plugin_kwargs, adjust_scheduler, sync_with_dataloader */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gradient_accumulation(const accel_state_t *state, accel_value_t *ACCEL_OWNED out);
-
-/** Whether a loop over a prepared loader is under way.
- * @param state A state.
- * @return 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
- * @threads any
- * @accelerate in_dataloader */
-ACCEL_SINCE(0, 1) int32_t accel_in_dataloader(const accel_state_t *state);
 
 /** A prepared loader whose loop is under way.
  * @param state A state.

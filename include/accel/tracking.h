@@ -233,12 +233,6 @@ ACCEL_SINCE(0, 1) void accel_tracker_release(accel_tracker_t *ACCEL_NULLABLE tra
  * @accelerate tracking.register_tracker_class */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_add_tracker(accel_state_t *state, accel_tracker_t *tracker);
 
-/** The name of a tracker.
- * @param tracker A tracker.
- * @return Its name; valid as long as the tracker.
- * @threads any */
-ACCEL_SINCE(0, 1) const char *ACCEL_BORROWED accel_tracker_name(const accel_tracker_t *tracker);
-
 /** Gets the target that a tracker writes to: a file, a folder, or the address of a run.
  * @param tracker A tracker.
  * @param out The text; empty for one of the program, or where it does not run.

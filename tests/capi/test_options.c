@@ -59,18 +59,24 @@ static void unset(struct options *options, const accel_value_t *field) {
     write_number(options, field, ACCEL_UNSET);
 }
 
+static accel_value_t fields_of(const char *type) {
+  accel_value_t fields = ACCEL_VALUE_INIT;
+  assert_ok(accel_options_describe(type, &fields));
+  return fields;
+}
+
 /* Its fields unset, or what they must be; `struct_size` is that of this library. */
 static struct options unset_options(const char *type) {
   struct options options = {type, {0}};
   size_t end = sizeof(size_t);
-  for (int64_t i = 0; i < accel_option_count(type); i++) {
-    accel_value_t field = ACCEL_VALUE_INIT;
-    assert_ok(accel_option_get(type, (size_t)i, &field));
-    unset(&options, &field);
-    if (integer_of(&field, "required")) write_number(&options, &field, 1);
-    end = (size_t)(integer_of(&field, "offset") + integer_of(&field, "size"));
-    accel_value_dispose(&field);
+  accel_value_t fields = fields_of(type);
+  for (size_t i = 0; i < accel_value_count(&fields); i++) {
+    const accel_value_t *const field = accel_value_at(&fields, i);
+    unset(&options, field);
+    if (integer_of(field, "required")) write_number(&options, field, 1);
+    end = (size_t)(integer_of(field, "offset") + integer_of(field, "size"));
   }
+  accel_value_dispose(&fields);
   options.as.struct_size = (end + 7) / 8 * 8; /* what is behind is a reserved number */
   return options;
 }
@@ -141,12 +147,12 @@ static void test_fields_have_the_values_that_they_can_have(void **unused) {
   for (const char *type = accel_options_name(0); type != NULL; type = accel_options_name(++structs)) {
     struct options options = unset_options(type);
     assert_ok(accel_options_check(type, &options.as));
-    for (int64_t i = 0; i < accel_option_count(type); i++) {
-      accel_value_t field = ACCEL_VALUE_INIT;
-      assert_ok(accel_option_get(type, (size_t)i, &field));
-      check_field(&options, &field);
-      accel_value_dispose(&field);
+    accel_value_t fields = fields_of(type);
+    for (size_t i = 0; i < accel_value_count(&fields); i++) {
+      const accel_value_t *const field = accel_value_at(&fields, i);
+      check_field(&options, field);
     }
+    accel_value_dispose(&fields);
   }
   assert_true(structs > 25);
 }
@@ -157,19 +163,19 @@ static void test_structs_of_other_versions(void **unused) {
   (void)unused;
   for (size_t n = 0; (type = accel_options_name(n)) != NULL; n++) {
     const struct options whole = unset_options(type);
-    for (int64_t i = 0; i < accel_option_count(type); i++) {
-      accel_value_t field = ACCEL_VALUE_INIT;
+    accel_value_t fields = fields_of(type);
+    for (size_t i = 0; i < accel_value_count(&fields); i++) {
+      const accel_value_t *const field = accel_value_at(&fields, i);
       struct options older = whole;
-      assert_ok(accel_option_get(type, (size_t)i, &field));
-      const size_t begin = (size_t)integer_of(&field, "offset"), size = (size_t)integer_of(&field, "size");
+      const size_t begin = (size_t)integer_of(field, "offset"), size = (size_t)integer_of(field, "size");
       memset(older.as.bytes + begin, 0x5a, LARGEST - begin); /* is not looked at */
       older.as.struct_size = begin;
       if (i > 0) assert_ok(accel_options_check(type, &older.as)); /* no struct began without a field */
       older.as.struct_size = begin + size / 2;
       assert_fails(accel_options_check(type, &older.as), ACCEL_ERROR_INVALID_ARGUMENT,
                    i > 0 ? "which ends within" : "struct_size is");
-      accel_value_dispose(&field);
     }
+    accel_value_dispose(&fields);
     struct options newer = whole;
     const size_t end = whole.as.struct_size;
     const int64_t integer = ACCEL_UNSET_INT64;
@@ -247,12 +253,12 @@ static void test_reserved_bytes(void **unused) {
     struct options options = unset_options(type);
     char covered[LARGEST] = {0};
     memset(covered, 1, sizeof options.as.struct_size);
-    for (int64_t i = 0; i < accel_option_count(type); i++) {
-      accel_value_t field = ACCEL_VALUE_INIT;
-      assert_ok(accel_option_get(type, (size_t)i, &field));
-      memset(covered + integer_of(&field, "offset"), 1, (size_t)integer_of(&field, "size"));
-      accel_value_dispose(&field);
+    accel_value_t fields = fields_of(type);
+    for (size_t i = 0; i < accel_value_count(&fields); i++) {
+      const accel_value_t *const field = accel_value_at(&fields, i);
+      memset(covered + integer_of(field, "offset"), 1, (size_t)integer_of(field, "size"));
     }
+    accel_value_dispose(&fields);
     for (size_t place = 0; place < options.as.struct_size; place++) {
       if (covered[place]) continue;
       options.as.bytes[place] = 1;
@@ -264,23 +270,23 @@ static void test_reserved_bytes(void **unused) {
 }
 
 static void test_names(void **unused) {
-  accel_value_t field = ACCEL_VALUE_INIT;
+  accel_value_t fields = fields_of("accel_adam_options_t");
   (void)unused;
-  assert_int_equal(accel_option_count("accel_adan_options_t"), -1);
-  assert_message("the nearest name is accel_adam_options_t");
-  assert_int_equal(accel_option_count("accel_adam_options_t"), 7);
-  assert_fails(accel_option_get("adam", 0, &field), ACCEL_ERROR_NOT_FOUND, "there is no options struct 'adam'");
-  assert_fails(accel_option_get("accel_adam_options_t", 7, &field), ACCEL_ERROR_INVALID_ARGUMENT,
-               "index is 7; expected less than 7");
-  assert_ok(accel_option_get("accel_state_options_t", 1, &field));
-  assert_string_equal(text_of(&field, "name"), "mixed_precision");
-  assert_string_equal(text_of(&field, "kind"), "choice");
-  assert_string_equal(text_of(&field, "variable"), "ACCELERATE_MIXED_PRECISION");
-  assert_string_equal(text_of(&field, "default"), "no");
-  assert_int_equal(integer_of(accel_value_get(&field, "choices"), "bf16"), ACCEL_PRECISION_BF16);
-  assert_int_equal(integer_of(&field, "offset"), offsetof(accel_state_options_t, mixed_precision));
-  accel_value_dispose(&field);
-  assert_fails(accel_options_check(NULL, &field), ACCEL_ERROR_INVALID_ARGUMENT, "type is NULL");
+  assert_int_equal(accel_value_count(&fields), 7);
+  accel_value_dispose(&fields);
+  assert_fails(accel_options_describe("accel_adan_options_t", &fields), ACCEL_ERROR_NOT_FOUND,
+               "the nearest name is accel_adam_options_t");
+  assert_fails(accel_options_describe("adam", &fields), ACCEL_ERROR_NOT_FOUND, "there is no options struct 'adam'");
+  fields = fields_of("accel_state_options_t");
+  const accel_value_t *const field = accel_value_at(&fields, 1);
+  assert_string_equal(text_of(field, "name"), "mixed_precision");
+  assert_string_equal(text_of(field, "kind"), "choice");
+  assert_string_equal(text_of(field, "variable"), "ACCELERATE_MIXED_PRECISION");
+  assert_string_equal(text_of(field, "default"), "no");
+  assert_int_equal(integer_of(accel_value_get(field, "choices"), "bf16"), ACCEL_PRECISION_BF16);
+  assert_int_equal(integer_of(field, "offset"), offsetof(accel_state_options_t, mixed_precision));
+  accel_value_dispose(&fields);
+  assert_fails(accel_options_check(NULL, &fields), ACCEL_ERROR_INVALID_ARGUMENT, "type is NULL");
   assert_fails(accel_options_check("accel_adam_options_t", NULL), ACCEL_ERROR_INVALID_ARGUMENT, "options is NULL");
   assert_null(accel_options_name(1000));
 }

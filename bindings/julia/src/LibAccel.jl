@@ -3278,36 +3278,6 @@ accel_is_last_process(state) =
     ccall(@address(accel_is_last_process), Int32, (Ptr{accel_state_t},), state)
 
 """
-    accel_on_process(state, process_index)
-
-Whether code for one rank runs here.
-
-- `state`: A state.
-- `process_index`: The rank.
-
-Returns: 1 there, and everywhere when there is one process.
-
-Threads: any.
-"""
-accel_on_process(state, process_index) =
-    ccall(@address(accel_on_process), Int32, (Ptr{accel_state_t}, Int32), state, process_index)
-
-"""
-    accel_on_local_process(state, local_process_index)
-
-Whether code for one rank of the host runs here.
-
-- `state`: A state.
-- `local_process_index`: The rank.
-
-Returns: 1 or 0.
-
-Threads: any.
-"""
-accel_on_local_process(state, local_process_index) =
-    ccall(@address(accel_on_local_process), Int32, (Ptr{accel_state_t}, Int32), state, local_process_index)
-
-"""
     accel_use_distributed(state)
 
 Whether there are several processes.
@@ -3653,21 +3623,6 @@ accel_gradient_accumulation_steps(state) =
     ccall(@address(accel_gradient_accumulation_steps), Int64, (Ptr{accel_state_t},), state)
 
 """
-    accel_set_gradient_accumulation_steps(state, steps)
-
-Sets the length of accumulation groups.
-
-- `state`: A state.
-- `steps`: At least 1.
-
-Returns: ACCEL_OK or INVALID_ARGUMENT.
-
-Threads: object.
-"""
-accel_set_gradient_accumulation_steps(state, steps) =
-    check(ccall(@address(accel_set_gradient_accumulation_steps), accel_status_t, (Ptr{accel_state_t}, Int64), state, steps), "accel_set_gradient_accumulation_steps")
-
-"""
     accel_accumulation_step(state)
 
 How far the accumulation is.
@@ -3725,20 +3680,6 @@ Threads: any.
 """
 accel_gradient_accumulation(state, out) =
     check(ccall(@address(accel_gradient_accumulation), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}), state, out), "accel_gradient_accumulation")
-
-"""
-    accel_in_dataloader(state)
-
-Whether a loop over a prepared loader is under way.
-
-- `state`: A state.
-
-Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
-
-Threads: any.
-"""
-accel_in_dataloader(state) =
-    ccall(@address(accel_in_dataloader), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_active_dataloader(state, depth, out)
@@ -10454,20 +10395,6 @@ accel_add_tracker(state, tracker) =
     check(ccall(@address(accel_add_tracker), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tracker_t}), state, tracker), "accel_add_tracker")
 
 """
-    accel_tracker_name(tracker)
-
-The name of a tracker.
-
-- `tracker`: A tracker.
-
-Returns: Its name; valid as long as the tracker.
-
-Threads: any.
-"""
-accel_tracker_name(tracker) =
-    ccall(@address(accel_tracker_name), Ptr{Cchar}, (Ptr{accel_tracker_t},), tracker)
-
-"""
     accel_tracker_location(tracker, out)
 
 Gets the target that a tracker writes to: a file, a folder, or the address of a run.
@@ -11097,34 +11024,19 @@ accel_options_name(index) =
     ccall(@address(accel_options_name), Ptr{Cchar}, (Csize_t,), index)
 
 """
-    accel_option_count(type)
+    accel_options_describe(type, out)
 
-The fields that a program can set in an options struct.
-
-- `type`: Its name.
-
-Returns: Their number; -1 for an unknown name, and accel_last_error() names the nearest one.
-
-Threads: any.
-"""
-accel_option_count(var"type") =
-    ccall(@address(accel_option_count), Int64, (Cstring,), var"type")
-
-"""
-    accel_option_get(type, index, out)
-
-Describes a field by a map of \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", the name in the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
+Describes the fields that a program can set in an options struct.
 
 - `type`: The name of the struct.
-- `index`: From 0, in the order of the struct.
-- `out`: The map.
+- `out`: A list with a map for each field, in the order of the struct: \"name\"; \"kind\", which is \"flag\", \"integer\", \"number\", \"choice\", \"text\" or \"object\"; \"doc\", its comment in this header; \"variable\", that of the environment; \"default\" as a text, or NONE where the library finds it; \"required\"; of integers and numbers \"low\", \"high\", \"open_low\" and \"open_high\"; of choices \"choices\", a map from their names to their numbers; \"offset\" and \"size\" in bytes.
 
-Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for an index behind the last.
+Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one.
 
 Threads: any.
 """
-accel_option_get(var"type", index, out) =
-    check(ccall(@address(accel_option_get), accel_status_t, (Cstring, Csize_t, Ptr{accel_value_t}), var"type", index, out), "accel_option_get")
+accel_options_describe(var"type", out) =
+    check(ccall(@address(accel_options_describe), accel_status_t, (Cstring, Ptr{accel_value_t}), var"type", out), "accel_options_describe")
 
 """
     accel_options_check(type, options)
@@ -11160,7 +11072,7 @@ accel_options_init(var"type", options, size) =
 """
     accel_options_from_json(type, json, options, size)
 
-Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the \"offset\" that accel_option_get() returns.
+Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the \"offset\" that accel_options_describe() returns.
 
 - `type`: The name of the struct.
 - `json`: {\"num_workers\": 2, \"collate\": \"pad\"}
@@ -11404,8 +11316,6 @@ const FUNCTIONS = (
     :accel_is_main_process,
     :accel_is_local_main_process,
     :accel_is_last_process,
-    :accel_on_process,
-    :accel_on_local_process,
     :accel_use_distributed,
     :accel_distributed_type,
     :accel_backend,
@@ -11430,12 +11340,10 @@ const FUNCTIONS = (
     :accel_set_sync_gradients,
     :accel_remainder,
     :accel_gradient_accumulation_steps,
-    :accel_set_gradient_accumulation_steps,
     :accel_accumulation_step,
     :accel_set_accumulation_step,
     :accel_set_gradient_accumulation,
     :accel_gradient_accumulation,
-    :accel_in_dataloader,
     :accel_active_dataloader,
     :accel_gather,
     :accel_gather_uneven,
@@ -11856,7 +11764,6 @@ const FUNCTIONS = (
     :accel_tracker_retain,
     :accel_tracker_release,
     :accel_add_tracker,
-    :accel_tracker_name,
     :accel_tracker_location,
     :accel_tracker_log,
     :accel_step_report,
@@ -11898,8 +11805,7 @@ const FUNCTIONS = (
     :accel_span_begin,
     :accel_merge_traces,
     :accel_options_name,
-    :accel_option_count,
-    :accel_option_get,
+    :accel_options_describe,
     :accel_options_check,
     :accel_options_init,
     :accel_options_from_json,

@@ -34,10 +34,13 @@ opened(state::State) = listen(state)
 Base.println(state::State, part, parts...) = (LibAccel.accel_print(state, string(part, parts...)); nothing)
 """    on_main_process(state) do ... end: what it returns on rank 0, nothing elsewhere"""
 on_main_process(body::Function, state::State) = is_main_process(state) ? body() : nothing
+# With one process code for any rank runs.
+is_here(state, own, rank) = own == rank || !is_distributed(state)
+
 """    on_process(state, rank) do ... end: what it returns on that rank, nothing elsewhere"""
-on_process(body::Function, state::State, rank) = LibAccel.accel_on_process(state, rank) == 1 ? body() : nothing
+on_process(body::Function, state::State, rank) = is_here(state, process_index(state), rank) ? body() : nothing
 """    on_local_process(state, rank) do ... end: the same by the rank within the host"""
-on_local_process(body::Function, state::State, rank) = LibAccel.accel_on_local_process(state, rank) == 1 ? body() : nothing
+on_local_process(body::Function, state::State, rank) = is_here(state, local_process_index(state), rank) ? body() : nothing
 
 """    split_range(state, length)
 

@@ -365,10 +365,7 @@ def test_types_of_several_ranks_and_one_clipping_of_them(ranks):
 
 def test_what_the_header_adds_is_a_field():
     """An option that the reference lacks needs nothing by hand: it is a field of the plugin, and the engine gets it."""
-    options = {}
-    for index in range(capi.accel_option_count("accel_fsdp_options_t")):
-        option = capi.accel_option_get("accel_fsdp_options_t", index)
-        options[option["name"]] = option
+    options = {option["name"]: option for option in capi.accel_options_describe("accel_fsdp_options_t")}
     fields = {field.name: field.default for field in dataclasses.fields(FullyShardedDataParallelPlugin)}
     assert list(fields)[21:] == [name for name in options if name in ("offload_optimizer", "offload_folder", "leaf_module_classes")]
     said_otherwise = {"enabled", "param_dtype", "reduce_dtype", "output_dtype", "cast_forward_inputs", "reshard_group_size"}

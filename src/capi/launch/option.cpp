@@ -14,19 +14,6 @@
 namespace accel::capi {
 namespace {
 
-// Padding is not set by the application.
-const OptionField* settable_field(const OptionTable& table, size_t index) {
-  for (const OptionField& field : table)
-    if (field.kind != OptionKind::kReserved && index-- == 0) return &field;
-  return nullptr;
-}
-
-int64_t count_settable(const OptionTable& table) {
-  int64_t count = 0;
-  for (const OptionField& field : table) count += field.kind != OptionKind::kReserved ? 1 : 0;
-  return count;
-}
-
 c10::IValue text_or_none(const char* text) { return text == nullptr ? c10::IValue() : c10::IValue(std::string(text)); }
 
 c10::impl::GenericDict describe_option(const OptionField& field) {
@@ -62,19 +49,12 @@ ACCEL_FUNCTION const char* accel_options_name(size_t index) {
   return index < tables.size ? tables.tables[index]->name : nullptr;
 }
 
-ACCEL_FUNCTION int64_t accel_option_count(const char* type) {
-  return guarded_value<int64_t>(__func__, -1,
-                                [&] { return count_settable(find_option_table(check_pointer(type, "type"))); });
-}
-
-ACCEL_FUNCTION accel_status_t accel_option_get(const char* type, size_t index, accel_value_t* out) {
+ACCEL_FUNCTION accel_status_t accel_options_describe(const char* type, accel_value_t* out) {
   return guarded(__func__, out, [&] {
-    const OptionTable& table = find_option_table(check_pointer(type, "type"));
-    const OptionField* const field = settable_field(table, index);
-    if (field == nullptr)
-      fail(Status::kInvalidArgument, "index is ", index, "; expected less than ", count_settable(table),
-           ", the number of options in ", table.name);
-    return from_ivalue(describe_option(*field));
+    auto fields = tree::new_list();
+    for (const OptionField& field : find_option_table(check_pointer(type, "type")))
+      if (field.kind != OptionKind::kReserved) fields.push_back(describe_option(field));  // padding is not set
+    return from_ivalue(fields);
   });
 }
 

@@ -396,16 +396,12 @@ ACCEL_FUNCTION void accel_tracker_release(accel_tracker_t* tracker) { release_ha
 ACCEL_FUNCTION accel_status_t accel_add_tracker(accel_state_t* state, accel_tracker_t* tracker) {
   return guarded(__func__, [&] {
     track::Trackers& trackers = trackers_of(state);
-    auto added = std::dynamic_pointer_cast<track::ApplicationTracker>(check(tracker, "tracker").tracker);
-    require(added != nullptr, Status::kInvalidArgument, "tracker '", accel_tracker_name(tracker),
+    const auto& given = check(tracker, "tracker").tracker;
+    auto added = std::dynamic_pointer_cast<track::ApplicationTracker>(given);
+    require(added != nullptr, Status::kInvalidArgument, "tracker '", given->name(),
             "' is none of the program; expected one of accel_tracker_create()");
     trackers.add(std::move(added));
   });
-}
-
-ACCEL_FUNCTION const char* accel_tracker_name(const accel_tracker_t* tracker) {
-  return guarded_value<const char*>(__func__, nullptr,
-                                    [&] { return check(tracker, "tracker").tracker->name().c_str(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_tracker_location(const accel_tracker_t* tracker, accel_buffer_t* out) {

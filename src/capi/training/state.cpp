@@ -145,18 +145,6 @@ ACCEL_FUNCTION int32_t accel_is_last_process(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.is_last_process(); });
 }
 
-ACCEL_FUNCTION int32_t accel_on_process(const accel_state_t* state, int32_t process_index) {
-  return read_state(__func__, state, [&](const state::State& engine) {
-    return !engine.use_distributed() || engine.process_index() == process_index;
-  });
-}
-
-ACCEL_FUNCTION int32_t accel_on_local_process(const accel_state_t* state, int32_t local_process_index) {
-  return read_state(__func__, state, [&](const state::State& engine) {
-    return !engine.use_distributed() || engine.local_process_index() == local_process_index;
-  });
-}
-
 ACCEL_FUNCTION int32_t accel_use_distributed(const accel_state_t* state) {
   return read_state(__func__, state, [](const state::State& engine) { return engine.use_distributed(); });
 }
@@ -302,10 +290,6 @@ ACCEL_FUNCTION int64_t accel_gradient_accumulation_steps(const accel_state_t* st
       __func__, -1, [&] { return check(state, "state").accelerator->state().gradient_state()->settings().num_steps; });
 }
 
-ACCEL_FUNCTION accel_status_t accel_set_gradient_accumulation_steps(accel_state_t* state, int64_t steps) {
-  return guarded(__func__, [&] { check(state, "state").accelerator->state().gradient_state()->set_num_steps(steps); });
-}
-
 ACCEL_FUNCTION int64_t accel_accumulation_step(const accel_state_t* state) {
   return guarded_value<int64_t>(__func__, -1,
                                 [&] { return check(state, "state").accelerator->backward().accumulation_step(); });
@@ -341,11 +325,6 @@ ACCEL_FUNCTION accel_status_t accel_gradient_accumulation(const accel_state_t* s
     fields.insert(std::string("true_divisor"), settings.true_divisor);
     return from_ivalue(fields);
   });
-}
-
-ACCEL_FUNCTION int32_t accel_in_dataloader(const accel_state_t* state) {
-  return read_state(__func__, state,
-                    [](const state::State& engine) { return engine.gradient_state()->in_dataloader(); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_active_dataloader(const accel_state_t* state, int64_t depth,

@@ -2939,16 +2939,6 @@ gradient_accumulation_steps(state::State) =
     LibAccel.accel_gradient_accumulation_steps(state)
 
 """
-    gradient_accumulation_steps!(state, steps)
-
-Sets the length of accumulation groups.
-
-- `steps`: At least 1.
-"""
-gradient_accumulation_steps!(state::State, steps) =
-    (LibAccel.accel_set_gradient_accumulation_steps(state, steps); state)
-
-"""
     accumulation_step(state)
 
 How far the accumulation is.
@@ -2993,16 +2983,6 @@ Gives: A map with the fields of accel_gradient_accumulation_options_t: \"num_ste
 """
 gradient_accumulation(state::State) =
     result(out -> LibAccel.accel_gradient_accumulation(state, out))::Map
-
-"""
-    in_dataloader(state)
-
-Whether a loop over a prepared loader is under way.
-
-Gives: true from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
-"""
-in_dataloader(state::State) =
-    LibAccel.accel_in_dataloader(state) == 1
 
 """
     gather(state, value)
@@ -4192,16 +4172,6 @@ Adds a tracker of the program to those that accel_init_trackers() starts, or rep
 """
 add_tracker(state::State, tracker::Tracker) =
     (LibAccel.accel_add_tracker(state, tracker); nothing)
-
-"""
-    name(tracker)
-
-The name of a tracker.
-
-Gives: Its name; valid as long as the tracker.
-"""
-name(tracker::Tracker) =
-    unsafe_string(LibAccel.accel_tracker_name(tracker))
 
 """
     location(tracker)

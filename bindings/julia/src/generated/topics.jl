@@ -38,18 +38,17 @@ State.
 module Processes
 using ..Accel: State, accumulation_step, accumulation_step!, active_loader, backend, check_trigger, default_state!,
     destroy_process_group, device, distributed_type, end_of_dataloader, end_training, fork_launched, gradient_accumulation,
-    gradient_accumulation!, gradient_accumulation_steps, gradient_accumulation_steps!, in_dataloader, is_debug, is_distributed,
-    is_last_process, is_local_main_process, is_main_process, launch, local_main_process_first, local_num_processes,
-    local_process_index, main_process_first, mixed_precision, num_processes, on_local_process, on_main_process, on_process,
-    process_index, remainder, set_trigger!, settings, share_state, split_between_processes, split_range, sync_gradients,
-    sync_gradients!, use_device!, wait_for_everyone, wait_for_everyone_async
+    gradient_accumulation!, gradient_accumulation_steps, is_debug, is_distributed, is_last_process, is_local_main_process,
+    is_main_process, launch, local_main_process_first, local_num_processes, local_process_index, main_process_first,
+    mixed_precision, num_processes, on_local_process, on_main_process, on_process, process_index, remainder, set_trigger!,
+    settings, share_state, split_between_processes, split_range, sync_gradients, sync_gradients!, use_device!, wait_for_everyone,
+    wait_for_everyone_async
 export State, accumulation_step, accumulation_step!, active_loader, backend, check_trigger, default_state!, destroy_process_group,
     device, distributed_type, end_of_dataloader, end_training, fork_launched, gradient_accumulation, gradient_accumulation!,
-    gradient_accumulation_steps, gradient_accumulation_steps!, in_dataloader, is_debug, is_distributed, is_last_process,
-    is_local_main_process, is_main_process, launch, local_main_process_first, local_num_processes, local_process_index,
-    main_process_first, mixed_precision, num_processes, on_local_process, on_main_process, on_process, process_index, remainder,
-    set_trigger!, settings, share_state, split_between_processes, split_range, sync_gradients, sync_gradients!, use_device!,
-    wait_for_everyone, wait_for_everyone_async
+    gradient_accumulation_steps, is_debug, is_distributed, is_last_process, is_local_main_process, is_main_process, launch,
+    local_main_process_first, local_num_processes, local_process_index, main_process_first, mixed_precision, num_processes,
+    on_local_process, on_main_process, on_process, process_index, remainder, set_trigger!, settings, share_state,
+    split_between_processes, split_range, sync_gradients, sync_gradients!, use_device!, wait_for_everyone, wait_for_everyone_async
 end
 
 """
@@ -214,13 +213,13 @@ module Tracking
 using ..Accel: GeneralTracker, Logger, ProgressBar, RankLogger, Tracker, add_tracker, count_tokens, engine_messages!,
     export_trace, finish!, finish_trackers, flush_trackers, get_tracker, init_trackers, is_logged, key_averages, location,
     log_artifact, log_figure, log_images, log_message, log_sink_add, log_sink_remove, log_table, log_values, memory_report,
-    memory_timeline, merge_traces, model_flops!, name, next!, profile, profile_table, progress_of_dataloader, progress_report,
+    memory_timeline, merge_traces, model_flops!, next!, profile, profile_table, progress_of_dataloader, progress_report,
     progress_set_total, progress_write, serve_metrics, span, step!, step_number, step_report, step_report_of_ranks,
     step_report_table, trackers, values!, warning_once
 export GeneralTracker, Logger, ProgressBar, RankLogger, Tracker, add_tracker, count_tokens, engine_messages!, export_trace,
     finish!, finish_trackers, flush_trackers, get_tracker, init_trackers, is_logged, key_averages, location, log_artifact,
     log_figure, log_images, log_message, log_sink_add, log_sink_remove, log_table, log_values, memory_report, memory_timeline,
-    merge_traces, model_flops!, name, next!, profile, profile_table, progress_of_dataloader, progress_report, progress_set_total,
+    merge_traces, model_flops!, next!, profile, profile_table, progress_of_dataloader, progress_report, progress_set_total,
     progress_write, serve_metrics, span, step!, step_number, step_report, step_report_of_ranks, step_report_table, trackers,
     values!, warning_once
 end

@@ -109,10 +109,10 @@ class View:
         return self._where(function, lambda: self.is_last_process)
 
     def on_process(self, function=None, process_index=None):
-        return self._where(function, lambda: bool(capi.accel_on_process(current(), process_index)))
+        return self._where(function, lambda: self.process_index == process_index or not self.use_distributed)
 
     def on_local_process(self, function=None, local_process_index=None):
-        return self._where(function, lambda: bool(capi.accel_on_local_process(current(), local_process_index)))
+        return self._where(function, lambda: self.local_process_index == local_process_index or not self.use_distributed)
 
     @staticmethod
     def _where(function, here):

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import logging
 import os
-from operator import attrgetter
+from operator import attrgetter, index
 from typing import Any
 
 from .. import capi
@@ -165,7 +165,7 @@ class Accelerator(Observed):
 
     @gradient_accumulation_steps.setter
     def gradient_accumulation_steps(self, steps):
-        capi.accel_set_gradient_accumulation_steps(self._current(), steps)
+        capi.accel_set_gradient_accumulation(self._current(), capi.accel_gradient_accumulation_options_t(num_steps=index(steps)))
 
     @property
     def optimizer_step_was_skipped(self) -> bool:

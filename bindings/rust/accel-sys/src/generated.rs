@@ -4518,26 +4518,6 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_is_last_process(state: *const accel_state_t) -> i32;
 
-    /// Whether code for one rank runs here.
-    ///
-    /// * `state`: A state.
-    /// * `process_index`: The rank.
-    ///
-    /// Returns: 1 there, and everywhere when there is one process.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_on_process(state: *const accel_state_t, process_index: i32) -> i32;
-
-    /// Whether code for one rank of the host runs here.
-    ///
-    /// * `state`: A state.
-    /// * `local_process_index`: The rank.
-    ///
-    /// Returns: 1 or 0.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_on_local_process(state: *const accel_state_t, local_process_index: i32) -> i32;
-
     /// Whether there are several processes.
     ///
     /// * `state`: A state.
@@ -4771,16 +4751,6 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_gradient_accumulation_steps(state: *const accel_state_t) -> i64;
 
-    /// Sets the length of accumulation groups.
-    ///
-    /// * `state`: A state.
-    /// * `steps`: At least 1.
-    ///
-    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
-    ///
-    /// Threads: object. Since 0.1.
-    pub fn accel_set_gradient_accumulation_steps(state: *mut accel_state_t, steps: i64) -> accel_status_t;
-
     /// How far the accumulation is.
     ///
     /// * `state`: A state.
@@ -4823,15 +4793,6 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_gradient_accumulation(state: *const accel_state_t, out: *mut accel_value_t) -> accel_status_t;
-
-    /// Whether a loop over a prepared loader is under way.
-    ///
-    /// * `state`: A state.
-    ///
-    /// Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_in_dataloader(state: *const accel_state_t) -> i32;
 
     /// A prepared loader whose loop is under way.
     ///
@@ -9730,15 +9691,6 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_add_tracker(state: *mut accel_state_t, tracker: *mut accel_tracker_t) -> accel_status_t;
 
-    /// The name of a tracker.
-    ///
-    /// * `tracker`: A tracker.
-    ///
-    /// Returns: Its name; valid as long as the tracker.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_tracker_name(tracker: *const accel_tracker_t) -> *const c_char;
-
     /// Gets the target that a tracker writes to: a file, a folder, or the address of a run.
     ///
     /// * `tracker`: A tracker.
@@ -10189,25 +10141,15 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_options_name(index: usize) -> *const c_char;
 
-    /// The fields that a program can set in an options struct.
-    ///
-    /// * `type`: Its name.
-    ///
-    /// Returns: Their number; -1 for an unknown name, and accel_last_error() names the nearest one.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_option_count(r#type: *const c_char) -> i64;
-
-    /// Describes a field by a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object"; "doc", its comment in this header; "variable", the name in the environment; "default" as a text, or NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices "choices", a map from their names to their numbers; "offset" and "size" in bytes.
+    /// Describes the fields that a program can set in an options struct.
     ///
     /// * `type`: The name of the struct.
-    /// * `index`: From 0, in the order of the struct.
-    /// * `out`: The map.
+    /// * `out`: A list with a map for each field, in the order of the struct: "name"; "kind", which is "flag", "integer", "number", "choice", "text" or "object"; "doc", its comment in this header; "variable", that of the environment; "default" as a text, or NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and "open_high"; of choices "choices", a map from their names to their numbers; "offset" and "size" in bytes.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT for an index behind the last.
+    /// Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one.
     ///
     /// Threads: any. Since 0.1.
-    pub fn accel_option_get(r#type: *const c_char, index: usize, out: *mut accel_value_t) -> accel_status_t;
+    pub fn accel_options_describe(r#type: *const c_char, out: *mut accel_value_t) -> accel_status_t;
 
     /// Checks a struct as the calls do that take it: its size, and that each field is unset or has a value that it can have.
     ///
@@ -10234,7 +10176,7 @@ functions! {
 
     /// Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset.
     ///
-    /// Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_option_get() returns.
+    /// Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_options_describe() returns.
     ///
     /// * `type`: The name of the struct.
     /// * `json`: {"num_workers": 2, "collate": "pad"}

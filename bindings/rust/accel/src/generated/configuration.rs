@@ -11,33 +11,22 @@ pub fn options_name(index: usize) -> String {
     unsafe { text(sys::accel_options_name(index)) }
 }
 
-/// The fields that a program can set in an options struct.
-///
-/// * `type`: Its name.
-///
-/// Gives: Their number; -1 for an unknown name, and [`accel_last_error`](accel_sys::accel_last_error) names the nearest one.
-#[inline]
-pub fn option_count(r#type: &str) -> Result<i64> {
-    let r#type = c_string(r#type)?;
-    check_number(unsafe { sys::accel_option_count(r#type.as_ptr()) })
-}
-
-/// Describes a field by a map of "name"; "kind", which is "flag", "integer", "number", "choice", "text" or
-/// "object"; "doc", its comment in this header; "variable", the name in the environment; "default" as a text,
-/// or NONE where the library finds it; "required"; of integers and numbers "low", "high", "open_low" and
-/// "open_high"; of choices "choices", a map from their names to their numbers; "offset" and "size" in bytes.
+/// Describes the fields that a program can set in an options struct.
 ///
 /// * `type`: The name of the struct.
-/// * `index`: From 0, in the order of the struct.
 ///
-/// Gives: The map.
+/// Gives: A list with a map for each field, in the order of the struct: "name"; "kind", which is "flag",
+/// "integer", "number", "choice", "text" or "object"; "doc", its comment in this header; "variable", that of
+/// the environment; "default" as a text, or NONE where the library finds it; "required"; of integers and
+/// numbers "low", "high", "open_low" and "open_high"; of choices "choices", a map from their names to their
+/// numbers; "offset" and "size" in bytes.
 ///
 /// # Errors
-/// InvalidArgument, NotFound.
+/// NotFound.
 #[inline]
-pub fn option_get(r#type: &str, index: usize) -> Result<Value> {
+pub fn options_describe(r#type: &str) -> Result<Value> {
     let r#type = c_string(r#type)?;
-    made(|out| unsafe { sys::accel_option_get(r#type.as_ptr(), index, out) })
+    made(|out| unsafe { sys::accel_options_describe(r#type.as_ptr(), out) })
 }
 
 /// Reads a configuration, of the reference as well: names of older versions are converted, what is not written

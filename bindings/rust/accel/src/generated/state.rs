@@ -106,17 +106,6 @@ impl State {
         check(unsafe { sys::accel_set_sync_gradients(self.as_raw(), sync.into()) }).map(drop)
     }
 
-    /// Sets the length of accumulation groups.
-    ///
-    /// * `steps`: At least 1.
-    ///
-    /// # Errors
-    /// InvalidArgument.
-    #[inline]
-    pub fn set_gradient_accumulation_steps(&self, steps: i64) -> Result<()> {
-        check(unsafe { sys::accel_set_gradient_accumulation_steps(self.as_raw(), steps) }).map(drop)
-    }
-
     /// Sets how far the accumulation is, of all models: the next micro-batch is `step` + 1, and the window is
     /// complete when [`StateReader::gradient_accumulation_steps`](crate::StateReader::gradient_accumulation_steps) divides it. All ranks must set the same.
     ///
@@ -206,26 +195,6 @@ impl StateReader {
     #[inline]
     pub fn is_last_process(&self) -> bool {
         unsafe { sys::accel_is_last_process(self.as_raw()) == 1 }
-    }
-
-    /// Whether code for one rank runs here.
-    ///
-    /// * `process_index`: The rank.
-    ///
-    /// Gives: 1 there, and everywhere when there is one process.
-    #[inline]
-    pub fn on_process(&self, process_index: i32) -> bool {
-        unsafe { sys::accel_on_process(self.as_raw(), process_index) == 1 }
-    }
-
-    /// Whether code for one rank of the host runs here.
-    ///
-    /// * `local_process_index`: The rank.
-    ///
-    /// Gives: 1 or 0.
-    #[inline]
-    pub fn on_local_process(&self, local_process_index: i32) -> bool {
-        unsafe { sys::accel_on_local_process(self.as_raw(), local_process_index) == 1 }
     }
 
     /// Whether there are several processes.
@@ -340,13 +309,5 @@ impl StateReader {
     #[inline]
     pub fn gradient_accumulation(&self) -> Result<Value> {
         made(|out| unsafe { sys::accel_gradient_accumulation(self.as_raw(), out) })
-    }
-
-    /// Whether a loop over a prepared loader is under way.
-    ///
-    /// Gives: 1 from the first batch of an epoch on until [`accel_dataloader_next`](accel_sys::accel_dataloader_next) has returned ACCEL_ITER_END.
-    #[inline]
-    pub fn in_dataloader(&self) -> bool {
-        unsafe { sys::accel_in_dataloader(self.as_raw()) == 1 }
     }
 }

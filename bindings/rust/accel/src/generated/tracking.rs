@@ -338,14 +338,6 @@ pub fn merge_traces(paths: &[&str], path: impl AsRef<Path>) -> Result<()> {
 }
 
 impl Tracker {
-    /// The name of a tracker.
-    ///
-    /// Gives: Its name; valid as long as the tracker.
-    #[inline]
-    pub fn name(&self) -> String {
-        unsafe { text(sys::accel_tracker_name(self.as_raw())) }
-    }
-
     /// Gets the target that a tracker writes to: a file, a folder, or the address of a run.
     ///
     /// Gives: The text; empty for one of the program, or where it does not run.
