@@ -11,9 +11,9 @@ shift
 setup=default
 [ $# = 0 ] || setup=all
 [ "${1:-}" != --all ] || shift
-PATH=$PWD/build/deps/bin:$PATH
-results=$folder/meson-logs/testlog.json
+results=$folder/meson-logs/testlog-libaccel_$setup.json # which Meson names after the setup
 rm -f "$results"
+PATH=$PWD/build/deps/bin:$PATH
 # Two more than processors: some tests only wait. So each takes longer than alone.
 status=0
 meson test -C "$folder" --setup "libaccel:$setup" --no-rebuild --quiet --print-errorlogs --num-processes $(($(env -u OMP_NUM_THREADS nproc) + 2)) \
