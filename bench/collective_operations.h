@@ -17,7 +17,7 @@ enum buffer_need {
   SHARD,
   SHARD_AND_WHOLE,
   TWO_SHARDS,
-  TWO_CUT_SHARDS, /* of which each rank gets an equal piece */
+  TWO_CUT_SHARDS, /* of which each rank gets an equal chunk */
 };
 
 struct operation {

@@ -108,7 +108,7 @@ std::string rank_state_name(int rank) {
   return text(kind_of(StateKind::kRankState).stem, "_", rank, kind_of(StateKind::kRankState).extension);
 }
 
-std::string pieces_name(const std::string& stem, int rank) {
+std::string chunks_name(const std::string& stem, int rank) {
   char number[16];
   std::snprintf(number, sizeof number, "%05d", rank);
   return text(stem, "_rank_", number, ".safetensors");
@@ -129,8 +129,8 @@ bool is_loader_of_torch(std::string_view name) {
 }
 
 bool is_own_file(std::string_view name) {
-  const bool has_pieces = name.find("_rank_") != std::string_view::npos && has_extension(name, ".safetensors");
-  return has_pieces || has_stem(name, kind_of(StateKind::kRankState).stem);
+  const bool has_chunks = name.find("_rank_") != std::string_view::npos && has_extension(name, ".safetensors");
+  return has_chunks || has_stem(name, kind_of(StateKind::kRankState).stem);
 }
 
 bool is_checkpoint_file(std::string_view name) {

@@ -16,7 +16,7 @@
 //   pytorch_model_fsdp_0/, optimizer_0/, ...              SHARDED_STATE_DICT: folders of torch.distributed.checkpoint
 //   pytorch_model/, pytorch_model_1/ ...                  folders of DeepSpeed, which hold the optimizer too
 //
-// Tensors of which each rank has a piece are in <stem>_rank_<rank>.safetensors, for example model_rank_00001.
+// Tensors of which each rank has a chunk are in <stem>_rank_<rank>.safetensors, for example model_rank_00001.
 #pragma once
 
 #include <array>
@@ -57,7 +57,7 @@ std::string shard_name(const std::string& stem, size_t shard);
 
 std::string random_states_name(int rank);
 std::string rank_state_name(int rank);
-std::string pieces_name(const std::string& stem, int rank);
+std::string chunks_name(const std::string& stem, int rank);
 
 // The key of the list of loaders' positions in the state of a rank.
 inline constexpr const char* kDataloadersKey = "dataloaders";

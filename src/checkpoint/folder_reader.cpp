@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "checkpoint/chunk_file.hpp"
 #include "checkpoint/deepspeed_folder.hpp"
 #include "checkpoint/folder_layout.hpp"
 #include "checkpoint/formats/file_names.hpp"
@@ -16,7 +17,6 @@
 #include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/listed_file.hpp"
 #include "checkpoint/optimizer_names.hpp"
-#include "checkpoint/piece_file.hpp"
 #include "os/list_folder.hpp"
 #include "tensor/tree.hpp"
 
@@ -111,10 +111,10 @@ c10::IValue FolderReader::read_shared(StateKind kind, const std::string& name, c
   if (!is_ours_ && is_folder(path(name))) return read_folder(kind, name);
   const c10::IValue rest = read(name);
   if (is_sharded_name(name)) return with_unwrapped_names(rest);
-  PieceTable pieces(verify_);
+  ChunkTable chunks(verify_);
   for (int rank = 0; rank < std::max(world_size(), 1); rank++)
-    if (const std::string file = pieces_name(stem, rank); has(file)) pieces.add(open(file, /*verify=*/false));
-  return pieces.empty() ? rest : pieces.join(rest, kind == StateKind::kModel);
+    if (const std::string file = chunks_name(stem, rank); has(file)) chunks.add(open(file, /*verify=*/false));
+  return chunks.empty() ? rest : chunks.join(rest, kind == StateKind::kModel);
 }
 
 c10::IValue FolderReader::read_folder(StateKind kind, const std::string& name) const {

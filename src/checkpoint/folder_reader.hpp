@@ -54,7 +54,7 @@ class FolderReader {
   // Compares these files with the manifest; reading them then throws what was found.
   void verify(const std::vector<std::string>& names);
   c10::IValue read(const std::string& name) const;
-  // A state with the pieces of all ranks. NONE, with a warning, of an optimizer that DeepSpeed saved in another form.
+  // A state with the chunks of all ranks. NONE, with a warning, of an optimizer that DeepSpeed saved in another form.
   c10::IValue read_shared(StateKind kind, const std::string& name, const std::string& stem) const;
 
  private:

@@ -53,7 +53,7 @@ void save_folder(const std::string& path, const FsdpFile& file, const c10::IValu
             "', which rank 0 made, is not there; the folder must be one that the ranks share");
     auto state_dict = tree::new_map();
     state_dict.insert(std::string(key_of(file.kind)), state);
-    return write_distributed_pieces(temporary, ranks.rank, state_dict, ranks.rank == 0);
+    return write_distributed_chunks(temporary, ranks.rank, state_dict, ranks.rank == 0);
   });
   run_on_all_ranks(ranks, [&]() -> std::string {
     if (ranks.rank != 0) return {};

@@ -13,7 +13,7 @@ namespace accel::checkpoint {
 
 enum class FsdpLayout {
   kOneFile,         // whole tensors
-  kFolder,          // of torch.distributed.checkpoint: the pieces of the ranks
+  kFolder,          // of torch.distributed.checkpoint: the chunks of the ranks
   kFileOfEachRank,  // with its rows, which only the same rank of as many can load
 };
 
@@ -27,7 +27,7 @@ struct FsdpFile {
 // "pytorch_model_fsdp.bin", "optimizer_1", "pytorch_model_fsdp_1_rank0.bin"
 std::string fsdp_name(const FsdpFile& file, int rank);
 
-// Collective. The folder exists. The state has whole tensors for kOneFile, of which rank 0's counts, pieces for
+// Collective. The folder exists. The state has whole tensors for kOneFile, of which rank 0's counts, chunks for
 // kFolder, and its rows for kFileOfEachRank. A file or folder replaces the former one in one step, those of different
 // ranks one after the other.
 void save_fsdp_state(const std::string& folder, const FsdpFile& file, const c10::IValue& state, const Ranks& ranks);

@@ -11,15 +11,15 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "checkpoint/chunk_file.hpp"
 #include "checkpoint/files/atomic_folder.hpp"
 #include "checkpoint/folder_layout.hpp"
 #include "checkpoint/folder_reader.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/model_check.hpp"
 #include "checkpoint/optimizer_names.hpp"
-#include "checkpoint/piece_file.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
@@ -130,8 +130,8 @@ class StateReader {
     if (entry.kind == StateKind::kOptimizer && is_by_names(state))
       state = numbered_optimizer_state(state, entry.groups, reader_.path(name));
     if (entry.kind == StateKind::kModel) check_model(state, entry.state, reader_.path(name));
-    if (entry.takes_pieces) entry.check_pieces(state);
-    entry.state = entry.takes_pieces ? std::move(state) : read_pieces(state);
+    if (entry.takes_chunks) entry.check_chunks(state);
+    entry.state = entry.takes_chunks ? std::move(state) : read_chunks(state);
     entry.is_loaded = true;
   }
 

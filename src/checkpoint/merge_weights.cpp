@@ -11,13 +11,13 @@
 
 #include "base/error.hpp"
 #include "base/text_ends.hpp"
+#include "checkpoint/chunk_file.hpp"
 #include "checkpoint/files/make_folders.hpp"
 #include "checkpoint/folder_layout.hpp"
 #include "checkpoint/formats/safetensors.hpp"
 #include "checkpoint/formats/torch/distributed_checkpoint.hpp"
 #include "checkpoint/formats/torch/torch_file.hpp"
 #include "checkpoint/formats/value_file.hpp"
-#include "checkpoint/piece_file.hpp"
 #include "checkpoint/training_state.hpp"
 #include "os/list_folder.hpp"
 #include "os/mapped_file.hpp"
@@ -26,7 +26,7 @@
 namespace accel::checkpoint {
 namespace {
 
-std::vector<std::string> pieces_of_model(const std::string& folder) {
+std::vector<std::string> chunks_of_model(const std::string& folder) {
   const std::string stem = numbered_stem(StateKind::kModel, 0) + "_rank_";
   std::vector<std::string> names;
   for (const std::string& name : list_folder(folder))
@@ -35,7 +35,7 @@ std::vector<std::string> pieces_of_model(const std::string& folder) {
   return names;
 }
 
-// The tensors that are not in pieces.
+// The tensors that are not in chunks.
 c10::IValue rest_of_model(const std::string& folder) {
   for (const std::string& name : possible_names(StateKind::kModel, numbered_stem(StateKind::kModel, 0)))
     if (std::filesystem::exists(folder + "/" + name))
@@ -43,17 +43,17 @@ c10::IValue rest_of_model(const std::string& folder) {
   return tree::new_map();
 }
 
-NamedTensors join_pieces(const std::string& folder, const std::vector<std::string>& names) {
-  PieceTable pieces(/*verify=*/true);
-  for (const std::string& name : names) pieces.add(std::make_shared<const MappedFile>(folder + "/" + name));
-  return model_tensors(read_pieces(pieces.join(rest_of_model(folder), /*is_model=*/true)));
+NamedTensors join_chunks(const std::string& folder, const std::vector<std::string>& names) {
+  ChunkTable chunks(/*verify=*/true);
+  for (const std::string& name : names) chunks.add(std::make_shared<const MappedFile>(folder + "/" + name));
+  return model_tensors(read_chunks(chunks.join(rest_of_model(folder), /*is_model=*/true)));
 }
 
 [[noreturn]] void fail_not_found(const std::string& folder) {
   std::string meant;
   for (const std::string& name : list_folder(folder)) {
     const std::string path = folder + "/" + name;
-    if (is_folder(path) && (is_distributed_checkpoint(path) || !pieces_of_model(path).empty()))
+    if (is_folder(path) && (is_distributed_checkpoint(path) || !chunks_of_model(path).empty()))
       meant += (meant.empty() ? "" : " or ") + path;
   }
   fail(Status::kNotFound, "'", folder,
@@ -79,8 +79,8 @@ void merge_weights(const std::string& folder, const std::string& destination, bo
   NamedTensors tensors;
   if (is_distributed_checkpoint(folder))
     tensors = read_distributed_checkpoint(folder);
-  else if (const auto names = pieces_of_model(folder); !names.empty())
-    tensors = join_pieces(folder, names);
+  else if (const auto names = chunks_of_model(folder); !names.empty())
+    tensors = join_chunks(folder, names);
   else
     fail_not_found(folder);
   make_folders(destination);

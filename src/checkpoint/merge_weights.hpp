@@ -5,7 +5,7 @@
 
 namespace accel::checkpoint {
 
-// From a checkpoint with pieces of its first model, or a folder of torch.distributed.checkpoint, to
+// From a checkpoint with chunks of its first model, or a folder of torch.distributed.checkpoint, to
 // destination/model.safetensors, or pytorch_model.bin without `safe_serialization`. kNotFound if the folder has
 // neither; sub-folders that have are named.
 void merge_weights(const std::string& folder, const std::string& destination, bool safe_serialization,

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
@@ -19,10 +19,10 @@ std::string shape_text(c10::IntArrayRef shape) {
   return result + "]";
 }
 
-// The shape of a tensor of the model, or of the whole if the rank has a piece.
+// The shape of a tensor of the model, or of the whole if the rank has a chunk.
 std::vector<int64_t> whole_shape(const c10::IValue& tensor) {
-  const auto* const piece = tensor::piece_of(tensor);
-  return piece != nullptr ? piece->placement->shape : tensor.toTensor().sizes().vec();
+  const auto* const chunk = tensor::chunk_of(tensor);
+  return chunk != nullptr ? chunk->placement->shape : tensor.toTensor().sizes().vec();
 }
 
 // The tensors of a model that are one and the same as one that was saved: the reference saves only the first of them.

@@ -8,7 +8,7 @@
 namespace accel::checkpoint {
 
 // Checks names and shapes; dtypes may differ, because loading converts. `current` is the state of the model, with
-// pieces of tensors that are sharded. kNotFound, kShapeMismatch or kInvalidState with `path`, the name of the file.
+// chunks of tensors that are sharded. kNotFound, kShapeMismatch or kInvalidState with `path`, the name of the file.
 void check_model(const c10::IValue& loaded, const c10::IValue& current, const std::string& path);
 
 }  // namespace accel::checkpoint

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "checkpoint/chunk_file.hpp"
 #include "checkpoint/folder_layout.hpp"
-#include "checkpoint/piece_file.hpp"
 #include "checkpoint/save_options.hpp"
 #include "json/json.hpp"
 #include "tensor/tree.hpp"
@@ -21,7 +21,7 @@ struct Offer {
   std::string name;  // of the file; empty: the state is left out
   uint64_t bytes = 0;
   bool is_equal_on_all_ranks = false;
-  bool has_pieces = false;
+  bool has_chunks = false;
 };
 using Offers = std::vector<Offer>;
 
@@ -29,7 +29,7 @@ using Offers = std::vector<Offer>;
 bool is_sharded(const StateEntry& entry, const SaveOptions& options) {
   if (entry.kind != StateKind::kModel || !options.incremental) return false;
   const bool has_both = !entry.frozen.empty() && entry.frozen.size() < entry.state.toGenericDict().size();
-  return has_both && options.safe_serialization && options.compression_level == 0 && !has_pieces(entry.state);
+  return has_both && options.safe_serialization && options.compression_level == 0 && !has_chunks(entry.state);
 }
 
 Offer parse_offer(const Json& offer) {
@@ -38,7 +38,7 @@ Offer parse_offer(const Json& offer) {
           json_text(offer, "name", ""),
           static_cast<uint64_t>(json_integer(offer, "bytes", 0)),
           json_flag(offer, "equal", false),
-          json_flag(offer, "pieces", false)};
+          json_flag(offer, "chunks", false)};
 }
 
 Offers parse_offers(const std::string& text) {
@@ -59,7 +59,7 @@ void check_offers(const Offers& offers, int rank, const Offers& of_first, int fi
             offer.stem, "', and rank ", first,
             ", whose list is saved, has none; prepare and register the same objects on all ranks");
   for (const Offer& whole : of_first) {
-    if (!whole.has_pieces) continue;
+    if (!whole.has_chunks) continue;
     const Offer* const part = find_stem(offers, whole.stem);
     require(part != nullptr && !part->name.empty(), Status::kInvalidState, "rank ", rank, " leaves the state '",
             whole.stem, "' out, of which each rank has a part, and rank ", first,
@@ -90,7 +90,7 @@ std::string offer_files(const TrainingState& state, const SaveOptions& options) 
                                                                         options.compression_level > 0));
       offer.emplace_back("bytes", Json::number(static_cast<int64_t>(size_of(entry.state))));
       offer.emplace_back("equal", Json(entry.is_equal_on_all_ranks));
-      offer.emplace_back("pieces", Json(has_pieces(entry.state)));
+      offer.emplace_back("chunks", Json(has_chunks(entry.state)));
     }
     offers.emplace_back(std::move(offer));
   }

@@ -14,7 +14,7 @@ namespace accel::checkpoint {
 
 struct SaveOptions;
 
-// A file that one rank writes for all; if its state is in pieces, every rank writes a file of its own pieces beside it.
+// A file that one rank writes for all; if its state is in chunks, every rank writes a file of its own chunks beside it.
 struct PlannedFile {
   std::optional<size_t> entry;  // of this rank's state; nothing: it lacks it, or leaves it out
   std::string stem;
@@ -29,8 +29,8 @@ uint64_t size_of(const c10::IValue& state);
 std::string offer_files(const TrainingState& state, const SaveOptions& options);
 
 // `offers` are those of the ranks of the folder, in order. A file that any rank may write goes to the rank with the
-// least to write so far. kInvalidState if a rank has an object that the first one lacks, or no pieces of a state that
-// is in pieces.
+// least to write so far. kInvalidState if a rank has an object that the first one lacks, or no chunks of a state that
+// is in chunks.
 std::vector<PlannedFile> plan_files(const std::vector<std::string>& offers, const Ranks& ranks);
 
 }  // namespace accel::checkpoint

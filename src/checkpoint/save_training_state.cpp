@@ -14,13 +14,13 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "checkpoint/chunk_file.hpp"
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/files/file_hash.hpp"
 #include "checkpoint/folder_layout.hpp"
 #include "checkpoint/formats/sharded_index.hpp"
 #include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/manifest.hpp"
-#include "checkpoint/piece_file.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "os/list_folder.hpp"
 #include "os/mapped_file.hpp"
@@ -83,10 +83,10 @@ class FolderWriter {
     finish(name, output, [] { return true; });
   }
 
-  void write_pieces(const std::string& name, const SafetensorsContents& pieces) {
+  void write_chunks(const std::string& name, const SafetensorsContents& chunks) {
     OutputFile output(folder_ + "/" + name, files_);
-    write_safetensors(output, pieces.tensors, pieces.metadata);
-    finish(name, output, [&] { return has_header_of(output.path(), pieces.tensors, pieces.metadata); });
+    write_safetensors(output, chunks.tensors, chunks.metadata);
+    finish(name, output, [&] { return has_header_of(output.path(), chunks.tensors, chunks.metadata); });
   }
 
   const std::vector<FileRecord>& records() const { return records_; }
@@ -144,16 +144,16 @@ void write_shared(FolderWriter& writer, const PlannedFile& file, const TrainingS
   if (!file.entry) return;
   const StateEntry& entry = state[*file.entry];
   const bool writes = file.writer == ranks.writer();
-  if (!has_pieces(entry.state)) {
+  if (!has_chunks(entry.state)) {
     if (writes && is_index(file.name))
       write_in_shards(writer, file, entry);
     else if (writes)
       writer.write(file.name, entry.state);
     return;
   }
-  const SplitState split = split_pieces(entry.state, entry.kind == StateKind::kModel);
+  const SplitState split = split_chunks(entry.state, entry.kind == StateKind::kModel);
   if (writes) writer.write(file.name, split.rest);
-  writer.write_pieces(pieces_name(file.stem, ranks.rank), split.pieces);
+  writer.write_chunks(chunks_name(file.stem, ranks.rank), split.chunks);
 }
 
 void write_own(FolderWriter& writer, const TrainingState& state, int rank) {

@@ -15,14 +15,14 @@
 #include "kernels/parallel.hpp"
 #include "os/system_error.hpp"
 #include "tensor/device/device_work.hpp"
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
 namespace {
 
 constexpr size_t kCopyAlignment = 64;             // of copies; a multiple of each element's size
-constexpr size_t kCopiedPiece = size_t{4} << 20;  // copied by one thread at a time
+constexpr size_t kCopiedChunk = size_t{4} << 20;  // copied by one thread at a time
 
 size_t align_copy(size_t bytes) { return (bytes + kCopyAlignment - 1) / kCopyAlignment * kCopyAlignment; }
 
@@ -87,9 +87,9 @@ class Parts {
   std::unordered_map<const c10::StorageImpl*, size_t> index_;
 };
 
-// Null for what is neither a tensor nor a piece of one.
+// Null for what is neither a tensor nor a chunk of one.
 const at::Tensor* tensor_of(const c10::IValue& leaf) {
-  if (const tensor::TensorPiece* const piece = tensor::piece_of(leaf)) return &piece->data;
+  if (const tensor::TensorChunk* const chunk = tensor::chunk_of(leaf)) return &chunk->data;
   return leaf.isTensor() ? &leaf.toTensor() : nullptr;
 }
 
@@ -133,22 +133,22 @@ at::Tensor memory_of_small_pages(size_t bytes) {
 }
 
 void copy_on_host(const std::vector<Part*>& parts) {
-  struct Piece {
+  struct Chunk {
     char* to;
     const char* from;
     size_t size;
   };
-  std::vector<Piece> pieces;
+  std::vector<Chunk> chunks;
   for (const Part* part : parts) {
     const char* const from = static_cast<const char*>(part->source.data()) + part->bytes.begin;
     char* const to = static_cast<char*>(part->copy.mutable_data());
-    for (size_t done = 0; done < part->size(); done += kCopiedPiece)
-      pieces.push_back({to + done, from + done, std::min(kCopiedPiece, part->size() - done)});
+    for (size_t done = 0; done < part->size(); done += kCopiedChunk)
+      chunks.push_back({to + done, from + done, std::min(kCopiedChunk, part->size() - done)});
   }
-  kernels::parallel_for(static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
+  kernels::parallel_for(static_cast<int64_t>(chunks.size()), 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
-      const Piece& piece = pieces[static_cast<size_t>(i)];
-      std::memcpy(piece.to, piece.from, piece.size);
+      const Chunk& chunk = chunks[static_cast<size_t>(i)];
+      std::memcpy(chunk.to, chunk.from, chunk.size);
     }
   });
 }
@@ -210,9 +210,9 @@ Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values) {
     snapshot.values.push_back(tree::map_leaves(value, [&](const c10::IValue& leaf) {
       const at::Tensor* const tensor = tensor_of(leaf);
       if (tensor == nullptr) return leaf;
-      const tensor::TensorPiece* const piece = tensor::piece_of(leaf);
-      return piece == nullptr ? c10::IValue(parts.copy_of(*tensor))
-                              : tensor::piece_value(parts.copy_of(*tensor), piece->placement);
+      const tensor::TensorChunk* const chunk = tensor::chunk_of(leaf);
+      return chunk == nullptr ? c10::IValue(parts.copy_of(*tensor))
+                              : tensor::chunk_value(parts.copy_of(*tensor), chunk->placement);
     }));
   return snapshot;
 }

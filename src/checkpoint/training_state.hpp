@@ -46,8 +46,8 @@ struct StateEntry {
   bool is_equal_on_all_ranks = false;           // when saving: any rank may write it, so that all share the work
   bool is_left_out = false;     // neither written nor read, but it has its number: a hook has taken the model
   bool may_be_missing = false;  // when loading: the checkpoint may lack it
-  bool takes_pieces = false;    // when loading: its tensors may be tensor::SavedTensor, read on demand
-  std::function<void(const c10::IValue&)> check_pieces = [](const c10::IValue&) {};  // then: see tensor::Stateful
+  bool takes_chunks = false;    // when loading: its tensors may be tensor::SavedTensor, read on demand
+  std::function<void(const c10::IValue&)> check_chunks = [](const c10::IValue&) {};  // then: see tensor::Stateful
   std::vector<NamedGroup> groups = {};  // when loading: of an optimizer, for states by names
 };
 using TrainingState = std::vector<StateEntry>;

@@ -1,4 +1,4 @@
-// A file that is written piece by piece and appears as a whole, or stays as it was.
+// A file that is written chunk by chunk and appears as a whole, or stays as it was.
 #pragma once
 
 #include <cstddef>

@@ -37,7 +37,7 @@ class RunningCall {
   std::atomic<int64_t>* const running_;  // the counter that this call is in; null inside of another call
 };
 
-// A piece of work that a thread of the library does with LibTorch and nobody waits for.
+// A chunk of work that a thread of the library does with LibTorch and nobody waits for.
 class BackgroundWork {
  public:
   BackgroundWork();  // throws CANCELLED if the process is ending

@@ -13,7 +13,7 @@
 #include "comm/collectives.hpp"
 #include "nn/module_walks.hpp"
 #include "optim/clip.hpp"
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 
 namespace accel::parallel {
 namespace {

@@ -11,18 +11,18 @@ bool is_blank(char byte) { return byte == ' ' || byte == '\n' || byte == '\r' ||
 
 }  // namespace
 
-void JsonElements::feed(std::string_view piece, const Take& take) {
+void JsonElements::feed(std::string_view chunk, const Take& take) {
   size_t at = 0;
-  while (at < piece.size()) {
+  while (at < chunk.size()) {
     // Most bytes are inside elements, between those that matter.
     if (state_ == State::kElement && !is_escaped_) {
-      const size_t next = is_in_string_ ? piece.find_first_of("\"\\", at) : piece.find_first_of("\"{}[],", at);
-      const size_t end = next == std::string_view::npos ? piece.size() : next;
-      keep(piece.substr(at, end - at));
+      const size_t next = is_in_string_ ? chunk.find_first_of("\"\\", at) : chunk.find_first_of("\"{}[],", at);
+      const size_t end = next == std::string_view::npos ? chunk.size() : next;
+      keep(chunk.substr(at, end - at));
       at = end;
-      if (at == piece.size()) return;
+      if (at == chunk.size()) return;
     }
-    take_byte(piece[at++], take);
+    take_byte(chunk[at++], take);
   }
 }
 

@@ -1,4 +1,4 @@
-// Splits a JSON document that is an object or a list, read in pieces, into its elements. Only one of them is in memory:
+// Splits a JSON document that is an object or a list, read in chunks, into its elements. Only one of them is in memory:
 // a document of any size can be read.
 #pragma once
 
@@ -20,7 +20,7 @@ class JsonElements {
   explicit JsonElements(std::string list_name) : list_name_(std::move(list_name)) {}
 
   // kCorrupt if this is not a document of that form.
-  void feed(std::string_view piece, const Take& take);
+  void feed(std::string_view chunk, const Take& take);
   // Whether the document has ended.
   bool is_complete() const { return state_ == State::kEnd; }
 

@@ -11,7 +11,7 @@
 namespace accel::report {
 namespace {
 
-constexpr size_t kPiece = 1 << 20;
+constexpr size_t kChunk = 1 << 20;
 
 }  // namespace
 
@@ -26,30 +26,30 @@ LineFile::Progress LineFile::read(const TakeLine& take) {
   }
   inode_ = status.st_ino;
   const off_t begin = offset_;
-  std::string piece(kPiece, '\0');
+  std::string chunk(kChunk, '\0');
   while (true) {
-    const ssize_t got = ::pread(file.descriptor(), piece.data(), piece.size(), offset_);
+    const ssize_t got = ::pread(file.descriptor(), chunk.data(), chunk.size(), offset_);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_system(Status::kIo, "read", path_);
     if (got == 0) break;
     offset_ += got;
-    take_piece(std::string_view(piece).substr(0, static_cast<size_t>(got)), take);
+    take_chunk(std::string_view(chunk).substr(0, static_cast<size_t>(got)), take);
   }
   return offset_ == begin ? Progress::kNone : Progress::kRead;
 }
 
-void LineFile::take_piece(std::string_view piece, const TakeLine& take) {
+void LineFile::take_chunk(std::string_view chunk, const TakeLine& take) {
   while (true) {
-    const size_t end = piece.find('\n');
+    const size_t end = chunk.find('\n');
     if (end == std::string_view::npos) break;
-    take_line(piece.substr(0, end), take);
-    piece.remove_prefix(end + 1);
+    take_line(chunk.substr(0, end), take);
+    chunk.remove_prefix(end + 1);
   }
-  if (is_too_long_ || begun_.size() + piece.size() > kLongestLine) {
+  if (is_too_long_ || begun_.size() + chunk.size() > kLongestLine) {
     is_too_long_ = true;
     begun_.clear();
   } else {
-    begun_ += piece;
+    begun_ += chunk;
   }
 }
 

@@ -1,4 +1,4 @@
-// The lines of a file that may still grow, read in pieces: of a file of any size, one line is in memory.
+// The lines of a file that may still grow, read in chunks: of a file of any size, one line is in memory.
 #pragma once
 
 #include <sys/types.h>
@@ -29,7 +29,7 @@ class LineFile {
   static constexpr size_t kLongestLine = 16 << 20;
 
  private:
-  void take_piece(std::string_view piece, const TakeLine& take);
+  void take_chunk(std::string_view chunk, const TakeLine& take);
   void take_line(std::string_view end_of_line, const TakeLine& take);
 
   std::string path_;

@@ -23,7 +23,7 @@
 namespace accel::report {
 namespace {
 
-constexpr size_t kPieceOfTrace = 1 << 20;
+constexpr size_t kChunkOfTrace = 1 << 20;
 constexpr size_t kMostNamesOfEvents = 100000, kMostLanes = 20000, kLongestNameOfEvent = 300;
 
 struct Category {
@@ -153,16 +153,16 @@ TraceEvents read_trace(const std::string& path, int64_t rank, const std::string&
   TraceReader reader(rank, file, problems);
   JsonElements elements("traceEvents");
   const auto take = [&reader](std::string_view name, std::string_view element) { reader.take(name, element); };
-  std::string piece(kPieceOfTrace, '\0');
+  std::string chunk(kChunkOfTrace, '\0');
   off_t offset = 0;
   while (true) {
-    const ssize_t got = ::pread(opened.descriptor(), piece.data(), piece.size(), offset);
+    const ssize_t got = ::pread(opened.descriptor(), chunk.data(), chunk.size(), offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_system(Status::kIo, "read", path);
     if (got == 0) break;
     offset += got;
     try {
-      elements.feed(std::string_view(piece).substr(0, static_cast<size_t>(got)), take);
+      elements.feed(std::string_view(chunk).substr(0, static_cast<size_t>(got)), take);
     } catch (const Error& error) {
       problems.add(file, "damaged traces", error.message());
       return reader.finish();

@@ -1,4 +1,4 @@
-// The events of one trace file (Chrome trace format), read in pieces.
+// The events of one trace file (Chrome trace format), read in chunks.
 #pragma once
 
 #include <cstdint>

@@ -91,19 +91,19 @@ class ByteCopies {
   size_t bytes_ = 0;
 };
 
-// In pieces, if the tensor is large.
+// In chunks, if the tensor is large.
 void convert_loaded(const at::Tensor& to, const at::Tensor& from) {
-  const bool in_pieces =
+  const bool in_chunks =
       from.is_cpu() && static_cast<int64_t>(from.nbytes()) > kLoadedBytes && from.is_contiguous() && to.is_contiguous();
-  if (!in_pieces) {
+  if (!in_chunks) {
     to.copy_(from);
     forget(from);
     return;
   }
   const at::Tensor target = to.view({-1}), source = from.view({-1});
-  const int64_t piece = kLoadedBytes / static_cast<int64_t>(from.itemsize());
-  for (int64_t begin = 0; begin < source.numel(); begin += piece) {
-    const int64_t end = std::min(begin + piece, source.numel());
+  const int64_t chunk = kLoadedBytes / static_cast<int64_t>(from.itemsize());
+  for (int64_t begin = 0; begin < source.numel(); begin += chunk) {
+    const int64_t end = std::min(begin + chunk, source.numel());
     target.slice(0, begin, end).copy_(source.slice(0, begin, end));
     forget(source.slice(0, begin, end));
   }

@@ -13,10 +13,10 @@ class Stateful {
   virtual c10::IValue state_dict() const = 0;
   // Loads the whole state, or throws without changing anything.
   virtual void load_state_dict(const c10::IValue& state) = 0;
-  // Whether tensors of the state may be pieces, and of a loaded one tensor::SavedTensor; see tensor_piece.hpp.
-  virtual bool takes_pieces() const { return false; }
-  // Throws what load_state_dict() would throw of the pieces that this rank needs, before any object changes.
-  virtual void check_pieces(const c10::IValue& /*state*/) const {}
+  // Whether tensors of the state may be chunks, and of a loaded one tensor::SavedTensor; see tensor_chunk.hpp.
+  virtual bool takes_chunks() const { return false; }
+  // Throws what load_state_dict() would throw of the chunks that this rank needs, before any object changes.
+  virtual void check_chunks(const c10::IValue& /*state*/) const {}
 
   // For per-rank states, if the number of ranks has changed: `states` are those of the saving ranks. By default loads
   // the first.

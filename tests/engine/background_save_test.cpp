@@ -24,7 +24,7 @@
 #include "checkpoint_fixture.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/module_walks.hpp"
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -220,15 +220,15 @@ TEST(BackgroundSave, TheEndOfTheProcessFinishesIt) {
   EXPECT_EQ(folder.entries(), 2U);
 }
 
-TEST(BackgroundSave, ASnapshotKeepsTiesViewsAndPieces) {
+TEST(BackgroundSave, ASnapshotKeepsTiesViewsAndChunks) {
   checkpoint::SnapshotMemory memory;
   const at::Tensor base = at::arange(12, at::kFloat).view({3, 4});
-  const auto piece = tensor::piece_value(base.narrow(0, 1, 2), tensor::place({9, 4}, {{3, 0}, {2, 4}}, "shard"));
+  const auto chunk = tensor::chunk_value(base.narrow(0, 1, 2), tensor::place({9, 4}, {{3, 0}, {2, 4}}, "shard"));
   const c10::IValue tree = checkpoint::tests::map_of({{"a", base},
                                                       {"tied", base},
                                                       {"row", base[1]},
                                                       {"transposed", base.t()},
-                                                      {"piece", piece},
+                                                      {"chunk", chunk},
                                                       {"none", {}},
                                                       {"n", 3}});
   for (int round = 0; round < 3; round++) {
@@ -241,7 +241,7 @@ TEST(BackgroundSave, ASnapshotKeepsTiesViewsAndPieces) {
     EXPECT_EQ(copy.at("row").toTensor().sum().item<float>(), 4 + 5 + 6 + 7);
     EXPECT_EQ(copy.at("transposed").toTensor()[3][2].item<float>(), 11);
     EXPECT_EQ(copy.at("n").toInt(), 3);
-    const tensor::TensorPiece* const copied = tensor::piece_of(copy.at("piece"));
+    const tensor::TensorChunk* const copied = tensor::chunk_of(copy.at("chunk"));
     ASSERT_NE(copied, nullptr);
     EXPECT_EQ(copied->placement->boxes.front().whole.offset, std::vector<int64_t>({3, 0}));
     EXPECT_EQ(copied->data.sum().item<float>(), 60);

@@ -10,16 +10,16 @@
 #include <mutex>
 #include <thread>
 
+#include "checkpoint/chunk_file.hpp"
 #include "checkpoint/files/content_hash.hpp"
 #include "checkpoint/files/crc32.hpp"
 #include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/manifest.hpp"
-#include "checkpoint/piece_file.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "checkpoint_fixture.hpp"
 #include "tensor/bytes.hpp"
 #include "tensor/dtype_value.hpp"
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
@@ -88,9 +88,9 @@ std::string bytes_of_a_pattern(size_t size) {
 }
 
 template <typename Sum>
-auto sum_in_pieces(const std::string& data, size_t piece) {
+auto sum_in_chunks(const std::string& data, size_t chunk) {
   Sum sum;
-  for (size_t i = 0; i < data.size(); i += piece) sum.add(data.data() + i, std::min(piece, data.size() - i));
+  for (size_t i = 0; i < data.size(); i += chunk) sum.add(data.data() + i, std::min(chunk, data.size() - i));
   return sum.value();
 }
 
@@ -114,15 +114,15 @@ TEST(CheckpointHash, IsXxh3) {
   EXPECT_EQ(hash_of("123456789", 9), 0x72dcb18b67a17dffU);
   const std::string data = bytes_of_a_pattern(1000000);
   EXPECT_EQ(hash_of(data.data(), data.size()), 0xc44da33b7368a321U);
-  for (const size_t piece : {1000U, 65536U, 999999U})
-    EXPECT_EQ(sum_in_pieces<ContentHash>(data, piece), 0xc44da33b7368a321U);
+  for (const size_t chunk : {1000U, 65536U, 999999U})
+    EXPECT_EQ(sum_in_chunks<ContentHash>(data, chunk), 0xc44da33b7368a321U);
 }
 
 TEST(CheckpointCrc32, IsThatOfZip) {
   EXPECT_EQ(crc32_of("", 0), 0U);
   EXPECT_EQ(crc32_of("123456789", 9), 0xcbf43926U);
   const std::string data = bytes_of_a_pattern(1000000);
-  EXPECT_EQ(sum_in_pieces<Crc32>(data, 1000), crc32_of(data.data(), data.size()));
+  EXPECT_EQ(sum_in_chunks<Crc32>(data, 1000), crc32_of(data.data(), data.size()));
 }
 
 c10::IValue round_trip(const Folder& folder, const c10::IValue& value) {
@@ -479,7 +479,7 @@ TEST(CheckpointTrainingState, WhatIsMissingIsAnErrorUnlessItIsAllowed) {
 }
 
 // Whatever a save that was killed had written, it is not taken for a folder of the reference.
-// Regression: the pieces of a save that was killed were taken for a folder of Accelerate, and loaded by some ranks.
+// Regression: the chunks of a save that was killed were taken for a folder of Accelerate, and loaded by some ranks.
 TEST(CheckpointTrainingState, APartOfASaveIsNoCheckpointOfAnyRank) {
   for (const char* const name :
        {"accel_rank_0.bin", "accel_rank_3.bin", "model_rank_00000.safetensors", "optimizer_1_rank_00012.safetensors"}) {
@@ -537,14 +537,14 @@ struct Shards {
     return {begin, std::min(kRows, begin + each) - begin};
   }
 
-  static c10::IValue piece(double factor, const Ranks& ranks) {
+  static c10::IValue chunk(double factor, const Ranks& ranks) {
     const auto [begin, count] = rows(ranks.rank, ranks.size);
-    return tensor::piece_value(whole(factor).narrow(0, begin, count),
+    return tensor::chunk_value(whole(factor).narrow(0, begin, count),
                                tensor::place({kRows, 3}, {{begin, 0}, {count, 3}}, "shard"));
   }
 
   static TrainingState state(const Ranks& ranks, bool sharded) {
-    const auto tensor = [&](double factor) { return sharded ? piece(factor, ranks) : c10::IValue(whole(factor)); };
+    const auto tensor = [&](double factor) { return sharded ? chunk(factor, ranks) : c10::IValue(whole(factor)); };
     TrainingState state = {
         {StateKind::kModel, "", map_of({{"a", tensor(1)}, {"b", at::full({2}, 4)}}), {}},
         {StateKind::kOptimizer,
@@ -553,7 +553,7 @@ struct Shards {
              {{"state", tree::new_map({{int64_t{0}, map_of({{"exp_avg", tensor(2)}, {"step", at::full({}, 9)}})}})}}),
          {}},
     };
-    for (StateEntry& entry : state) entry.takes_pieces = sharded;
+    for (StateEntry& entry : state) entry.takes_chunks = sharded;
     return state;
   }
 
@@ -572,23 +572,23 @@ struct Shards {
   }
 };
 
-TEST(CheckpointPieces, AnyNumberOfRanksReadsWhatItNeeds) {
+TEST(CheckpointChunks, AnyNumberOfRanksReadsWhatItNeeds) {
   for (const int savers : {1, 2, 3, 4})
-    for (const bool saves_pieces : {true, false}) {
+    for (const bool saves_chunks : {true, false}) {
       const Folder folder;
       on_ranks(savers, [&](const Ranks& ranks) {
-        save_training_state(folder / "s", Shards::state(ranks, saves_pieces), ranks, quick_files());
+        save_training_state(folder / "s", Shards::state(ranks, saves_chunks), ranks, quick_files());
       });
       for (const int loaders : {1, 2, 4, 5})
-        for (const bool loads_pieces : {true, false})
+        for (const bool loads_chunks : {true, false})
           on_ranks(loaders, [&](const Ranks& ranks) {
-            const TrainingState like = Shards::state(ranks, loads_pieces);
-            Shards::expect_loaded(load_training_state(folder / "s", like, ranks), ranks, loads_pieces);
+            const TrainingState like = Shards::state(ranks, loads_chunks);
+            Shards::expect_loaded(load_training_state(folder / "s", like, ranks), ranks, loads_chunks);
           });
     }
 }
 
-TEST(CheckpointPieces, AreLeftOutByAllRanksOrNone) {
+TEST(CheckpointChunks, AreLeftOutByAllRanksOrNone) {
   const Folder folder;
   on_ranks(2, [&](const Ranks& ranks) {
     TrainingState state = Shards::state(ranks, true);
@@ -602,7 +602,7 @@ TEST(CheckpointPieces, AreLeftOutByAllRanksOrNone) {
   EXPECT_EQ(folder.entries(), 0U);
 }
 
-TEST(CheckpointPieces, AMissingOrStrangePieceIsNamed) {
+TEST(CheckpointChunks, AMissingOrStrangeChunkIsNamed) {
   const Folder folder;
   on_ranks(2, [&](const Ranks& ranks) {
     save_training_state(folder / "s", Shards::state(ranks, true), ranks, quick_files());
@@ -618,18 +618,18 @@ TEST(CheckpointPieces, AMissingOrStrangePieceIsNamed) {
   std::string flipped = saved;
   flipped[flipped.size() - 3] = static_cast<char>(flipped[flipped.size() - 3] ^ 1);
   write_text(second, flipped);
-  expect_error(Status::kCorrupt, "piece of 'a'", load);
+  expect_error(Status::kCorrupt, "chunk of 'a'", load);
   write_text(second, saved);
   EXPECT_NO_THROW(load());
 
   const auto table_of = [&](const std::vector<std::string>& files) {
-    auto table = std::make_unique<PieceTable>(true);
+    auto table = std::make_unique<ChunkTable>(true);
     for (const std::string& file : files) table->add(std::make_shared<const MappedFile>(file));
     return table;
   };
   expect_error(Status::kCorrupt, "overlaps", [&] { table_of({first, first}); });
   const auto half = table_of({first})->join(tree::new_map(), true);
-  expect_error(Status::kCorrupt, "lacks 9 elements of 'a'", [&] { read_pieces(half); });
+  expect_error(Status::kCorrupt, "lacks 9 elements of 'a'", [&] { read_chunks(half); });
   expect_error(Status::kShapeMismatch, "not inside", [] { tensor::place({3}, {{2}, {2}}, "shard"); });
 }
 

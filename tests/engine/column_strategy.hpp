@@ -19,7 +19,7 @@
 #include "nn/callback_module.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/placements.hpp"
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 
 namespace accel::parallel::column_strategy {
 

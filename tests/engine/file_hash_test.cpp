@@ -44,11 +44,11 @@ TEST(FileHash, IsThatOfItsBlocksHoweverItIsComputed) {
   for (const size_t size :
        {size_t{0}, size_t{9}, kHashBlock - 1, kHashBlock, kHashBlock + 1, 3 * kHashBlock, 3 * kHashBlock + 77}) {
     const std::string bytes = bytes_of(size);
-    for (const size_t piece : {size_t{1} << 20, kHashBlock, kHashBlock + 5, size + 1}) {
+    for (const size_t chunk : {size_t{1} << 20, kHashBlock, kHashBlock + 5, size + 1}) {
       FileHash hash;
-      for (size_t begin = 0; begin < size; begin += piece)
-        hash.add(bytes.data() + begin, std::min(piece, size - begin));
-      EXPECT_EQ(hash.value(), hash_by_the_book(bytes)) << size << " bytes in pieces of " << piece;
+      for (size_t begin = 0; begin < size; begin += chunk)
+        hash.add(bytes.data() + begin, std::min(chunk, size - begin));
+      EXPECT_EQ(hash.value(), hash_by_the_book(bytes)) << size << " bytes in chunks of " << chunk;
     }
     write_file(folder / "file", bytes);
     EXPECT_EQ(hash_of_file(MappedFile(folder / "file")), hash_by_the_book(bytes)) << size;

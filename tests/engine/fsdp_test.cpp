@@ -551,9 +551,9 @@ TEST(FsdpCheckpoint, LoadsOnAnyNumberOfRanks) {
     }
 }
 
-// Only rank 1 of the loading ones needs the damaged piece, and optimizers are loaded before models.
-// Regression: a damaged piece that one rank needs was found after other objects had changed.
-TEST(FsdpCheckpoint, ADamagedPieceChangesNothingOnAnyRank) {
+// Only rank 1 of the loading ones needs the damaged chunk, and optimizers are loaded before models.
+// Regression: a damaged chunk that one rank needs was found after other objects had changed.
+TEST(FsdpCheckpoint, ADamagedChunkChangesNothingOnAnyRank) {
   FsdpSettings settings = by_blocks();
   settings.state_dict_type = StateDictType::kShardedStateDict;
   const Folder folder;

@@ -15,7 +15,7 @@ namespace accel::tensor {
 namespace loading_test {
 
 constexpr int64_t kMany =
-    (int64_t{5} << 20) + 3;  // numbers: more than one piece of a file, and not a multiple of anything
+    (int64_t{5} << 20) + 3;  // numbers: more than one chunk of a file, and not a multiple of anything
 
 at::Tensor numbers(at::ScalarType dtype) { return at::arange(kMany, at::kFloat).remainder(1000).to(dtype); }
 

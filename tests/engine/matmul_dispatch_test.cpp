@@ -94,7 +94,7 @@ TEST_F(MatmulDispatch, MmAndBmmAgreeForRandomShapesAndLayouts) {
   }
 }
 
-// More than one tile, panel and piece of the inner dimension, and rows that are packed.
+// More than one tile, panel and tile of the inner dimension, and rows that are packed.
 TEST_F(MatmulDispatch, ManyTilesAgree) {
   at::manual_seed(7);
   const int64_t shapes[][3] = {{300, 700, 530}, {70, 1100, 300}, {513, 300, 1100}, {1030, 64, 4200}};

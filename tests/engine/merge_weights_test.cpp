@@ -14,7 +14,7 @@
 #include "checkpoint/formats/value_file.hpp"
 #include "checkpoint/save_training_state.hpp"
 #include "checkpoint_fixture.hpp"
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 
 namespace accel::checkpoint::tests::merge_weights {
 namespace {
@@ -94,13 +94,13 @@ TEST(MergeWeights, DamageIsNamed) {
   });
 }
 
-TEST(MergeWeights, OfPiecesOfRanks) {
+TEST(MergeWeights, OfChunksOfRanks) {
   Folder folder;
   const at::Tensor whole = at::arange(12).to(at::kFloat).reshape({4, 3}), plain = at::arange(3);
   // As two ranks would write it, one after the other.
   auto model = tree::new_map();
   model.insert(
-      "rows", tensor::piece_value(whole.slice(0, 0, 4).contiguous(), tensor::place({4, 3}, {{0, 0}, {4, 3}}, "shard")));
+      "rows", tensor::chunk_value(whole.slice(0, 0, 4).contiguous(), tensor::place({4, 3}, {{0, 0}, {4, 3}}, "shard")));
   model.insert("plain", plain);
   save_training_state(
       folder / "state",

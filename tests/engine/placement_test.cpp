@@ -20,7 +20,7 @@
 #include "launch/ranks/claimed_port.hpp"
 #include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 
 namespace accel::parallel {
 namespace placement_test {

@@ -92,7 +92,7 @@ TEST(Sequences, DocumentsThatFitBest) {
   const auto tokens = tokens_of({10, 11, 12, 20, 30, 31, 32, 33, 40, 41, 50, 51, 52, 53, 54, 55});
   const auto documents = documents_of_offsets(*tokens, at::tensor({0, 3, 4, 8, 10, 16}, at::kLong));
   const PackedDataset dataset(tokens, documents, 5, PackedDataset::Packing::kBestFit, 0);
-  // Pieces of 5, 4, 3, 2, 1 and 1: the one token of document 1 goes to the four of document 2.
+  // Segments of 5, 4, 3, 2, 1 and 1: the one token of document 1 goes to the four of document 2.
   EXPECT_EQ(dataset.length(), 4);
   EXPECT_EQ(json_of(dataset.item(0)), "[[10,11,12,40,41],[11,12,-100,41,-100],[0,1,2,0,1],[0,0,0,3,3]]");
   EXPECT_EQ(json_of(dataset.item(1)), "[[20,30,31,32,33],[-100,31,32,33,-100],[0,0,1,2,3],[1,2,2,2,2]]");

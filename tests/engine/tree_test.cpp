@@ -96,9 +96,9 @@ class RandomTrees {
   }
 
   std::string random_text() {
-    static const std::vector<std::string> kPieces = {"a", "\"", "\\", "\n", "7", "-1.5", "é", "[", "}", "\x01"};
+    static const std::vector<std::string> kChunks = {"a", "\"", "\\", "\n", "7", "-1.5", "é", "[", "}", "\x01"};
     std::string text;
-    for (uint64_t i = below(6); i > 0; i--) text += kPieces[below(kPieces.size())];
+    for (uint64_t i = below(6); i > 0; i--) text += kChunks[below(kChunks.size())];
     return text;
   }
 

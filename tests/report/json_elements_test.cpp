@@ -1,4 +1,4 @@
-// Elements of JSON documents that are read in pieces of any size.
+// Elements of JSON documents that are read in chunks of any size.
 #include "report/json_elements.hpp"
 
 #include <gtest/gtest.h>
@@ -14,24 +14,24 @@ namespace {
 
 using Elements = std::vector<std::pair<std::string, std::string>>;
 
-Elements split(const std::string& document, size_t piece, bool* is_complete = nullptr) {
+Elements split(const std::string& document, size_t chunk, bool* is_complete = nullptr) {
   Elements found;
   JsonElements elements("list");
-  for (size_t at = 0; at < document.size(); at += piece)
-    elements.feed(std::string_view(document).substr(at, piece),
+  for (size_t at = 0; at < document.size(); at += chunk)
+    elements.feed(std::string_view(document).substr(at, chunk),
                   [&found](std::string_view name, std::string_view element) { found.emplace_back(name, element); });
   if (is_complete != nullptr) *is_complete = elements.is_complete();
   return found;
 }
 
-TEST(JsonElements, FindsThemInPiecesOfAnySize) {
+TEST(JsonElements, FindsThemInChunksOfAnySize) {
   const std::string document =
       R"({"a": 1, "skipped": {"list": [9]}, "list": [ {"x": "}],\"{"}, 2,"t,]" ,[1,[2]] ], "other": [7], "b" : "c"} )";
   const Elements expected = {{"a", "1"},        {"", R"({"x": "}],\"{"})"}, {"", "2"},
                              {"", R"("t,]" )"}, {"", "[1,[2]] "},           {"b", R"("c")"}};
-  for (size_t piece = 1; piece <= document.size(); ++piece) {
+  for (size_t chunk = 1; chunk <= document.size(); ++chunk) {
     bool is_complete = false;
-    EXPECT_EQ(split(document, piece, &is_complete), expected) << piece;
+    EXPECT_EQ(split(document, chunk, &is_complete), expected) << chunk;
     EXPECT_TRUE(is_complete);
   }
 }

@@ -10,7 +10,7 @@
 #include "base/error.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/placements.hpp"
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {

@@ -14,7 +14,7 @@
 #include "checkpoint/training_state.hpp"
 #include "nn/module_walks.hpp"
 #include "tensor/file_memory.hpp"
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -72,7 +72,7 @@ c10::IValue ModelState::state_dict() const {
   auto state = tree::new_map();
   for (const auto& [name, tensor] : module.state_dict()) {
     PlacementPtr placement = placements.find(nn::find_tensor(module, name));
-    state.insert(name, placement == nullptr ? c10::IValue(tensor) : tensor::piece_value(tensor, std::move(placement)));
+    state.insert(name, placement == nullptr ? c10::IValue(tensor) : tensor::chunk_value(tensor, std::move(placement)));
   }
   return state;
 }
@@ -92,7 +92,7 @@ void ModelState::for_each_own(const c10::IValue& state, const Visit& visit) cons
   }
 }
 
-void ModelState::check_pieces(const c10::IValue& state) const {
+void ModelState::check_chunks(const c10::IValue& state) const {
   for_each_own(state, [](const std::string& name, const c10::IValue& value, const PlacementPtr& placement) {
     if (placement != nullptr) tensor::check_part(value, *placement, name);
   });
@@ -101,7 +101,7 @@ void ModelState::check_pieces(const c10::IValue& state) const {
 void ModelState::load_state_dict(const c10::IValue& state) {
   nn::Module& module = *model_->module();
   model_->finish_step();
-  if (!takes_pieces()) {
+  if (!takes_chunks()) {
     module.load_state_dict(checkpoint::model_tensors(state));
     return;
   }
@@ -124,7 +124,7 @@ void OptimizerState::finish_steps() const {
   for (const auto& model : models_) model->finish_step();
 }
 
-bool OptimizerState::takes_pieces() const { return first_placed(models_) != nullptr; }
+bool OptimizerState::takes_chunks() const { return first_placed(models_) != nullptr; }
 
 // Where the optimizer does not know its entries, one of the parameter's shape is like it.
 bool OptimizerState::is_like_parameter(const std::string& entry, const c10::IValue& value,
@@ -151,16 +151,16 @@ c10::IValue OptimizerState::change_placed(const c10::IValue& state, bool is_stor
 }
 
 c10::IValue OptimizerState::state_dict() const {
-  if (!takes_pieces()) return optimizer_->state_dict();
+  if (!takes_chunks()) return optimizer_->state_dict();
   finish_steps();
   return change_placed(optimizer_->state_dict(), /*is_stored=*/true,
                        [](const c10::IValue& value, const PlacementPtr& placement, const std::string&) {
-                         return placement == nullptr ? value : tensor::piece_value(value.toTensor(), placement);
+                         return placement == nullptr ? value : tensor::chunk_value(value.toTensor(), placement);
                        });
 }
 
 void OptimizerState::load_state_dict(const c10::IValue& state) {
-  if (!takes_pieces()) return optimizer_->load_state_dict(state);
+  if (!takes_chunks()) return optimizer_->load_state_dict(state);
   finish_steps();
   optimizer_->load_state_dict(change_placed(
       state, /*is_stored=*/false, [](const c10::IValue& value, const PlacementPtr& placement, const std::string& name) {
@@ -168,7 +168,7 @@ void OptimizerState::load_state_dict(const c10::IValue& state) {
       }));
 }
 
-void OptimizerState::check_pieces(const c10::IValue& state) const {
+void OptimizerState::check_chunks(const c10::IValue& state) const {
   change_placed(state, /*is_stored=*/false,
                 [](const c10::IValue& value, PlacementPtr placement, const std::string& name) {
                   if (placement == nullptr) placement = whole_if_saved(value, name);
@@ -211,7 +211,7 @@ std::vector<checkpoint::NamedGroup> named_groups(const optim::Optimizer& optimiz
 namespace {
 
 void add_parts(const c10::IValue& value, const std::string& path, std::vector<std::string>& paths) {
-  if (tensor::piece_of(value) != nullptr) paths.push_back(path);
+  if (tensor::chunk_of(value) != nullptr) paths.push_back(path);
   if (!value.isGenericDict()) return;
   for (const auto& member : value.toGenericDict()) {
     const c10::IValue& key = member.key();
@@ -287,7 +287,7 @@ c10::IValue with_equal_parts(const std::function<c10::IValue()>& make_state, con
 c10::IValue gather_state(const c10::IValue& state, const parallel::PlacedParameters& placed, bool keep,
                          const std::string& folder) {
   return tree::map_leaves(state, [&](const c10::IValue& leaf) -> c10::IValue {
-    const tensor::TensorPiece* const part = tensor::piece_of(leaf);
+    const tensor::TensorChunk* const part = tensor::chunk_of(leaf);
     if (part == nullptr) return leaf;
     const at::Tensor whole = placed.gather(part->data, *part->placement);
     return keep ? c10::IValue(kept_in(folder, whole)) : c10::IValue();
@@ -310,15 +310,15 @@ c10::IValue form_to_save(const c10::IValue& state, const parallel::PlacedParamet
                          const std::string& folder) {
   if (whole) return gather_state(state, placed, keep, folder);
   return tree::map_leaves(state, [&](const c10::IValue& leaf) {
-    const tensor::TensorPiece* const part = tensor::piece_of(leaf);
+    const tensor::TensorChunk* const part = tensor::chunk_of(leaf);
     return part == nullptr || placed.is_first(*part->placement) ? leaf : c10::IValue();
   });
 }
 
 c10::IValue stored_tensors(const c10::IValue& state) {
   return tree::map_leaves(state, [](const c10::IValue& leaf) {
-    const tensor::TensorPiece* const piece = tensor::piece_of(leaf);
-    return piece == nullptr ? leaf : c10::IValue(piece->data);
+    const tensor::TensorChunk* const chunk = tensor::chunk_of(leaf);
+    return chunk == nullptr ? leaf : c10::IValue(chunk->data);
   });
 }
 
@@ -327,9 +327,9 @@ c10::IValue with_stored_tensors(const c10::IValue& state, const c10::IValue& sto
   const auto former = state.toGenericDict();
   return change_members(stored, [&](const c10::IValue& name, const c10::IValue& value) {
     const auto found = former.find(name);
-    const tensor::TensorPiece* const piece = found == former.end() ? nullptr : tensor::piece_of(found->value());
-    if (piece == nullptr || !value.isTensor() || value.toTensor().sizes() != piece->data.sizes()) return value;
-    return tensor::piece_value(value.toTensor(), piece->placement);
+    const tensor::TensorChunk* const chunk = found == former.end() ? nullptr : tensor::chunk_of(found->value());
+    if (chunk == nullptr || !value.isTensor() || value.toTensor().sizes() != chunk->data.sizes()) return value;
+    return tensor::chunk_value(value.toTensor(), chunk->placement);
   });
 }
 

@@ -27,8 +27,8 @@ class ModelState final : public tensor::Stateful {
   c10::IValue state_dict() const override;
   // Takes whole tensors too.
   void load_state_dict(const c10::IValue& state) override;
-  bool takes_pieces() const override { return !nn::placements(*model_->module()).empty(); }
-  void check_pieces(const c10::IValue& state) const override;
+  bool takes_chunks() const override { return !nn::placements(*model_->module()).empty(); }
+  void check_chunks(const c10::IValue& state) const override;
   // Takes what this rank stores in place of parts, which check_stored() has checked.
   void load_stored(const c10::IValue& state);
   void check_stored(const c10::IValue& /*state*/) const {}  // as check_model() has done
@@ -49,8 +49,8 @@ class OptimizerState final : public tensor::Stateful {
       : optimizer_(std::move(optimizer)), models_(std::move(models)) {}
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state) override;
-  bool takes_pieces() const override;
-  void check_pieces(const c10::IValue& state) const override;
+  bool takes_chunks() const override;
+  void check_chunks(const c10::IValue& state) const override;
   // Takes what this rank stores in place of parts, which check_stored() has checked.
   void load_stored(const c10::IValue& state);
   void check_stored(const c10::IValue& state) const;

@@ -13,11 +13,11 @@
 #include "accelerator/ranks.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "checkpoint/chunk_file.hpp"
 #include "checkpoint/files/make_folders.hpp"
 #include "checkpoint/fsdp_files.hpp"
 #include "checkpoint/model_check.hpp"
 #include "checkpoint/optimizer_names.hpp"
-#include "checkpoint/piece_file.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "nn/module_walks.hpp"
 #include "os/bus_error_guard.hpp"
@@ -85,10 +85,10 @@ void load(Object& object, const std::string& folder, const FsdpFile& file, const
     state = check(found, is_stored);
     if (is_stored)
       object.check_stored(state);
-    else if (object.takes_pieces())
-      object.check_pieces(state);
+    else if (object.takes_chunks())
+      object.check_chunks(state);
     else
-      state = checkpoint::read_pieces(state);
+      state = checkpoint::read_chunks(state);
     return {};
   });
   const tensor::LoadingScope scope;

@@ -122,8 +122,8 @@ checkpoint::StateEntry TrainingCheckpoints::SavedObject::entry() const {
   checkpoint::StateEntry entry{kind, name, {}, {}};
   entry.may_be_missing = may_be_missing;
   entry.is_equal_on_all_ranks = is_equal_on_all_ranks;
-  entry.takes_pieces = object->takes_pieces();
-  entry.check_pieces = [checked = object](const c10::IValue& state) { checked->check_pieces(state); };
+  entry.takes_chunks = object->takes_chunks();
+  entry.check_chunks = [checked = object](const c10::IValue& state) { checked->check_chunks(state); };
   return entry;
 }
 
@@ -187,7 +187,7 @@ void TrainingCheckpoints::require_known_parts() const {
           "each rank's own state_dict");
 }
 
-// With whole tensors on the ranks that may write them, or pieces on those that are the first to have them.
+// With whole tensors on the ranks that may write them, or chunks on those that are the first to have them.
 c10::IValue TrainingCheckpoints::saved_state(const tensor::Stateful& object, StateKind kind,
                                              const std::string& folder) const {
   if (kind != StateKind::kModel && kind != StateKind::kOptimizer) return object.state_dict();

@@ -71,27 +71,27 @@ void check_names(const nn::NamedTensors& sorted) {
   }
 }
 
-struct Piece {
+struct Chunk {
   uintptr_t begin, end;
   const std::string* name;
   bool is_registered;  // by an earlier call
 };
 
-void add_pieces(const nn::NamedTensors& tensors, bool is_registered, std::vector<Piece>& pieces) {
+void add_chunks(const nn::NamedTensors& tensors, bool is_registered, std::vector<Chunk>& chunks) {
   for (const auto& [name, tensor] : tensors) {
     if (tensor.numel() == 0) continue;
     const auto begin = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
-    pieces.push_back({begin, begin + tensor.nbytes(), &name, is_registered});
+    chunks.push_back({begin, begin + tensor.nbytes(), &name, is_registered});
   }
 }
 
-void require_disjoint(std::vector<Piece> pieces) {
-  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) { return a.begin < b.begin; });
-  for (size_t i = 1; i < pieces.size(); i++) {
-    if (pieces[i - 1].end <= pieces[i].begin) continue;
-    const bool first_is_new = pieces[i].is_registered;
-    const Piece& added = first_is_new ? pieces[i - 1] : pieces[i];
-    const Piece& other = first_is_new ? pieces[i] : pieces[i - 1];
+void require_disjoint(std::vector<Chunk> chunks) {
+  std::sort(chunks.begin(), chunks.end(), [](const Chunk& a, const Chunk& b) { return a.begin < b.begin; });
+  for (size_t i = 1; i < chunks.size(); i++) {
+    if (chunks[i - 1].end <= chunks[i].begin) continue;
+    const bool first_is_new = chunks[i].is_registered;
+    const Chunk& added = first_is_new ? chunks[i - 1] : chunks[i];
+    const Chunk& other = first_is_new ? chunks[i] : chunks[i - 1];
     require(!other.is_registered, Status::kInvalidArgument, "parameter '", *added.name,
             "' is in memory that is registered already, as '", *other.name,
             "'; expected each piece of memory once until accel_free_memory()");
@@ -153,9 +153,9 @@ RegisteredMemory::RegisteredMemory(nn::NamedTensors tensors, c10::Device of_stat
     check_tensor(name, tensor, device_);
     tensor = without_index(tensor).detach();  // the tensor of the application does not become a parameter itself
   }
-  std::vector<Piece> pieces;
-  add_pieces(tensors_, /*is_registered=*/false, pieces);
-  require_disjoint(std::move(pieces));
+  std::vector<Chunk> chunks;
+  add_chunks(tensors_, /*is_registered=*/false, chunks);
+  require_disjoint(std::move(chunks));
   module_ = module_over(tensors_);
   for (const auto& [name, tensor] : tensors_) {
     memory_.push_back(tensor);
@@ -164,10 +164,10 @@ RegisteredMemory::RegisteredMemory(nn::NamedTensors tensors, c10::Device of_stat
 }
 
 void RegisteredMemory::require_apart_from(const RegisteredMemory& registered) const {
-  std::vector<Piece> pieces;
-  add_pieces(registered.tensors_, /*is_registered=*/true, pieces);
-  add_pieces(tensors_, /*is_registered=*/false, pieces);
-  require_disjoint(std::move(pieces));
+  std::vector<Chunk> chunks;
+  add_chunks(registered.tensors_, /*is_registered=*/true, chunks);
+  add_chunks(tensors_, /*is_registered=*/false, chunks);
+  require_disjoint(std::move(chunks));
 }
 
 void RegisteredMemory::gather(parallel::ParallelModel& model) const {

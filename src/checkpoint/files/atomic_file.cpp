@@ -15,7 +15,7 @@
 namespace accel::checkpoint {
 namespace {
 
-constexpr size_t kHashedPiece = size_t{1} << 19;  // stays in a core's cache between its hash and its copy
+constexpr size_t kHashedChunk = size_t{1} << 19;  // stays in a core's cache between its hash and its copy
 constexpr size_t kBuffer = size_t{16} << 20;      // two of them, so that one is filled while the other is written
 constexpr size_t kDirectUnit = 4096;              // what is written past the page cache is a multiple of it
 constexpr double kCacheSpeed = 1e9;               // bytes a second that the page cache takes at least
@@ -54,13 +54,13 @@ void OutputFile::write(const void* data, size_t size) {
   const auto* bytes = static_cast<const char*>(data);
   while (size > 0) {
     if (!filling_) filling_ = allocate_buffer();
-    const size_t piece = std::min({size, kHashedPiece, kBuffer - filled_});
-    hash_.add(bytes, piece);
-    std::memcpy(filling_.get() + filled_, bytes, piece);
-    filled_ += piece;
-    size_ += piece;
-    bytes += piece;
-    size -= piece;
+    const size_t chunk = std::min({size, kHashedChunk, kBuffer - filled_});
+    hash_.add(bytes, chunk);
+    std::memcpy(filling_.get() + filled_, bytes, chunk);
+    filled_ += chunk;
+    size_ += chunk;
+    bytes += chunk;
+    size -= chunk;
     if (filled_ == kBuffer) write_in_background();
   }
 }

@@ -1,4 +1,4 @@
-// Content hash: XXH3 with 64 bits, as `xxhsum -H3` prints it, of data in pieces.
+// Content hash: XXH3 with 64 bits, as `xxhsum -H3` prints it, of data in chunks.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// CRC-32, as ZIP archives have it, of data in pieces.
+// CRC-32, as ZIP archives have it, of data in chunks.
 #pragma once
 
 #include <cstddef>

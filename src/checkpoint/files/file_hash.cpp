@@ -19,7 +19,7 @@ uint64_t combine(const std::vector<uint64_t>& blocks) {
 }
 
 // Pages in the page cache are hashed there. The rest is read into memory that stays in a cache of the processor,
-// because the system reads ahead in larger pieces for a file that is read than for one that is mapped.
+// because the system reads ahead in larger chunks for a file that is read than for one that is mapped.
 class PartReader {
  public:
   explicit PartReader(const MappedFile& mapped) : mapped_(mapped), file_(mapped.path()) {}

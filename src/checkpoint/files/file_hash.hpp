@@ -13,7 +13,7 @@ namespace accel::checkpoint {
 
 inline constexpr size_t kHashBlock = size_t{16} << 20;
 
-// The hash of a file that is written piece by piece.
+// The hash of a file that is written chunk by chunk.
 class FileHash {
  public:
   void add(const void* data, size_t size);

@@ -39,7 +39,7 @@ constexpr size_t kMostKeys = 1 << 20;  // of one request
 
 // A value is shared by the table and the answers that wait to be sent: thousands of clients may ask for the same one.
 using Value = std::shared_ptr<const std::string>;
-constexpr size_t kCopied = 4096;  // a value up to this size is sent in one piece with what is around it
+constexpr size_t kCopied = 4096;  // a value up to this size is sent in one chunk with what is around it
 
 struct Incomplete {};  // the rest of a request has not come yet
 struct Nonsense {};    // what no client of a store sends
@@ -122,39 +122,39 @@ class StoreServer::Loop {
   // Bytes that a socket has not accepted yet.
   class Output {
    public:
-    bool is_empty() const { return pieces_.empty(); }
+    bool is_empty() const { return chunks_.empty(); }
 
     void add(const char* bytes, size_t size) {
-      if (pieces_.empty() || pieces_.back().shared) pieces_.emplace_back();
-      pieces_.back().own.append(bytes, size);
+      if (chunks_.empty() || chunks_.back().shared) chunks_.emplace_back();
+      chunks_.back().own.append(bytes, size);
     }
     void add(const Value& value) {
       if (value->size() > kCopied)
-        pieces_.push_back({{}, value});
+        chunks_.push_back({{}, value});
       else
         add(value->data(), value->size());
     }
 
     void send_to(const FileDescriptor& socket) {
-      while (!pieces_.empty()) {
-        const Piece& piece = pieces_.front();
-        const std::string& bytes = piece.shared ? *piece.shared : piece.own;
+      while (!chunks_.empty()) {
+        const Chunk& chunk = chunks_.front();
+        const std::string& bytes = chunk.shared ? *chunk.shared : chunk.own;
         const ssize_t sent = send(socket.number(), bytes.data() + sent_, bytes.size() - sent_, MSG_NOSIGNAL);
         if (sent > 0) sent_ += static_cast<size_t>(sent);
         if (sent_ < bytes.size()) return;
         sent_ = 0;
-        pieces_.pop_front();
+        chunks_.pop_front();
       }
     }
 
    private:
-    struct Piece {
+    struct Chunk {
       std::string own;
       Value shared;  // instead, if it is there
     };
 
-    std::deque<Piece> pieces_;
-    size_t sent_ = 0;  // of the first piece
+    std::deque<Chunk> chunks_;
+    size_t sent_ = 0;  // of the first chunk
   };
 
   struct Client {

@@ -24,27 +24,27 @@ MicrokernelStatus load_microkernel(const char* symbol = kMicrokernelSymbol);
 // Null unless it is available. Any thread.
 Microkernel microkernel();
 
-// The largest piece of `left` of which a kernel is compiled: `largest`, a power of two, or what is left below 16. So
+// The largest tile of `left` of which a kernel is compiled: `largest`, a power of two, or what is left below 16. So
 // matrices of any size need few kernels.
-constexpr int64_t microkernel_piece(int64_t left, int64_t largest) {
+constexpr int64_t microkernel_tile(int64_t left, int64_t largest) {
   if (left >= largest) return largest;
-  int64_t piece = 16;
-  if (left < piece) return left;
-  while (piece * 2 <= left) piece *= 2;
-  return piece;
+  int64_t tile = 16;
+  if (left < tile) return left;
+  while (tile * 2 <= left) tile *= 2;
+  return tile;
 }
 
-// A matmul of blocks of any sizes by pieces for which kernels are compiled.
+// A matmul of blocks of any sizes by tiles for which kernels are compiled.
 inline void multiply_blocks(Microkernel kernel, int64_t rows, int64_t columns, int64_t inner, const float* first,
                             int64_t first_stride, const float* second, int64_t second_stride, float* result,
                             int64_t result_stride, bool accumulate) {
   constexpr int64_t kMaxRows = 64, kMaxColumns = 256, kMaxInner = 512;
   for (int64_t row = 0, height = 0; row < rows; row += height) {
-    height = microkernel_piece(rows - row, kMaxRows);
+    height = microkernel_tile(rows - row, kMaxRows);
     for (int64_t column = 0, width = 0; column < columns; column += width) {
-      width = microkernel_piece(columns - column, kMaxColumns);
+      width = microkernel_tile(columns - column, kMaxColumns);
       for (int64_t k = 0, depth = 0; k < inner; k += depth) {
-        depth = microkernel_piece(inner - k, kMaxInner);
+        depth = microkernel_tile(inner - k, kMaxInner);
         kernel(height, width, depth, first_stride, second_stride, result_stride, accumulate || k > 0,
                first + row * first_stride + k, second + k * second_stride + column,
                result + row * result_stride + column, false);

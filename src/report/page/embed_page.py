@@ -16,8 +16,8 @@ LONGEST_LITERAL = 8000  # compilers must accept 65536 characters
 
 def literal(text):
     """The text as raw string literals, which the compiler joins."""
-    pieces = [text[i:i + LONGEST_LITERAL] for i in range(0, len(text), LONGEST_LITERAL)]
-    return "\n".join(f'    R"__part__({piece})__part__"' for piece in pieces)
+    chunks = [text[i:i + LONGEST_LITERAL] for i in range(0, len(text), LONGEST_LITERAL)]
+    return "\n".join(f'    R"__part__({chunk})__part__"' for chunk in chunks)
 
 
 def main():

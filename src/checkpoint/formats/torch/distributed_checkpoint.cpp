@@ -14,11 +14,11 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "checkpoint/chunk_file.hpp"
 #include "checkpoint/formats/torch/pickle_reader.hpp"
 #include "checkpoint/formats/torch/torch_file.hpp"
-#include "checkpoint/piece_file.hpp"
 #include "os/mapped_file.hpp"
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
@@ -43,7 +43,7 @@ constexpr std::string_view kRecordNames[] = {
 };
 constexpr RecordClasses kRecords = {kRecordNames, std::size(kRecordNames)};
 
-struct Piece {
+struct Chunk {
   std::string file;
   uint64_t begin;
   uint64_t size;
@@ -59,20 +59,20 @@ class MetadataReader {
         reader_(file_.text(), file_.path(), {{}, &kRecords}),
         root_(reader_.read()) {}
 
-  // {full name: pieces}
-  std::map<std::string, std::vector<Piece>> pieces() {
-    std::map<std::string, std::vector<Piece>> pieces;
+  // {full name: chunks}
+  std::map<std::string, std::vector<Chunk>> chunks() {
+    std::map<std::string, std::vector<Chunk>> chunks;
     for (const auto& [index, info] : map_of(member(root_, "storage_data"), "storage_data").members) {
       require_plain(*info);
       const std::string path = text_of(member(*info, "relative_path"));
       require(path.find('/') == std::string::npos && path != "..", Status::kCorrupt, "'", file_.path(),
               "' names the file '", path, "'; expected one of its folder");
       const bool has_offset = has_member(*index, "offset") && !member(*index, "offset").is_none();
-      pieces[text_of(member(*index, "fqn"))].push_back(
+      chunks[text_of(member(*index, "fqn"))].push_back(
           {path, number_of(member(*info, "offset")), number_of(member(*info, "length")),
            has_offset ? shape_of(member(*index, "offset")) : std::vector<int64_t>()});
     }
-    return pieces;
+    return chunks;
   }
 
   // {full name: shape, or none of what is not a tensor}, in their order.
@@ -141,7 +141,7 @@ class MetadataReader {
     return *found;
   }
 
-  // Pieces may be encoded, by extensions that this library does not know.
+  // Chunks may be encoded, by extensions that this library does not know.
   void require_plain(const PickleNode& info) const {
     const bool encoded = has_member(info, "transform_descriptors") && !member(info, "transform_descriptors").is_none();
     require(!encoded, Status::kUnsupported, "'", file_.path(),
@@ -173,23 +173,23 @@ class MetadataReader {
   const PickleNode& root_;
 };
 
-class PieceFiles {
+class ChunkFiles {
  public:
-  explicit PieceFiles(std::string folder) : folder_(std::move(folder)) {}
+  explicit ChunkFiles(std::string folder) : folder_(std::move(folder)) {}
 
-  at::Tensor read(const Piece& piece) {
-    const c10::IValue value = read_value(piece);
-    require(value.isTensor(), Status::kCorrupt, "'", folder_, "/", piece.file, "' has no tensor at byte ", piece.begin);
+  at::Tensor read(const Chunk& chunk) {
+    const c10::IValue value = read_value(chunk);
+    require(value.isTensor(), Status::kCorrupt, "'", folder_, "/", chunk.file, "' has no tensor at byte ", chunk.begin);
     return value.toTensor();
   }
 
-  c10::IValue read_value(const Piece& piece) {
-    auto& file = files_[piece.file];
-    if (file == nullptr) file = std::make_shared<const MappedFile>(folder_ + "/" + piece.file);
-    require(piece.begin <= file->size() && piece.size <= file->size() - piece.begin, Status::kCorrupt, "'",
-            file->path(), "' has ", file->size(), " bytes; .metadata says that it has ", piece.size, " from byte ",
-            piece.begin, " on");
-    return read_torch_file(file, file->text().substr(piece.begin, piece.size));
+  c10::IValue read_value(const Chunk& chunk) {
+    auto& file = files_[chunk.file];
+    if (file == nullptr) file = std::make_shared<const MappedFile>(folder_ + "/" + chunk.file);
+    require(chunk.begin <= file->size() && chunk.size <= file->size() - chunk.begin, Status::kCorrupt, "'",
+            file->path(), "' has ", file->size(), " bytes; .metadata says that it has ", chunk.size, " from byte ",
+            chunk.begin, " on");
+    return read_torch_file(file, file->text().substr(chunk.begin, chunk.size));
   }
 
  private:
@@ -197,15 +197,15 @@ class PieceFiles {
   std::map<std::string, std::shared_ptr<const MappedFile>> files_;
 };
 
-// A tensor, or a SavedTensor of one in pieces.
-c10::IValue join(const std::string& name, const std::vector<int64_t>& shape, const std::vector<Piece>& pieces,
-                 PieceFiles& files, const std::string& source) {
-  c10::intrusive_ptr<TensorInPieces> joined;
-  for (const Piece& piece : pieces) {
-    at::Tensor data = files.read(piece);
-    if (pieces.size() == 1 && data.sizes().equals(shape)) return data;
-    if (!joined) joined = c10::make_intrusive<TensorInPieces>(name, data.scalar_type(), shape);
-    joined->add(data, piece.offset.empty() ? std::vector<int64_t>(shape.size(), 0) : piece.offset, shape, std::nullopt,
+// A tensor, or a SavedTensor of one in chunks.
+c10::IValue join(const std::string& name, const std::vector<int64_t>& shape, const std::vector<Chunk>& chunks,
+                 ChunkFiles& files, const std::string& source) {
+  c10::intrusive_ptr<TensorInChunks> joined;
+  for (const Chunk& chunk : chunks) {
+    at::Tensor data = files.read(chunk);
+    if (chunks.size() == 1 && data.sizes().equals(shape)) return data;
+    if (!joined) joined = c10::make_intrusive<TensorInChunks>(name, data.scalar_type(), shape);
+    joined->add(data, chunk.offset.empty() ? std::vector<int64_t>(shape.size(), 0) : chunk.offset, shape, std::nullopt,
                 source);
   }
   return tensor::saved_tensor_value(joined);
@@ -276,15 +276,15 @@ bool is_distributed_checkpoint(const std::string& folder) {
 NamedTensors read_distributed_checkpoint(const std::string& folder) {
   MetadataReader metadata(folder);
   const auto tensors = metadata.tensors();
-  const auto pieces = metadata.pieces();
+  const auto chunks = metadata.chunks();
   const std::string first_key = shared_key(tensors, metadata.keys());
-  PieceFiles files(folder);
+  ChunkFiles files(folder);
   NamedTensors result;
   for (const auto& [name, shape] : tensors) {
-    const auto found = pieces.find(name);
-    require(found != pieces.end(), Status::kCorrupt, "'", metadata.path(), "' does not say where '", name, "' is");
+    const auto found = chunks.find(name);
+    require(found != chunks.end(), Status::kCorrupt, "'", metadata.path(), "' does not say where '", name, "' is");
     result.emplace_back(first_key.empty() ? name : name.substr(first_key.size() + 1),
-                        read_pieces(join(name, shape, found->second, files, metadata.path())).toTensor());
+                        read_chunks(join(name, shape, found->second, files, metadata.path())).toTensor());
   }
   return result;
 }
@@ -294,14 +294,14 @@ c10::IValue read_distributed_state(const std::string& folder, const char* key) {
           "' has no .metadata file, so that nothing says what is in it; expected a complete folder of "
           "torch.distributed.checkpoint");
   MetadataReader metadata(folder);
-  const auto pieces = metadata.pieces();
+  const auto chunks = metadata.chunks();
   auto keys = metadata.keys();
-  PieceFiles files(folder);
+  ChunkFiles files(folder);
   std::deque<Leaf> leaves;
   std::vector<const Leaf*> all;
   for (const auto& [name, shape] : metadata.shapes()) {
-    const auto found = pieces.find(name);
-    require(found != pieces.end(), Status::kCorrupt, "'", metadata.path(), "' does not say where '", name, "' is");
+    const auto found = chunks.find(name);
+    require(found != chunks.end(), Status::kCorrupt, "'", metadata.path(), "' does not say where '", name, "' is");
     Keys& own = keys[name];
     if (own.empty()) own.emplace_back(name);
     leaves.push_back({std::move(own), shape ? join(name, *shape, found->second, files, metadata.path())

@@ -21,15 +21,15 @@
 #include "json/json.hpp"
 #include "os/mapped_file.hpp"
 #include "tensor/dtype.hpp"
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
 namespace {
 
-constexpr std::string_view kPieceExtension = ".distcp";
+constexpr std::string_view kChunkExtension = ".distcp";
 constexpr const char* kVersion = "1.0.0";  // of the format
-constexpr uint64_t kPieceAlignment = 64;   // in the file, so that tensors can be used as they are mapped
+constexpr uint64_t kChunkAlignment = 64;   // in the file, so that tensors can be used as they are mapped
 constexpr const char* kMetadataModule = "torch.distributed.checkpoint.metadata";
 constexpr const char* kFilesModule = "torch.distributed.checkpoint.filesystem";
 
@@ -84,10 +84,10 @@ std::string full_name(const Json& keys) {
   return name;
 }
 
-class PiecesWriter {
+class ChunksWriter {
  public:
-  PiecesWriter(std::string folder, int rank, bool all, FileSystem& files)
-      : folder_(std::move(folder)), name_(text("__", rank, "_0", kPieceExtension)), all_(all), files_(files) {}
+  ChunksWriter(std::string folder, int rank, bool all, FileSystem& files)
+      : folder_(std::move(folder)), name_(text("__", rank, "_0", kChunkExtension)), all_(all), files_(files) {}
 
   // Flattens as torch does: maps are entered, and lists that have a tensor or a map; all else is a value.
   void add(const c10::IValue& value, Json::Items& keys) {
@@ -116,12 +116,12 @@ class PiecesWriter {
   static bool is_entered(const c10::IValue& list) {
     const auto items = list.toListRef();
     return std::any_of(items.begin(), items.end(), [](const c10::IValue& item) {
-      return item.isGenericDict() || item.isTensor() || tensor::piece_of(item) != nullptr ||
+      return item.isGenericDict() || item.isTensor() || tensor::chunk_of(item) != nullptr ||
              (item.isList() && is_entered(item));
     });
   }
 
-  // A tensor without elements has one piece, so that its name is there.
+  // A tensor without elements has one chunk, so that its name is there.
   static bool is_empty(const Shape& shape) { return std::find(shape.begin(), shape.end(), 0) != shape.end(); }
 
   void add_below(const c10::IValue& value, Json::Items& keys, Json key) {
@@ -131,8 +131,8 @@ class PiecesWriter {
   }
 
   void write(const c10::IValue& value, const Json::Items& keys) {
-    const tensor::TensorPiece* const piece = tensor::piece_of(value);
-    if (piece == nullptr) {
+    const tensor::TensorChunk* const chunk = tensor::chunk_of(value);
+    if (chunk == nullptr) {
       if (!all_) return;
       const at::Tensor data = value.isTensor() ? value.toTensor() : at::Tensor();
       if (data.defined())
@@ -141,9 +141,9 @@ class PiecesWriter {
         append(Written{Json(keys), "", {}, {}, {}, name_, 0, 0}, value);
       return;
     }
-    for (const tensor::PlacedBox& box : piece->placement->boxes)
-      if (!tensor::is_empty(box.whole) || (all_ && is_empty(piece->placement->shape)))
-        write(keys, piece->part(box), piece->placement->shape, box.whole.offset);
+    for (const tensor::PlacedBox& box : chunk->placement->boxes)
+      if (!tensor::is_empty(box.whole) || (all_ && is_empty(chunk->placement->shape)))
+        write(keys, chunk->part(box), chunk->placement->shape, box.whole.offset);
   }
 
   void write(const Json::Items& keys, const at::Tensor& data, const Shape& shape, const Shape& offset) {
@@ -153,7 +153,7 @@ class PiecesWriter {
 
   void append(Written written, const c10::IValue& value) {
     if (output_ == nullptr) output_ = std::make_unique<OutputFile>(folder_ + "/" + name_, files_);
-    const std::string gap((kPieceAlignment - output_->size() % kPieceAlignment) % kPieceAlignment, '\0');
+    const std::string gap((kChunkAlignment - output_->size() % kChunkAlignment) % kChunkAlignment, '\0');
     output_->write(gap.data(), gap.size());
     written.begin = static_cast<int64_t>(output_->size());
     write_torch_file(*output_, value);
@@ -174,7 +174,7 @@ class ListPickle {
  public:
   explicit ListPickle(const std::vector<std::string>& written) {
     for (const std::string& of_rank : written) {
-      const Json list = parse_json(of_rank, "the list of a rank's pieces");
+      const Json list = parse_json(of_rank, "the list of a rank's chunks");
       for (const Json& item : *list.items()) add(parse(item));
     }
     for (const Value& value : values_) check_complete(value);
@@ -214,7 +214,7 @@ class ListPickle {
     int64_t found = 0;
     for (const Written& part : value.parts) {
       require(part.shape == value.parts.front().shape && part.dtype == value.parts.front().dtype, Status::kInternal,
-              "the ranks have pieces of '", value.name, "' of different shapes or dtypes");
+              "the ranks have chunks of '", value.name, "' of different shapes or dtypes");
       found += c10::multiply_integers(part.sizes);
     }
     const bool is_whole =
@@ -329,9 +329,9 @@ class ListPickle {
 
 }  // namespace
 
-std::string write_distributed_pieces(const std::string& folder, int rank, const c10::IValue& state_dict, bool all,
+std::string write_distributed_chunks(const std::string& folder, int rank, const c10::IValue& state_dict, bool all,
                                      FileSystem& files) {
-  PiecesWriter writer(folder, rank, all, files);
+  ChunksWriter writer(folder, rank, all, files);
   Json::Items keys;
   writer.add(state_dict, keys);
   return writer.finish();
@@ -346,7 +346,7 @@ void write_distributed_list(const std::string& folder, const std::vector<std::st
 }
 
 bool is_distributed_file(const std::string& name) {
-  return name == kDistributedListFile || has_extension(name, kPieceExtension);
+  return name == kDistributedListFile || has_extension(name, kChunkExtension);
 }
 
 }  // namespace accel::checkpoint

@@ -11,12 +11,12 @@
 
 namespace accel::checkpoint {
 
-// Writes the pieces of tensors in a state dict, {key: state}, and with `all` also whole tensors and other values.
+// Writes the chunks of tensors in a state dict, {key: state}, and with `all` also whole tensors and other values.
 // Returns what write_distributed_list() needs. A rank without anything to write makes no file.
-std::string write_distributed_pieces(const std::string& folder, int rank, const c10::IValue& state_dict, bool all,
+std::string write_distributed_chunks(const std::string& folder, int rank, const c10::IValue& state_dict, bool all,
                                      FileSystem& files = system_files());
 
-// `written` is of the ranks, in order. kInternal if a piece overlaps another, or elements of a tensor are missing.
+// `written` is of the ranks, in order. kInternal if a chunk overlaps another, or elements of a tensor are missing.
 void write_distributed_list(const std::string& folder, const std::vector<std::string>& written,
                             FileSystem& files = system_files());
 

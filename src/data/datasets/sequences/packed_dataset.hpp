@@ -26,31 +26,31 @@ class PackedDataset final : public SequenceDataset {
   };
   PackedDataset(std::shared_ptr<const TokenSource> tokens, DocumentOffsets documents, int64_t sequence_length,
                 Packing packing, int64_t pad_token);
-  int64_t length() const override { return static_cast<int64_t>(first_pieces_.size()) - 1; }
+  int64_t length() const override { return static_cast<int64_t>(first_segments_.size()) - 1; }
 
  protected:
   void write(int64_t index, const Columns& columns) const override;
 
  private:
   // A part of a document, or all of it.
-  struct Piece {
+  struct Segment {
     int64_t document;
     int64_t begin;
     int64_t length;
   };
 
-  std::vector<Piece> cut_documents() const;
+  std::vector<Segment> cut_documents() const;
   void concatenate();
   void fit();
-  // Sequences in the order of their first pieces, and pieces in theirs.
-  void arrange(const std::vector<Piece>& whole, const std::vector<size_t>& sequence_of, size_t sequences);
-  void write_piece(const Piece& piece, const Columns& columns, int64_t place) const;
+  // Sequences in the order of their first segments, and segments in theirs.
+  void arrange(const std::vector<Segment>& whole, const std::vector<size_t>& sequence_of, size_t sequences);
+  void write_segment(const Segment& segment, const Columns& columns, int64_t place) const;
 
   std::shared_ptr<const TokenSource> tokens_;
   DocumentOffsets documents_;
   int64_t pad_token_;
-  std::vector<Piece> pieces_;
-  std::vector<int64_t> first_pieces_;  // of each sequence, and the end
+  std::vector<Segment> segments_;
+  std::vector<int64_t> first_segments_;  // of each sequence, and the end
 };
 
 }  // namespace accel::data

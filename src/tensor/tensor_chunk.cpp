@@ -1,4 +1,4 @@
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -25,9 +25,9 @@ at::Tensor narrow(const at::Tensor& tensor, const Box& box) {
   return result;
 }
 
-at::Tensor TensorPiece::part(const PlacedBox& box) const { return narrow(data, {box.local, box.whole.sizes}); }
+at::Tensor TensorChunk::part(const PlacedBox& box) const { return narrow(data, {box.local, box.whole.sizes}); }
 
-c10::IValue piece_value(at::Tensor data, PlacementPtr placement) {
+c10::IValue chunk_value(at::Tensor data, PlacementPtr placement) {
   int64_t elements = 0;
   for (const PlacedBox& box : placement->boxes) {
     bool fits = data.dim() == static_cast<int64_t>(placement->shape.size());
@@ -40,10 +40,10 @@ c10::IValue piece_value(at::Tensor data, PlacementPtr placement) {
   }
   require(elements == data.numel(), Status::kShapeMismatch, "a part of shape ", data.sizes(), " has ", data.numel(),
           " elements; its placement in ", c10::IntArrayRef(placement->shape), " has ", elements);
-  return c10::IValue::make_capsule(c10::make_intrusive<TensorPiece>(std::move(data), std::move(placement)));
+  return c10::IValue::make_capsule(c10::make_intrusive<TensorChunk>(std::move(data), std::move(placement)));
 }
 
-const TensorPiece* piece_of(const c10::IValue& value) { return holder_of<TensorPiece>(value); }
+const TensorChunk* chunk_of(const c10::IValue& value) { return holder_of<TensorChunk>(value); }
 
 c10::IValue saved_tensor_value(c10::intrusive_ptr<SavedTensor> tensor) {
   return c10::IValue::make_capsule(std::move(tensor));

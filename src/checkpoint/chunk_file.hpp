@@ -1,4 +1,4 @@
-// Piece files: the pieces that one rank has of the tensors of a model or optimizer, as safetensors. The metadata say of
+// Chunk files: the chunks that one rank has of the tensors of a model or optimizer, as safetensors. The metadata say of
 // which tensor each is, and where; the file with the rest of the state has references to them.
 #pragma once
 
@@ -15,22 +15,22 @@
 
 #include "checkpoint/formats/safetensors.hpp"
 #include "os/mapped_file.hpp"
-#include "tensor/tensor_piece.hpp"
+#include "tensor/tensor_chunk.hpp"
 
 namespace accel::checkpoint {
 
-// A state without its pieces.
+// A state without its chunks.
 struct SplitState {
-  c10::IValue rest;  // references in place of pieces; of a model, only its other tensors
-  SafetensorsContents pieces;
+  c10::IValue rest;  // references in place of chunks; of a model, only its other tensors
+  SafetensorsContents chunks;
 };
-bool has_pieces(const c10::IValue& state);
-SplitState split_pieces(const c10::IValue& state, bool is_model);
+bool has_chunks(const c10::IValue& state);
+SplitState split_chunks(const c10::IValue& state, bool is_model);
 
-// A tensor in pieces, which stay in their files until they are read.
-class TensorInPieces final : public tensor::SavedTensor {
+// A tensor in chunks, which stay in their files until they are read.
+class TensorInChunks final : public tensor::SavedTensor {
  public:
-  TensorInPieces(std::string name, at::ScalarType dtype, std::vector<int64_t> shape)
+  TensorInChunks(std::string name, at::ScalarType dtype, std::vector<int64_t> shape)
       : name_(std::move(name)), dtype_(dtype), shape_(std::move(shape)) {}
 
   at::ScalarType dtype() const override { return dtype_; }
@@ -43,28 +43,28 @@ class TensorInPieces final : public tensor::SavedTensor {
            std::optional<uint64_t> hash, const std::string& source);
 
  private:
-  struct Piece {
+  struct Chunk {
     tensor::Box box;
     at::Tensor data;
     std::string source;
-    mutable std::optional<uint64_t> hash;  // until it is verified, when the piece is first read
+    mutable std::optional<uint64_t> hash;  // until it is verified, when the chunk is first read
   };
-  void verify(const Piece& piece) const;
-  // Verifies the pieces that have a part of the box, and calls visit(piece, part). kCorrupt if elements are missing.
+  void verify(const Chunk& chunk) const;
+  // Verifies the chunks that have a part of the box, and calls visit(chunk, part). kCorrupt if elements are missing.
   template <typename Visit>
   void for_each_part(const tensor::Box& box, const Visit& visit) const;
 
   std::string name_;
   at::ScalarType dtype_;
   std::vector<int64_t> shape_;
-  std::vector<Piece> pieces_;
+  std::vector<Chunk> chunks_;
 };
 
-// The tensors of which the ranks have pieces.
-class PieceTable {
+// The tensors of which the ranks have chunks.
+class ChunkTable {
  public:
-  // Pieces are verified one by one when they are read: a rank reads what it needs and no more.
-  explicit PieceTable(bool verify) : verify_(verify) {}
+  // Chunks are verified one by one when they are read: a rank reads what it needs and no more.
+  explicit ChunkTable(bool verify) : verify_(verify) {}
 
   // Errors are kCorrupt and name the file.
   void add(const std::shared_ptr<const MappedFile>& file);
@@ -76,10 +76,10 @@ class PieceTable {
  private:
   bool verify_;
   std::vector<std::string> names_;  // in the order of the files
-  std::unordered_map<std::string, c10::intrusive_ptr<TensorInPieces>> tensors_;
+  std::unordered_map<std::string, c10::intrusive_ptr<TensorInChunks>> tensors_;
 };
 
 // The state with each SavedTensor read.
-c10::IValue read_pieces(const c10::IValue& state);
+c10::IValue read_chunks(const c10::IValue& state);
 
 }  // namespace accel::checkpoint

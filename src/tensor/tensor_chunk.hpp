@@ -1,6 +1,6 @@
-// Tensors in pieces: how the state of a model or optimizer that is sharded over the ranks is saved and loaded.
+// Tensors in chunks: how the state of a model or optimizer that is sharded over the ranks is saved and loaded.
 //
-// In a state that is saved, a tensor may be a TensorPiece: the part of a larger tensor that this rank stores. In a
+// In a state that is saved, a tensor may be a TensorChunk: the part of a larger tensor that this rank stores. In a
 // state that is loaded, it may be a SavedTensor, from which an object reads the boxes that it needs, whatever the boxes
 // were when it was saved.
 #pragma once
@@ -20,8 +20,8 @@ namespace accel::tensor {
 // A view of the elements in this box.
 at::Tensor narrow(const at::Tensor& tensor, const Box& box);
 
-struct TensorPiece final : torch::CustomClassHolder {
-  TensorPiece(at::Tensor data, PlacementPtr placement) : data(std::move(data)), placement(std::move(placement)) {}
+struct TensorChunk final : torch::CustomClassHolder {
+  TensorChunk(at::Tensor data, PlacementPtr placement) : data(std::move(data)), placement(std::move(placement)) {}
 
   // The elements of `data` that are in this box of the placement.
   at::Tensor part(const PlacedBox& box) const;
@@ -42,9 +42,9 @@ class SavedTensor : public torch::CustomClassHolder {
 
 // `data` must fit the boxes of the placement. Where several ranks store the same part, one of them saves it; the others
 // save None.
-c10::IValue piece_value(at::Tensor data, PlacementPtr placement);
+c10::IValue chunk_value(at::Tensor data, PlacementPtr placement);
 // Null for a value of another kind.
-const TensorPiece* piece_of(const c10::IValue& value);
+const TensorChunk* chunk_of(const c10::IValue& value);
 
 c10::IValue saved_tensor_value(c10::intrusive_ptr<SavedTensor> tensor);
 const SavedTensor* saved_tensor_of(const c10::IValue& value);

@@ -1,4 +1,4 @@
-#include "checkpoint/piece_file.hpp"
+#include "checkpoint/chunk_file.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
@@ -20,11 +20,11 @@ namespace {
 
 using tensor::Box;
 using tensor::SavedTensor;
-using tensor::TensorPiece;
+using tensor::TensorChunk;
 
-constexpr const char* kPieces = "accel.pieces";  // the key of the metadata
-constexpr const char* kPieceHash = "xxh3_64";
-constexpr const char* kReference = "accel.piece_of:";  // what a reference begins with
+constexpr const char* kChunks = "accel.chunks";  // the key of the metadata
+constexpr const char* kChunkHash = "xxh3_64";
+constexpr const char* kReference = "accel.chunk_of:";  // what a reference begins with
 
 // The box that both have.
 std::optional<Box> intersection(const Box& a, const Box& b) {
@@ -54,12 +54,12 @@ Json list_of(const std::vector<int64_t>& numbers) {
 
 std::vector<int64_t> numbers_of(const Json& object, const char* key, const std::string& source) {
   const Json* const list = json_member(object, key);
-  require(list != nullptr && list->items() != nullptr, Status::kCorrupt, "'", source, "' is damaged: a piece has no '",
+  require(list != nullptr && list->items() != nullptr, Status::kCorrupt, "'", source, "' is damaged: a chunk has no '",
           key, "'");
   std::vector<int64_t> numbers;
   for (const Json& item : *list->items()) {
     require(item.integer() && *item.integer() >= 0, Status::kCorrupt, "'", source, "' is damaged: '", key,
-            "' of a piece is not a list of sizes");
+            "' of a chunk is not a list of sizes");
     numbers.push_back(*item.integer());
   }
   return numbers;
@@ -70,17 +70,17 @@ Json describe(const std::string& name, const std::vector<int64_t>& shape, const 
   members.emplace_back("tensor", name);
   members.emplace_back("global_shape", list_of(shape));
   members.emplace_back("offset", list_of(box.offset));
-  members.emplace_back(kPieceHash, print_hash(hash));
+  members.emplace_back(kChunkHash, print_hash(hash));
   return Json(std::move(members));
 }
 
-// Takes the pieces out of a tree; their names are their paths.
+// Takes the chunks out of a tree; their names are their paths.
 class Splitter {
  public:
   c10::IValue split(const c10::IValue& value, const std::string& path, int depth) {
     require(depth <= tree::kDeepest, Status::kInvalidArgument, "a value is nested more than ", tree::kDeepest,
             " levels deep");
-    if (const TensorPiece* const piece = tensor::piece_of(value)) return take(*piece, path);
+    if (const TensorChunk* const chunk = tensor::chunk_of(value)) return take(*chunk, path);
     if (tree::is_sequence(value)) {
       std::vector<c10::IValue> items;
       for (const c10::IValue& item : tree::sequence_items(value))
@@ -97,18 +97,18 @@ class Splitter {
   }
 
   SafetensorsContents finish() {
-    contents_.metadata = {{"format", "pt"}, {kPieces, print_json(Json(std::move(described_)))}};
+    contents_.metadata = {{"format", "pt"}, {kChunks, print_json(Json(std::move(described_)))}};
     return std::move(contents_);
   }
 
  private:
-  std::string take(const TensorPiece& piece, const std::string& path) {
+  std::string take(const TensorChunk& chunk, const std::string& path) {
     size_t number = 0;
-    for (const tensor::PlacedBox& box : piece.placement->boxes) {
-      const at::Tensor data = dense_on_cpu(piece.part(box));
+    for (const tensor::PlacedBox& box : chunk.placement->boxes) {
+      const at::Tensor data = dense_on_cpu(chunk.part(box));
       const std::string name = number == 0 ? path : path + "#" + std::to_string(number);
       described_.emplace_back(
-          name, describe(path, piece.placement->shape, box.whole, hash_of(data.const_data_ptr(), data.nbytes())));
+          name, describe(path, chunk.placement->shape, box.whole, hash_of(data.const_data_ptr(), data.nbytes())));
       contents_.tensors.emplace_back(name, data);
       number++;
     }
@@ -121,13 +121,13 @@ class Splitter {
 
 }  // namespace
 
-bool has_pieces(const c10::IValue& state) {
+bool has_chunks(const c10::IValue& state) {
   bool found = false;
-  tree::for_each_leaf(state, [&](const c10::IValue& leaf) { found = found || tensor::piece_of(leaf) != nullptr; });
+  tree::for_each_leaf(state, [&](const c10::IValue& leaf) { found = found || tensor::chunk_of(leaf) != nullptr; });
   return found;
 }
 
-SplitState split_pieces(const c10::IValue& state, bool is_model) {
+SplitState split_chunks(const c10::IValue& state, bool is_model) {
   Splitter splitter;
   SplitState split;
   split.rest = splitter.split(state, "", 0);
@@ -137,90 +137,90 @@ SplitState split_pieces(const c10::IValue& state, bool is_model) {
       if (member.value().isTensor()) others.insert(member.key(), member.value());
     split.rest = others;
   }
-  split.pieces = splitter.finish();
+  split.chunks = splitter.finish();
   return split;
 }
 
-void TensorInPieces::add(const at::Tensor& data, std::vector<int64_t> offset, const std::vector<int64_t>& shape,
+void TensorInChunks::add(const at::Tensor& data, std::vector<int64_t> offset, const std::vector<int64_t>& shape,
                          std::optional<uint64_t> hash, const std::string& source) {
   Box box{std::move(offset), data.sizes().vec()};
   bool fits = data.scalar_type() == dtype_ && shape == shape_ && box.offset.size() == shape.size() &&
               box.sizes.size() == shape.size();
   for (size_t i = 0; fits && i < shape.size(); i++)
     fits = box.sizes[i] <= shape[i] && box.offset[i] <= shape[i] - box.sizes[i];
-  require(fits, Status::kCorrupt, "'", source, "' is damaged: a piece of '", name_, "' does not fit ", dtype_, " ",
+  require(fits, Status::kCorrupt, "'", source, "' is damaged: a chunk of '", name_, "' does not fit ", dtype_, " ",
           c10::IntArrayRef(shape_));
-  for (const Piece& other : pieces_)
-    require(!intersection(box, other.box), Status::kCorrupt, "'", source, "' is damaged: a piece of '", name_,
+  for (const Chunk& other : chunks_)
+    require(!intersection(box, other.box), Status::kCorrupt, "'", source, "' is damaged: a chunk of '", name_,
             "' overlaps another");
-  pieces_.push_back({std::move(box), data, source, hash});
+  chunks_.push_back({std::move(box), data, source, hash});
 }
 
-void TensorInPieces::verify(const Piece& piece) const {
-  if (!piece.hash) return;
-  require(hash_of(piece.data.const_data_ptr(), piece.data.nbytes()) == *piece.hash, Status::kCorrupt, "'", piece.source,
-          "' is damaged: the piece of '", name_, "' does not have the hash that was written");
-  piece.hash.reset();
+void TensorInChunks::verify(const Chunk& chunk) const {
+  if (!chunk.hash) return;
+  require(hash_of(chunk.data.const_data_ptr(), chunk.data.nbytes()) == *chunk.hash, Status::kCorrupt, "'", chunk.source,
+          "' is damaged: the chunk of '", name_, "' does not have the hash that was written");
+  chunk.hash.reset();
 }
 
 template <typename Visit>
-void TensorInPieces::for_each_part(const Box& box, const Visit& visit) const {
+void TensorInChunks::for_each_part(const Box& box, const Visit& visit) const {
   require(box.offset.size() == shape_.size() && box.sizes.size() == shape_.size(), Status::kShapeMismatch, "'", name_,
           "' has ", shape_.size(), " dimensions, not ", box.sizes.size());
   int64_t missing = c10::multiply_integers(box.sizes);
-  for (const Piece& piece : pieces_) {
-    const auto common = intersection(piece.box, box);
+  for (const Chunk& chunk : chunks_) {
+    const auto common = intersection(chunk.box, box);
     if (!common) continue;
-    verify(piece);
-    visit(piece, *common);
+    verify(chunk);
+    visit(chunk, *common);
     missing -= c10::multiply_integers(common->sizes);
   }
   require(missing == 0, Status::kCorrupt, "the checkpoint lacks ", missing, " elements of '", name_,
-          "'; a file with pieces is missing");
+          "'; a file with chunks is missing");
 }
 
-at::Tensor TensorInPieces::read(const Box& box) const {
+at::Tensor TensorInChunks::read(const Box& box) const {
   at::Tensor result = at::empty(box.sizes, dtype_);
-  for_each_part(box, [&](const Piece& piece, const Box& common) {
-    part(result, box, common).copy_(part(piece.data, piece.box, common));
+  for_each_part(box, [&](const Chunk& chunk, const Box& common) {
+    part(result, box, common).copy_(part(chunk.data, chunk.box, common));
   });
   return result;
 }
 
-void TensorInPieces::check(const Box& box) const {
-  for_each_part(box, [](const Piece&, const Box&) {});
+void TensorInChunks::check(const Box& box) const {
+  for_each_part(box, [](const Chunk&, const Box&) {});
 }
 
-void PieceTable::add(const std::shared_ptr<const MappedFile>& file) {
+void ChunkTable::add(const std::shared_ptr<const MappedFile>& file) {
   const SafetensorsContents contents = read_safetensors(file);
   const auto found = std::find_if(contents.metadata.begin(), contents.metadata.end(),
-                                  [](const auto& entry) { return entry.first == kPieces; });
+                                  [](const auto& entry) { return entry.first == kChunks; });
   require(found != contents.metadata.end(), Status::kCorrupt, "'", file->path(),
-          "' holds no pieces: its metadata have no '", kPieces, "'");
+          "' holds no chunks: its metadata have no '", kChunks, "'");
   Json described;
   try {
-    described = parse_json(found->second, kPieces);
+    described = parse_json(found->second, kChunks);
   } catch (const Error& error) {
     fail(Status::kCorrupt, "'", file->path(), "' is damaged: ", error.message());
   }
   for (const auto& [key, data] : contents.tensors) {
-    const Json* const piece = described.members() == nullptr ? nullptr : json_member(described, key);
-    require(piece != nullptr && piece->members() != nullptr, Status::kCorrupt, "'", file->path(),
+    const Json* const chunk = described.members() == nullptr ? nullptr : json_member(described, key);
+    require(chunk != nullptr && chunk->members() != nullptr, Status::kCorrupt, "'", file->path(),
             "' is damaged: it does not say where '", key, "' belongs");
-    const std::string name = json_text(*piece, "tensor", key);
-    const std::vector<int64_t> shape = numbers_of(*piece, "global_shape", file->path());
-    auto& pieces = tensors_[name];
-    if (!pieces) {
-      pieces = c10::make_intrusive<TensorInPieces>(name, data.scalar_type(), shape);
+    const std::string name = json_text(*chunk, "tensor", key);
+    const std::vector<int64_t> shape = numbers_of(*chunk, "global_shape", file->path());
+    auto& chunks = tensors_[name];
+    if (!chunks) {
+      chunks = c10::make_intrusive<TensorInChunks>(name, data.scalar_type(), shape);
       names_.push_back(name);
     }
-    const uint64_t hash = parse_hash(json_text(*piece, kPieceHash, ""), file->path());
-    pieces->add(data, numbers_of(*piece, "offset", file->path()), shape, verify_ ? std::optional(hash) : std::nullopt,
+    const uint64_t hash = parse_hash(json_text(*chunk, kChunkHash, ""), file->path());
+    chunks->add(data, numbers_of(*chunk, "offset", file->path()), shape, verify_ ? std::optional(hash) : std::nullopt,
                 file->path());
   }
 }
 
-c10::IValue PieceTable::join(const c10::IValue& rest, bool is_model) const {
+c10::IValue ChunkTable::join(const c10::IValue& rest, bool is_model) const {
   const auto value_of = [this](const std::string& name) {
     return tensor::saved_tensor_value(c10::intrusive_ptr<SavedTensor>(tensors_.at(name)));
   };
@@ -234,13 +234,13 @@ c10::IValue PieceTable::join(const c10::IValue& rest, bool is_model) const {
   return tree::map_leaves(rest, [&](const c10::IValue& leaf) {
     if (!leaf.isString() || !starts_with(leaf.toStringRef(), start)) return leaf;
     const std::string name = leaf.toStringRef().substr(start.size());
-    require(tensors_.count(name) > 0, Status::kCorrupt, "the checkpoint lacks the pieces of '", name,
-            "'; a file with pieces is missing");
+    require(tensors_.count(name) > 0, Status::kCorrupt, "the checkpoint lacks the chunks of '", name,
+            "'; a file with chunks is missing");
     return value_of(name);
   });
 }
 
-c10::IValue read_pieces(const c10::IValue& state) {
+c10::IValue read_chunks(const c10::IValue& state) {
   return tree::map_leaves(state, [](const c10::IValue& leaf) {
     const SavedTensor* const saved = tensor::saved_tensor_of(leaf);
     if (saved == nullptr) return leaf;
