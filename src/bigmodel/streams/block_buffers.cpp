@@ -25,7 +25,7 @@ std::optional<SpareBuffer> BlockBuffers::take(int64_t bytes) {
   return taken;
 }
 
-void BlockBuffers::put_away(std::shared_ptr<FilledBuffer> filled) {
+void BlockBuffers::put_away(const std::shared_ptr<FilledBuffer>& filled) {
   filled->tensors.clear();
   if (filled.use_count() == 1 && filled->buffer.storage().use_count() == 1)
     spares_.push_back({std::move(filled->buffer), std::move(filled->ready)});

@@ -18,7 +18,7 @@ class BlockBuffers {
   // The caller has none after all of the size that it took.
   void lose(int64_t bytes) { bytes_ -= bytes; }
   // The buffer becomes a spare one, unless something else holds it, such as a graph.
-  void put_away(std::shared_ptr<FilledBuffer> filled);
+  void put_away(const std::shared_ptr<FilledBuffer>& filled);
   int64_t peak_bytes() const { return peak_bytes_; }
 
  private:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..state.enums import CustomDtype
+from ..generated.enums import CustomDtype
 
 _PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _TYPES = ("fp4", "nf4")
