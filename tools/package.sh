@@ -11,6 +11,7 @@ stop() {
   exit 1
 }
 
+[ -f "subprojects/$(sed -n 's/^directory = //p' subprojects/uplot.wrap)/meson.build" ] || stop "uPlot is not in subprojects/; expected tools/setup.sh to run first"
 root=${XDG_CACHE_HOME:-${HOME:?}/.cache}/libaccel/build_root
 output=$PWD/build/packages
 work=$PWD/build/packaging

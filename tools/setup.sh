@@ -261,9 +261,11 @@ install_uplot() {
   [ -f "subprojects/packagecache/$uplot_archive" ] || cp "$uplot_cache/$uplot_archive" subprojects/packagecache/ 2>/dev/null || true
   if ! download_uplot; then
     [ -e /etc/ssl/certs/ca-certificates.crt ] || install_packages ca-certificates
+    rm -f "subprojects/packagecache/$uplot_archive" # the copy in the cache may be cut off
     download_uplot || stop "Meson cannot download uPlot: $(known_reason build/deps/uplot.log . | grep . || echo "all it said is in build/deps/uplot.log")"
   fi
-  { mkdir -p "$uplot_cache" && cp "subprojects/packagecache/$uplot_archive" "$uplot_cache/"; } 2>/dev/null || true # a wish
+  { mkdir -p "$uplot_cache" && cp "subprojects/packagecache/$uplot_archive" "$uplot_cache/$uplot_archive.$$" &&
+    mv "$uplot_cache/$uplot_archive.$$" "$uplot_cache/$uplot_archive"; } 2>/dev/null || true # a wish
 }
 
 # Installs with pip into build/deps/python: try_pip ARGUMENTS of `pip install`.

@@ -72,7 +72,10 @@ def main():
         return 2
     log, status = pathlib.Path(sys.argv[1]), int(sys.argv[2])
     total_passed = total_failed = 0
-    for line in log.read_text().splitlines() if log.is_file() else []:
+    if not log.is_file():
+        print(f"failed: Meson has not written {log}: nothing was run\n0 passed, 1 failed")
+        return 1
+    for line in log.read_text().splitlines():
         entry = json.loads(line)
         passed, failed, skipped = count_cases(entry)
         if entry["result"] == "SKIP":

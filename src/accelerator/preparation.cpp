@@ -83,7 +83,6 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   PrepareModelSettings settings = preparation;
   ShardingChoice sharding = choose_sharding(preparation);
   if (sharding.gradient_clipping > 0) require_known_norm(*module, *prepared_.placed, *state_.groups().mesh());
-  if (sharding.loss_scale) precision_.follow_loss_scale(*sharding.loss_scale);
   settings.fsdp = std::move(sharding.settings);
   const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
   if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory &&
@@ -97,6 +96,7 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   prepared_.placed->add(prepared->parallel());
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
+  precision_.follow_loss_scale(sharding.loss_scale);
   prepared_.models.push_back(
       {std::move(module), prepared, prepared->accumulation(), nullptr, nullptr, sharding.deepspeed});
   return prepared;
@@ -194,6 +194,7 @@ std::shared_ptr<PreparedParameters> Preparation::prepare_parameters(nn::ModulePt
           " trainable parameters, whose gradients no rank would average; expected parameters that are all sharded");
   prepared_.placed->add(parallel.model);
   auto window = std::make_shared<state::AccumulationWindow>();
+  precision_.follow_loss_scale(sharding.loss_scale);
   prepared_.models.push_back({std::move(module), {}, window, parallel.model});
   return std::make_shared<PreparedParameters>(parallel, std::move(trained), state_.groups().gradient_group(),
                                               state_.gradient_state(), std::move(window));

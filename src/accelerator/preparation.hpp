@@ -43,6 +43,7 @@ class Preparation {
   // All are those of the accelerator that has this.
   Preparation(state::State& state, PreparedObjects& prepared, TrainingPrecision& precision)
       : state_(state), prepared_(prepared), precision_(precision) {}
+  Preparation(const Preparation&) = delete;
 
   nn::ModulePtr prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation = {});
   std::shared_ptr<optim::Optimizer> prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer);

@@ -14,6 +14,7 @@ class Randomness {
  public:
   // `state` is that of the accelerator that has this.
   explicit Randomness(const state::State& state) : state_(state) {}
+  Randomness(const Randomness&) = delete;
 
   // Seeds the default generators, plus the rank if device specific, and calls the registered callbacks.
   void set_seed(int64_t seed, bool device_specific) const;

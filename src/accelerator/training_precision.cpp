@@ -1,6 +1,7 @@
 #include "accelerator/training_precision.hpp"
 
 #include <cmath>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -29,6 +30,7 @@ void TrainingPrecision::make_grad_scaler(const std::optional<GradScalerSettings>
   const GradScalerSettings settings = given.value_or(GradScalerSettings());
   check_settings(settings);
   own_grad_scaler_ = given;
+  follows_file_ = false;
   prepared_.grad_scaler.reset();
   if (settings.enabled.value_or(state_.settings().mixed_precision == Precision::kFp16))
     prepared_.grad_scaler = std::make_shared<precision::GradScaler>(settings);
@@ -39,8 +41,13 @@ void TrainingPrecision::set_grad_scaler(const GradScalerSettings& settings) {
   make_grad_scaler(settings);
 }
 
-void TrainingPrecision::follow_loss_scale(const DeepspeedLossScale& scale) {
+void TrainingPrecision::follow_loss_scale(const std::optional<DeepspeedLossScale>& given) {
   if (prepared_.grad_scaler == nullptr || !prepared_.models.empty()) return;
+  if (!given) {
+    if (std::exchange(follows_file_, false)) prepared_.grad_scaler->follow(GradScalerSettings(), {});
+    return;
+  }
+  const DeepspeedLossScale& scale = *given;
   if (own_grad_scaler_) {
     log(LogLevel::kWarning,
         "fp16 of DeepSpeed's file and accel_set_grad_scaler() both say how losses are scaled; the call counts");
@@ -51,6 +58,7 @@ void TrainingPrecision::follow_loss_scale(const DeepspeedLossScale& scale) {
   settings.init_scale.set(is_constant ? scale.loss_scale : std::ldexp(1.0, static_cast<int>(scale.initial_scale_power)),
                           is_constant ? "fp16.loss_scale" : "fp16.initial_scale_power");
   settings.growth_interval.set(scale.loss_scale_window, "fp16.loss_scale_window");
+  follows_file_ = true;
   prepared_.grad_scaler->follow(settings,
                                 {is_constant, scale.hysteresis, scale.consecutive_hysteresis, scale.min_loss_scale});
 }

@@ -16,6 +16,7 @@ class TrainingPrecision {
  public:
   // Both are those of the accelerator that has this. Losses are scaled as mixed precision needs it.
   TrainingPrecision(const state::State& state, PreparedObjects& prepared);
+  TrainingPrecision(const TrainingPrecision&) = delete;
   // With the settings of another accelerator.
   TrainingPrecision(const state::State& state, PreparedObjects& prepared, const TrainingPrecision& other);
 
@@ -23,8 +24,9 @@ class TrainingPrecision {
   void set_grad_scaler(const GradScalerSettings& settings);
   void set_autocast(const AutocastSettings& settings);
   const AutocastSettings& autocast() const { return autocast_; }
-  // DeepSpeed's file says how losses are scaled, unless the program has. Only the first model's file counts.
-  void follow_loss_scale(const DeepspeedLossScale& scale);
+  // DeepSpeed's file says how losses are scaled, unless the program has; without one it is as at first. Only the first
+  // model's file counts.
+  void follow_loss_scale(const std::optional<DeepspeedLossScale>& scale);
 
  private:
   void require_nothing_prepared(const char* what) const;
@@ -34,6 +36,7 @@ class TrainingPrecision {
   PreparedObjects& prepared_;
   AutocastSettings autocast_;
   std::optional<GradScalerSettings> own_grad_scaler_;  // by set_grad_scaler()
+  bool follows_file_ = false;
 };
 
 }  // namespace accel::accelerator

@@ -99,8 +99,11 @@ class Encoder {
 
   Json list(const c10::IValue& value, const std::string& path, int depth) const {
     Json::Items items;
-    for (const c10::IValue& item : sequence_items(value))
-      items.push_back(encode(item, path_below(path, std::to_string(items.size())), depth + 1));
+    // A text for each of a million numbers would take longer than the numbers.
+    for (const c10::IValue& item : sequence_items(value)) {
+      const bool is_number = item.isDouble() || item.isInt() || item.isBool();
+      items.push_back(encode(item, is_number ? path : path_below(path, std::to_string(items.size())), depth + 1));
+    }
     return Json(std::move(items));
   }
 

@@ -6,6 +6,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <functional>
 #include <string>
@@ -64,6 +65,79 @@ TEST_F(StagedBackend, AMismatchHasTheWordsOfTheCpu) {
       communicator->all_reduce(after, ReduceOp::kSum);  // the ranks are in step
       EXPECT_TRUE(at::equal(after.cpu(), at::full({4}, 2.0F)));
     }
+  });
+}
+
+// The forms of c10d that the library does not call itself.
+TEST_F(StagedBackend, TakesListsRootsAndAnySource) {
+  run_ranks(2, [](const CommunicatorPtr& communicator) {
+    const int rank = communicator->rank();
+    const auto backend = communicator->process_group()->getBackend(device(rank).type());
+    const auto full = [&](double value) { return at::full({3}, value, at::TensorOptions(device(rank))); };
+    const auto expect = [](const at::Tensor& tensor, double value) {
+      EXPECT_TRUE(at::equal(tensor.cpu(), at::full({3}, value))) << tensor.cpu();
+    };
+    using Tensors = std::vector<at::Tensor>;
+    Tensors own{full(rank + 1)};
+    std::vector<Tensors> lists{{full(0), full(0)}};
+    backend->allgather(lists, own)->wait();
+    expect(lists[0][0], 1), expect(lists[0][1], 2);
+
+    std::vector<Tensors> parts{{full(10 * rank), full(10 * rank + 1)}};
+    Tensors sum{full(0)};
+    backend->reduce_scatter(sum, parts)->wait();
+    expect(sum[0], rank == 0 ? 10 : 12);
+
+    c10d::GatherOptions at_one;
+    at_one.rootRank = 1;
+    std::vector<Tensors> gathered;
+    if (rank == 1) gathered.push_back({full(0), full(0)});
+    backend->gather(gathered, own, at_one)->wait();
+    if (rank == 1) expect(gathered[0][0], 1), expect(gathered[0][1], 2);
+
+    c10d::ScatterOptions from_one;
+    from_one.rootRank = 1;
+    std::vector<Tensors> scattered;
+    if (rank == 1) scattered.push_back({full(5), full(6)});
+    Tensors received{full(0)};
+    backend->scatter(received, scattered, from_one)->wait();
+    expect(received[0], 5 + rank);
+
+    c10d::ReduceOptions to_zero;
+    to_zero.rootRank = 0;
+    Tensors reduced{full(rank + 1)};
+    backend->reduce(reduced, to_zero)->wait();
+    if (rank == 0) expect(reduced[0], 3);
+
+    Tensors message{full(rank)};
+    if (rank == 1)
+      backend->send(message, 0, 7)->wait();
+    else
+      backend->recvAnysource(message, 7)->wait();
+    expect(message[0], 1);
+  });
+}
+
+TEST_F(StagedBackend, RefusesBlocksThatDiffer) {
+  run_ranks(2, [](const CommunicatorPtr& communicator) {
+    const int rank = communicator->rank();
+    const auto backend = communicator->process_group()->getBackend(device(rank).type());
+    const auto ones = [&](int64_t count, c10::ScalarType dtype = at::kFloat) {
+      return at::ones({count}, at::TensorOptions(device(rank)).dtype(dtype));
+    };
+    using Tensors = std::vector<at::Tensor>;
+    Tensors four{ones(4)};
+    std::vector<Tensors> larger{{ones(8), ones(8)}}, doubles{{ones(4, at::kDouble), ones(4, at::kDouble)}}, none{{}};
+    EXPECT_NE(message_of([&] { backend->allgather(larger, four)->wait(); }).find("expected equal blocks"),
+              std::string::npos);
+    EXPECT_NE(message_of([&] { backend->allgather(doubles, four)->wait(); }).find("of one dtype"), std::string::npos);
+    EXPECT_NE(message_of([&] { backend->allgather(none, four)->wait(); }).find("expected one for each of 2 ranks"),
+              std::string::npos);
+    std::vector<Tensors> lists{{ones(4), ones(4)}};
+    EXPECT_NE(message_of([&] { backend->gather(lists, four, c10d::GatherOptions())->wait(); }).find("is not a rank"),
+              std::string::npos);
+    backend->allreduce(four)->wait();  // the group stays
+    EXPECT_TRUE(at::equal(four[0].cpu(), at::full({4}, 2.0F)));
   });
 }
 

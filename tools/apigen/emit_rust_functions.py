@@ -23,7 +23,7 @@ TAKEN = {"text": ("&str", "let {0} = c_string({0})?;", "{0}.as_ptr()"), "texts":
 NULLABLE = {"text": ("Option<&str>", "let {0} = {0}.map(c_string).transpose()?;", "{0}.as_ref().map_or(ptr::null(), |text| text.as_ptr())"),
             "value": ("Option<&Value>", "", "{0}.map_or(ptr::null(), Value::as_raw)"),
             "handle": ("impl Into<Option<&'a {1}>>", "let {0} = {0}.into();", "{0}.map_or(ptr::{2}(), |one| one.as_raw())"),
-            "device": ("Option<Device>", "let {0} = {0}.map(Device::to_raw);", "{0}.as_ref().map_or(ptr::null(), ptr::from_ref)"),
+            "device": ("Option<Device>", "let {0} = {0}.map(Device::to_raw);", "{0}.as_ref().map_or(ptr::null(), |one| one as *const _)"),
             "options": ("impl Into<Option<{1}>>", "let {0} = {0}.into();\n        let {0} = optional(&{0})?;", "{0}")}
 PATH = ("impl AsRef<Path>", "let {0} = c_path({0}.as_ref())?;", "{0}.as_ptr()")
 NULLABLE_PATH = ("impl Into<Option<&'a Path>>", "let {0} = {0}.into().map(c_path).transpose()?;",

@@ -1,4 +1,4 @@
-"""What the header does not say of functions in a language: the table api/languages.yaml."""
+"""The table api/languages.yaml: what the header does not say of functions in a language."""
 
 import re
 

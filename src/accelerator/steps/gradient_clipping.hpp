@@ -20,6 +20,7 @@ class GradientClipping {
  public:
   // Both are those of the accelerator that has this.
   GradientClipping(const state::State& state, const PreparedObjects& prepared) : state_(state), prepared_(prepared) {}
+  GradientClipping(const GradientClipping&) = delete;
 
   // Unscales the gradients of one prepared optimizer, or of all; does nothing while gradients accumulate. Returns
   // whether they were complete.

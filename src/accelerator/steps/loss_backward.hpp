@@ -27,6 +27,7 @@ class LossBackward {
 
   // Both are those of the accelerator that has this.
   LossBackward(state::State& state, PreparedObjects& prepared) : state_(state), prepared_(prepared) {}
+  LossBackward(const LossBackward&) = delete;
 
   // Back-propagates loss / gradient_accumulation_steps.
   void run(const at::Tensor& loss, const tensor::BackwardOptions& options = {});

@@ -175,9 +175,13 @@ class CollectiveBackend : public c10d::Backend {
   }
   Tensors only_list(CollectiveKind kind, const std::vector<Tensors>& lists) const {
     check_call(lists.size() == 1, kind, "got ", lists.size(), " lists of tensors, expected one");
+    check_call(static_cast<int>(lists[0].size()) == getSize(), kind, "got ", lists[0].size(),
+               " tensors, expected one for each of ", getSize(), " ranks");
     return lists[0];
   }
   Tensors list_at_root(const CollectiveCall& call, const std::vector<Tensors>& lists, const char* what) const {
+    check_call(call.rank >= 0 && call.rank < getSize(), call.kind, "root ", call.rank, " is not a rank; expected 0 to ",
+               getSize() - 1);
     if (getRank() == call.rank) return only_list(call.kind, lists);
     check_call(lists.empty() || lists[0].empty(), call.kind, "a rank that is not the root got ", what, "; pass none");
     return {};

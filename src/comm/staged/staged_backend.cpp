@@ -147,6 +147,19 @@ Tensors StagedBackend::blocks_of(const CollectiveCall& call, const Tensors& tens
   return blocks;
 }
 
+// A call is cut into chunks by the size of one of its blocks.
+void StagedBackend::require_equal_blocks(const StagedOperation& operation) const {
+  for (const auto* const blocks : {&operation.inputs, &operation.outputs})
+    for (const at::Tensor& block : *blocks) {
+      const at::Tensor& first = operation.any();
+      if (block.numel() == first.numel() && block.scalar_type() == first.scalar_type()) continue;
+      throw CollectiveError(
+          CollectiveFailure::kInvalid, getRank(),
+          text(operation.name, " on rank ", getRank(), ": a block has ", block.numel(), " ", block.scalar_type(),
+               ", another one ", first.numel(), " ", first.scalar_type(), "; expected equal blocks of one dtype"));
+    }
+}
+
 StagedOperation StagedBackend::make_operation(const CollectiveCall& call, size_t index) const {
   const KindTraits& traits = call.traits();
   require(call.input_splits.empty() && call.output_splits.empty(), Status::kUnsupported, traits.name, " of ",
@@ -166,6 +179,7 @@ StagedOperation StagedBackend::make_operation(const CollectiveCall& call, size_t
     if (traits.combines_whole() || is_root) operation.inputs = whole;
     if (traits.combines_whole() ? is_root || call.rank == CollectiveCall::kNoRank : !is_root) operation.outputs = whole;
   }
+  require_equal_blocks(operation);
   CollectiveCall part(call.kind, call.type);
   part.reduction = call.reduction;
   part.rank = call.rank;

@@ -51,6 +51,7 @@ class StagedBackend final : public CollectiveBackend, public Coalescing {
   at::Tensor flat(const at::Tensor& tensor, const char* operation) const;
   // The tensors of one collective that are copied: one, or the blocks of all ranks.
   Tensors blocks_of(const CollectiveCall& call, const Tensors& tensors, size_t index, bool has_all_ranks) const;
+  void require_equal_blocks(const StagedOperation& operation) const;
   StagedOperation make_operation(const CollectiveCall& call, size_t index) const;
   WorkPointer submit(Batch batch);
   WorkPointer start_message(CollectiveCall call);

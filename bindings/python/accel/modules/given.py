@@ -1,4 +1,4 @@
-"""What programs give where an object of a kind is expected: anything else is one error, which says what came and what would be right."""
+"""Objects that programs give: one of a wrong kind is one error, which says what came and what would be right."""
 
 from .. import capi
 from ..engine.torch_types import is_torch_model

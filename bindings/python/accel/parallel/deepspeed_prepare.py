@@ -149,6 +149,8 @@ def _make_optimizer(plugin, dummy, model, has_ranks):
         for name, parameter in model.named_parameters():
             if not hasattr(parameter, "use_muon"):  # as DeepSpeed sets it
                 parameter.use_muon = parameter.dim() >= 2 and "embed" not in name and "lm_head" not in name
+            if parameter.use_muon and parameter.dim() != 2:
+                raise ValueError(f"Muon updates matrices, and {name} has {parameter.dim()} dimensions; set its use_muon to False, and AdamW updates it")
     return make(kind, dummy.params, section.get("params", {}), has_ranks and plugin.get_value("zero_optimization.stage", 0) > 0)
 
 

@@ -92,16 +92,6 @@ def check_cuda_fp8_capability():
     return tuple(map(int, _ask_nvidia("compute_cap")[0].split("."))) >= (8, 9)
 
 
-def get_current_device_type():
-    """The kind of device that a job would use here, and its distributed type, before any device is initialised."""
-    from .. import capi
-    from ..generated.enums import DistributedType
-
-    kind = capi.accel_device_default().type
-    own = f"MULTI_{kind.upper()}"
-    return kind, own if own in DistributedType else "MULTI_GPU"
-
-
 def override_numa_affinity(local_process_index, verbose=None):
     """Binds this thread, and those that it starts, to the processors near the accelerator of a rank."""
     from .. import capi

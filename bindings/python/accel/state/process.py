@@ -30,6 +30,13 @@ def of_state(function: Any, kind: Any = None) -> Any:
     return property(lambda self: function(self._current()) if kind is None else kind(function(self._current())), doc=function.__doc__)
 
 
+def get_current_device_type():
+    """The kind of device that a job would use here, and its distributed type, before any device is initialised."""
+    kind = capi.accel_device_default().type
+    own = f"MULTI_{kind.upper()}"
+    return kind, own if own in DistributedType else "MULTI_GPU"
+
+
 class View:
     """What all ranks' states tell."""
 

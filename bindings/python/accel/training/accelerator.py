@@ -526,7 +526,8 @@ class Accelerator(Observed):
         elif is_torch_model(model):
             whole = pytorch_model().sharded_state_dict(model, self._models, self._current())
         elif isinstance(model, Module):
-            whole = capi.accel_get_state_dict(self._current(), model.handle)  # also of the one inside a prepared model
+            is_sharded = capi.accel_sharded_modules(model.handle)  # also of the one inside a prepared model
+            whole = capi.accel_get_state_dict(self._current(), model.handle) if is_sharded else None
         else:
             whole = None
         if whole is None:

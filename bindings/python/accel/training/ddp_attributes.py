@@ -1,4 +1,4 @@
-"""What programs read of torch's DistributedDataParallel, for a DistributedModel: the settings of the exchange, and where the model is."""
+"""The attributes of torch's DistributedDataParallel for a DistributedModel: the settings of the exchange, and where the model is."""
 
 import torch
 
@@ -8,12 +8,12 @@ def _device(model):
 
 
 def _index(model):
-    """Of the accelerator where the model is; None on the CPU."""
+    """The index of the accelerator where the model is; None on the CPU."""
     device = _device(model)
     return None if device.type in ("cpu", "meta") else device.index
 
 
-# From the settings of the exchange, those of DistributedDataParallelKwargs, and the model.
+# Each attribute follows from the settings of the exchange, those of DistributedDataParallelKwargs, and the model.
 _OF_MODEL = {
     "broadcast_buffers": lambda model: model.exchange.broadcast_buffers,
     "bucket_bytes_cap": lambda model: int(model.exchange.bucket_cap_mb * 1024 * 1024),
@@ -22,7 +22,7 @@ _OF_MODEL = {
     "device_type": lambda model: _device(model).type,
     "dim": lambda model: model.exchange.dim,
     "find_unused_parameters": lambda model: model.exchange.find_unused_parameters,
-    "gradient_as_bucket_view": lambda model: bool(model.exchange.gradient_as_bucket_view),
+    "gradient_as_bucket_view": lambda model: model.exchange.gradient_as_bucket_view is not False,  # the engine's default is on
     "is_multi_device_module": lambda model: len({one.device for one in model.module.parameters()}) > 1,
     "join_device": _device,
     "mixed_precision": lambda model: None,  # it is the Accelerator's

@@ -1,4 +1,4 @@
-"""What training asks of models that a device map has spread over devices, or whose weights are offloaded."""
+"""Models that a device map has spread over devices, or whose weights are offloaded: which can be trained, and their state dicts."""
 
 from ..compat.availability import is_bitsandbytes_multi_backend_available, is_xpu_available
 from ..engine.torch_types import is_torch_model

@@ -360,7 +360,7 @@ pub fn has_offloaded_params(module: &Model) -> Result<bool> {
 pub fn align_module_device(module: &Model, device: Option<Device>) -> Result<Scope<'static>> {
     let device = device.map(Device::to_raw);
     Scope::begin(|out| unsafe {
-        sys::accel_align_module_device_begin(module.as_raw(), device.as_ref().map_or(ptr::null(), ptr::from_ref), out)
+        sys::accel_align_module_device_begin(module.as_raw(), device.as_ref().map_or(ptr::null(), |one| one as *const _), out)
     })
 }
 
