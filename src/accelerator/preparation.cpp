@@ -194,7 +194,6 @@ std::shared_ptr<PreparedParameters> Preparation::prepare_parameters(nn::ModulePt
           " trainable parameters, whose gradients no rank would average; expected parameters that are all sharded");
   prepared_.placed->add(parallel.model);
   auto window = std::make_shared<state::AccumulationWindow>();
-  precision_.follow_loss_scale(sharding.loss_scale);
   prepared_.models.push_back({std::move(module), {}, window, parallel.model});
   return std::make_shared<PreparedParameters>(parallel, std::move(trained), state_.groups().gradient_group(),
                                               state_.gradient_state(), std::move(window));
