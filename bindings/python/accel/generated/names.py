@@ -67,12 +67,12 @@ HOMES = {
     "state.job": "is_initialized",
     "state.machine": (
         "are_libraries_initialized check_cuda_fp8_capability check_cuda_p2p_ib_support check_os_kernel compare_versions "
-        "CPUInformation get_cpu_distributed_information get_current_device_type get_driver_version get_gpu_info is_torch_version "
-        "override_numa_affinity set_numa_affinity"
+        "CPUInformation get_cpu_distributed_information get_driver_version get_gpu_info is_torch_version override_numa_affinity "
+        "set_numa_affinity"
     ),
     "state.memory": "clear_device_cache find_executable_batch_size release_memory should_reduce_batch_size",
     "state.options": "KwargsHandler",
-    "state.process": "AcceleratorState GradientState PartialState",
+    "state.process": "AcceleratorState get_current_device_type GradientState PartialState",
     "state.random": "set_seed synchronize_rng_state synchronize_rng_states",
     "tensors.sizes": "convert_file_size_to_int dtype_byte_size",
     "tensors.trees": (
