@@ -2212,6 +2212,9 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
+  // Whether a loop over a prepared loader is under way.
+  bool in_dataloader() const { return accel_in_dataloader(self()) == 1; }
+
   // A prepared loader whose loop is under way.
   Dataloader active_dataloader(std::int64_t depth) const {
     Dataloader out;
@@ -3160,13 +3163,6 @@ inline double dtype_byte_size(const std::string& name) {
 inline accel_dtype_t dtype_from_name(const std::string& name) {
   accel_dtype_t out = 0;
   detail::check(accel_dtype_from_name(name.c_str(), &out));
-  return out;
-}
-
-// A truth as a value.
-inline Value value_bool(std::int32_t truth) {
-  Value out;
-  detail::check(accel_value_bool(truth, out.put()));
   return out;
 }
 

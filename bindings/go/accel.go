@@ -9311,6 +9311,17 @@ func (state *State) GradientAccumulation() (out any, err error) {
 	return
 }
 
+// InDataloader is accel_in_dataloader. Whether a loop over a prepared loader is under way.
+//
+//   - state: A state.
+//
+// Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
+func (state *State) InDataloader() bool {
+	result := C.accel_in_dataloader(state.c())
+	runtime.KeepAlive(state)
+	return result == 1
+}
+
 // ActiveDataloader is accel_active_dataloader. A prepared loader whose loop is under way.
 //
 //   - state: A state.

@@ -2194,6 +2194,12 @@ out: A map with the fields of accel_gradient_accumulation_options_t: \"num_steps
 Returns: ACCEL_OK.";
 accel_status_t accel_gradient_accumulation(const accel_state_t *state, accel_value_t *OUTPUT);
 
+%feature("docstring") accel_in_dataloader "Whether a loop over a prepared loader is under way.
+
+state: A state.
+Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.";
+information_t accel_in_dataloader(const accel_state_t *state);
+
 %feature("docstring") accel_active_dataloader "A prepared loader whose loop is under way.
 
 state: A state.

@@ -486,6 +486,13 @@ accel_set_gradient_accumulation(accel_state_t *state, const accel_gradient_accum
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_gradient_accumulation(const accel_state_t *state, accel_value_t *ACCEL_OWNED out);
 
+/** Whether a loop over a prepared loader is under way.
+ * @param state A state.
+ * @return 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
+ * @threads any
+ * @accelerate in_dataloader */
+ACCEL_SINCE(0, 1) int32_t accel_in_dataloader(const accel_state_t *state);
+
 /** A prepared loader whose loop is under way.
  * @param state A state.
  * @param depth 0: the innermost loop's, which end_of_dataloader and remainder speak of; 1: the one around it, and so on.

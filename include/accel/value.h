@@ -122,13 +122,6 @@ typedef struct accel_value {
 } accel_value_t;
 #define ACCEL_VALUE_INIT {ACCEL_VALUE_NONE, 0, {0}}
 
-/** A truth as a value.
- * @param truth 0, or anything else for yes.
- * @param out The value.
- * @return ACCEL_OK.
- * @threads any */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_value_bool(int32_t truth, accel_value_t *ACCEL_OWNED out);
-
 /** An integer as a value.
  * @param integer The number.
  * @param out The value.

@@ -345,13 +345,6 @@ static void config_is_told(void **state) {
   accel_state_release(one);
 }
 
-static int in_dataloader(const accel_state_t *state) {
-  accel_dataloader_t *loader = NULL;
-  const accel_status_t status = accel_active_dataloader(state, 0, &loader);
-  accel_dataloader_release(loader);
-  return status == ACCEL_OK;
-}
-
 static void loops_are_known(void **state) {
   (void)state;
   accel_state_t *one = new_state();
@@ -359,14 +352,14 @@ static void loops_are_known(void **state) {
   accel_value_t batch = ACCEL_VALUE_INIT;
   assert_ok(accel_prepare_data_loader(one, plain, NULL, &outer));
   assert_ok(accel_prepare_data_loader(one, plain, NULL, &inner));
-  assert_int_equal(in_dataloader(one), 0);
+  assert_int_equal(accel_in_dataloader(one), 0);
   assert_fails(accel_active_dataloader(one, 0, &found), ACCEL_ERROR_NOT_FOUND, "depth 0");
   assert_ok(accel_dataloader_set_epoch(outer, 5));
   assert_ok(accel_dataloader_next(outer, &batch));
   accel_value_dispose(&batch);
   assert_ok(accel_dataloader_next(inner, &batch));
   accel_value_dispose(&batch);
-  assert_int_equal(in_dataloader(one), 1);
+  assert_int_equal(accel_in_dataloader(one), 1);
   assert_ok(accel_active_dataloader(one, 0, &found));
   assert_int_equal(accel_dataloader_epoch(found), 0);
   accel_dataloader_release(found);
@@ -379,7 +372,7 @@ static void loops_are_known(void **state) {
   assert_fails(accel_active_dataloader(one, -1, &found), ACCEL_ERROR_INVALID_ARGUMENT, "depth is -1");
   accel_dataloader_release(inner);
   assert_ok(accel_free_memory(one));
-  assert_int_equal(in_dataloader(one), 0); /* a loader that is gone is in no loop */
+  assert_int_equal(accel_in_dataloader(one), 0); /* a loader that is gone is in no loop */
   accel_dataloader_release(outer);
   accel_dataloader_release(plain);
   accel_state_release(one);
@@ -389,9 +382,9 @@ static void a_loop_of_the_application(void **test) {
   (void)test;
   accel_state_t *state = new_state();
   accel_loop_t *outer = NULL, *inner = NULL;
-  assert_int_equal(in_dataloader(state), 0);
+  assert_int_equal(accel_in_dataloader(state), 0);
   assert_ok(accel_loop_begin(state, &outer));
-  assert_int_equal(in_dataloader(state), 1);
+  assert_int_equal(accel_in_dataloader(state), 1);
   assert_int_equal(accel_end_of_dataloader(state), 0);
   assert_int_equal(accel_remainder(state), -1);
   assert_ok(accel_loop_set_batch(outer, (const int64_t[]){4}, 1, 2, 0));
@@ -410,9 +403,9 @@ static void a_loop_of_the_application(void **test) {
   assert_int_equal(accel_remainder(state), 2);
   assert_ptr_equal(accel_loop_retain(outer), outer);
   accel_loop_release(outer);
-  assert_int_equal(in_dataloader(state), 1);
+  assert_int_equal(accel_in_dataloader(state), 1);
   accel_loop_release(outer);
-  assert_int_equal(in_dataloader(state), 0);
+  assert_int_equal(accel_in_dataloader(state), 0);
   accel_state_release(state);
 }
 

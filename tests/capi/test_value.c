@@ -121,7 +121,7 @@ static void test_plain_values(void **state) {
   int32_t truth = 0;
   int64_t integer = 0;
   double number = 0;
-  assert_ok(accel_value_bool(7, &value));
+  assert_ok(accel_value_from_json("true", &value));
   assert_ok(accel_value_as_bool(&value, &truth));
   assert_int_equal(truth, 1);
   assert_ok(accel_value_int(INT64_MIN, &value));

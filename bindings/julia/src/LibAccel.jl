@@ -2175,21 +2175,6 @@ accel_dtype_from_name(name, out) =
     check(ccall(@address(accel_dtype_from_name), accel_status_t, (Cstring, Ptr{accel_dtype_t}), name, out), "accel_dtype_from_name")
 
 """
-    accel_value_bool(truth, out)
-
-A truth as a value.
-
-- `truth`: 0, or anything else for yes.
-- `out`: The value.
-
-Returns: ACCEL_OK.
-
-Threads: any.
-"""
-accel_value_bool(truth, out) =
-    check(ccall(@address(accel_value_bool), accel_status_t, (Int32, Ptr{accel_value_t}), truth, out), "accel_value_bool")
-
-"""
     accel_value_int(integer, out)
 
 An integer as a value.
@@ -3680,6 +3665,20 @@ Threads: any.
 """
 accel_gradient_accumulation(state, out) =
     check(ccall(@address(accel_gradient_accumulation), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_value_t}), state, out), "accel_gradient_accumulation")
+
+"""
+    accel_in_dataloader(state)
+
+Whether a loop over a prepared loader is under way.
+
+- `state`: A state.
+
+Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
+
+Threads: any.
+"""
+accel_in_dataloader(state) =
+    ccall(@address(accel_in_dataloader), Int32, (Ptr{accel_state_t},), state)
 
 """
     accel_active_dataloader(state, depth, out)
@@ -11242,7 +11241,6 @@ const FUNCTIONS = (
     :accel_dtype_size,
     :accel_dtype_byte_size,
     :accel_dtype_from_name,
-    :accel_value_bool,
     :accel_value_int,
     :accel_value_double,
     :accel_value_dtype,
@@ -11344,6 +11342,7 @@ const FUNCTIONS = (
     :accel_set_accumulation_step,
     :accel_set_gradient_accumulation,
     :accel_gradient_accumulation,
+    :accel_in_dataloader,
     :accel_active_dataloader,
     :accel_gather,
     :accel_gather_uneven,

@@ -327,6 +327,11 @@ ACCEL_FUNCTION accel_status_t accel_gradient_accumulation(const accel_state_t* s
   });
 }
 
+ACCEL_FUNCTION int32_t accel_in_dataloader(const accel_state_t* state) {
+  return read_state(__func__, state,
+                    [](const state::State& engine) { return engine.gradient_state()->in_dataloader(); });
+}
+
 ACCEL_FUNCTION accel_status_t accel_active_dataloader(const accel_state_t* state, int64_t depth,
                                                       accel_dataloader_t** out) {
   return guarded(__func__, out, [&] {

@@ -56,10 +56,6 @@ const accel_value_node* container_of(const accel_value_t* value) {
 
 }  // namespace
 
-ACCEL_FUNCTION accel_status_t accel_value_bool(int32_t truth, accel_value_t* out) {
-  return guarded(__func__, out, [&] { return accel_arg_bool(truth); });
-}
-
 ACCEL_FUNCTION accel_status_t accel_value_int(int64_t integer, accel_value_t* out) {
   return guarded(__func__, out, [&] { return accel_arg_int(integer); });
 }

@@ -2985,6 +2985,16 @@ gradient_accumulation(state::State) =
     result(out -> LibAccel.accel_gradient_accumulation(state, out))::Map
 
 """
+    in_dataloader(state)
+
+Whether a loop over a prepared loader is under way.
+
+Gives: true from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
+"""
+in_dataloader(state::State) =
+    LibAccel.accel_in_dataloader(state) == 1
+
+"""
     gather(state, value)
 
 Every rank gets each tensor of all ranks, joined along dimension 0 in rank order; a 0-d tensor counts as one row.

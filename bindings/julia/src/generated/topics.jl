@@ -38,16 +38,16 @@ State.
 module Processes
 using ..Accel: State, accumulation_step, accumulation_step!, active_loader, backend, check_trigger, default_state!,
     destroy_process_group, device, distributed_type, end_of_dataloader, end_training, fork_launched, gradient_accumulation,
-    gradient_accumulation!, gradient_accumulation_steps, is_debug, is_distributed, is_last_process, is_local_main_process,
-    is_main_process, launch, local_main_process_first, local_num_processes, local_process_index, main_process_first,
-    mixed_precision, num_processes, on_local_process, on_main_process, on_process, process_index, remainder, set_trigger!,
-    settings, share_state, split_between_processes, split_range, sync_gradients, sync_gradients!, use_device!, wait_for_everyone,
-    wait_for_everyone_async
+    gradient_accumulation!, gradient_accumulation_steps, in_dataloader, is_debug, is_distributed, is_last_process,
+    is_local_main_process, is_main_process, launch, local_main_process_first, local_num_processes, local_process_index,
+    main_process_first, mixed_precision, num_processes, on_local_process, on_main_process, on_process, process_index, remainder,
+    set_trigger!, settings, share_state, split_between_processes, split_range, sync_gradients, sync_gradients!, use_device!,
+    wait_for_everyone, wait_for_everyone_async
 export State, accumulation_step, accumulation_step!, active_loader, backend, check_trigger, default_state!, destroy_process_group,
     device, distributed_type, end_of_dataloader, end_training, fork_launched, gradient_accumulation, gradient_accumulation!,
-    gradient_accumulation_steps, is_debug, is_distributed, is_last_process, is_local_main_process, is_main_process, launch,
-    local_main_process_first, local_num_processes, local_process_index, main_process_first, mixed_precision, num_processes,
-    on_local_process, on_main_process, on_process, process_index, remainder, set_trigger!, settings, share_state,
+    gradient_accumulation_steps, in_dataloader, is_debug, is_distributed, is_last_process, is_local_main_process, is_main_process,
+    launch, local_main_process_first, local_num_processes, local_process_index, main_process_first, mixed_precision,
+    num_processes, on_local_process, on_main_process, on_process, process_index, remainder, set_trigger!, settings, share_state,
     split_between_processes, split_range, sync_gradients, sync_gradients!, use_device!, wait_for_everyone, wait_for_everyone_async
 end
 

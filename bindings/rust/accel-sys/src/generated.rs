@@ -3765,16 +3765,6 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_dtype_from_name(name: *const c_char, out: *mut accel_dtype_t) -> accel_status_t;
 
-    /// A truth as a value.
-    ///
-    /// * `truth`: 0, or anything else for yes.
-    /// * `out`: The value.
-    ///
-    /// Returns: ACCEL_OK.
-    ///
-    /// Threads: any. Since 0.1.
-    pub fn accel_value_bool(truth: i32, out: *mut accel_value_t) -> accel_status_t;
-
     /// An integer as a value.
     ///
     /// * `integer`: The number.
@@ -4793,6 +4783,15 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_gradient_accumulation(state: *const accel_state_t, out: *mut accel_value_t) -> accel_status_t;
+
+    /// Whether a loop over a prepared loader is under way.
+    ///
+    /// * `state`: A state.
+    ///
+    /// Returns: 1 from the first batch of an epoch on until accel_dataloader_next() has returned ACCEL_ITER_END.
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_in_dataloader(state: *const accel_state_t) -> i32;
 
     /// A prepared loader whose loop is under way.
     ///

@@ -310,4 +310,12 @@ impl StateReader {
     pub fn gradient_accumulation(&self) -> Result<Value> {
         made(|out| unsafe { sys::accel_gradient_accumulation(self.as_raw(), out) })
     }
+
+    /// Whether a loop over a prepared loader is under way.
+    ///
+    /// Gives: 1 from the first batch of an epoch on until [`accel_dataloader_next`](accel_sys::accel_dataloader_next) has returned ACCEL_ITER_END.
+    #[inline]
+    pub fn in_dataloader(&self) -> bool {
+        unsafe { sys::accel_in_dataloader(self.as_raw()) == 1 }
+    }
 }
