@@ -6,7 +6,6 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <functional>
 #include <string>
@@ -14,7 +13,9 @@
 
 #include "base/error.hpp"
 #include "comm/group.hpp"
+#include "comm/staged/staged_backend.hpp"
 #include "device_fixture.hpp"
+#include "engine/ucx_fixture.hpp"
 #include "rank_threads.hpp"
 
 namespace accel::comm {
@@ -35,6 +36,16 @@ class StagedBackend : public tests::DeviceTest {
           body(communicator);
         },
         timeout, backends());
+  }
+
+  // The backends themselves, as another caller of c10d has them.
+  static void run_backends(int size, const std::function<void(comm::StagedBackend*, int rank)>& body) {
+    comm::run_ranks(size, [&](const BackendPointer& host, int rank) {
+      const c10::DeviceGuard guard(device(rank));
+      const auto backend =
+          c10::make_intrusive<comm::StagedBackend>(device(rank).type(), host, std::chrono::seconds(20));
+      body(backend.get(), rank);
+    });
   }
 
   static std::string message_of(const std::function<void()>& call) {
@@ -70,14 +81,11 @@ TEST_F(StagedBackend, AMismatchHasTheWordsOfTheCpu) {
 
 // The forms of c10d that the library does not call itself.
 TEST_F(StagedBackend, TakesListsRootsAndAnySource) {
-  run_ranks(2, [](const CommunicatorPtr& communicator) {
-    const int rank = communicator->rank();
-    const auto backend = communicator->process_group()->getBackend(device(rank).type());
+  run_backends(2, [](comm::StagedBackend* backend, int rank) {
     const auto full = [&](double value) { return at::full({3}, value, at::TensorOptions(device(rank))); };
     const auto expect = [](const at::Tensor& tensor, double value) {
       EXPECT_TRUE(at::equal(tensor.cpu(), at::full({3}, value))) << tensor.cpu();
     };
-    using Tensors = std::vector<at::Tensor>;
     Tensors own{full(rank + 1)};
     std::vector<Tensors> lists{{full(0), full(0)}};
     backend->allgather(lists, own)->wait();
@@ -119,13 +127,10 @@ TEST_F(StagedBackend, TakesListsRootsAndAnySource) {
 }
 
 TEST_F(StagedBackend, RefusesBlocksThatDiffer) {
-  run_ranks(2, [](const CommunicatorPtr& communicator) {
-    const int rank = communicator->rank();
-    const auto backend = communicator->process_group()->getBackend(device(rank).type());
+  run_backends(2, [](comm::StagedBackend* backend, int rank) {
     const auto ones = [&](int64_t count, c10::ScalarType dtype = at::kFloat) {
       return at::ones({count}, at::TensorOptions(device(rank)).dtype(dtype));
     };
-    using Tensors = std::vector<at::Tensor>;
     Tensors four{ones(4)};
     std::vector<Tensors> larger{{ones(8), ones(8)}}, doubles{{ones(4, at::kDouble), ones(4, at::kDouble)}}, none{{}};
     EXPECT_NE(message_of([&] { backend->allgather(larger, four)->wait(); }).find("expected equal blocks"),
