@@ -39,7 +39,7 @@ class StagedBackend : public tests::DeviceTest {
   }
 
   // The backends themselves, as another caller of c10d has them.
-  static void run_backends(int size, const std::function<void(comm::StagedBackend*, int rank)>& body) {
+  static void run_backends(int size, const std::function<void(c10d::Backend*, int rank)>& body) {
     comm::run_ranks(size, [&](const BackendPointer& host, int rank) {
       const c10::DeviceGuard guard(device(rank));
       const auto backend =
@@ -81,7 +81,7 @@ TEST_F(StagedBackend, AMismatchHasTheWordsOfTheCpu) {
 
 // The forms of c10d that the library does not call itself.
 TEST_F(StagedBackend, TakesListsRootsAndAnySource) {
-  run_backends(2, [](comm::StagedBackend* backend, int rank) {
+  run_backends(2, [](c10d::Backend* backend, int rank) {
     const auto full = [&](double value) { return at::full({3}, value, at::TensorOptions(device(rank))); };
     const auto expect = [](const at::Tensor& tensor, double value) {
       EXPECT_TRUE(at::equal(tensor.cpu(), at::full({3}, value))) << tensor.cpu();
@@ -127,7 +127,7 @@ TEST_F(StagedBackend, TakesListsRootsAndAnySource) {
 }
 
 TEST_F(StagedBackend, RefusesBlocksThatDiffer) {
-  run_backends(2, [](comm::StagedBackend* backend, int rank) {
+  run_backends(2, [](c10d::Backend* backend, int rank) {
     const auto ones = [&](int64_t count, c10::ScalarType dtype = at::kFloat) {
       return at::ones({count}, at::TensorOptions(device(rank)).dtype(dtype));
     };
