@@ -137,11 +137,11 @@ BREACHES = [
 ]
 
 
-def write_languages(folder, **languages):
-    """api/languages.yaml; JSON is YAML."""
-    file = pathlib.Path(folder) / "api/languages.yaml"
-    file.parent.mkdir()
-    file.write_text(json.dumps(languages))
+def write_languages(folder, settings=None, **languages):
+    """api/languages.yaml, for JSON is YAML; `settings` is the table of Python's settings."""
+    file, text = ("api/languages.yaml", json.dumps(languages)) if settings is None else (emit_python_settings.TABLE, settings)
+    (pathlib.Path(folder) / file).parent.mkdir(parents=True)
+    (pathlib.Path(folder) / file).write_text(text)
 
 
 class Header(unittest.TestCase):
@@ -304,7 +304,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_heat(
         table = ("[Thing]\ntext = How.\nbase = KwargsHandler\noptions = accel_thing_options_t\nwithout = heavy\n"
                  "fields = color, size: int = 3, parts: dict = {}, name: str = ..., *\nvariables = size SIZE integer 3\n\n"
                  "[Color]\nbase = BaseEnum\nchoices = accel_color_t\n\n[Kind]\nbase = NamedEnum\nmembers = NO OTHER:other\n")
-        text = self.made_after(emit_python_settings, made, table)
+        text = self.made_after(emit_python_settings, made, settings=table)
         self.assertIn('@dataclass\nclass Thing(KwargsHandler):\n    """How."""\n\n    color: Any = None\n    size: int = 3\n'
                       "    parts: dict = field(default_factory=dict)\n    name: str\n    weight: Optional[float] = None\n"
                       '    count: Optional[int] = None\n    label: Optional[str] = None\n    _struct = "accel_thing_options_t"\n', text)

@@ -95,7 +95,7 @@ def loaded_files():
 
 def first_call(accel):
     """Any call that makes something; it is where another LibTorch is refused."""
-    accel.release(accel.make("accel_tensor_empty", None, ctypes.c_size_t(0), ctypes.c_int32(7), ctypes.c_int64(0)))
+    accel.release(accel.make("accel_tensor_empty", None, ctypes.c_size_t(0), ctypes.c_int32(7), ctypes.byref((ctypes.c_int32 * 2)(0, 0))))
 
 
 def load(path, first):
