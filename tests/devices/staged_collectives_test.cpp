@@ -139,7 +139,9 @@ TEST_F(StagedBackend, RefusesBlocksThatDiffer) {
     EXPECT_NE(message_of([&] { backend->allgather(none, four)->wait(); }).find("expected one for each of 2 ranks"),
               std::string::npos);
     std::vector<Tensors> lists{{ones(4), ones(4)}};
-    EXPECT_NE(message_of([&] { backend->gather(lists, four, c10d::GatherOptions())->wait(); }).find("is not a rank"),
+    c10d::GatherOptions no_root;
+    no_root.rootRank = -1;
+    EXPECT_NE(message_of([&] { backend->gather(lists, four, no_root)->wait(); }).find("root -1 is not a rank"),
               std::string::npos);
     backend->allreduce(four)->wait();  // the group stays
     EXPECT_TRUE(at::equal(four[0].cpu(), at::full({4}, 2.0F)));
