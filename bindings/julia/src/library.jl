@@ -8,10 +8,10 @@ function library_version()
 end
 """    launcher_path(): the program `accel` of the loaded library, else the one in the PATH
 
-    run(`$(Accel.launcher_path()) launch --num-processes 2 -- julia program.jl`)"""
+    run(`\$(Accel.launcher_path()) launch --num-processes 2 -- julia program.jl`)"""
 function launcher_path()
     folder = dirname(realpath(LibAccel.Libdl.dlpath(LibAccel.load_library())))
-    for place in (joinpath(folder, "..", "bin"), joinpath(folder, "program")) # an archive or the artifact; a build
+    for place in (joinpath(folder, "..", "bin"), joinpath(folder, "cli")) # an archive or the artifact; a build
         program = normpath(joinpath(place, "accel"))
         isfile(program) && return program
     end
