@@ -93,10 +93,10 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   auto prepared = std::make_shared<PreparedModel>(
       parallel::parallelize(module, model_ranks(settings.fsdp), settings, state_.device()), precision,
       state_.compute_policy(), state_.communicator()->step_times());
+  precision_.follow_loss_scale(sharding.loss_scale);  // the last step that can refuse
   prepared_.placed->add(prepared->parallel());
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
-  precision_.follow_loss_scale(sharding.loss_scale);
   prepared_.models.push_back(
       {std::move(module), prepared, prepared->accumulation(), nullptr, nullptr, sharding.deepspeed});
   return prepared;
