@@ -9,6 +9,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/object.hpp"
+#include "capi/models/device.hpp"
 #include "capi/values/tensor_handle.hpp"
 #include "capi/values/value.hpp"
 #include "tensor/device/device.hpp"
