@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/generated/settings/prepare.hpp"
 #include "parallel/ddp/comm_hook.hpp"
 #include "parallel/ddp/gradient_averaging.hpp"
 #include "tensor/stateful.hpp"
