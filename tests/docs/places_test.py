@@ -11,7 +11,7 @@ import sys
 
 PAGE = "docs/extending.md"
 HEADING = "## How many places there are\n"
-ROW = re.compile(r"^\| (.+?) \| `(\w+)` \| (?:`([\w/]+)`[^|]*|none) \| (\d+) \|$", re.MULTILINE)
+ROW = re.compile(r"^\| (.+?) \| `(\w+)` \| (?:`([\w/]+)`|none) \| (\d+) \|$", re.MULTILINE)
 FOLDERS = ("src", "include", "bindings", "tools")
 NO_PLACES = {"tests", "test", "examples", "gpu", "target", "__pycache__", "node_modules"}
 SOURCES = {".cpp", ".hpp", ".c", ".h", ".py", ".pyi", ".rs", ".jl", ".go", ".i", ".in", ".txt", ".build"}

@@ -36,7 +36,8 @@ int64_t largest_share(int64_t whole, int64_t ranks) { return (whole + ranks - 1)
 
 at::Tensor own_part(const at::Tensor& input, int64_t dim, comm::Communicator& group) {
   const Share own = share_of(input.size(dim), group.rank(), group.size());
-  return input.narrow(dim, own.begin, own.size).contiguous();
+  // A copy along each dimension: a view of the input would let a change of the part change the input.
+  return input.narrow(dim, own.begin, own.size).clone(at::MemoryFormat::Contiguous);
 }
 
 // A collective has blocks of one size, so a smaller part is filled up with zeros.
