@@ -6691,7 +6691,7 @@ type DispatchOptions struct {
 	// The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 	Dtype *Dtype
 
-	// 1: weights that the model does not know are an error. Default 0
+	// 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 	Strict *bool
 
 	// 1: buffers are offloaded as parameters are. Default 0
@@ -15830,7 +15830,8 @@ func VerifyDeviceMap(module *Module) (out bool, err error) {
 }
 
 // LoadCheckpointInModel is accel_load_checkpoint_in_model. Loads weights into a model, which may be on the device
-// meta. Tensors keep their identity.
+// meta. Tensors keep their identity, so that tied ones stay tied; a warning in the log says of those that the map has
+// in several places that they are in the first.
 //
 //   - module: A model.
 //   - checkpoint: A file of safetensors or of torch, an index of several, or a folder with one of them.
@@ -15839,7 +15840,7 @@ func VerifyDeviceMap(module *Module) (out bool, err error) {
 //     checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
 //   - options: NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
 //
-// Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH;
+// Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected or missing with strict; SHAPE_MISMATCH;
 // INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
 func LoadCheckpointInModel(module *Module, checkpoint string, deviceMap any, options *DispatchOptions) (report any, err error) {
 	var given arguments

@@ -18,7 +18,8 @@ typedef struct accel_dispatch_options {
   size_t struct_size;
   accel_dtype_t dtype;                  /* The dtype of floating parameters and buffers that are loaded. Default: that
                                          * of each tensor in the model */
-  accel_flag_t strict;                  /* 1: weights that the model does not know are an error. Default 0 */
+  accel_flag_t strict;                  /* 1: weights that the model does not know, or that the checkpoint lacks, are an
+                                         * error. Default 0 */
   accel_flag_t offload_buffers;         /* 1: buffers are offloaded as parameters are. Default 0 */
   accel_flag_t force_hooks;             /* 1: inputs are moved also where all modules are on one device. Default 0 */
   accel_flag_t map_weights;             /* 1: weights that stay on the CPU are the mapped files, whose pages are read
@@ -45,7 +46,8 @@ typedef struct accel_dispatch_options {
   accel_state_t *state;                 /* The state whose ranks get the weights with broadcast_from_rank0. Default: none */
 } accel_dispatch_options_t;
 
-/** Loads weights into a model, which may be on the device meta. Tensors keep their identity.
+/** Loads weights into a model, which may be on the device meta. Tensors keep their identity, so that tied ones stay tied;
+ * a warning in the log says of those that the map has in several places that they are in the first.
  * @param module A model.
  * @param checkpoint A file of safetensors or of torch, an index of several, or a folder with one of them.
  * @param device_map A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta.
@@ -54,7 +56,7 @@ typedef struct accel_dispatch_options {
  * @param options NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
  * @param out_report A map: "missing", names of the model without weights, and "unexpected", names of weights that the
  *   model does not know. May be NULL.
- * @return ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH;
+ * @return ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected or missing with strict; SHAPE_MISMATCH;
  *   INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
  * @threads object, waits
  * @accelerate load_checkpoint_in_model */

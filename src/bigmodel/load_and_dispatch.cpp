@@ -12,6 +12,7 @@
 #include "bigmodel/device_map/device_place.hpp"
 #include "bigmodel/offload_folder.hpp"
 #include "comm/collectives.hpp"
+#include "nn/tied_parameters.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 
@@ -63,7 +64,10 @@ void move_to_folder(const nn::Module& model, const DeviceMap& map, const std::st
 
 nn::LoadReport load_checkpoint_in_model(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
                                         const DispatchSettings& settings) {
-  if (map != nullptr) require_folder(*map, settings, "their index");
+  if (map != nullptr) {
+    require_folder(*map, settings, "their index");
+    tied_in_several_places(nn::find_tied_parameters(model), *map);  // a warning
+  }
   LoadedCheckpoint loaded = load_checkpoint(model, weights, map, c10::Device(c10::kCPU), settings);
   warn_of_unexpected(loaded.report);
   if (!loaded.offloaded.empty())

@@ -55,7 +55,7 @@ class Loader {
       if (weight->second.sizes() != member.sizes())
         misfits.push_back(text(name, " ", weight->second.sizes(), " instead of ", member.sizes()));
       if (!planned.insert(member.unsafeGetTensorImpl()).second) continue;
-      Load load{name, member, weight->second, loaded_dtype(name, member, settings_), member.device()};
+      Load load{name, member, weight->second, loaded_dtype(name, member, weight->second, settings_), member.device()};
       if (member.is_meta()) load.device = c10::Device(c10::kCPU);
       if (map_ != nullptr && !find_device(name, load.device)) unplaced.push_back(name);
       loads.push_back(std::move(load));
@@ -70,6 +70,8 @@ class Loader {
             "; expected an entry for each of them, for a module above, or for \"\", the whole model");
     require(!settings_.strict || report.unexpected.empty(), Status::kNotFound, "the checkpoint has ",
             list_names(report.unexpected), ", which the model lacks; load it without strict to leave them out");
+    require(!settings_.strict || report.missing.empty(), Status::kNotFound, "the checkpoint lacks ",
+            list_names(report.missing), ", which the model has; load it without strict to keep its own");
     return loads;
   }
 
@@ -109,8 +111,11 @@ at::Tensor meta_like(const at::Tensor& weight, at::ScalarType dtype) {
 
 }  // namespace
 
-at::ScalarType loaded_dtype(const std::string& name, const at::Tensor& member, const DispatchSettings& settings) {
+at::ScalarType loaded_dtype(const std::string& name, const at::Tensor& member, const at::Tensor& weight,
+                            const DispatchSettings& settings) {
   if (!member.is_floating_point() || !settings.dtype.value) return member.scalar_type();
+  // Integers are not numbers to be rounded, but what gets gradients cannot be integer.
+  if (!weight.is_floating_point() && !member.requires_grad()) return weight.scalar_type();
   const at::ScalarType dtype = tensor::dtype_from_number(static_cast<int32_t>(*settings.dtype.value));
   require(at::isFloatingType(dtype), Status::kInvalidArgument, "dtype is ", tensor::dtype_name(dtype),
           "; expected a floating one, for weights");

@@ -28,7 +28,8 @@ LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weig
                                  bool needs_all = false);
 
 // The dtype in which a weight is used.
-at::ScalarType loaded_dtype(const std::string& name, const at::Tensor& member, const DispatchSettings& settings);
+at::ScalarType loaded_dtype(const std::string& name, const at::Tensor& member, const at::Tensor& weight,
+                            const DispatchSettings& settings);
 
 // Writes the index of offloaded weights; those that cannot be read from their own file as they are used get files.
 // With `all` every one does: others cannot see those files, and ranks that share the folder write the same.

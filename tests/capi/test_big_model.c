@@ -185,6 +185,35 @@ static void test_loading_only(void **state) {
   accel_module_release(model);
 }
 
+/* As torch does without a map. */
+// Regression: `strict` said nothing of weights that the checkpoint lacks.
+static void test_strict_asks_for_all_names(void **state) {
+  (void)state;
+  accel_module_t *const model = saved_model(), *const other = new_model();
+  accel_value_t weights = ACCEL_VALUE_INIT, part = ACCEL_VALUE_INIT, report = ACCEL_VALUE_INIT, map = ACCEL_VALUE_INIT;
+  accel_dispatch_options_t options = ACCEL_DISPATCH_OPTIONS_INIT;
+  options.strict = 1;
+  assert_ok(accel_load_checkpoint_in_model(other, folder, NULL, &options, &report));
+  accel_value_dispose(&report);
+  assert_ok(accel_module_state_dict(model, &weights));
+  assert_ok(accel_extract_submodules_state_dict(&weights, "0,2", &part));
+  assert_ok(accel_save(&part, NULL, path_of("model.safetensors"), NULL));
+  parse("{\"\": \"cpu\"}", &map);
+  assert_fails(accel_load_checkpoint_in_model(other, folder, NULL, &options, NULL), ACCEL_ERROR_NOT_FOUND,
+               "lacks '1.weight', '1.bias', which the model has");
+  assert_fails(accel_load_checkpoint_and_dispatch(NULL, other, folder, &map, NULL, &options, NULL),
+               ACCEL_ERROR_NOT_FOUND, "lacks '1.weight'");
+  options.strict = 0;
+  assert_ok(accel_load_checkpoint_in_model(other, folder, &map, &options, &report));
+  assert_json(&report, "{\"missing\":[\"1.weight\",\"1.bias\"],\"unexpected\":[]}");
+  accel_value_dispose(&report);
+  accel_value_dispose(&map);
+  accel_value_dispose(&part);
+  accel_value_dispose(&weights);
+  accel_module_release(other);
+  accel_module_release(model);
+}
+
 /* The ranks of a state get the weights of rank 0, which is alone here; several are in the tests of the engine. */
 // Regression: `accel_load_checkpoint_in_model()` with `broadcast_from_rank0` always failed, and Python dropped the
 // setting.
@@ -410,6 +439,7 @@ int main(void) {
       big_model_test(test_no_weights_can_be_read_on_meta),
       big_model_test(test_named_maps),
       big_model_test(test_loading_only),
+      big_model_test(test_strict_asks_for_all_names),
       big_model_test(test_rank_0_sends_the_weights),
       big_model_test(test_offload_of_whole_models),
       big_model_test(test_weights_on_disk_leave_the_memory),

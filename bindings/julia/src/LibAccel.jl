@@ -9295,7 +9295,7 @@ accel_verify_device_map(var"module", out) =
 """
     accel_load_checkpoint_in_model(module, checkpoint, device_map, options, out_report)
 
-Loads weights into a model, which may be on the device meta. Tensors keep their identity.
+Loads weights into a model, which may be on the device meta. Tensors keep their identity, so that tied ones stay tied; a warning in the log says of those that the map has in several places that they are in the first.
 
 - `module`: A model.
 - `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
@@ -9303,7 +9303,7 @@ Loads weights into a model, which may be on the device meta. Tensors keep their 
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
 - `out_report`: `nothing`/`C_NULL` is allowed. A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be NULL.
 
-Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
+Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected or missing with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
 
 Threads: object, waits.
 """

@@ -912,7 +912,7 @@ class accel_dispatch_options_t:
     """How weights are loaded and kept.
 
     dtype: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
-    strict: 1: weights that the model does not know are an error. Default 0
+    strict: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
     offload_buffers: 1: buffers are offloaded as parameters are. Default 0
     force_hooks: 1: inputs are moved also where all modules are on one device. Default 0
     map_weights: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1

@@ -621,7 +621,7 @@ constexpr OptionField kDeviceMapOptions[] = {
 
 constexpr OptionField kDispatchOptions[] = {
     {"dtype", "The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model", OptionKind::kChoice, 4, 8, 61, kNone, nullptr, nullptr, "that of each tensor in the model", kDtypeChoices, std::size(kDtypeChoices), false},
-    {"strict", "1: weights that the model does not know are an error. Default 0", OptionKind::kFlag, 4, 12, 53, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"strict", "1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0", OptionKind::kFlag, 4, 12, 84, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"offload_buffers", "1: buffers are offloaded as parameters are. Default 0", OptionKind::kFlag, 4, 16, 43, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"force_hooks", "1: inputs are moved also where all modules are on one device. Default 0", OptionKind::kFlag, 4, 20, 61, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"map_weights", "1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1", OptionKind::kFlag, 4, 24, 148, kNone, nullptr, "1", nullptr, nullptr, 0, false},

@@ -3663,12 +3663,13 @@ verify_device_map(model::Model) =
 """
     load_checkpoint_in_model!(model, checkpoint, device_map; options...)
 
-Loads weights into a model, which may be on the device meta. Tensors keep their identity.
+Loads weights into a model, which may be on the device meta. Tensors keep their identity, so that tied ones stay tied; a
+warning in the log says of those that the map has in several places that they are in the first.
 
 - `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
 - `device_map`: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
 - `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
-- `strict`: 1: weights that the model does not know are an error. Default 0
+- `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
@@ -3696,7 +3697,7 @@ Loads weights into a model and dispatches it.
 - `device_map`: A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched. What is on \"disk\" stays in the files of the checkpoint. What these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
 - `max_memory`: A map device -> bytes for these, or NONE: what is free.
 - `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
-- `strict`: 1: weights that the model does not know are an error. Default 0
+- `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
@@ -3725,7 +3726,7 @@ memory only are written there, and leave the memory.
 - `device_map`: A map that covers it.
 - `state_dict`: A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
 - `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
-- `strict`: 1: weights that the model does not know are an error. Default 0
+- `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
@@ -3750,7 +3751,7 @@ Keeps all weights in the memory of the host; each block computes on a device.
 
 - `device`: An accelerator.
 - `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
-- `strict`: 1: weights that the model does not know are an error. Default 0
+- `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
@@ -3776,7 +3777,7 @@ Keeps all weights in files; each block computes on a device.
 - `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
 - `device`: The CPU or an accelerator.
 - `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
-- `strict`: 1: weights that the model does not know are an error. Default 0
+- `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1

@@ -3018,7 +3018,7 @@ pub struct accel_dispatch_options_t {
     pub struct_size: usize,
     /// The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
     pub dtype: accel_dtype_t,
-    /// 1: weights that the model does not know are an error. Default 0
+    /// 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
     pub strict: accel_flag_t,
     /// 1: buffers are offloaded as parameters are. Default 0
     pub offload_buffers: accel_flag_t,
@@ -8880,7 +8880,7 @@ functions! {
 
     /// Loads weights into a model, which may be on the device meta.
     ///
-    /// Tensors keep their identity.
+    /// Tensors keep their identity, so that tied ones stay tied; a warning in the log says of those that the map has in several places that they are in the first.
     ///
     /// * `module`: A model.
     /// * `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
@@ -8888,7 +8888,7 @@ functions! {
     /// * `options`: NULL is allowed. NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
     /// * `out_report`: NULL is allowed. A map: "missing", names of the model without weights, and "unexpected", names of weights that the model does not know. May be NULL.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
+    /// Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected or missing with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_load_checkpoint_in_model(module: *mut accel_module_t, checkpoint: *const c_char, device_map: *const accel_value_t, options: *const accel_dispatch_options_t, out_report: *mut accel_value_t) -> accel_status_t;

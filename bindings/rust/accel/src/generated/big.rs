@@ -232,7 +232,8 @@ pub fn verify_device_map(module: &Model) -> Result<bool> {
     made(|out| unsafe { sys::accel_verify_device_map(module.as_raw(), out) })
 }
 
-/// Loads weights into a model, which may be on the device meta. Tensors keep their identity.
+/// Loads weights into a model, which may be on the device meta. Tensors keep their identity, so that tied ones
+/// stay tied; a warning in the log says of those that the map has in several places that they are in the first.
 ///
 /// * `module`: A model.
 /// * `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.

@@ -111,7 +111,7 @@ impl DispatchOptions {
         self
     }
 
-    /// Weights that the model does not know are an error. Default false.
+    /// Weights that the model does not know, or that the checkpoint lacks, are an error. Default false.
     pub fn strict(mut self, strict: bool) -> Self {
         self.0.strict = strict.into();
         self
