@@ -3724,9 +3724,9 @@ inline Value load(const std::string& path) {
 }
 
 // Reads a model's weights.
-inline Value load_state_dict(const std::string& path) {
+inline Value load_state_dict(const std::string& path, const Value& device_map = {}) {
   Value out;
-  detail::check(accel_load_state_dict(path.c_str(), out.put()));
+  detail::check(accel_load_state_dict(path.c_str(), detail::unless_none(device_map), out.put()));
   return out;
 }
 

@@ -2051,8 +2051,8 @@ static inline accel_status_t go_accel_load(const char *path, accel_value_t *out,
   return go_checked(accel_load(path, out), failure);
 }
 
-static inline accel_status_t go_accel_load_state_dict(const char *path, accel_value_t *out, go_failure *failure) {
-  return go_checked(accel_load_state_dict(path, out), failure);
+static inline accel_status_t go_accel_load_state_dict(const char *path, const accel_value_t *device_map, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_load_state_dict(path, device_map, out), failure);
 }
 
 static inline accel_status_t go_accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder, const accel_save_model_options_t *options, go_failure *failure) {
@@ -16401,16 +16401,25 @@ func Load(path string) (out any, err error) {
 // LoadStateDict is accel_load_state_dict. Reads a model's weights.
 //
 //   - path: A file as for accel_load(); the index of one that is split into several; or a folder with
-//     `model.safetensors`, `pytorch_model.bin` or an index of either.
+//     `model.safetensors`, `pytorch_model.bin` or an index of either. Files with the extension .safetensors say in
+//     their metadata, under "format", whose weights they have; one without metadata is taken as torch's, with a
+//     warning.
+//   - deviceMap: A map path of a module -> device: tensors come there; those on "disk", and those that it does not
+//     name, are on the CPU. NONE or NULL: all are.
 //
-// Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files; TYPE_MISMATCH for a file of
-// something else.
-func LoadStateDict(path string) (out any, err error) {
+// Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not
+// name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something
+// else; UNSUPPORTED for a device that is not there.
+func LoadStateDict(path string, deviceMap any) (out any, err error) {
 	var given arguments
 	defer given.end()
+	cDevicemap := given.optional(deviceMap)
 	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
 	var failure C.go_failure
-	code := C.go_accel_load_state_dict(given.text(path), &cOut, &failure)
+	code := C.go_accel_load_state_dict(given.text(path), cDevicemap, &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}

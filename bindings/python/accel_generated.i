@@ -5220,10 +5220,11 @@ accel_status_t accel_load(const char *path, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_load_state_dict "Reads a model's weights.
 
-path: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either.
-out: A map name -> tensor.
-Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files; TYPE_MISMATCH for a file of something else.";
-accel_status_t accel_load_state_dict(const char *path, accel_value_t *OUTPUT);
+path: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either. Files with the extension .safetensors say in their metadata, under \"format\", whose weights they have; one without metadata is taken as torch's, with a warning.
+device_map: A map path of a module -> device: tensors come there; those on \"disk\", and those that it does not name, are on the CPU. NONE or NULL: all are.
+out: A map name -> tensor; what is on the CPU shares the mapped files.
+Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something else; UNSUPPORTED for a device that is not there.";
+accel_status_t accel_load_state_dict(const char *path, const accel_value_t *NULLABLE, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_save_model "Writes a model's weights on the main process: `model.safetensors` or `pytorch_model.bin`, or several files with an index where they are larger than max_shard_size. Files of an earlier and larger model are removed. All ranks must call for a sharded model, whose tensors are gathered one by one; for any other the main process may call alone, and the other ranks return at once.
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -150,6 +151,24 @@ LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weig
       loaded.offloaded.emplace_back(loads[i].name, loads[i].weight);
   }
   return loaded;
+}
+
+nn::NamedTensors place_weights(const nn::NamedTensors& weights, const DeviceMap& map) {
+  const DevicePlaces places(map);
+  std::map<std::pair<const at::TensorImpl*, std::string>, at::Tensor> placed;  // tied ones stay one on each device
+  nn::NamedTensors result;
+  const BusErrorGuard lost_pages;
+  for (const auto& [name, weight] : weights) {
+    const std::string* const place = places.find(name);
+    const auto [entry, is_new] =
+        placed.try_emplace({weight.unsafeGetTensorImpl(), place == nullptr ? "disk" : *place}, weight);
+    if (is_new)
+      if (const std::optional<c10::Device> device = device_of_place(entry->first.second))
+        entry->second = weight.to(*device);
+    result.emplace_back(name, entry->second);
+  }
+  lost_pages.check();
+  return result;
 }
 
 void write_offload_folder(const std::string& folder, const nn::Module& model, const nn::NamedTensors& offloaded,

@@ -9780,19 +9780,20 @@ accel_load(path, out) =
     check(@waiting(ccall(@address(accel_load), accel_status_t, (Cstring, Ptr{accel_value_t}), path, out)), "accel_load")
 
 """
-    accel_load_state_dict(path, out)
+    accel_load_state_dict(path, device_map, out)
 
 Reads a model's weights.
 
-- `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either.
-- `out`: A map name -> tensor.
+- `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either. Files with the extension .safetensors say in their metadata, under \"format\", whose weights they have; one without metadata is taken as torch's, with a warning.
+- `device_map`: `nothing`/`C_NULL` is allowed. A map path of a module -> device: tensors come there; those on \"disk\", and those that it does not name, are on the CPU. NONE or NULL: all are.
+- `out`: A map name -> tensor; what is on the CPU shares the mapped files.
 
-Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files; TYPE_MISMATCH for a file of something else.
+Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something else; UNSUPPORTED for a device that is not there.
 
 Threads: any, waits.
 """
-accel_load_state_dict(path, out) =
-    check(@waiting(ccall(@address(accel_load_state_dict), accel_status_t, (Cstring, Ptr{accel_value_t}), path, out)), "accel_load_state_dict")
+accel_load_state_dict(path, device_map, out) =
+    check(@waiting(ccall(@address(accel_load_state_dict), accel_status_t, (Cstring, Ptr{accel_value_t}, Ptr{accel_value_t}), path, device_map, out)), "accel_load_state_dict")
 
 """
     accel_save_model(state, module, folder, options)

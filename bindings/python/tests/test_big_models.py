@@ -96,6 +96,16 @@ def test_tied_weights_have_one_name_in_a_state_dict():
         assert accel.ops.equal(other(x), model(x))
 
 
+# Regression: without torch a device map was refused, and the metadata were not looked at.
+def test_weights_come_to_the_devices_of_a_map(tmp_path):
+    model, _ = saved(tmp_path)
+    weights = accel.utils.load_state_dict(tmp_path / "model.safetensors", device_map={"0": "cpu", "1": "disk"})
+    assert all(accel.ops.equal(accel.tensor(weights[name].tolist()), value) for name, value in model.state_dict().items())
+    accel.save(model.state_dict(), tmp_path / "whole.safetensors", safe_serialization=True)
+    with pytest.raises(ValueError, match="lake"):
+        accel.utils.load_state_dict(tmp_path / "whole.safetensors", device_map={"": "lake"})
+
+
 def test_what_only_models_of_torch_have_is_refused():
     for setting in ("tied_params_map", "fp16_statistics"):
         with pytest.raises(ValueError, match=f"{setting} is for models of torch"):

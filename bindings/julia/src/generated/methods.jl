@@ -2542,16 +2542,17 @@ load(path::AbstractString) =
     result(out -> LibAccel.accel_load(string(path), out))
 
 """
-    load_state_dict(path)
+    load_state_dict(path; device_map = nothing)
 
 Reads a model's weights.
 
-- `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either.
+- `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either. Files with the extension .safetensors say in their metadata, under \"format\", whose weights they have; one without metadata is taken as torch's, with a warning.
+- `device_map`: A map path of a module -> device: tensors come there; those on \"disk\", and those that it does not name, are on the CPU. NONE or `nothing`: all are.
 
-Gives: A map name -> tensor.
+Gives: A map name -> tensor; what is on the CPU shares the mapped files.
 """
-load_state_dict(path::AbstractString) =
-    result(out -> LibAccel.accel_load_state_dict(string(path), out))::Map
+load_state_dict(path::AbstractString; device_map = nothing) =
+    result(out -> lend(device_map -> LibAccel.accel_load_state_dict(string(path), something(device_map, C_NULL), out), device_map))::Map
 
 """
     verify_checkpoint(folder)

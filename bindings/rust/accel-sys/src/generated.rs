@@ -9242,13 +9242,14 @@ functions! {
 
     /// Reads a model's weights.
     ///
-    /// * `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either.
-    /// * `out`: A map name -> tensor.
+    /// * `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either. Files with the extension .safetensors say in their metadata, under "format", whose weights they have; one without metadata is taken as torch's, with a warning.
+    /// * `device_map`: NULL is allowed. A map path of a module -> device: tensors come there; those on "disk", and those that it does not name, are on the CPU. NONE or NULL: all are.
+    /// * `out`: A map name -> tensor; what is on the CPU shares the mapped files.
     ///
-    /// Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files; TYPE_MISMATCH for a file of something else.
+    /// Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something else; UNSUPPORTED for a device that is not there.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_load_state_dict(path: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+    pub fn accel_load_state_dict(path: *const c_char, device_map: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Writes a model's weights on the main process: `model.safetensors` or `pytorch_model.bin`, or several files with an index where they are larger than max_shard_size.
     ///
