@@ -600,6 +600,11 @@ struct DispatchOptions : accel_dispatch_options_t {
   DispatchOptions() : accel_dispatch_options_t(ACCEL_DISPATCH_OPTIONS_INIT) {}
 };
 
+// Which weights accel_offloaded_weights() opens.
+struct OffloadedWeightsOptions : accel_offloaded_weights_options_t {
+  OffloadedWeightsOptions() : accel_offloaded_weights_options_t(ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT) {}
+};
+
 // How values are written.
 struct SaveOptions : accel_save_options_t {
   SaveOptions() : accel_save_options_t(ACCEL_SAVE_OPTIONS_INIT) {}
@@ -3686,9 +3691,9 @@ inline void offload_state_dict(const std::string& folder, const Value& state_dic
 }
 
 // Opens offloaded weights without copying them.
-inline Value offloaded_weights(const std::string& folder) {
+inline Value offloaded_weights(const char* folder, const OffloadedWeightsOptions& options = {}) {
   Value out;
-  detail::check(accel_offloaded_weights(folder.c_str(), out.put()));
+  detail::check(accel_offloaded_weights(folder, &options, out.put()));
   return out;
 }
 

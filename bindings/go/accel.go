@@ -215,6 +215,10 @@ static inline void go_unset_accel_dispatch_options_t(accel_dispatch_options_t *o
   *options = (accel_dispatch_options_t)ACCEL_DISPATCH_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_offloaded_weights_options_t(accel_offloaded_weights_options_t *options) {
+  *options = (accel_offloaded_weights_options_t)ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_save_options_t(accel_save_options_t *options) {
   *options = (accel_save_options_t)ACCEL_SAVE_OPTIONS_INIT;
 }
@@ -2007,8 +2011,8 @@ static inline accel_status_t go_accel_offload_state_dict(const char *folder, con
   return go_checked(accel_offload_state_dict(folder, state_dict), failure);
 }
 
-static inline accel_status_t go_accel_offloaded_weights(const char *folder, accel_value_t *out, go_failure *failure) {
-  return go_checked(accel_offloaded_weights(folder, out), failure);
+static inline accel_status_t go_accel_offloaded_weights(const char *folder, const accel_offloaded_weights_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_offloaded_weights(folder, options, out), failure);
 }
 
 static inline accel_status_t go_accel_read_ahead(accel_tensor_t *const *tensors, size_t n_tensors, go_failure *failure) {
@@ -6777,6 +6781,35 @@ func (options *DispatchOptions) c(given *arguments) *C.accel_dispatch_options_t 
 	made.skip_keys = given.nullable(options.SkipKeys)
 	made.keep_in_fp32_modules = given.nullable(options.KeepInFp32Modules)
 	made.state = options.State.c()
+	return made
+}
+
+// OffloadedWeightsOptions: Which weights accel_offloaded_weights() opens.
+type OffloadedWeightsOptions struct {
+	// A map name -> tensor of weights that are in memory; they come before those of the index. Default: none
+	StateDict any
+
+	// The text of an index: {"NAME": {"dtype": "float32", "shape": [2, 3]}, ...}, or with "safetensors_file" and
+	// "weight_name" for a tensor of such a file. Default: that of the folder
+	Index string
+
+	// The device to which tensors of safetensors files come: "xpu:0". Default: the CPU, where all are mapped
+	Device string
+
+	// Only weights whose names begin so, under the rest of their names: "encoder.". Default ""
+	Prefix string
+}
+
+func (options *OffloadedWeightsOptions) c(given *arguments) *C.accel_offloaded_weights_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_offloaded_weights_options_t)(given.room(C.sizeof_accel_offloaded_weights_options_t))
+	C.go_unset_accel_offloaded_weights_options_t(made)
+	made.state_dict = given.optional(options.StateDict)
+	made.index = given.nullable(options.Index)
+	made.device = given.nullable(options.Device)
+	made.prefix = given.nullable(options.Prefix)
 	return made
 }
 
@@ -16174,15 +16207,22 @@ func OffloadStateDict(folder string, stateDict any) error {
 // OffloadedWeights is accel_offloaded_weights. Opens offloaded weights without copying them.
 //
 //   - folder: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name
-//     tensors in safetensors files.
+//     tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+//   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.
-func OffloadedWeights(folder string) (out any, err error) {
+// Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT where nothing says which weights; CORRUPT for an index that does not
+// fit its files; UNSUPPORTED for a device that is not there; IO.
+func OffloadedWeights(folder string, options *OffloadedWeightsOptions) (out any, err error) {
 	var given arguments
 	defer given.end()
+	cOptions := options.c(&given)
 	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
 	var failure C.go_failure
-	code := C.go_accel_offloaded_weights(given.text(folder), &cOut, &failure)
+	code := C.go_accel_offloaded_weights(given.nullable(folder), cOptions, &cOut, &failure)
+	runtime.KeepAlive(options)
 	if err = status(code, failure); err != nil {
 		return
 	}

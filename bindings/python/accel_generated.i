@@ -534,6 +534,10 @@ static const char accel_dispatch_options_text[] = "accel_dispatch_options_t(*, d
 %}
 %accel_options(accel_dispatch_options, ACCEL_DISPATCH_OPTIONS_INIT, free((char *)$self->main_device); free((char *)$self->offload_folder); free((char *)$self->no_split_module_classes); free((char *)$self->preload_module_classes); free((char *)$self->skip_keys); free((char *)$self->keep_in_fp32_modules);)
 %{
+static const char accel_offloaded_weights_options_text[] = "accel_offloaded_weights_options_t(*, state_dict=None, index=None, device=None, prefix=\"\")\n--\n\nWhich weights accel_offloaded_weights() opens.\n\nstate_dict: A map name -> tensor of weights that are in memory; they come before those of the index. Default: none\nindex: The text of an index: {\"NAME\": {\"dtype\": \"float32\", \"shape\": [2, 3]}, ...}, or with \"safetensors_file\" and \"weight_name\" for a tensor of such a file. Default: that of the folder\ndevice: The device to which tensors of safetensors files come: \"xpu:0\". Default: the CPU, where all are mapped\nprefix: Only weights whose names begin so, under the rest of their names: \"encoder.\". Default \"\"";
+%}
+%accel_options(accel_offloaded_weights_options, ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT, free_value((accel_value_t *)$self->state_dict); free((char *)$self->index); free((char *)$self->device); free((char *)$self->prefix);)
+%{
 static const char accel_save_options_text[] = "accel_save_options_t(*, safe_serialization=1, save_on_each_node=None)\n--\n\nHow values are written.\n\nsafe_serialization: 1: safetensors, of a map name -> tensor; 0: a file of torch.save(), of any value. Default 1\nsave_on_each_node: 1: accel_save_on_main_process() writes on the main process of each host. Default: as the project's";
 %}
 %accel_options(accel_save_options, ACCEL_SAVE_OPTIONS_INIT, )
@@ -1021,6 +1025,12 @@ typedef struct accel_dispatch_options {
   const char *keep_in_fp32_modules;
   accel_state_t *state;
 } accel_dispatch_options_t;
+typedef struct accel_offloaded_weights_options {
+  const accel_value_t *state_dict;
+  const char *index;
+  const char *device;
+  const char *prefix;
+} accel_offloaded_weights_options_t;
 typedef struct accel_save_options {
   accel_flag_t safe_serialization;
   accel_flag_t save_on_each_node;
@@ -5124,10 +5134,11 @@ accel_status_t accel_offload_state_dict(const char *folder, const accel_value_t 
 
 %feature("docstring") accel_offloaded_weights "Opens offloaded weights without copying them.
 
-folder: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files.
-out: A map name -> tensor, which shares the mapped file.
-Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.";
-accel_status_t accel_offloaded_weights(const char *folder, accel_value_t *OUTPUT);
+folder: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+options: NULL: defaults.
+out: A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped file.
+Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT where nothing says which weights; CORRUPT for an index that does not fit its files; UNSUPPORTED for a device that is not there; IO.";
+accel_status_t accel_offloaded_weights(const char *folder, const accel_offloaded_weights_options_t *options, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_read_ahead "Starts to read weights of mapped files into memory, and returns at once. Nothing happens to other tensors.
 

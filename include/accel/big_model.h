@@ -260,15 +260,33 @@ accel_set_module_tensor_to_device(accel_module_t *module, const char *name, cons
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_offload_state_dict(const char *folder, const accel_value_t *state_dict);
 
+/* Which weights accel_offloaded_weights() opens. @accelerate utils.OffloadedWeightsLoader, utils.PrefixedDataset */
+typedef struct accel_offloaded_weights_options {
+  size_t struct_size;
+  const accel_value_t *state_dict; /* A map name -> tensor of weights that are in memory; they come before those of the
+                                    * index. Default: none */
+  const char *index;               /* The text of an index: {"NAME": {"dtype": "float32", "shape": [2, 3]}, ...}, or with
+                                    * "safetensors_file" and "weight_name" for a tensor of such a file. Default: that of
+                                    * the folder */
+  const char *device;              /* The device to which tensors of safetensors files come: "xpu:0". Default: the CPU,
+                                    * where all are mapped */
+  const char *prefix;              /* Only weights whose names begin so, under the rest of their names: "encoder.".
+                                    * Default "" */
+} accel_offloaded_weights_options_t;
+
 /** Opens offloaded weights without copying them.
  * @param folder With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name
- *   tensors in safetensors files.
- * @param out A map name -> tensor, which shares the mapped file.
- * @return ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.
+ *   tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+ * @param options NULL: defaults.
+ * @param out A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped
+ *   file.
+ * @return ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT where nothing says which weights; CORRUPT for an index that does not fit
+ *   its files; UNSUPPORTED for a device that is not there; IO.
  * @threads any, waits
  * @accelerate utils.OffloadedWeightsLoader */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_offloaded_weights(const char *folder, accel_value_t *ACCEL_OWNED out);
+accel_offloaded_weights(const char *ACCEL_NULLABLE folder,
+                        const accel_offloaded_weights_options_t *ACCEL_NULLABLE options, accel_value_t *ACCEL_OWNED out);
 
 /** Starts to read weights of mapped files into memory, and returns at once. Nothing happens to other tensors.
  * @param tensors [n_tensors] Tensors.

@@ -243,7 +243,7 @@ static void test_rank_0_sends_the_weights(void **unused) {
   options.offload_folder = offload;
   assert_ok(accel_load_checkpoint_in_model(empty, folder, &map, &options, NULL));
   unlink(path_of("model.safetensors"));
-  assert_ok(accel_offloaded_weights(offload, &opened));
+  assert_ok(accel_offloaded_weights(offload, NULL, &opened));
   assert_int_equal(accel_value_count(&opened), 4);
   assert_ok(accel_dispatch_model(empty, &map, NULL, &options));
   assert_same_output(empty, model);
@@ -272,7 +272,7 @@ static void test_offload_of_whole_models(void **state) {
   assert_fails(accel_disk_offload(offloaded, offload, &cpu, NULL), ACCEL_ERROR_NOT_FOUND, "meta tensors");
   assert_ok(accel_module_state_dict(model, &weights));
   assert_ok(accel_offload_state_dict(offload, &weights));
-  assert_ok(accel_offloaded_weights(offload, &opened));
+  assert_ok(accel_offloaded_weights(offload, NULL, &opened));
   assert_equal_values(&opened, &weights);
   assert_ok(accel_extract_submodules_state_dict(&opened, "1", &part));
   assert_int_equal(accel_value_count(&part), 2);
@@ -289,6 +289,66 @@ static void test_offload_of_whole_models(void **state) {
   accel_module_release(model);
 }
 
+/* In memory first, then in the files that an index names, which may be in no folder. */
+// Regression: `accel_offloaded_weights()` took a folder and nothing else.
+static void test_weights_of_several_places(void **state) {
+  (void)state;
+  accel_module_t *const model = saved_model();
+  accel_value_t weights = ACCEL_VALUE_INIT, first = ACCEL_VALUE_INIT, opened = ACCEL_VALUE_INIT;
+  accel_offloaded_weights_options_t options = ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT;
+  char offload[PATH_SIZE * 2], index[PATH_SIZE * 4];
+  snprintf(offload, sizeof offload, "%s/offload", folder);
+  snprintf(index, sizeof index,
+           "{\"1.half\":{\"safetensors_file\":\"%s\",\"weight_name\":\"1.weight\",\"dtype\":\"float16\"}}",
+           path_of("model.safetensors"));
+  assert_ok(accel_module_state_dict(model, &weights));
+  assert_ok(accel_offload_state_dict(offload, &weights));
+  assert_ok(accel_extract_submodules_state_dict(&weights, "0", &first));
+  assert_fails(accel_offloaded_weights(NULL, NULL, &opened), ACCEL_ERROR_INVALID_ARGUMENT, "expected one of the three");
+  assert_fails(accel_offloaded_weights(NULL, &options, &opened), ACCEL_ERROR_INVALID_ARGUMENT, "folder is NULL");
+
+  options.state_dict = &first;
+  assert_ok(accel_offloaded_weights(NULL, &options, &opened));
+  assert_equal_values(&opened, &first);
+  accel_value_dispose(&opened);
+  assert_ok(accel_offloaded_weights(offload, &options, &opened));
+  assert_int_equal(accel_value_count(&opened), 6);
+  void *in_memory = NULL, *found = NULL;
+  assert_ok(accel_tensor_data(accel_value_get(&first, "0.weight")->as.tensor, &in_memory));
+  assert_ok(accel_tensor_data(accel_value_get(&opened, "0.weight")->as.tensor, &found));
+  assert_ptr_equal(found, in_memory);
+  accel_value_dispose(&opened);
+
+  options.index = index;
+  options.device = "cpu";
+  assert_ok(accel_offloaded_weights(NULL, &options, &opened));
+  assert_int_equal(accel_value_count(&opened), 3);
+  assert_int_equal(dtype_of(accel_value_get(&opened, "1.half")->as.tensor), ACCEL_DTYPE_FLOAT16);
+  accel_value_dispose(&opened);
+  options.prefix = "1.";
+  assert_ok(accel_offloaded_weights(NULL, &options, &opened));
+  assert_int_equal(accel_value_count(&opened), 1);
+  assert_non_null(accel_value_get(&opened, "half"));
+  accel_value_dispose(&opened);
+  options.index = NULL;
+  assert_ok(accel_offloaded_weights(offload, &options, &opened));
+  assert_int_equal(accel_value_count(&opened), 2);
+  assert_non_null(accel_value_get(&opened, "weight"));
+  accel_value_dispose(&opened);
+
+  options.index = "{\"1.weight\":{\"dtype\":\"float32\",\"shape\":[8,8]}}";
+  assert_fails(accel_offloaded_weights(NULL, &options, &opened), ACCEL_ERROR_INVALID_ARGUMENT,
+               "'1.weight' has no safetensors_file");
+  options.index = "[]";
+  assert_fails(accel_offloaded_weights(NULL, &options, &opened), ACCEL_ERROR_CORRUPT, "not a JSON object");
+  options.index = NULL;
+  options.device = "disk";
+  assert_fails(accel_offloaded_weights(offload, &options, &opened), ACCEL_ERROR_INVALID_ARGUMENT, "device is 'disk'");
+  accel_value_dispose(&first);
+  accel_value_dispose(&weights);
+  accel_module_release(model);
+}
+
 static void test_weights_on_disk_leave_the_memory(void **state) {
   (void)state;
   accel_module_t *const model = new_model(), *const other = new_model();
@@ -302,7 +362,7 @@ static void test_weights_on_disk_leave_the_memory(void **state) {
   options.offload_folder = offload;
   assert_ok(accel_dispatch_model(model, &map, NULL, &options));
   assert_int_equal(device_of(model, "1.weight").type, ACCEL_DEVICE_META);
-  assert_ok(accel_offloaded_weights(offload, &opened));
+  assert_ok(accel_offloaded_weights(offload, NULL, &opened));
   assert_int_equal(accel_value_count(&opened), 2);
   accel_value_t got = call(model, 0.25);
   assert_equal_values(&got, &expected);
@@ -311,7 +371,7 @@ static void test_weights_on_disk_leave_the_memory(void **state) {
 
   /* The index has one of the three layers. */
   assert_ok(accel_disk_offload(other, offload, &cpu, NULL));
-  assert_ok(accel_offloaded_weights(offload, &opened));
+  assert_ok(accel_offloaded_weights(offload, NULL, &opened));
   assert_int_equal(accel_value_count(&opened), 6);
   accel_value_dispose(&opened);
   accel_value_dispose(&expected);
@@ -442,6 +502,7 @@ int main(void) {
       big_model_test(test_strict_asks_for_all_names),
       big_model_test(test_rank_0_sends_the_weights),
       big_model_test(test_offload_of_whole_models),
+      big_model_test(test_weights_of_several_places),
       big_model_test(test_weights_on_disk_leave_the_memory),
       big_model_test(test_batches_share_a_pass),
       big_model_test(test_single_tensors_and_casting),

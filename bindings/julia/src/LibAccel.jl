@@ -1534,6 +1534,25 @@ function accel_dispatch_options_t(;
     return accel_dispatch_options_t(sizeof(accel_dispatch_options_t), dtype, strict, offload_buffers, force_hooks, map_weights, broadcast_from_rank0, block_bytes, prefetch_bytes, main_device, offload_folder, no_split_module_classes, preload_module_classes, skip_keys, keep_in_fp32_modules, state)
 end
 
+"""Which weights accel_offloaded_weights() opens."""
+struct accel_offloaded_weights_options_t
+    struct_size::Csize_t
+    state_dict::Ptr{accel_value_t}
+    index::Ptr{Cchar}
+    device::Ptr{Cchar}
+    prefix::Ptr{Cchar}
+end
+
+"""Every field is unset that is not given."""
+function accel_offloaded_weights_options_t(;
+    state_dict = C_NULL,
+    index = C_NULL,
+    device = C_NULL,
+    prefix = C_NULL,
+)
+    return accel_offloaded_weights_options_t(sizeof(accel_offloaded_weights_options_t), state_dict, index, device, prefix)
+end
+
 """How values are written."""
 struct accel_save_options_t
     struct_size::Csize_t
@@ -9581,19 +9600,20 @@ accel_offload_state_dict(folder, state_dict) =
     check(@waiting(ccall(@address(accel_offload_state_dict), accel_status_t, (Cstring, Ptr{accel_value_t}), folder, state_dict)), "accel_offload_state_dict")
 
 """
-    accel_offloaded_weights(folder, out)
+    accel_offloaded_weights(folder, options, out)
 
 Opens offloaded weights without copying them.
 
-- `folder`: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files.
-- `out`: A map name -> tensor, which shares the mapped file.
+- `folder`: `nothing`/`C_NULL` is allowed. With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped file.
 
-Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.
+Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT where nothing says which weights; CORRUPT for an index that does not fit its files; UNSUPPORTED for a device that is not there; IO.
 
 Threads: any, waits.
 """
-accel_offloaded_weights(folder, out) =
-    check(@waiting(ccall(@address(accel_offloaded_weights), accel_status_t, (Cstring, Ptr{accel_value_t}), folder, out)), "accel_offloaded_weights")
+accel_offloaded_weights(folder, options, out) =
+    check(@waiting(ccall(@address(accel_offloaded_weights), accel_status_t, (Cstring, Ptr{accel_offloaded_weights_options_t}, Ptr{accel_value_t}), folder, options, out)), "accel_offloaded_weights")
 
 """
     accel_read_ahead(tensors, n_tensors)

@@ -3073,6 +3073,35 @@ impl Default for accel_dispatch_options_t {
     }
 }
 
+/// Which weights accel_offloaded_weights() opens.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_offloaded_weights_options_t {
+    pub struct_size: usize,
+    /// A map name -> tensor of weights that are in memory; they come before those of the index. Default: none
+    pub state_dict: *const accel_value_t,
+    /// The text of an index: {"NAME": {"dtype": "float32", "shape": \[2, 3\]}, ...}, or with "safetensors_file" and "weight_name" for a tensor of such a file. Default: that of the folder
+    pub index: *const c_char,
+    /// The device to which tensors of safetensors files come: "xpu:0". Default: the CPU, where all are mapped
+    pub device: *const c_char,
+    /// Only weights whose names begin so, under the rest of their names: "encoder.". Default ""
+    pub prefix: *const c_char,
+}
+
+/// Every field of [`accel_offloaded_weights_options_t`] unset.
+pub const ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT: accel_offloaded_weights_options_t = accel_offloaded_weights_options_t {
+    struct_size: core::mem::size_of::<accel_offloaded_weights_options_t>(),
+    state_dict: core::ptr::null(),
+    index: core::ptr::null(),
+    device: core::ptr::null(),
+    prefix: core::ptr::null(),
+};
+impl Default for accel_offloaded_weights_options_t {
+    fn default() -> Self {
+        ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT
+    }
+}
+
 /// How values are written.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -9094,13 +9123,14 @@ functions! {
 
     /// Opens offloaded weights without copying them.
     ///
-    /// * `folder`: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files.
-    /// * `out`: A map name -> tensor, which shares the mapped file.
+    /// * `folder`: NULL is allowed. With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped file.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.
+    /// Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT where nothing says which weights; CORRUPT for an index that does not fit its files; UNSUPPORTED for a device that is not there; IO.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_offloaded_weights(folder: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+    pub fn accel_offloaded_weights(folder: *const c_char, options: *const accel_offloaded_weights_options_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Starts to read weights of mapped files into memory, and returns at once.
     ///

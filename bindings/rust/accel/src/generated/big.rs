@@ -443,16 +443,22 @@ pub fn offload_state_dict(folder: impl AsRef<Path>, state_dict: &Value) -> Resul
 /// Opens offloaded weights without copying them.
 ///
 /// * `folder`: With an index.json of [`offload_state_dict`](crate::offload_state_dict) or of the reference, whose entries may also
-///   name tensors in safetensors files.
+///   name tensors in safetensors files. `None` where the options have a state dict, or an index of such files.
+/// * `options`: `None`: defaults.
 ///
-/// Gives: A map name -> tensor, which shares the mapped file.
+/// Gives: A map name -> tensor: those of the state dict, which are the same, and those of files, which share
+/// the mapped file.
 ///
 /// # Errors
-/// NotFound, Io, Corrupt.
+/// InvalidArgument, NotFound, Unsupported, Io, Corrupt.
 #[inline]
-pub fn offloaded_weights(folder: impl AsRef<Path>) -> Result<Value> {
-    let folder = c_path(folder.as_ref())?;
-    made(|out| unsafe { sys::accel_offloaded_weights(folder.as_ptr(), out) })
+pub fn offloaded_weights<'a>(folder: impl Into<Option<&'a Path>>, options: impl Into<Option<OffloadedWeightsOptions>>) -> Result<Value> {
+    let folder = folder.into().map(c_path).transpose()?;
+    let options = options.into();
+    let options = optional(&options)?;
+    made(|out| unsafe {
+        sys::accel_offloaded_weights(folder.as_ref().map_or(ptr::null(), |path| path.as_ptr()), options, out)
+    })
 }
 
 /// Starts to read weights of mapped files into memory, and returns at once. Nothing happens to other tensors.
