@@ -5115,13 +5115,13 @@ skip_modules_classes: Names of classes with commas between them that are left ou
 Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.";
 accel_status_t accel_attach_layerwise_casting(accel_module_t *module, int32_t storage_dtype, int32_t compute_dtype, const char *skip_modules_pattern, const char *skip_modules_classes);
 
-%feature("docstring") accel_set_module_tensor_to_device "Moves or replaces one parameter or buffer of a model.
+%feature("docstring") accel_set_module_tensor_to_device "Moves or replaces one parameter or buffer of a model. The tensor stays the same object, so that those that are tied to it move along: no map of tied tensors is needed. The memory that it had is free for other tensors of the device.
 
 module: A model.
 name: \"layers.0.weight\".
 device: The goal.
 value: New values of the same shape; may be NULL unless the tensor is on the device meta.
-dtype: The result's, for floating tensors; ACCEL_UNSET: the tensor's own dtype.
+dtype: The result's where the values are floating; integers keep theirs. ACCEL_UNSET: the dtype that the tensor has.
 Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.";
 accel_status_t accel_set_module_tensor_to_device(accel_module_t *module, const char *name, const accel_device_t *device, accel_tensor_t *value, int32_t dtype);
 

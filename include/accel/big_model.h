@@ -237,12 +237,14 @@ accel_attach_layerwise_casting(accel_module_t *module, accel_dtype_t storage_dty
                                const char *ACCEL_NULLABLE skip_modules_pattern,
                                const char *ACCEL_NULLABLE skip_modules_classes);
 
-/** Moves or replaces one parameter or buffer of a model.
+/** Moves or replaces one parameter or buffer of a model. The tensor stays the same object, so that those that are tied to
+ * it move along: no map of tied tensors is needed. The memory that it had is free for other tensors of the device.
  * @param module A model.
  * @param name "layers.0.weight".
  * @param device The goal.
  * @param value New values of the same shape; may be NULL unless the tensor is on the device meta.
- * @param dtype The result's, for floating tensors; ACCEL_UNSET: the tensor's own dtype.
+ * @param dtype The result's where the values are floating; integers keep theirs. ACCEL_UNSET: the dtype that the tensor
+ *   has.
  * @return ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
  * @threads object, waits
  * @accelerate utils.set_module_tensor_to_device */

@@ -424,6 +424,13 @@ static void test_single_tensors_and_casting(void **state) {
   assert_ok(accel_set_module_tensor_to_device(empty, "0.bias", &cpu, value, ACCEL_DTYPE_BFLOAT16));
   assert_int_equal(device_of(empty, "0.bias").type, ACCEL_DEVICE_CPU);
   accel_tensor_release(value);
+  /* As load_state_dict() does. */
+  assert_ok(accel_tensor_full(shape, 1, 2, ACCEL_DTYPE_INT64, &cpu, &value));
+  assert_ok(accel_set_module_tensor_to_device(empty, "1.bias", &cpu, value, ACCEL_UNSET));
+  assert_ok(accel_module_tensor(empty, "1.bias", &weight));
+  assert_int_equal(dtype_of(weight), ACCEL_DTYPE_FLOAT32);
+  accel_tensor_release(weight);
+  accel_tensor_release(value);
 
   assert_fails(accel_attach_layerwise_casting(model, ACCEL_DTYPE_FLOAT16, ACCEL_DTYPE_FLOAT32, "(", NULL),
                ACCEL_ERROR_INVALID_ARGUMENT, "regular expression");

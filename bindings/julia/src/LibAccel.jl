@@ -9569,13 +9569,13 @@ accel_attach_layerwise_casting(var"module", storage_dtype, compute_dtype, skip_m
 """
     accel_set_module_tensor_to_device(module, name, device, value, dtype)
 
-Moves or replaces one parameter or buffer of a model.
+Moves or replaces one parameter or buffer of a model. The tensor stays the same object, so that those that are tied to it move along: no map of tied tensors is needed. The memory that it had is free for other tensors of the device.
 
 - `module`: A model.
 - `name`: \"layers.0.weight\".
 - `device`: The goal.
 - `value`: `nothing`/`C_NULL` is allowed. New values of the same shape; may be NULL unless the tensor is on the device meta.
-- `dtype`: The result's, for floating tensors; ACCEL_UNSET: the tensor's own dtype.
+- `dtype`: The result's where the values are floating; integers keep theirs. ACCEL_UNSET: the dtype that the tensor has.
 
 Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
 

@@ -3882,11 +3882,12 @@ attach_layerwise_casting(model::Model, storage_dtype, compute_dtype, skip_module
 """
     module_tensor_to_device!(model, name, device, value, dtype)
 
-Moves or replaces one parameter or buffer of a model.
+Moves or replaces one parameter or buffer of a model. The tensor stays the same object, so that those that are tied to
+it move along: no map of tied tensors is needed. The memory that it had is free for other tensors of the device.
 
 - `name`: \"layers.0.weight\".
 - `device`: The goal.
-- `dtype`: The result's, for floating tensors; `nothing`: the tensor's own dtype.
+- `dtype`: The result's where the values are floating; integers keep theirs. `nothing`: the dtype that the tensor has.
 """
 module_tensor_to_device!(model::Model, name, device, value::Union{Tensor,Nothing}, dtype) =
     (LibAccel.accel_set_module_tensor_to_device(model, string(name), Ref(as_device(device)), something(value, C_NULL), dtype_code(dtype)); model)

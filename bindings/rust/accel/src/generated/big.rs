@@ -406,13 +406,16 @@ pub fn attach_layerwise_casting(module: &Model, storage_dtype: DType, compute_dt
     }).map(drop)
 }
 
-/// Moves or replaces one parameter or buffer of a model.
+/// Moves or replaces one parameter or buffer of a model. The tensor stays the same object, so that those that
+/// are tied to it move along: no map of tied tensors is needed. The memory that it had is free for other
+/// tensors of the device.
 ///
 /// * `module`: A model.
 /// * `name`: "layers.0.weight".
 /// * `device`: The goal.
 /// * `value`: New values of the same shape; may be `None` unless the tensor is on the device meta.
-/// * `dtype`: The result's, for floating tensors; `None`: the tensor's own dtype.
+/// * `dtype`: The result's where the values are floating; integers keep theirs. `None`: the dtype that the
+///   tensor has.
 ///
 /// # Errors
 /// InvalidArgument, ShapeMismatch, NotFound.
