@@ -3624,14 +3624,15 @@ inline void dispatch_model(const Module& module, const Value& device_map, const 
 }
 
 // Keeps all weights in the memory of the host; each block computes on a device.
-inline void cpu_offload(const Module& module, accel_device_t device, const DispatchOptions& options = {}) {
-  detail::check(accel_cpu_offload(module.get(), &device, &options));
+inline void cpu_offload(const Module& module, const accel_device_t* device, const Value& state_dict,
+                        const DispatchOptions& options = {}) {
+  detail::check(accel_cpu_offload(module.get(), device, detail::unless_none(state_dict), &options));
 }
 
 // Keeps all weights in files; each block computes on a device.
-inline void disk_offload(const Module& module, const std::string& offload_folder, accel_device_t device,
+inline void disk_offload(const Module& module, const std::string& offload_folder, const accel_device_t* device,
                          const DispatchOptions& options = {}) {
-  detail::check(accel_disk_offload(module.get(), offload_folder.c_str(), &device, &options));
+  detail::check(accel_disk_offload(module.get(), offload_folder.c_str(), device, &options));
 }
 
 // Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or

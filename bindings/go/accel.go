@@ -1959,8 +1959,8 @@ static inline accel_status_t go_accel_dispatch_model(accel_module_t *module, con
   return go_checked(accel_dispatch_model(module, device_map, state_dict, options), failure);
 }
 
-static inline accel_status_t go_accel_cpu_offload(accel_module_t *module, const accel_device_t *device, const accel_dispatch_options_t *options, go_failure *failure) {
-  return go_checked(accel_cpu_offload(module, device, options), failure);
+static inline accel_status_t go_accel_cpu_offload(accel_module_t *module, const accel_device_t *device, const accel_value_t *state_dict, const accel_dispatch_options_t *options, go_failure *failure) {
+  return go_checked(accel_cpu_offload(module, device, state_dict, options), failure);
 }
 
 static inline accel_status_t go_accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *device, const accel_dispatch_options_t *options, go_failure *failure) {
@@ -15959,20 +15959,23 @@ func DispatchModel(module *Module, deviceMap any, stateDict any, options *Dispat
 // CPUOffload is accel_cpu_offload. Keeps all weights in the memory of the host; each block computes on a device.
 //
 //   - module: A model.
-//   - device: An accelerator.
+//   - device: An accelerator. NULL: that of the first parameter.
+//   - stateDict: A map name -> tensor of all weights, which the model uses from now on; those of buffers that no
+//     state dict has stay. NULL or NONE: its own.
 //   - options: NULL: defaults; main_device has no effect.
 //
-// Returns: As accel_dispatch_model().
-func CPUOffload(module *Module, device Device, options *DispatchOptions) error {
+// Returns: As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a
+// device for a model whose first parameter is a meta tensor.
+func CPUOffload(module *Module, device *Device, stateDict any, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
-	cDevice := device.c()
+	cStatedict := given.optional(stateDict)
 	cOptions := options.c(&given)
 	if err := given.err; err != nil {
 		return err
 	}
 	var failure C.go_failure
-	code := C.go_accel_cpu_offload(module.c(), &cDevice, cOptions, &failure)
+	code := C.go_accel_cpu_offload(module.c(), device.pointer(), cStatedict, cOptions, &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(options)
 	return status(code, failure)
@@ -15982,20 +15985,19 @@ func CPUOffload(module *Module, device Device, options *DispatchOptions) error {
 //
 //   - module: A model.
 //   - offloadFolder: Weights that its index has are used; all others are written there.
-//   - device: The CPU or an accelerator.
+//   - device: The CPU or an accelerator. NULL: the device of the first parameter.
 //   - options: NULL: defaults; main_device and offload_folder have no effect.
 //
-// Returns: As accel_dispatch_model(); IO.
-func DiskOffload(module *Module, offloadFolder string, device Device, options *DispatchOptions) error {
+// Returns: As accel_cpu_offload(); IO.
+func DiskOffload(module *Module, offloadFolder string, device *Device, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
-	cDevice := device.c()
 	cOptions := options.c(&given)
 	if err := given.err; err != nil {
 		return err
 	}
 	var failure C.go_failure
-	code := C.go_accel_disk_offload(module.c(), given.text(offloadFolder), &cDevice, cOptions, &failure)
+	code := C.go_accel_disk_offload(module.c(), given.text(offloadFolder), device.pointer(), cOptions, &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(options)
 	return status(code, failure)

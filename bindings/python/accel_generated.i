@@ -5021,18 +5021,19 @@ accel_status_t accel_dispatch_model(accel_module_t *module, const accel_value_t 
 %feature("docstring") accel_cpu_offload "Keeps all weights in the memory of the host; each block computes on a device.
 
 module: A model.
-device: An accelerator.
+device: An accelerator. NULL: that of the first parameter.
+state_dict: A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state dict has stay. NULL or NONE: its own.
 options: NULL: defaults; main_device has no effect.
-Returns: As accel_dispatch_model().";
-accel_status_t accel_cpu_offload(accel_module_t *module, const accel_device_t *device, const accel_dispatch_options_t *options);
+Returns: As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device for a model whose first parameter is a meta tensor.";
+accel_status_t accel_cpu_offload(accel_module_t *module, const accel_device_t *device, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options);
 
 %feature("docstring") accel_disk_offload "Keeps all weights in files; each block computes on a device.
 
 module: A model.
 offload_folder: Weights that its index has are used; all others are written there.
-device: The CPU or an accelerator.
+device: The CPU or an accelerator. NULL: the device of the first parameter.
 options: NULL: defaults; main_device and offload_folder have no effect.
-Returns: As accel_dispatch_model(); IO.";
+Returns: As accel_cpu_offload(); IO.";
 accel_status_t accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *device, const accel_dispatch_options_t *options);
 
 %feature("docstring") accel_remove_dispatch "Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on the CPU if they were nowhere. Nothing happens to other modules.

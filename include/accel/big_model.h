@@ -104,25 +104,29 @@ accel_dispatch_model(accel_module_t *module, const accel_value_t *device_map,
 
 /** Keeps all weights in the memory of the host; each block computes on a device.
  * @param module A model.
- * @param device An accelerator.
+ * @param device An accelerator. NULL: that of the first parameter.
+ * @param state_dict A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state
+ *   dict has stay. NULL or NONE: its own.
  * @param options NULL: defaults; main_device has no effect.
- * @return As accel_dispatch_model().
+ * @return As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device
+ *   for a model whose first parameter is a meta tensor.
  * @threads object, waits
  * @accelerate cpu_offload */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_cpu_offload(accel_module_t *module, const accel_device_t *device,
+accel_cpu_offload(accel_module_t *module, const accel_device_t *ACCEL_NULLABLE device,
+                  const accel_value_t *ACCEL_NULLABLE state_dict,
                   const accel_dispatch_options_t *ACCEL_NULLABLE options);
 
 /** Keeps all weights in files; each block computes on a device.
  * @param module A model.
  * @param offload_folder Weights that its index has are used; all others are written there.
- * @param device The CPU or an accelerator.
+ * @param device The CPU or an accelerator. NULL: the device of the first parameter.
  * @param options NULL: defaults; main_device and offload_folder have no effect.
- * @return As accel_dispatch_model(); IO.
+ * @return As accel_cpu_offload(); IO.
  * @threads object, waits
  * @accelerate disk_offload */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *device,
+accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *ACCEL_NULLABLE device,
                    const accel_dispatch_options_t *ACCEL_NULLABLE options);
 
 /** Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched,
@@ -285,7 +289,7 @@ typedef struct accel_offloaded_weights_options {
  * @return ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT where nothing says which weights; CORRUPT for an index that does not fit
  *   its files; UNSUPPORTED for a device that is not there; IO.
  * @threads any, waits
- * @accelerate utils.OffloadedWeightsLoader */
+ * @accelerate utils.OffloadedWeightsLoader, utils.PrefixedDataset */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_offloaded_weights(const char *ACCEL_NULLABLE folder,
                         const accel_offloaded_weights_options_t *ACCEL_NULLABLE options, accel_value_t *ACCEL_OWNED out);

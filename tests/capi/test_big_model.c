@@ -289,6 +289,35 @@ static void test_offload_of_whole_models(void **state) {
   accel_module_release(model);
 }
 
+/* Where there is no accelerator the CPU stands for one. */
+// Regression: `accel_cpu_offload()` had no state dict, and needed a device.
+static void test_offload_with_a_state_dict(void **state) {
+  (void)state;
+  accel_module_t *const model = saved_model(), *const empty = new_empty_model(), *const other = new_model();
+  accel_value_t weights = ACCEL_VALUE_INIT, part = ACCEL_VALUE_INIT;
+  char offload[PATH_SIZE * 2];
+  snprintf(offload, sizeof offload, "%s/offload", folder);
+  assert_ok(accel_module_state_dict(model, &weights));
+  assert_ok(accel_extract_submodules_state_dict(&weights, "0,1", &part));
+  assert_fails(accel_cpu_offload(empty, NULL, &weights, NULL), ACCEL_ERROR_INVALID_ARGUMENT,
+               "device is NULL and '0.weight' is a meta tensor");
+  assert_fails(accel_disk_offload(empty, offload, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "device is NULL");
+  assert_fails(accel_cpu_offload(empty, &cpu, &part, NULL), ACCEL_ERROR_NOT_FOUND, "lacks '2.weight', '2.bias'");
+  assert_ok(accel_cpu_offload(empty, &cpu, &weights, NULL));
+  assert_same_output(empty, model);
+  assert_ok(accel_cpu_offload(other, NULL, &weights, NULL)); /* weights that are there are replaced */
+  assert_same_output(other, model);
+  assert_ok(accel_cpu_offload(other, NULL, NULL, NULL));
+  assert_ok(accel_disk_offload(other, offload, NULL, NULL));
+  assert_int_equal(device_of(other, "1.weight").type, ACCEL_DEVICE_META);
+  assert_same_output(other, model);
+  accel_value_dispose(&part);
+  accel_value_dispose(&weights);
+  accel_module_release(other);
+  accel_module_release(empty);
+  accel_module_release(model);
+}
+
 /* In memory first, then in the files that an index names, which may be in no folder. */
 // Regression: `accel_offloaded_weights()` took a folder and nothing else.
 static void test_weights_of_several_places(void **state) {
@@ -509,6 +538,7 @@ int main(void) {
       big_model_test(test_strict_asks_for_all_names),
       big_model_test(test_rank_0_sends_the_weights),
       big_model_test(test_offload_of_whole_models),
+      big_model_test(test_offload_with_a_state_dict),
       big_model_test(test_weights_of_several_places),
       big_model_test(test_weights_on_disk_leave_the_memory),
       big_model_test(test_batches_share_a_pass),

@@ -9367,20 +9367,21 @@ accel_dispatch_model(var"module", device_map, state_dict, options) =
     check(@waiting(ccall(@address(accel_dispatch_model), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_dispatch_options_t}), var"module", device_map, state_dict, options)), "accel_dispatch_model")
 
 """
-    accel_cpu_offload(module, device, options)
+    accel_cpu_offload(module, device, state_dict, options)
 
 Keeps all weights in the memory of the host; each block computes on a device.
 
 - `module`: A model.
-- `device`: An accelerator.
+- `device`: `nothing`/`C_NULL` is allowed. An accelerator. NULL: that of the first parameter.
+- `state_dict`: `nothing`/`C_NULL` is allowed. A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state dict has stay. NULL or NONE: its own.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults; main_device has no effect.
 
-Returns: As accel_dispatch_model().
+Returns: As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device for a model whose first parameter is a meta tensor.
 
 Threads: object, waits.
 """
-accel_cpu_offload(var"module", device, options) =
-    check(@waiting(ccall(@address(accel_cpu_offload), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", device, options)), "accel_cpu_offload")
+accel_cpu_offload(var"module", device, state_dict, options) =
+    check(@waiting(ccall(@address(accel_cpu_offload), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_value_t}, Ptr{accel_dispatch_options_t}), var"module", device, state_dict, options)), "accel_cpu_offload")
 
 """
     accel_disk_offload(module, offload_folder, device, options)
@@ -9389,10 +9390,10 @@ Keeps all weights in files; each block computes on a device.
 
 - `module`: A model.
 - `offload_folder`: Weights that its index has are used; all others are written there.
-- `device`: The CPU or an accelerator.
+- `device`: `nothing`/`C_NULL` is allowed. The CPU or an accelerator. NULL: the device of the first parameter.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults; main_device and offload_folder have no effect.
 
-Returns: As accel_dispatch_model(); IO.
+Returns: As accel_cpu_offload(); IO.
 
 Threads: object, waits.
 """

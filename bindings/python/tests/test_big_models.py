@@ -79,7 +79,7 @@ def test_a_model_is_offloaded_with_the_weights_of_a_state_dict(empty):
         other = chain()
     accel.cpu_offload(other, "cpu", state_dict=model.state_dict())
     assert accel.ops.equal(other(x), model(x))
-    with pytest.raises(ValueError, match="state_dict lacks 1.bias"):
+    with pytest.raises(ValueError, match="state_dict lacks '1.bias'"):
         accel.cpu_offload(chain(), "cpu", state_dict={name: value for name, value in model.state_dict().items() if name != "1.bias"})
 
 

@@ -159,6 +159,11 @@ c10::Device execution_device(const accel_device_t* given) {
   return device;
 }
 
+std::optional<c10::Device> given_device(const accel_device_t* device) {
+  if (device == nullptr) return std::nullopt;
+  return execution_device(device);
+}
+
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_load_checkpoint_in_model(accel_module_t* module, const char* checkpoint,
@@ -208,9 +213,14 @@ ACCEL_FUNCTION accel_status_t accel_dispatch_model(accel_module_t* module, const
 }
 
 ACCEL_FUNCTION accel_status_t accel_cpu_offload(accel_module_t* module, const accel_device_t* device,
+                                                const accel_value_t* state_dict,
                                                 const accel_dispatch_options_t* options) {
   return guarded(__func__, [&] {
-    bigmodel::cpu_offload(*check(module, "module").module, execution_device(device), read_settings(options, "options"));
+    nn::Module& model = *check(module, "module").module;
+    const DispatchSettings settings = read_settings(options, "options");
+    std::optional<nn::NamedTensors> weights;
+    if (!is_absent(state_dict)) weights = read_named_tensors(*state_dict, "state_dict");
+    bigmodel::cpu_offload(model, given_device(device), settings, weights ? &*weights : nullptr);
   });
 }
 
@@ -220,7 +230,7 @@ ACCEL_FUNCTION accel_status_t accel_disk_offload(accel_module_t* module, const c
   return guarded(__func__, [&] {
     nn::Module& model = *check(module, "module").module;
     const std::string folder = check_pointer(offload_folder, "offload_folder");
-    bigmodel::disk_offload(model, folder, execution_device(device), read_settings(options, "options"));
+    bigmodel::disk_offload(model, folder, given_device(device), read_settings(options, "options"));
   });
 }
 

@@ -3746,11 +3746,12 @@ dispatch_model(model::Model, device_map, state_dict; options...) =
     (with_options(given -> lend(state_dict -> lend(device_map -> LibAccel.accel_dispatch_model(model, device_map, something(state_dict, C_NULL), given), device_map), state_dict), LibAccel.accel_dispatch_options_t; options...); nothing)
 
 """
-    cpu_offload(model, device; options...)
+    cpu_offload(model, device, state_dict; options...)
 
 Keeps all weights in the memory of the host; each block computes on a device.
 
-- `device`: An accelerator.
+- `device`: An accelerator. `nothing`: that of the first parameter.
+- `state_dict`: A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state dict has stay. `nothing` or NONE: its own.
 - `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 - `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
@@ -3767,8 +3768,8 @@ Keeps all weights in the memory of the host; each block computes on a device.
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
 - `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 """
-cpu_offload(model::Model, device; options...) =
-    (with_options(given -> LibAccel.accel_cpu_offload(model, Ref(as_device(device)), given), LibAccel.accel_dispatch_options_t; options...); nothing)
+cpu_offload(model::Model, device, state_dict; options...) =
+    (with_options(given -> lend(state_dict -> LibAccel.accel_cpu_offload(model, device === nothing ? C_NULL : Ref(as_device(device)), something(state_dict, C_NULL), given), state_dict), LibAccel.accel_dispatch_options_t; options...); nothing)
 
 """
     disk_offload(model, offload_folder, device; options...)
@@ -3776,7 +3777,7 @@ cpu_offload(model::Model, device; options...) =
 Keeps all weights in files; each block computes on a device.
 
 - `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
-- `device`: The CPU or an accelerator.
+- `device`: The CPU or an accelerator. `nothing`: the device of the first parameter.
 - `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 - `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
@@ -3793,7 +3794,7 @@ Keeps all weights in files; each block computes on a device.
 - `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 disk_offload(model::Model, offload_folder, device; options...) =
-    (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), Ref(as_device(device)), given), LibAccel.accel_dispatch_options_t; options...); nothing)
+    (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), device === nothing ? C_NULL : Ref(as_device(device)), given), LibAccel.accel_dispatch_options_t; options...); nothing)
 
 """
     remove_dispatch(model, recurse)

@@ -8954,22 +8954,23 @@ functions! {
     /// Keeps all weights in the memory of the host; each block computes on a device.
     ///
     /// * `module`: A model.
-    /// * `device`: An accelerator.
+    /// * `device`: NULL is allowed. An accelerator. NULL: that of the first parameter.
+    /// * `state_dict`: NULL is allowed. A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state dict has stay. NULL or NONE: its own.
     /// * `options`: NULL is allowed. NULL: defaults; main_device has no effect.
     ///
-    /// Returns: As accel_dispatch_model().
+    /// Returns: As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device for a model whose first parameter is a meta tensor.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_cpu_offload(module: *mut accel_module_t, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+    pub fn accel_cpu_offload(module: *mut accel_module_t, device: *const accel_device_t, state_dict: *const accel_value_t, options: *const accel_dispatch_options_t) -> accel_status_t;
 
     /// Keeps all weights in files; each block computes on a device.
     ///
     /// * `module`: A model.
     /// * `offload_folder`: Weights that its index has are used; all others are written there.
-    /// * `device`: The CPU or an accelerator.
+    /// * `device`: NULL is allowed. The CPU or an accelerator. NULL: the device of the first parameter.
     /// * `options`: NULL is allowed. NULL: defaults; main_device and offload_folder have no effect.
     ///
-    /// Returns: As accel_dispatch_model(); IO.
+    /// Returns: As accel_cpu_offload(); IO.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_disk_offload(module: *mut accel_module_t, offload_folder: *const c_char, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;

@@ -283,31 +283,41 @@ pub fn dispatch_model(module: &Model, device_map: &Value, state_dict: Option<&Va
 /// Keeps all weights in the memory of the host; each block computes on a device.
 ///
 /// * `module`: A model.
-/// * `device`: An accelerator.
+/// * `device`: An accelerator. `None`: that of the first parameter.
+/// * `state_dict`: A map name -> tensor of all weights, which the model uses from now on; those of buffers that
+///   no state dict has stay. `None` or NONE: its own.
 /// * `options`: `None`: defaults; main_device has no effect.
+///
+/// # Errors
+/// InvalidArgument, NotFound.
 #[inline]
-pub fn cpu_offload(module: &Model, device: Device, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
+pub fn cpu_offload(module: &Model, device: Option<Device>, state_dict: Option<&Value>, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
+    let device = device.map(Device::to_raw);
     let options = options.into();
     let options = optional(&options)?;
-    check(unsafe { sys::accel_cpu_offload(module.as_raw(), &device.to_raw(), options) }).map(drop)
+    memory::reads(&state_dict)?;
+    check(unsafe {
+        sys::accel_cpu_offload(module.as_raw(), device.as_ref().map_or(ptr::null(), |one| one as *const _), state_dict.map_or(ptr::null(), Value::as_raw), options)
+    }).map(drop)
 }
 
 /// Keeps all weights in files; each block computes on a device.
 ///
 /// * `module`: A model.
 /// * `offload_folder`: Weights that its index has are used; all others are written there.
-/// * `device`: The CPU or an accelerator.
+/// * `device`: The CPU or an accelerator. `None`: the device of the first parameter.
 /// * `options`: `None`: defaults; main_device and offload_folder have no effect.
 ///
 /// # Errors
 /// Io.
 #[inline]
-pub fn disk_offload(module: &Model, offload_folder: &str, device: Device, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
+pub fn disk_offload(module: &Model, offload_folder: &str, device: Option<Device>, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
     let offload_folder = c_string(offload_folder)?;
+    let device = device.map(Device::to_raw);
     let options = options.into();
     let options = optional(&options)?;
     check(unsafe {
-        sys::accel_disk_offload(module.as_raw(), offload_folder.as_ptr(), &device.to_raw(), options)
+        sys::accel_disk_offload(module.as_raw(), offload_folder.as_ptr(), device.as_ref().map_or(ptr::null(), |one| one as *const _), options)
     }).map(drop)
 }
 
