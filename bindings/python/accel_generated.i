@@ -2625,7 +2625,7 @@ accel_mesh_t *accel_mesh_retain(accel_mesh_t *mesh);
 mesh: A mesh, or NULL.";
 void accel_mesh_release(accel_mesh_t *mesh);
 
-%feature("docstring") accel_mesh_size "The number of ranks along an axis, or along several.
+%feature("docstring") accel_mesh_size "The number of ranks along an axis, or along several. Of a state's mesh these are the sizes that its options have, and for one that they left open what was found; accel_state_describe() says where each came from.
 
 mesh: A mesh.
 axes: A name, or several that are separated by commas: their product.

@@ -4515,7 +4515,7 @@ accel_mesh_release(mesh) =
 """
     accel_mesh_size(mesh, axes, out)
 
-The number of ranks along an axis, or along several.
+The number of ranks along an axis, or along several. Of a state's mesh these are the sizes that its options have, and for one that they left open what was found; accel_state_describe() says where each came from.
 
 - `mesh`: A mesh.
 - `axes`: A name, or several that are separated by commas: their product.

@@ -532,7 +532,8 @@ Mesh(state::State, axes, sizes) =
 """
     Base.size(mesh, axes)
 
-The number of ranks along an axis, or along several.
+The number of ranks along an axis, or along several. Of a state's mesh these are the sizes that its options have, and
+for one that they left open what was found; accel_state_describe() says where each came from.
 
 - `axes`: A name, or several that are separated by commas: their product.
 

@@ -5411,6 +5411,8 @@ functions! {
 
     /// The number of ranks along an axis, or along several.
     ///
+    /// Of a state's mesh these are the sizes that its options have, and for one that they left open what was found; accel_state_describe() says where each came from.
+    ///
     /// * `mesh`: A mesh.
     /// * `axes`: A name, or several that are separated by commas: their product.
     /// * `out`: The size.
