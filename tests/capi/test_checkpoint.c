@@ -159,6 +159,9 @@ static void test_whose_weights(void **state) {
       assert_fails(accel_load_state_dict(path_of("t.safetensors"), NULL, &loaded), cases[i].status, cases[i].error);
       assert_ok(accel_load(path_of("t.safetensors"), &loaded)); /* any tensors */
       accel_value_dispose(&loaded);
+      accel_module_t *shapes = NULL;
+      assert_ok(accel_module_shapes_from_weights(path_of("t.safetensors"), &shapes));
+      accel_module_release(shapes);
     }
     assert_int_equal(warnings, cases[i].warnings);
     accel_value_dispose(&metadata);
@@ -167,7 +170,7 @@ static void test_whose_weights(void **state) {
   accel_value_dispose(&tensors);
 }
 
-/* Accelerators are in the tests of simulated devices. */
+/* With accelerators: StreamedOffload in tests/devices. */
 static void test_weights_come_to_the_devices_of_a_map(void **state) {
   (void)state;
   const float numbers[2] = {1, 2};
