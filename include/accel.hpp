@@ -600,6 +600,11 @@ struct DispatchOptions : accel_dispatch_options_t {
   DispatchOptions() : accel_dispatch_options_t(ACCEL_DISPATCH_OPTIONS_INIT) {}
 };
 
+// Which weights accel_offloaded_weights() opens.
+struct OffloadedWeightsOptions : accel_offloaded_weights_options_t {
+  OffloadedWeightsOptions() : accel_offloaded_weights_options_t(ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT) {}
+};
+
 // How values are written.
 struct SaveOptions : accel_save_options_t {
   SaveOptions() : accel_save_options_t(ACCEL_SAVE_OPTIONS_INIT) {}
@@ -3619,14 +3624,15 @@ inline void dispatch_model(const Module& module, const Value& device_map, const 
 }
 
 // Keeps all weights in the memory of the host; each block computes on a device.
-inline void cpu_offload(const Module& module, accel_device_t device, const DispatchOptions& options = {}) {
-  detail::check(accel_cpu_offload(module.get(), &device, &options));
+inline void cpu_offload(const Module& module, const accel_device_t* device, const Value& state_dict,
+                        const DispatchOptions& options = {}) {
+  detail::check(accel_cpu_offload(module.get(), device, detail::unless_none(state_dict), &options));
 }
 
 // Keeps all weights in files; each block computes on a device.
-inline void disk_offload(const Module& module, const std::string& offload_folder, accel_device_t device,
+inline void disk_offload(const Module& module, const std::string& offload_folder, const accel_device_t* device,
                          const DispatchOptions& options = {}) {
-  detail::check(accel_disk_offload(module.get(), offload_folder.c_str(), &device, &options));
+  detail::check(accel_disk_offload(module.get(), offload_folder.c_str(), device, &options));
 }
 
 // Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or
@@ -3686,9 +3692,9 @@ inline void offload_state_dict(const std::string& folder, const Value& state_dic
 }
 
 // Opens offloaded weights without copying them.
-inline Value offloaded_weights(const std::string& folder) {
+inline Value offloaded_weights(const char* folder, const OffloadedWeightsOptions& options = {}) {
   Value out;
-  detail::check(accel_offloaded_weights(folder.c_str(), out.put()));
+  detail::check(accel_offloaded_weights(folder, &options, out.put()));
   return out;
 }
 
@@ -3724,9 +3730,9 @@ inline Value load(const std::string& path) {
 }
 
 // Reads a model's weights.
-inline Value load_state_dict(const std::string& path) {
+inline Value load_state_dict(const std::string& path, const Value& device_map = {}) {
   Value out;
-  detail::check(accel_load_state_dict(path.c_str(), out.put()));
+  detail::check(accel_load_state_dict(path.c_str(), detail::unless_none(device_map), out.put()));
   return out;
 }
 

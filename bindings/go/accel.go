@@ -215,6 +215,10 @@ static inline void go_unset_accel_dispatch_options_t(accel_dispatch_options_t *o
   *options = (accel_dispatch_options_t)ACCEL_DISPATCH_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_offloaded_weights_options_t(accel_offloaded_weights_options_t *options) {
+  *options = (accel_offloaded_weights_options_t)ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_save_options_t(accel_save_options_t *options) {
   *options = (accel_save_options_t)ACCEL_SAVE_OPTIONS_INIT;
 }
@@ -1955,8 +1959,8 @@ static inline accel_status_t go_accel_dispatch_model(accel_module_t *module, con
   return go_checked(accel_dispatch_model(module, device_map, state_dict, options), failure);
 }
 
-static inline accel_status_t go_accel_cpu_offload(accel_module_t *module, const accel_device_t *device, const accel_dispatch_options_t *options, go_failure *failure) {
-  return go_checked(accel_cpu_offload(module, device, options), failure);
+static inline accel_status_t go_accel_cpu_offload(accel_module_t *module, const accel_device_t *device, const accel_value_t *state_dict, const accel_dispatch_options_t *options, go_failure *failure) {
+  return go_checked(accel_cpu_offload(module, device, state_dict, options), failure);
 }
 
 static inline accel_status_t go_accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *device, const accel_dispatch_options_t *options, go_failure *failure) {
@@ -2007,8 +2011,8 @@ static inline accel_status_t go_accel_offload_state_dict(const char *folder, con
   return go_checked(accel_offload_state_dict(folder, state_dict), failure);
 }
 
-static inline accel_status_t go_accel_offloaded_weights(const char *folder, accel_value_t *out, go_failure *failure) {
-  return go_checked(accel_offloaded_weights(folder, out), failure);
+static inline accel_status_t go_accel_offloaded_weights(const char *folder, const accel_offloaded_weights_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_offloaded_weights(folder, options, out), failure);
 }
 
 static inline accel_status_t go_accel_read_ahead(accel_tensor_t *const *tensors, size_t n_tensors, go_failure *failure) {
@@ -2051,8 +2055,8 @@ static inline accel_status_t go_accel_load(const char *path, accel_value_t *out,
   return go_checked(accel_load(path, out), failure);
 }
 
-static inline accel_status_t go_accel_load_state_dict(const char *path, accel_value_t *out, go_failure *failure) {
-  return go_checked(accel_load_state_dict(path, out), failure);
+static inline accel_status_t go_accel_load_state_dict(const char *path, const accel_value_t *device_map, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_load_state_dict(path, device_map, out), failure);
 }
 
 static inline accel_status_t go_accel_save_model(accel_state_t *state, const accel_module_t *module, const char *folder, const accel_save_model_options_t *options, go_failure *failure) {
@@ -6691,7 +6695,7 @@ type DispatchOptions struct {
 	// The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
 	Dtype *Dtype
 
-	// 1: weights that the model does not know are an error. Default 0
+	// 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 	Strict *bool
 
 	// 1: buffers are offloaded as parameters are. Default 0
@@ -6777,6 +6781,35 @@ func (options *DispatchOptions) c(given *arguments) *C.accel_dispatch_options_t 
 	made.skip_keys = given.nullable(options.SkipKeys)
 	made.keep_in_fp32_modules = given.nullable(options.KeepInFp32Modules)
 	made.state = options.State.c()
+	return made
+}
+
+// OffloadedWeightsOptions: Which weights accel_offloaded_weights() opens.
+type OffloadedWeightsOptions struct {
+	// A map name -> tensor of weights that are in memory; they come before those of the index. Default: none
+	StateDict any
+
+	// The text of an index: {"NAME": {"dtype": "float32", "shape": [2, 3]}, ...}, or with "safetensors_file" and
+	// "weight_name" for a tensor of such a file. Default: that of the folder
+	Index string
+
+	// The device to which tensors of safetensors files come: "xpu:0". Default: the CPU, where all are mapped
+	Device string
+
+	// Only weights whose names begin so, under the rest of their names: "encoder.". Default ""
+	Prefix string
+}
+
+func (options *OffloadedWeightsOptions) c(given *arguments) *C.accel_offloaded_weights_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_offloaded_weights_options_t)(given.room(C.sizeof_accel_offloaded_weights_options_t))
+	C.go_unset_accel_offloaded_weights_options_t(made)
+	made.state_dict = given.optional(options.StateDict)
+	made.index = given.nullable(options.Index)
+	made.device = given.nullable(options.Device)
+	made.prefix = given.nullable(options.Prefix)
 	return made
 }
 
@@ -10282,7 +10315,9 @@ func NewMesh(state *State, axes string, sizes []int64) (out *Mesh, err error) {
 	return
 }
 
-// Size is accel_mesh_size. The number of ranks along an axis, or along several.
+// Size is accel_mesh_size. The number of ranks along an axis, or along several. Of a state's mesh these are the sizes
+// that its options have, and for one that they left open what was found; accel_state_describe() says where each came
+// from.
 //
 //   - mesh: A mesh.
 //   - axes: A name, or several that are separated by commas: their product.
@@ -15830,7 +15865,8 @@ func VerifyDeviceMap(module *Module) (out bool, err error) {
 }
 
 // LoadCheckpointInModel is accel_load_checkpoint_in_model. Loads weights into a model, which may be on the device
-// meta. Tensors keep their identity.
+// meta. Tensors keep their identity, so that tied ones stay tied; a warning in the log says of those that the map has
+// in several places that they are in the first.
 //
 //   - module: A model.
 //   - checkpoint: A file of safetensors or of torch, an index of several, or a folder with one of them.
@@ -15839,7 +15875,7 @@ func VerifyDeviceMap(module *Module) (out bool, err error) {
 //     checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
 //   - options: NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
 //
-// Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH;
+// Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected or missing with strict; SHAPE_MISMATCH;
 // INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
 func LoadCheckpointInModel(module *Module, checkpoint string, deviceMap any, options *DispatchOptions) (report any, err error) {
 	var given arguments
@@ -15925,20 +15961,23 @@ func DispatchModel(module *Module, deviceMap any, stateDict any, options *Dispat
 // CPUOffload is accel_cpu_offload. Keeps all weights in the memory of the host; each block computes on a device.
 //
 //   - module: A model.
-//   - device: An accelerator.
+//   - device: An accelerator. NULL: that of the first parameter.
+//   - stateDict: A map name -> tensor of all weights, which the model uses from now on; those of buffers that no
+//     state dict has stay. NULL or NONE: its own.
 //   - options: NULL: defaults; main_device has no effect.
 //
-// Returns: As accel_dispatch_model().
-func CPUOffload(module *Module, device Device, options *DispatchOptions) error {
+// Returns: As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a
+// device for a model whose first parameter is a meta tensor.
+func CPUOffload(module *Module, device *Device, stateDict any, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
-	cDevice := device.c()
+	cStatedict := given.optional(stateDict)
 	cOptions := options.c(&given)
 	if err := given.err; err != nil {
 		return err
 	}
 	var failure C.go_failure
-	code := C.go_accel_cpu_offload(module.c(), &cDevice, cOptions, &failure)
+	code := C.go_accel_cpu_offload(module.c(), device.pointer(), cStatedict, cOptions, &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(options)
 	return status(code, failure)
@@ -15948,20 +15987,19 @@ func CPUOffload(module *Module, device Device, options *DispatchOptions) error {
 //
 //   - module: A model.
 //   - offloadFolder: Weights that its index has are used; all others are written there.
-//   - device: The CPU or an accelerator.
+//   - device: The CPU or an accelerator. NULL: the device of the first parameter.
 //   - options: NULL: defaults; main_device and offload_folder have no effect.
 //
-// Returns: As accel_dispatch_model(); IO.
-func DiskOffload(module *Module, offloadFolder string, device Device, options *DispatchOptions) error {
+// Returns: As accel_cpu_offload(); IO.
+func DiskOffload(module *Module, offloadFolder string, device *Device, options *DispatchOptions) error {
 	var given arguments
 	defer given.end()
-	cDevice := device.c()
 	cOptions := options.c(&given)
 	if err := given.err; err != nil {
 		return err
 	}
 	var failure C.go_failure
-	code := C.go_accel_disk_offload(module.c(), given.text(offloadFolder), &cDevice, cOptions, &failure)
+	code := C.go_accel_disk_offload(module.c(), given.text(offloadFolder), device.pointer(), cOptions, &failure)
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(options)
 	return status(code, failure)
@@ -16132,12 +16170,15 @@ func AttachLayerwiseCasting(module *Module, storageDtype Dtype, computeDtype Dty
 }
 
 // SetModuleTensorToDevice is accel_set_module_tensor_to_device. Moves or replaces one parameter or buffer of a model.
+// The tensor stays the same object, so that those that are tied to it move along: no map of tied tensors is needed.
+// The memory that it had is free for other tensors of the device.
 //
 //   - module: A model.
 //   - name: "layers.0.weight".
 //   - device: The goal.
 //   - value: New values of the same shape; may be NULL unless the tensor is on the device meta.
-//   - dtype: The result's, for floating tensors; ACCEL_UNSET: the tensor's own dtype.
+//   - dtype: The result's where the values are floating; integers keep theirs. ACCEL_UNSET: the dtype that the tensor
+//     has.
 //
 // Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
 func SetModuleTensorToDevice(module *Module, name string, device Device, value *Tensor, dtype Dtype) error {
@@ -16173,15 +16214,22 @@ func OffloadStateDict(folder string, stateDict any) error {
 // OffloadedWeights is accel_offloaded_weights. Opens offloaded weights without copying them.
 //
 //   - folder: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name
-//     tensors in safetensors files.
+//     tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+//   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.
-func OffloadedWeights(folder string) (out any, err error) {
+// Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT where nothing says which weights; CORRUPT for an index that does not
+// fit its files; UNSUPPORTED for a device that is not there; IO.
+func OffloadedWeights(folder string, options *OffloadedWeightsOptions) (out any, err error) {
 	var given arguments
 	defer given.end()
+	cOptions := options.c(&given)
 	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
 	var failure C.go_failure
-	code := C.go_accel_offloaded_weights(given.text(folder), &cOut, &failure)
+	code := C.go_accel_offloaded_weights(given.nullable(folder), cOptions, &cOut, &failure)
+	runtime.KeepAlive(options)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -16400,16 +16448,25 @@ func Load(path string) (out any, err error) {
 // LoadStateDict is accel_load_state_dict. Reads a model's weights.
 //
 //   - path: A file as for accel_load(); the index of one that is split into several; or a folder with
-//     `model.safetensors`, `pytorch_model.bin` or an index of either.
+//     `model.safetensors`, `pytorch_model.bin` or an index of either. Files with the extension .safetensors say in
+//     their metadata, under "format", whose weights they have; one without metadata is taken as torch's, with a
+//     warning.
+//   - deviceMap: A map path of a module -> device: tensors come there; those on "disk", and those that it does not
+//     name, are on the CPU. NONE or NULL: all are.
 //
-// Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files; TYPE_MISMATCH for a file of
-// something else.
-func LoadStateDict(path string) (out any, err error) {
+// Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not
+// name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something
+// else; UNSUPPORTED for a device that is not there.
+func LoadStateDict(path string, deviceMap any) (out any, err error) {
 	var given arguments
 	defer given.end()
+	cDevicemap := given.optional(deviceMap)
 	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
 	var failure C.go_failure
-	code := C.go_accel_load_state_dict(given.text(path), &cOut, &failure)
+	code := C.go_accel_load_state_dict(given.text(path), cDevicemap, &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}

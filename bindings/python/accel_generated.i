@@ -530,9 +530,13 @@ static const char accel_device_map_options_text[] = "accel_device_map_options_t(
 %}
 %accel_options(accel_device_map_options, ACCEL_DEVICE_MAP_OPTIONS_INIT, free((char *)$self->dtype); free_value((accel_value_t *)$self->special_dtypes); free((char *)$self->no_split_module_classes);)
 %{
-static const char accel_dispatch_options_text[] = "accel_dispatch_options_t(*, dtype=None, strict=0, offload_buffers=0, force_hooks=0, map_weights=1, broadcast_from_rank0=0, block_bytes=None, prefetch_bytes=None, main_device=None, offload_folder=None, no_split_module_classes=None, preload_module_classes=None, skip_keys=None, keep_in_fp32_modules=None, state=None)\n--\n\nHow weights are loaded and kept.\n\ndtype: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model\nstrict: 1: weights that the model does not know are an error. Default 0\noffload_buffers: 1: buffers are offloaded as parameters are. Default 0\nforce_hooks: 1: inputs are moved also where all modules are on one device. Default 0\nmap_weights: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1\nbroadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0\nblock_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB\nprefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes\nmain_device: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU\noffload_folder: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none\nno_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none\npreload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none\nskip_keys: Names of inputs with commas between them that are not moved. Default: none\nkeep_in_fp32_modules: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none\nstate: The state whose ranks get the weights with broadcast_from_rank0. Default: none";
+static const char accel_dispatch_options_text[] = "accel_dispatch_options_t(*, dtype=None, strict=0, offload_buffers=0, force_hooks=0, map_weights=1, broadcast_from_rank0=0, block_bytes=None, prefetch_bytes=None, main_device=None, offload_folder=None, no_split_module_classes=None, preload_module_classes=None, skip_keys=None, keep_in_fp32_modules=None, state=None)\n--\n\nHow weights are loaded and kept.\n\ndtype: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model\nstrict: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0\noffload_buffers: 1: buffers are offloaded as parameters are. Default 0\nforce_hooks: 1: inputs are moved also where all modules are on one device. Default 0\nmap_weights: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1\nbroadcast_from_rank0: 1: rank 0 reads the weights, and sends them to the others. Default 0\nblock_bytes: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB\nprefetch_bytes: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes\nmain_device: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU\noffload_folder: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none\nno_split_module_classes: Names of classes with commas between them: their modules are on one device. Default: none\npreload_module_classes: Names of classes with commas between them: their modules are blocks whatever their size. Default: none\nskip_keys: Names of inputs with commas between them that are not moved. Default: none\nkeep_in_fp32_modules: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none\nstate: The state whose ranks get the weights with broadcast_from_rank0. Default: none";
 %}
 %accel_options(accel_dispatch_options, ACCEL_DISPATCH_OPTIONS_INIT, free((char *)$self->main_device); free((char *)$self->offload_folder); free((char *)$self->no_split_module_classes); free((char *)$self->preload_module_classes); free((char *)$self->skip_keys); free((char *)$self->keep_in_fp32_modules);)
+%{
+static const char accel_offloaded_weights_options_text[] = "accel_offloaded_weights_options_t(*, state_dict=None, index=None, device=None, prefix=\"\")\n--\n\nWhich weights accel_offloaded_weights() opens.\n\nstate_dict: A map name -> tensor of weights that are in memory; they come before those of the index. Default: none\nindex: The text of an index: {\"NAME\": {\"dtype\": \"float32\", \"shape\": [2, 3]}, ...}, or with \"safetensors_file\" and \"weight_name\" for a tensor of such a file. Default: that of the folder\ndevice: The device to which tensors of safetensors files come: \"xpu:0\". Default: the CPU, where all are mapped\nprefix: Only weights whose names begin so, under the rest of their names: \"encoder.\". Default \"\"";
+%}
+%accel_options(accel_offloaded_weights_options, ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT, free_value((accel_value_t *)$self->state_dict); free((char *)$self->index); free((char *)$self->device); free((char *)$self->prefix);)
 %{
 static const char accel_save_options_text[] = "accel_save_options_t(*, safe_serialization=1, save_on_each_node=None)\n--\n\nHow values are written.\n\nsafe_serialization: 1: safetensors, of a map name -> tensor; 0: a file of torch.save(), of any value. Default 1\nsave_on_each_node: 1: accel_save_on_main_process() writes on the main process of each host. Default: as the project's";
 %}
@@ -1021,6 +1025,12 @@ typedef struct accel_dispatch_options {
   const char *keep_in_fp32_modules;
   accel_state_t *state;
 } accel_dispatch_options_t;
+typedef struct accel_offloaded_weights_options {
+  const accel_value_t *state_dict;
+  const char *index;
+  const char *device;
+  const char *prefix;
+} accel_offloaded_weights_options_t;
 typedef struct accel_save_options {
   accel_flag_t safe_serialization;
   accel_flag_t save_on_each_node;
@@ -2615,7 +2625,7 @@ accel_mesh_t *accel_mesh_retain(accel_mesh_t *mesh);
 mesh: A mesh, or NULL.";
 void accel_mesh_release(accel_mesh_t *mesh);
 
-%feature("docstring") accel_mesh_size "The number of ranks along an axis, or along several.
+%feature("docstring") accel_mesh_size "The number of ranks along an axis, or along several. Of a state's mesh these are the sizes that its options have, and for one that they left open what was found; accel_state_describe() says where each came from.
 
 mesh: A mesh.
 axes: A name, or several that are separated by commas: their product.
@@ -4977,14 +4987,14 @@ out: 1 or 0.
 Returns: ACCEL_OK.";
 accel_status_t accel_verify_device_map(const accel_module_t *module, int32_t *OUTPUT);
 
-%feature("docstring") accel_load_checkpoint_in_model "Loads weights into a model, which may be on the device meta. Tensors keep their identity.
+%feature("docstring") accel_load_checkpoint_in_model "Loads weights into a model, which may be on the device meta. Tensors keep their identity, so that tied ones stay tied; a warning in the log says of those that the map has in several places that they are in the first.
 
 module: A model.
 checkpoint: A file of safetensors or of torch, an index of several, or a folder with one of them.
 device_map: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
 options: NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
 out_report: A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be NULL.
-Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.";
+Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected or missing with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.";
 accel_status_t accel_load_checkpoint_in_model(accel_module_t *module, const char *checkpoint, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_load_checkpoint_and_dispatch "Loads weights into a model and dispatches it.
@@ -5011,18 +5021,19 @@ accel_status_t accel_dispatch_model(accel_module_t *module, const accel_value_t 
 %feature("docstring") accel_cpu_offload "Keeps all weights in the memory of the host; each block computes on a device.
 
 module: A model.
-device: An accelerator.
+device: An accelerator. NULL: that of the first parameter.
+state_dict: A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state dict has stay. NULL or NONE: its own.
 options: NULL: defaults; main_device has no effect.
-Returns: As accel_dispatch_model().";
-accel_status_t accel_cpu_offload(accel_module_t *module, const accel_device_t *device, const accel_dispatch_options_t *options);
+Returns: As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device for a model whose first parameter is a meta tensor.";
+accel_status_t accel_cpu_offload(accel_module_t *module, const accel_device_t *device, const accel_value_t *NULLABLE, const accel_dispatch_options_t *options);
 
 %feature("docstring") accel_disk_offload "Keeps all weights in files; each block computes on a device.
 
 module: A model.
 offload_folder: Weights that its index has are used; all others are written there.
-device: The CPU or an accelerator.
+device: The CPU or an accelerator. NULL: the device of the first parameter.
 options: NULL: defaults; main_device and offload_folder have no effect.
-Returns: As accel_dispatch_model(); IO.";
+Returns: As accel_cpu_offload(); IO.";
 accel_status_t accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *device, const accel_dispatch_options_t *options);
 
 %feature("docstring") accel_remove_dispatch "Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched, or on the CPU if they were nowhere. Nothing happens to other modules.
@@ -5105,13 +5116,13 @@ skip_modules_classes: Names of classes with commas between them that are left ou
 Returns: ACCEL_OK; INVALID_ARGUMENT for a regular expression that is none, or a dtype that is not floating.";
 accel_status_t accel_attach_layerwise_casting(accel_module_t *module, int32_t storage_dtype, int32_t compute_dtype, const char *skip_modules_pattern, const char *skip_modules_classes);
 
-%feature("docstring") accel_set_module_tensor_to_device "Moves or replaces one parameter or buffer of a model.
+%feature("docstring") accel_set_module_tensor_to_device "Moves or replaces one parameter or buffer of a model. The tensor stays the same object, so that those that are tied to it move along: no map of tied tensors is needed. The memory that it had is free for other tensors of the device.
 
 module: A model.
 name: \"layers.0.weight\".
 device: The goal.
 value: New values of the same shape; may be NULL unless the tensor is on the device meta.
-dtype: The result's, for floating tensors; ACCEL_UNSET: the tensor's own dtype.
+dtype: The result's where the values are floating; integers keep theirs. ACCEL_UNSET: the dtype that the tensor has.
 Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.";
 accel_status_t accel_set_module_tensor_to_device(accel_module_t *module, const char *name, const accel_device_t *device, accel_tensor_t *value, int32_t dtype);
 
@@ -5124,10 +5135,11 @@ accel_status_t accel_offload_state_dict(const char *folder, const accel_value_t 
 
 %feature("docstring") accel_offloaded_weights "Opens offloaded weights without copying them.
 
-folder: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files.
-out: A map name -> tensor, which shares the mapped file.
-Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.";
-accel_status_t accel_offloaded_weights(const char *folder, accel_value_t *OUTPUT);
+folder: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+options: NULL: defaults.
+out: A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped file.
+Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT where nothing says which weights; CORRUPT for an index that does not fit its files; UNSUPPORTED for a device that is not there; IO.";
+accel_status_t accel_offloaded_weights(const char *folder, const accel_offloaded_weights_options_t *options, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_read_ahead "Starts to read weights of mapped files into memory, and returns at once. Nothing happens to other tensors.
 
@@ -5220,10 +5232,11 @@ accel_status_t accel_load(const char *path, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_load_state_dict "Reads a model's weights.
 
-path: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either.
-out: A map name -> tensor.
-Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files; TYPE_MISMATCH for a file of something else.";
-accel_status_t accel_load_state_dict(const char *path, accel_value_t *OUTPUT);
+path: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either. Files with the extension .safetensors say in their metadata, under \"format\", whose weights they have; one without metadata is taken as torch's, with a warning.
+device_map: A map path of a module -> device: tensors come there; those on \"disk\", and those that it does not name, are on the CPU. NONE or NULL: all are.
+out: A map name -> tensor; what is on the CPU shares the mapped files.
+Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something else; UNSUPPORTED for a device that is not there.";
+accel_status_t accel_load_state_dict(const char *path, const accel_value_t *NULLABLE, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_save_model "Writes a model's weights on the main process: `model.safetensors` or `pytorch_model.bin`, or several files with an index where they are larger than max_shard_size. Files of an earlier and larger model are removed. All ranks must call for a sharded model, whose tensors are gathered one by one; for any other the main process may call alone, and the other ranks return at once.
 

@@ -18,7 +18,8 @@ typedef struct accel_dispatch_options {
   size_t struct_size;
   accel_dtype_t dtype;                  /* The dtype of floating parameters and buffers that are loaded. Default: that
                                          * of each tensor in the model */
-  accel_flag_t strict;                  /* 1: weights that the model does not know are an error. Default 0 */
+  accel_flag_t strict;                  /* 1: weights that the model does not know, or that the checkpoint lacks, are an
+                                         * error. Default 0 */
   accel_flag_t offload_buffers;         /* 1: buffers are offloaded as parameters are. Default 0 */
   accel_flag_t force_hooks;             /* 1: inputs are moved also where all modules are on one device. Default 0 */
   accel_flag_t map_weights;             /* 1: weights that stay on the CPU are the mapped files, whose pages are read
@@ -45,7 +46,8 @@ typedef struct accel_dispatch_options {
   accel_state_t *state;                 /* The state whose ranks get the weights with broadcast_from_rank0. Default: none */
 } accel_dispatch_options_t;
 
-/** Loads weights into a model, which may be on the device meta. Tensors keep their identity.
+/** Loads weights into a model, which may be on the device meta. Tensors keep their identity, so that tied ones stay tied;
+ * a warning in the log says of those that the map has in several places that they are in the first.
  * @param module A model.
  * @param checkpoint A file of safetensors or of torch, an index of several, or a folder with one of them.
  * @param device_map A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta.
@@ -54,7 +56,7 @@ typedef struct accel_dispatch_options {
  * @param options NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
  * @param out_report A map: "missing", names of the model without weights, and "unexpected", names of weights that the
  *   model does not know. May be NULL.
- * @return ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH;
+ * @return ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected or missing with strict; SHAPE_MISMATCH;
  *   INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
  * @threads object, waits
  * @accelerate load_checkpoint_in_model */
@@ -102,25 +104,29 @@ accel_dispatch_model(accel_module_t *module, const accel_value_t *device_map,
 
 /** Keeps all weights in the memory of the host; each block computes on a device.
  * @param module A model.
- * @param device An accelerator.
+ * @param device An accelerator. NULL: that of the first parameter.
+ * @param state_dict A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state
+ *   dict has stay. NULL or NONE: its own.
  * @param options NULL: defaults; main_device has no effect.
- * @return As accel_dispatch_model().
+ * @return As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device
+ *   for a model whose first parameter is a meta tensor.
  * @threads object, waits
  * @accelerate cpu_offload */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_cpu_offload(accel_module_t *module, const accel_device_t *device,
+accel_cpu_offload(accel_module_t *module, const accel_device_t *ACCEL_NULLABLE device,
+                  const accel_value_t *ACCEL_NULLABLE state_dict,
                   const accel_dispatch_options_t *ACCEL_NULLABLE options);
 
 /** Keeps all weights in files; each block computes on a device.
  * @param module A model.
  * @param offload_folder Weights that its index has are used; all others are written there.
- * @param device The CPU or an accelerator.
+ * @param device The CPU or an accelerator. NULL: the device of the first parameter.
  * @param options NULL: defaults; main_device and offload_folder have no effect.
- * @return As accel_dispatch_model(); IO.
+ * @return As accel_cpu_offload(); IO.
  * @threads object, waits
  * @accelerate disk_offload */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *device,
+accel_disk_offload(accel_module_t *module, const char *offload_folder, const accel_device_t *ACCEL_NULLABLE device,
                    const accel_dispatch_options_t *ACCEL_NULLABLE options);
 
 /** Ends the dispatch of a model, or of a part of one: offloaded weights are where they were before it was dispatched,
@@ -235,12 +241,14 @@ accel_attach_layerwise_casting(accel_module_t *module, accel_dtype_t storage_dty
                                const char *ACCEL_NULLABLE skip_modules_pattern,
                                const char *ACCEL_NULLABLE skip_modules_classes);
 
-/** Moves or replaces one parameter or buffer of a model.
+/** Moves or replaces one parameter or buffer of a model. The tensor stays the same object, so that those that are tied to
+ * it move along: no map of tied tensors is needed. The memory that it had is free for other tensors of the device.
  * @param module A model.
  * @param name "layers.0.weight".
  * @param device The goal.
  * @param value New values of the same shape; may be NULL unless the tensor is on the device meta.
- * @param dtype The result's, for floating tensors; ACCEL_UNSET: the tensor's own dtype.
+ * @param dtype The result's where the values are floating; integers keep theirs. ACCEL_UNSET: the dtype that the tensor
+ *   has.
  * @return ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
  * @threads object, waits
  * @accelerate utils.set_module_tensor_to_device */
@@ -258,15 +266,33 @@ accel_set_module_tensor_to_device(accel_module_t *module, const char *name, cons
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_offload_state_dict(const char *folder, const accel_value_t *state_dict);
 
+/* Which weights accel_offloaded_weights() opens. @accelerate utils.OffloadedWeightsLoader, utils.PrefixedDataset */
+typedef struct accel_offloaded_weights_options {
+  size_t struct_size;
+  const accel_value_t *state_dict; /* A map name -> tensor of weights that are in memory; they come before those of the
+                                    * index. Default: none */
+  const char *index;               /* The text of an index: {"NAME": {"dtype": "float32", "shape": [2, 3]}, ...}, or with
+                                    * "safetensors_file" and "weight_name" for a tensor of such a file. Default: that of
+                                    * the folder */
+  const char *device;              /* The device to which tensors of safetensors files come: "xpu:0". Default: the CPU,
+                                    * where all are mapped */
+  const char *prefix;              /* Only weights whose names begin so, under the rest of their names: "encoder.".
+                                    * Default "" */
+} accel_offloaded_weights_options_t;
+
 /** Opens offloaded weights without copying them.
  * @param folder With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name
- *   tensors in safetensors files.
- * @param out A map name -> tensor, which shares the mapped file.
- * @return ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.
+ *   tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+ * @param options NULL: defaults.
+ * @param out A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped
+ *   file.
+ * @return ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT where nothing says which weights; CORRUPT for an index that does not fit
+ *   its files; UNSUPPORTED for a device that is not there; IO.
  * @threads any, waits
- * @accelerate utils.OffloadedWeightsLoader */
+ * @accelerate utils.OffloadedWeightsLoader, utils.PrefixedDataset */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_offloaded_weights(const char *folder, accel_value_t *ACCEL_OWNED out);
+accel_offloaded_weights(const char *ACCEL_NULLABLE folder,
+                        const accel_offloaded_weights_options_t *ACCEL_NULLABLE options, accel_value_t *ACCEL_OWNED out);
 
 /** Starts to read weights of mapped files into memory, and returns at once. Nothing happens to other tensors.
  * @param tensors [n_tensors] Tensors.

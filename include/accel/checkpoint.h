@@ -82,14 +82,19 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_load(const char *path, ac
 
 /** Reads a model's weights.
  * @param path A file as for accel_load(); the index of one that is split into several; or a folder with
- *   `model.safetensors`, `pytorch_model.bin` or an index of either.
- * @param out A map name -> tensor.
- * @return As accel_load(); CORRUPT for an index whose tensors are not in their files; TYPE_MISMATCH for a file of
- *   something else.
+ *   `model.safetensors`, `pytorch_model.bin` or an index of either. Files with the extension .safetensors say in their
+ *   metadata, under "format", whose weights they have; one without metadata is taken as torch's, with a warning.
+ * @param device_map A map path of a module -> device: tensors come there; those on "disk", and those that it does not
+ *   name, are on the CPU. NONE or NULL: all are.
+ * @param out A map name -> tensor; what is on the CPU shares the mapped files.
+ * @return As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a
+ *   framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something else;
+ *   UNSUPPORTED for a device that is not there.
  * @threads any, waits
  * @accelerate utils.load_state_dict */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_load_state_dict(const char *path, accel_value_t *ACCEL_OWNED out);
+accel_load_state_dict(const char *path, const accel_value_t *ACCEL_NULLABLE device_map,
+                      accel_value_t *ACCEL_OWNED out);
 
 /* How a model's weights are written. @accelerate save_model */
 typedef struct accel_save_model_options {

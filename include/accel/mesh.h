@@ -44,12 +44,14 @@ ACCEL_SINCE(0, 1) accel_mesh_t *accel_mesh_retain(accel_mesh_t *mesh);
  * @threads any, waits */
 ACCEL_SINCE(0, 1) void accel_mesh_release(accel_mesh_t *ACCEL_NULLABLE mesh);
 
-/** The number of ranks along an axis, or along several.
+/** The number of ranks along an axis, or along several. Of a state's mesh these are the sizes that its options have, and
+ * for one that they left open what was found; accel_state_describe() says where each came from.
  * @param mesh A mesh.
  * @param axes A name, or several that are separated by commas: their product.
  * @param out The size.
  * @return ACCEL_OK; NOT_FOUND for an unknown axis.
- * @threads any */
+ * @threads any
+ * @accelerate parallelism_config */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_mesh_size(const accel_mesh_t *mesh, const char *axes, int64_t *out);
 

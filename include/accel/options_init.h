@@ -206,6 +206,10 @@
   {sizeof(accel_dispatch_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, NULL, NULL, NULL, NULL, NULL, NULL, NULL}
 
+#define ACCEL_OPTIONS_OFFLOADED_WEIGHTS "accel_offloaded_weights_options_t"
+#define ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT \
+  {sizeof(accel_offloaded_weights_options_t), NULL, NULL, NULL, NULL}
+
 #define ACCEL_OPTIONS_SAVE "accel_save_options_t"
 #define ACCEL_SAVE_OPTIONS_INIT \
   {sizeof(accel_save_options_t), ACCEL_UNSET, ACCEL_UNSET}

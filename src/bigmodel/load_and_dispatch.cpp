@@ -4,14 +4,19 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/name_list.hpp"
 #include "bigmodel/device_map/device_place.hpp"
 #include "bigmodel/offload_folder.hpp"
 #include "comm/collectives.hpp"
+#include "nn/module_walks.hpp"
+#include "nn/tied_parameters.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 
@@ -39,6 +44,31 @@ void require_folder(const DeviceMap& map, const DispatchSettings& settings, cons
           "the device map has weights on disk and offload_folder is not set; expected a folder for ", purpose);
 }
 
+// Where a model computes of which nobody says it: at its first parameter.
+c10::Device device_of_parameters(const nn::Module& model) {
+  for (const auto& [name, parameter] : nn::named_parameters(model)) {
+    require(!parameter.is_meta(), Status::kInvalidArgument, "device is NULL and '", name,
+            "' is a meta tensor, which says nothing of where the model computes; expected a device");
+    return parameter.device();
+  }
+  return c10::kCPU;
+}
+
+// Of tied tensors one name is enough.
+void require_all(const nn::Module& model, const nn::NamedTensors& weights) {
+  std::unordered_set<std::string_view> given;
+  for (const auto& [name, tensor] : weights) given.insert(name);
+  const nn::NamedTensors members = model.state_dict();
+  std::unordered_set<const at::TensorImpl*> found;
+  for (const auto& [name, tensor] : members)
+    if (given.count(name) != 0) found.insert(nn::find_tensor(model, name).unsafeGetTensorImpl());
+  std::vector<std::string> lacking;
+  for (const auto& [name, tensor] : members)
+    if (found.count(nn::find_tensor(model, name).unsafeGetTensorImpl()) == 0) lacking.push_back(name);
+  require(lacking.empty(), Status::kNotFound, "state_dict lacks ", list_names(lacking),
+          ", which the model has; expected all of its weights");
+}
+
 // Adds the weights on disk from a folder; its entries for other devices may be older than the model.
 void add_files(const DeviceMap& map, const std::string& folder, nn::NamedTensors& weights) {
   const DevicePlaces places(map);
@@ -63,7 +93,10 @@ void move_to_folder(const nn::Module& model, const DeviceMap& map, const std::st
 
 nn::LoadReport load_checkpoint_in_model(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
                                         const DispatchSettings& settings) {
-  if (map != nullptr) require_folder(*map, settings, "their index");
+  if (map != nullptr) {
+    require_folder(*map, settings, "their index");
+    tied_in_several_places(nn::find_tied_parameters(model), *map);  // a warning
+  }
   LoadedCheckpoint loaded = load_checkpoint(model, weights, map, c10::Device(c10::kCPU), settings);
   warn_of_unexpected(loaded.report);
   if (!loaded.offloaded.empty())
@@ -96,13 +129,16 @@ void dispatch_model(nn::Module& model, const DeviceMap& map, const nn::NamedTens
   Dispatch::create(model, map, values, {}, settings);
 }
 
-void cpu_offload(nn::Module& model, c10::Device device, DispatchSettings settings) {
-  settings.main_device = name_of(device);
-  Dispatch::create(model, {{"", "cpu"}}, {}, {}, settings);
+void cpu_offload(nn::Module& model, std::optional<c10::Device> device, DispatchSettings settings,
+                 const nn::NamedTensors* weights) {
+  settings.main_device = name_of(device ? *device : device_of_parameters(model));
+  if (weights != nullptr) require_all(model, *weights);
+  Dispatch::create(model, {{"", "cpu"}}, weights == nullptr ? nn::NamedTensors() : *weights, {}, settings);
 }
 
-void disk_offload(nn::Module& model, const std::string& folder, c10::Device device, DispatchSettings settings) {
-  settings.main_device = name_of(device);
+void disk_offload(nn::Module& model, const std::string& folder, std::optional<c10::Device> device,
+                  DispatchSettings settings) {
+  settings.main_device = name_of(device ? *device : device_of_parameters(model));
   settings.offload_folder = folder;
   dispatch_model(model, {{"", "disk"}}, {}, settings);
 }

@@ -28,8 +28,11 @@ nn::LoadReport load_checkpoint_in_model(nn::Module& model, const nn::NamedTensor
 void dispatch_model(nn::Module& model, const DeviceMap& map, const nn::NamedTensors& offloaded,
                     const DispatchSettings& settings);
 
-void cpu_offload(nn::Module& model, c10::Device device, DispatchSettings settings);
-void disk_offload(nn::Module& model, const std::string& folder, c10::Device device, DispatchSettings settings);
+// On the device, by default that of the first parameter. `weights`: all that the model has from now on; null: its own.
+void cpu_offload(nn::Module& model, std::optional<c10::Device> device, DispatchSettings settings,
+                 const nn::NamedTensors* weights = nullptr);
+void disk_offload(nn::Module& model, const std::string& folder, std::optional<c10::Device> device,
+                  DispatchSettings settings);
 
 // Gives all ranks the weights of rank 0; those of the others are ignored. Collective.
 nn::NamedTensors broadcast_weights(comm::Communicator& communicator, const nn::NamedTensors& weights);

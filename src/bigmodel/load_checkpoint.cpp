@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -55,7 +56,7 @@ class Loader {
       if (weight->second.sizes() != member.sizes())
         misfits.push_back(text(name, " ", weight->second.sizes(), " instead of ", member.sizes()));
       if (!planned.insert(member.unsafeGetTensorImpl()).second) continue;
-      Load load{name, member, weight->second, loaded_dtype(name, member, settings_), member.device()};
+      Load load{name, member, weight->second, loaded_dtype(name, member, weight->second, settings_), member.device()};
       if (member.is_meta()) load.device = c10::Device(c10::kCPU);
       if (map_ != nullptr && !find_device(name, load.device)) unplaced.push_back(name);
       loads.push_back(std::move(load));
@@ -70,6 +71,8 @@ class Loader {
             "; expected an entry for each of them, for a module above, or for \"\", the whole model");
     require(!settings_.strict || report.unexpected.empty(), Status::kNotFound, "the checkpoint has ",
             list_names(report.unexpected), ", which the model lacks; load it without strict to leave them out");
+    require(!settings_.strict || report.missing.empty(), Status::kNotFound, "the checkpoint lacks ",
+            list_names(report.missing), ", which the model has; load it without strict to keep its own");
     return loads;
   }
 
@@ -109,8 +112,11 @@ at::Tensor meta_like(const at::Tensor& weight, at::ScalarType dtype) {
 
 }  // namespace
 
-at::ScalarType loaded_dtype(const std::string& name, const at::Tensor& member, const DispatchSettings& settings) {
+at::ScalarType loaded_dtype(const std::string& name, const at::Tensor& member, const at::Tensor& weight,
+                            const DispatchSettings& settings) {
   if (!member.is_floating_point() || !settings.dtype.value) return member.scalar_type();
+  // Integers are not numbers to be rounded, but what gets gradients cannot be integer.
+  if (!weight.is_floating_point() && !member.requires_grad()) return weight.scalar_type();
   const at::ScalarType dtype = tensor::dtype_from_number(static_cast<int32_t>(*settings.dtype.value));
   require(at::isFloatingType(dtype), Status::kInvalidArgument, "dtype is ", tensor::dtype_name(dtype),
           "; expected a floating one, for weights");
@@ -145,6 +151,24 @@ LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weig
       loaded.offloaded.emplace_back(loads[i].name, loads[i].weight);
   }
   return loaded;
+}
+
+nn::NamedTensors place_weights(const nn::NamedTensors& weights, const DeviceMap& map) {
+  const DevicePlaces places(map);
+  std::map<std::pair<const at::TensorImpl*, std::string>, at::Tensor> placed;  // tied ones stay one on each device
+  nn::NamedTensors result;
+  const BusErrorGuard lost_pages;
+  for (const auto& [name, weight] : weights) {
+    const std::string* const place = places.find(name);
+    const auto [entry, is_new] =
+        placed.try_emplace({weight.unsafeGetTensorImpl(), place == nullptr ? "disk" : *place}, weight);
+    if (is_new)
+      if (const std::optional<c10::Device> device = device_of_place(entry->first.second))
+        entry->second = weight.to(*device);
+    result.emplace_back(name, entry->second);
+  }
+  lost_pages.check();
+  return result;
 }
 
 void write_offload_folder(const std::string& folder, const nn::Module& model, const nn::NamedTensors& offloaded,

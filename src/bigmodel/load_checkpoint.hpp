@@ -27,8 +27,14 @@ LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weig
                                  std::optional<c10::Device> main_device, const DispatchSettings& settings,
                                  bool needs_all = false);
 
+// Weights of files on the devices of a map. Those on disk, and those that the map does not name, stay as they are
+// mapped.
+// @accelerate load_state_dict
+nn::NamedTensors place_weights(const nn::NamedTensors& weights, const DeviceMap& map);
+
 // The dtype in which a weight is used.
-at::ScalarType loaded_dtype(const std::string& name, const at::Tensor& member, const DispatchSettings& settings);
+at::ScalarType loaded_dtype(const std::string& name, const at::Tensor& member, const at::Tensor& weight,
+                            const DispatchSettings& settings);
 
 // Writes the index of offloaded weights; those that cannot be read from their own file as they are used get files.
 // With `all` every one does: others cannot see those files, and ranks that share the folder write the same.

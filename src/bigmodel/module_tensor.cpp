@@ -25,9 +25,9 @@ void set_module_tensor(nn::Module& model, const std::string& name, c10::Device d
           "' has the shape ", value.defined() ? value.sizes() : member.sizes(), "; expected ", member.sizes());
   const at::NoGradGuard no_grad;
   const at::Tensor from = (value.defined() ? value : member).detach();
-  const bool converts = dtype && from.is_floating_point();
-  const at::ScalarType own = from.is_floating_point() ? member.scalar_type() : from.scalar_type();
-  at::Tensor data = from.to(device, converts ? *dtype : own);
+  at::ScalarType wanted = member.scalar_type();
+  if (dtype) wanted = from.is_floating_point() ? *dtype : from.scalar_type();
+  at::Tensor data = from.to(device, wanted);
   if (value.defined() && data.is_alias_of(value)) data = data.clone();
   tensor::set_data(member, data);
 }

@@ -11,8 +11,8 @@
 
 namespace accel::bigmodel {
 
-// Moves a parameter or buffer, or gives it other values; undefined: its own. A dtype is for floating tensors; without
-// one the tensor keeps its own.
+// Moves a parameter or buffer, or gives it other values; undefined: its own. They get the dtype that the tensor has, or
+// `dtype` if they are floating; integers keep theirs then.
 // @accelerate utils.set_module_tensor_to_device
 void set_module_tensor(nn::Module& model, const std::string& name, c10::Device device, const at::Tensor& value,
                        std::optional<at::ScalarType> dtype);

@@ -9,10 +9,12 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/text_ends.hpp"
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/files/make_folders.hpp"
 #include "checkpoint/formats/safetensors.hpp"
 #include "json/json.hpp"
+#include "os/bus_error_guard.hpp"
 #include "os/mapped_file.hpp"
 #include "os/regular_file.hpp"
 #include "tensor/dtype.hpp"
@@ -31,11 +33,14 @@ std::string data_path(const std::string& folder, const std::string& name) {
   return folder + "/" + name + ".dat";
 }
 
-Json::Members read_index(const std::string& folder) {
-  const std::string path = index_path(folder);
-  const Json json = parse_json(RegularFile(path).read(), path);
-  require(json.members() != nullptr, Status::kCorrupt, "'", path, "' is not a JSON object; expected one of names");
+Json::Members parse_index(const std::string& text, const std::string& source) {
+  const Json json = parse_json(text, source);
+  require(json.members() != nullptr, Status::kCorrupt, "'", source, "' is not a JSON object; expected one of names");
   return *json.members();
+}
+
+Json::Members read_index(const std::string& folder) {
+  return parse_index(RegularFile(index_path(folder)).read(), index_path(folder));
 }
 
 Json json_of(const OffloadEntry& entry) {
@@ -105,14 +110,20 @@ at::Tensor find_in_safetensors(OpenFiles& files, const std::string& path, const 
   return found->second;
 }
 
-at::Tensor open_entry(const std::string& folder, const std::string& name, const Json& entry, OpenFiles& files) {
+at::Tensor open_entry(const OffloadedWeightsPlace& place, const std::string& name, const Json& entry,
+                      OpenFiles& files) {
   require(entry.members() != nullptr, Status::kCorrupt, "the index has no description of '", name,
           "'; expected an object with its dtype and shape");
   const std::string file = json_text(entry, "safetensors_file", "");
-  if (file.empty()) return open_data_file(folder, name, entry);
+  if (file.empty()) {
+    require(!place.folder.empty(), Status::kInvalidArgument, "'", name,
+            "' has no safetensors_file in the index and folder is NULL; expected the folder of its .dat file");
+    return open_data_file(place.folder, name, entry);
+  }
   const at::Tensor tensor = find_in_safetensors(files, file, json_text(entry, "weight_name", name));
   const std::string dtype = json_text(entry, "dtype", "");
-  return dtype.empty() ? tensor : tensor.to(tensor::dtype_from_name(dtype));
+  return tensor.to(place.device.value_or(c10::kCPU),
+                   dtype.empty() ? tensor.scalar_type() : tensor::dtype_from_name(dtype));
 }
 
 }  // namespace
@@ -153,12 +164,26 @@ void offload_state_dict(const std::string& folder, const nn::NamedTensors& tenso
   write_offload_index(folder, entries);
 }
 
-nn::NamedTensors open_offload_folder(const std::string& folder) {
+nn::NamedTensors open_offloaded_weights(const OffloadedWeightsPlace& place) {
   nn::NamedTensors tensors;
   OpenFiles files;
-  for (const auto& [name, entry] : read_index(folder))
-    tensors.emplace_back(name, open_entry(folder, name, entry, files));
+  Json::Members index;
+  if (place.index)
+    index = parse_index(*place.index, "index");
+  else if (!place.folder.empty())
+    index = read_index(place.folder);
+  const BusErrorGuard lost_pages;
+  for (const auto& [name, entry] : index)
+    if (starts_with(name, place.prefix))
+      tensors.emplace_back(name.substr(place.prefix.size()), open_entry(place, name, entry, files));
+  lost_pages.check();
   return tensors;
+}
+
+nn::NamedTensors open_offload_folder(const std::string& folder) {
+  OffloadedWeightsPlace place;
+  place.folder = folder;
+  return open_offloaded_weights(place);
 }
 
 }  // namespace accel::bigmodel

@@ -3,8 +3,10 @@
 // @accelerate offload_state_dict, save_offload_index, OffloadedWeightsLoader
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,8 +29,16 @@ void write_offload_index(const std::string& folder, const std::vector<OffloadEnt
 // Writes the files and their entries. The folder is made.
 void offload_state_dict(const std::string& folder, const nn::NamedTensors& tensors);
 
+struct OffloadedWeightsPlace {
+  std::string folder;                 // "": the entries of the index are in safetensors files
+  std::optional<std::string> index;   // the text of one; nothing: that of the folder, if there is one
+  std::optional<c10::Device> device;  // of what is in safetensors files; nothing: they are mapped
+  std::string prefix;                 // only names that begin so, and without it
+};
+
 // The tensors share the mapped files, unless an entry asks for another dtype than that of its file. kNotFound without
 // an index; kCorrupt if the index or a file of it is not as described.
+nn::NamedTensors open_offloaded_weights(const OffloadedWeightsPlace& place);
 nn::NamedTensors open_offload_folder(const std::string& folder);
 
 }  // namespace accel::bigmodel

@@ -69,28 +69,32 @@ void check_peer_copies(const StateSettings& settings, c10::Device device) {
           "NCCL_IB_DISABLE=1, which accel launch sets");
 }
 
-// Divides the cores among the ranks of a host. By the first state of a process, unless the user has set it, because
-// LibTorch does not allow later changes.
-void share_cores(int64_t local_processes, std::optional<int64_t> num_threads) {
-  if (num_threads) return kernels::set_num_threads(*num_threads);
+// Divides the physical cores among the ranks of a host. By the first state of a process, unless the user has set it,
+// because LibTorch does not allow later changes.
+void share_cores(const StateSettings& settings, c10::Device device) {
+  if (settings.num_threads.value) return kernels::set_num_threads(*settings.num_threads);
   static std::once_flag once;
   std::call_once(once, [&] {
+    const int64_t local_processes = *settings.local_num_processes;
     if (local_processes <= 1) return;
-    const int64_t cores = usable_processors();
     if (const auto given = environment_text("OMP_NUM_THREADS")) {
       // OpenMP reads this when it is loaded, so that it must be set before the process starts.
       const bool spins = !environment_text("OMP_WAIT_POLICY") && !environment_text("GOMP_SPINCOUNT");
-      if (spins && at::get_num_threads() > 1 && at::get_num_threads() * local_processes > cores)
+      const int64_t processors = usable_processors();
+      if (spins && at::get_num_threads() > 1 && at::get_num_threads() * local_processes > processors)
         log(LogLevel::kWarning, "OMP_NUM_THREADS is ", *given, " for each of ", local_processes, " processes on ",
-            cores,
+            processors,
             " processors, where threads that spin at a barrier take the processors from others; start the processes "
             "with OMP_WAIT_POLICY=passive or fewer threads");
       return;
     }
-    const int64_t threads = std::max<int64_t>(cores / local_processes, 1);
+    const int64_t cores = launch::usable_cores(), threads = std::max<int64_t>(cores / local_processes, 1);
     kernels::set_num_threads(threads);
-    log(LogLevel::kInfo, "OMP_NUM_THREADS is not set: ", threads, " threads for each of ", local_processes,
-        " processes");
+    // Once on a host, and of threads that compute the models.
+    const bool warns = device.is_cpu() && *settings.local_process_index == 0;
+    log(warns ? LogLevel::kWarning : LogLevel::kInfo, "OMP_NUM_THREADS is not set: each of ", local_processes,
+        " processes computes with ", threads, threads == 1 ? " thread" : " threads", ", its share of ", cores,
+        " physical cores; set it, or num_threads, for another number");
   });
 }
 
@@ -261,7 +265,7 @@ State::State(const StateSettings& given)
   seed_late_accelerator(device_);
   check_precision(settings_.mixed_precision, device_);
   check_peer_copies(settings_, device_);
-  share_cores(*settings_.local_num_processes, settings_.num_threads);
+  share_cores(settings_, device_);
   bind_processors(settings_);
   compute_policy_ = prepare_cpu(settings_);
   if (is_local_main_process()) log_emulation(settings_, device_, compute_policy_);

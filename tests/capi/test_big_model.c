@@ -185,6 +185,35 @@ static void test_loading_only(void **state) {
   accel_module_release(model);
 }
 
+/* As torch does without a map. */
+// Regression: `strict` said nothing of weights that the checkpoint lacks.
+static void test_strict_asks_for_all_names(void **state) {
+  (void)state;
+  accel_module_t *const model = saved_model(), *const other = new_model();
+  accel_value_t weights = ACCEL_VALUE_INIT, part = ACCEL_VALUE_INIT, report = ACCEL_VALUE_INIT, map = ACCEL_VALUE_INIT;
+  accel_dispatch_options_t options = ACCEL_DISPATCH_OPTIONS_INIT;
+  options.strict = 1;
+  assert_ok(accel_load_checkpoint_in_model(other, folder, NULL, &options, &report));
+  accel_value_dispose(&report);
+  assert_ok(accel_module_state_dict(model, &weights));
+  assert_ok(accel_extract_submodules_state_dict(&weights, "0,2", &part));
+  assert_ok(accel_save(&part, NULL, path_of("model.safetensors"), NULL));
+  parse("{\"\": \"cpu\"}", &map);
+  assert_fails(accel_load_checkpoint_in_model(other, folder, NULL, &options, NULL), ACCEL_ERROR_NOT_FOUND,
+               "lacks '1.weight', '1.bias', which the model has");
+  assert_fails(accel_load_checkpoint_and_dispatch(NULL, other, folder, &map, NULL, &options, NULL),
+               ACCEL_ERROR_NOT_FOUND, "lacks '1.weight'");
+  options.strict = 0;
+  assert_ok(accel_load_checkpoint_in_model(other, folder, &map, &options, &report));
+  assert_json(&report, "{\"missing\":[\"1.weight\",\"1.bias\"],\"unexpected\":[]}");
+  accel_value_dispose(&report);
+  accel_value_dispose(&map);
+  accel_value_dispose(&part);
+  accel_value_dispose(&weights);
+  accel_module_release(other);
+  accel_module_release(model);
+}
+
 /* The ranks of a state get the weights of rank 0, which is alone here; several are in the tests of the engine. */
 // Regression: `accel_load_checkpoint_in_model()` with `broadcast_from_rank0` always failed, and Python dropped the
 // setting.
@@ -214,7 +243,7 @@ static void test_rank_0_sends_the_weights(void **unused) {
   options.offload_folder = offload;
   assert_ok(accel_load_checkpoint_in_model(empty, folder, &map, &options, NULL));
   unlink(path_of("model.safetensors"));
-  assert_ok(accel_offloaded_weights(offload, &opened));
+  assert_ok(accel_offloaded_weights(offload, NULL, &opened));
   assert_int_equal(accel_value_count(&opened), 4);
   assert_ok(accel_dispatch_model(empty, &map, NULL, &options));
   assert_same_output(empty, model);
@@ -243,7 +272,7 @@ static void test_offload_of_whole_models(void **state) {
   assert_fails(accel_disk_offload(offloaded, offload, &cpu, NULL), ACCEL_ERROR_NOT_FOUND, "meta tensors");
   assert_ok(accel_module_state_dict(model, &weights));
   assert_ok(accel_offload_state_dict(offload, &weights));
-  assert_ok(accel_offloaded_weights(offload, &opened));
+  assert_ok(accel_offloaded_weights(offload, NULL, &opened));
   assert_equal_values(&opened, &weights);
   assert_ok(accel_extract_submodules_state_dict(&opened, "1", &part));
   assert_int_equal(accel_value_count(&part), 2);
@@ -260,6 +289,95 @@ static void test_offload_of_whole_models(void **state) {
   accel_module_release(model);
 }
 
+/* Where there is no accelerator the CPU stands for one. */
+// Regression: `accel_cpu_offload()` had no state dict, and needed a device.
+static void test_offload_with_a_state_dict(void **state) {
+  (void)state;
+  accel_module_t *const model = saved_model(), *const empty = new_empty_model(), *const other = new_model();
+  accel_value_t weights = ACCEL_VALUE_INIT, part = ACCEL_VALUE_INIT;
+  char offload[PATH_SIZE * 2];
+  snprintf(offload, sizeof offload, "%s/offload", folder);
+  assert_ok(accel_module_state_dict(model, &weights));
+  assert_ok(accel_extract_submodules_state_dict(&weights, "0,1", &part));
+  assert_fails(accel_cpu_offload(empty, NULL, &weights, NULL), ACCEL_ERROR_INVALID_ARGUMENT,
+               "device is NULL and '0.weight' is a meta tensor");
+  assert_fails(accel_disk_offload(empty, offload, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "device is NULL");
+  assert_fails(accel_cpu_offload(empty, &cpu, &part, NULL), ACCEL_ERROR_NOT_FOUND, "lacks '2.weight', '2.bias'");
+  assert_ok(accel_cpu_offload(empty, &cpu, &weights, NULL));
+  assert_same_output(empty, model);
+  assert_ok(accel_cpu_offload(other, NULL, &weights, NULL)); /* weights that are there are replaced */
+  assert_same_output(other, model);
+  assert_ok(accel_cpu_offload(other, NULL, NULL, NULL));
+  assert_ok(accel_disk_offload(other, offload, NULL, NULL));
+  assert_int_equal(device_of(other, "1.weight").type, ACCEL_DEVICE_META);
+  assert_same_output(other, model);
+  accel_value_dispose(&part);
+  accel_value_dispose(&weights);
+  accel_module_release(other);
+  accel_module_release(empty);
+  accel_module_release(model);
+}
+
+/* In memory first, then in the files that an index names, which may be in no folder. */
+// Regression: `accel_offloaded_weights()` took a folder and nothing else.
+static void test_weights_of_several_places(void **state) {
+  (void)state;
+  accel_module_t *const model = saved_model();
+  accel_value_t weights = ACCEL_VALUE_INIT, first = ACCEL_VALUE_INIT, opened = ACCEL_VALUE_INIT;
+  accel_offloaded_weights_options_t options = ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT;
+  char offload[PATH_SIZE * 2], index[PATH_SIZE * 4];
+  snprintf(offload, sizeof offload, "%s/offload", folder);
+  snprintf(index, sizeof index,
+           "{\"1.half\":{\"safetensors_file\":\"%s\",\"weight_name\":\"1.weight\",\"dtype\":\"float16\"}}",
+           path_of("model.safetensors"));
+  assert_ok(accel_module_state_dict(model, &weights));
+  assert_ok(accel_offload_state_dict(offload, &weights));
+  assert_ok(accel_extract_submodules_state_dict(&weights, "0", &first));
+  assert_fails(accel_offloaded_weights(NULL, NULL, &opened), ACCEL_ERROR_INVALID_ARGUMENT, "expected one of the three");
+  assert_fails(accel_offloaded_weights(NULL, &options, &opened), ACCEL_ERROR_INVALID_ARGUMENT, "folder is NULL");
+
+  options.state_dict = &first;
+  assert_ok(accel_offloaded_weights(NULL, &options, &opened));
+  assert_equal_values(&opened, &first);
+  accel_value_dispose(&opened);
+  assert_ok(accel_offloaded_weights(offload, &options, &opened));
+  assert_int_equal(accel_value_count(&opened), 6);
+  void *in_memory = NULL, *found = NULL;
+  assert_ok(accel_tensor_data(accel_value_get(&first, "0.weight")->as.tensor, &in_memory));
+  assert_ok(accel_tensor_data(accel_value_get(&opened, "0.weight")->as.tensor, &found));
+  assert_ptr_equal(found, in_memory);
+  accel_value_dispose(&opened);
+
+  options.index = index;
+  options.device = "cpu";
+  assert_ok(accel_offloaded_weights(NULL, &options, &opened));
+  assert_int_equal(accel_value_count(&opened), 3);
+  assert_int_equal(dtype_of(accel_value_get(&opened, "1.half")->as.tensor), ACCEL_DTYPE_FLOAT16);
+  accel_value_dispose(&opened);
+  options.prefix = "1.";
+  assert_ok(accel_offloaded_weights(NULL, &options, &opened));
+  assert_int_equal(accel_value_count(&opened), 1);
+  assert_non_null(accel_value_get(&opened, "half"));
+  accel_value_dispose(&opened);
+  options.index = NULL;
+  assert_ok(accel_offloaded_weights(offload, &options, &opened));
+  assert_int_equal(accel_value_count(&opened), 2);
+  assert_non_null(accel_value_get(&opened, "weight"));
+  accel_value_dispose(&opened);
+
+  options.index = "{\"1.weight\":{\"dtype\":\"float32\",\"shape\":[8,8]}}";
+  assert_fails(accel_offloaded_weights(NULL, &options, &opened), ACCEL_ERROR_INVALID_ARGUMENT,
+               "'1.weight' has no safetensors_file");
+  options.index = "[]";
+  assert_fails(accel_offloaded_weights(NULL, &options, &opened), ACCEL_ERROR_CORRUPT, "not a JSON object");
+  options.index = NULL;
+  options.device = "disk";
+  assert_fails(accel_offloaded_weights(offload, &options, &opened), ACCEL_ERROR_INVALID_ARGUMENT, "device is 'disk'");
+  accel_value_dispose(&first);
+  accel_value_dispose(&weights);
+  accel_module_release(model);
+}
+
 static void test_weights_on_disk_leave_the_memory(void **state) {
   (void)state;
   accel_module_t *const model = new_model(), *const other = new_model();
@@ -273,7 +391,7 @@ static void test_weights_on_disk_leave_the_memory(void **state) {
   options.offload_folder = offload;
   assert_ok(accel_dispatch_model(model, &map, NULL, &options));
   assert_int_equal(device_of(model, "1.weight").type, ACCEL_DEVICE_META);
-  assert_ok(accel_offloaded_weights(offload, &opened));
+  assert_ok(accel_offloaded_weights(offload, NULL, &opened));
   assert_int_equal(accel_value_count(&opened), 2);
   accel_value_t got = call(model, 0.25);
   assert_equal_values(&got, &expected);
@@ -282,7 +400,7 @@ static void test_weights_on_disk_leave_the_memory(void **state) {
 
   /* The index has one of the three layers. */
   assert_ok(accel_disk_offload(other, offload, &cpu, NULL));
-  assert_ok(accel_offloaded_weights(offload, &opened));
+  assert_ok(accel_offloaded_weights(offload, NULL, &opened));
   assert_int_equal(accel_value_count(&opened), 6);
   accel_value_dispose(&opened);
   accel_value_dispose(&expected);
@@ -334,6 +452,13 @@ static void test_single_tensors_and_casting(void **state) {
                ACCEL_ERROR_SHAPE_MISMATCH, "'0.weight'");
   assert_ok(accel_set_module_tensor_to_device(empty, "0.bias", &cpu, value, ACCEL_DTYPE_BFLOAT16));
   assert_int_equal(device_of(empty, "0.bias").type, ACCEL_DEVICE_CPU);
+  accel_tensor_release(value);
+  /* As load_state_dict() does. */
+  assert_ok(accel_tensor_full(shape, 1, 2, ACCEL_DTYPE_INT64, &cpu, &value));
+  assert_ok(accel_set_module_tensor_to_device(empty, "1.bias", &cpu, value, ACCEL_UNSET));
+  assert_ok(accel_module_tensor(empty, "1.bias", &weight));
+  assert_int_equal(dtype_of(weight), ACCEL_DTYPE_FLOAT32);
+  accel_tensor_release(weight);
   accel_tensor_release(value);
 
   assert_fails(accel_attach_layerwise_casting(model, ACCEL_DTYPE_FLOAT16, ACCEL_DTYPE_FLOAT32, "(", NULL),
@@ -410,8 +535,11 @@ int main(void) {
       big_model_test(test_no_weights_can_be_read_on_meta),
       big_model_test(test_named_maps),
       big_model_test(test_loading_only),
+      big_model_test(test_strict_asks_for_all_names),
       big_model_test(test_rank_0_sends_the_weights),
       big_model_test(test_offload_of_whole_models),
+      big_model_test(test_offload_with_a_state_dict),
+      big_model_test(test_weights_of_several_places),
       big_model_test(test_weights_on_disk_leave_the_memory),
       big_model_test(test_batches_share_a_pass),
       big_model_test(test_single_tensors_and_casting),

@@ -115,6 +115,94 @@ static void test_ties_and_metadata(void **unused) {
   accel_state_release(state);
 }
 
+static void count_warnings(int32_t level, const char *message, void *counter) {
+  if (level == ACCEL_LOG_WARNING && strstr(message, "has no metadata") != NULL) ++*(int *)counter;
+}
+
+/* By the metadata, as in the reference. */
+// Regression: `accel_load_state_dict()` did not look at the metadata, and had no device map.
+static void test_whose_weights(void **state) {
+  (void)state;
+  const float numbers[2] = {1, 2};
+  const struct {
+    const char *key, *text, *error;
+    accel_status_t status;
+    int warnings;
+  } cases[] = {
+      {"format", "pt", NULL, ACCEL_OK, 0},
+      {NULL, NULL, NULL, ACCEL_OK, 1},
+      {"format", "tf", "was saved by tf", ACCEL_ERROR_INVALID_ARGUMENT, 0},
+      {"format", "flax", "was saved by flax", ACCEL_ERROR_INVALID_ARGUMENT, 0},
+      {"format", "mlx", "do not have the format 'pt'", ACCEL_ERROR_CORRUPT, 0},
+      {"author", "me", "do not have the format 'pt'", ACCEL_ERROR_CORRUPT, 0},
+  };
+  accel_value_t tensors = ACCEL_VALUE_INIT, loaded = ACCEL_VALUE_INIT;
+  int warnings = 0;
+  assert_ok(accel_value_map(&tensors));
+  put_tensor(&tensors, "a.weight", numbers, 2);
+  assert_ok(accel_value_set(&tensors, "b.weight", accel_value_get(&tensors, "a.weight"))); /* tied: in the metadata */
+  assert_ok(accel_set_log_callback(count_warnings, &warnings, NULL));
+  for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    accel_value_t metadata = ACCEL_VALUE_INIT;
+    assert_ok(accel_value_map(&metadata));
+    if (cases[i].key != NULL) {
+      const accel_value_t text = accel_arg_string(cases[i].text);
+      assert_ok(accel_value_set(&metadata, cases[i].key, &text));
+    }
+    warnings = 0;
+    assert_ok(accel_save(&tensors, &metadata, path_of("t.safetensors"), NULL));
+    if (cases[i].status == ACCEL_OK) {
+      assert_ok(accel_load_state_dict(path_of("t.safetensors"), NULL, &loaded));
+      assert_int_equal(accel_value_count(&loaded), 2);
+      accel_value_dispose(&loaded);
+    } else {
+      assert_fails(accel_load_state_dict(path_of("t.safetensors"), NULL, &loaded), cases[i].status, cases[i].error);
+      assert_ok(accel_load(path_of("t.safetensors"), &loaded)); /* any tensors */
+      accel_value_dispose(&loaded);
+      accel_module_t *shapes = NULL;
+      assert_ok(accel_module_shapes_from_weights(path_of("t.safetensors"), &shapes));
+      accel_module_release(shapes);
+    }
+    assert_int_equal(warnings, cases[i].warnings);
+    accel_value_dispose(&metadata);
+  }
+  assert_ok(accel_set_log_callback(NULL, NULL, NULL));
+  accel_value_dispose(&tensors);
+}
+
+/* With accelerators: StreamedOffload in tests/devices. */
+static void test_weights_come_to_the_devices_of_a_map(void **state) {
+  (void)state;
+  const float numbers[2] = {1, 2};
+  accel_value_t tensors = ACCEL_VALUE_INIT, map = ACCEL_VALUE_INIT, loaded = ACCEL_VALUE_INIT;
+  accel_device_t device = {-1, -1};
+  assert_ok(accel_value_map(&tensors));
+  put_tensor(&tensors, "a.weight", numbers, 2);
+  put_tensor(&tensors, "b.weight", numbers, 2);
+  assert_ok(accel_value_set(&tensors, "a.tied", accel_value_get(&tensors, "a.weight")));
+  assert_ok(accel_save(&tensors, NULL, path_of("t.safetensors"), NULL));
+  assert_ok(accel_value_from_json("{\"a\": \"cpu\", \"c\": \"disk\"}", &map));
+  assert_ok(accel_load_state_dict(path_of("t.safetensors"), &map, &loaded));
+  assert_int_equal(accel_value_count(&loaded), 3);
+  for (size_t i = 0; i < 3; i++) {
+    assert_ok(accel_tensor_device(accel_value_at(&loaded, i)->as.tensor, &device));
+    assert_int_equal(device.type, ACCEL_DEVICE_CPU);
+  }
+  void *first = NULL, *second = NULL;
+  assert_ok(accel_tensor_data(accel_value_get(&loaded, "a.weight")->as.tensor, &first));
+  assert_ok(accel_tensor_data(accel_value_get(&loaded, "a.tied")->as.tensor, &second));
+  assert_ptr_equal(first, second);
+  accel_value_dispose(&loaded);
+  accel_value_dispose(&map);
+  assert_ok(accel_value_from_json("{\"a\": \"lake\"}", &map));
+  assert_fails(accel_load_state_dict(path_of("t.safetensors"), &map, &loaded), ACCEL_ERROR_INVALID_ARGUMENT, "lake");
+  accel_value_dispose(&map);
+  const accel_value_t number = accel_arg_int(1);
+  assert_fails(accel_load_state_dict(path_of("t.safetensors"), &number, &loaded), ACCEL_ERROR_TYPE_MISMATCH,
+               "device_map");
+  accel_value_dispose(&tensors);
+}
+
 static void test_save_refuses(void **state) {
   (void)state;
   const float number = 1;
@@ -156,6 +244,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_save_and_load, make_folder, tear_down),
       cmocka_unit_test_setup_teardown(test_ties_and_metadata, make_folder, tear_down),
+      cmocka_unit_test_setup_teardown(test_whose_weights, make_folder, tear_down),
+      cmocka_unit_test_setup_teardown(test_weights_come_to_the_devices_of_a_map, make_folder, tear_down),
       cmocka_unit_test_setup_teardown(test_save_refuses, make_folder, tear_down),
       cmocka_unit_test_setup_teardown(test_load_refuses, make_folder, tear_down),
   };

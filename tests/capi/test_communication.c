@@ -253,6 +253,17 @@ static void test_mesh(void **state) {
   assert_string_equal(text.data,
                       "pipeline 1, replicate 1, shard 1, context 1, tensor 1; this rank is at 0, 0, 0, 0, 0");
   accel_buffer_dispose(&text);
+  const char *const settings[][2] = {{"pipeline", "pipeline_parallel_size = 1 ("},
+                                     {"shard", "data_parallel_shard_size = 1 ("},
+                                     {"context", "context_parallel_size = 1 ("},
+                                     {"tensor", "tensor_parallel_size = 1 ("}};
+  assert_ok(accel_state_describe(*state, &text));
+  for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
+    assert_ok(accel_mesh_size(mesh, settings[i][0], &number));
+    assert_int_equal(number, 1);
+    assert_non_null(strstr(text.data, settings[i][1]));
+  }
+  accel_buffer_dispose(&text);
   assert_ok(accel_mesh_size(mesh, "replicate,shard", &number));
   assert_int_equal(number, 1);
   assert_ok(accel_mesh_coordinate(mesh, "tensor", &number));

@@ -81,6 +81,39 @@ TEST_F(StreamedOffload, EqualsTheCpu) {
     }
 }
 
+TEST_F(StreamedOffload, TheWeightsMayBeThoseOfAStateDict) {
+  NEEDS_DEVICES(2);
+  const auto model = block_model(), empty = empty_block_model(), other = block_model();
+  const nn::NamedTensors weights = model->state_dict();
+  cpu_offload(*empty, device(), {}, &weights);
+  EXPECT_TRUE(is_close(forward(*empty, rows(16)), forward(*model, rows(16))));
+  other->to(std::nullopt, device(1));
+  cpu_offload(*other, std::nullopt, {});
+  EXPECT_EQ(Dispatch::of(*other)->main_device(), device(1)) << "that of the first parameter";
+}
+
+TEST_F(StreamedOffload, WeightsOfFilesComeToTheDevicesOfAMap) {
+  NEEDS_DEVICES(2);
+  const auto model = block_model();
+  const WeightFolder folder(*model);
+  const nn::NamedTensors weights = folder.weights();
+  const c10::Device first = device(), second = device(1);
+  const DeviceMap map = {{"layers.0", "0"}, {"layers.1", "1"}, {"layers.2", "disk"}};
+  for (const auto& [name, tensor] : place_weights(weights, map)) {
+    const bool is_first = name.find("layers.0") == 0, is_second = name.find("layers.1") == 0;
+    EXPECT_EQ(tensor.device(), is_first ? first : is_second ? second : c10::Device(c10::kCPU)) << name;
+    EXPECT_TRUE(at::equal(tensor.cpu(), nn::find_tensor(*model, name))) << name;
+  }
+  OffloadedWeightsPlace place;
+  place.index = R"({"scale":{"safetensors_file":")" + folder.file("model.safetensors") +
+                R"(","weight_name":"layers.1.scale","dtype":"float16"}})";
+  place.device = second;
+  const nn::NamedTensors opened = open_offloaded_weights(place);
+  ASSERT_EQ(opened.size(), 1U);
+  EXPECT_EQ(opened[0].second.device(), second);
+  EXPECT_EQ(opened[0].second.scalar_type(), at::kHalf);
+}
+
 TEST_F(StreamedOffload, OutputsAreWhereTheInputsWere) {
   const auto model = block_model();
   cpu_offload(*model, device(), {});

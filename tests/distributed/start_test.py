@@ -7,6 +7,7 @@ Those that need root, or a name space that this machine does not give, are skipp
 """
 
 import os
+import pathlib
 import resource
 import shutil
 import signal
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 from looping_ranks import LoopingRanks
 from rank_test_case import RankTestCase
@@ -97,6 +99,25 @@ class Deaths(StartTest):
                 self.assertIn(first.returncode, (0, 1))
                 self.assertLessEqual(errors.count("\n"), 1, errors)
                 self.assertNotIn("Exception raised from", errors)
+
+
+class Threads(StartTest):
+    # Regression: threads of a core counted as cores, and only a line of the level info said how many there are.
+    def test_ranks_share_the_physical_cores_with_a_warning(self):
+        """One for the host; none where the user has chosen."""
+        folder = pathlib.Path("/sys/devices/system/cpu")
+        cores = {tuple((folder / f"cpu{number}/topology" / name).read_text(encoding="ascii") for name in ("physical_package_id", "core_id"))
+                 for number in os.sched_getaffinity(0)}
+        threads = max(1, len(cores) // 2)
+        for given in ({}, {"OMP_NUM_THREADS": "1"}):
+            with self.subTest(given=given), unittest.mock.patch.dict(os.environ):
+                os.environ.pop("OMP_NUM_THREADS", None)
+                self.port = free_port()
+                ranks = [self.rank(rank, 2, ACCEL_LOG="warning", **given) for rank in range(2)]
+                errors = [rank.communicate(timeout=SOON_S)[1] for rank in ranks]
+                self.assertEqual([rank.returncode for rank in ranks], [0, 0], errors)
+                warning = f"OMP_NUM_THREADS is not set: each of 2 processes computes with {threads} thread"
+                self.assertEqual([warning in lines for lines in errors], [not given, False], errors)
 
 
 class Signals(StartTest):

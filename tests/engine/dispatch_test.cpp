@@ -9,6 +9,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -775,6 +776,21 @@ TEST(Dispatch, ModulesThatAreKeptInFloat32) {
   EXPECT_EQ(kept("layers.1,no"),
             "layers.1.scale layers.1.in.weight layers.1.in.bias layers.1.out.weight layers.1.out.bias ");
   EXPECT_EQ(kept("layers.0.in.bias,1.in"), "layers.0.in.bias layers.1.in.weight layers.1.in.bias ");
+}
+
+// Regression: integers of a checkpoint were cast to `dtype`.
+TEST(Dispatch, IntegersOfACheckpointKeepTheirDtype) {
+  const auto model = std::make_shared<nn::CallbackModule>("Model");
+  model->add_parameter("weight", at::zeros({2}));
+  model->add_buffer("codes", at::zeros({2}));
+  const nn::NamedTensors weights = {{"weight", at::ones({2}, at::kChar)}, {"codes", at::ones({2}, at::kChar)}};
+  DispatchSettings settings;
+  settings.dtype = Dtype::kFloat16;
+  load_checkpoint_in_model(*model, weights, nullptr, settings);
+  EXPECT_EQ(nn::find_tensor(*model, "weight").scalar_type(), at::kHalf) << "it gets gradients";
+  EXPECT_EQ(nn::find_tensor(*model, "codes").scalar_type(), at::kChar);
+  load_checkpoint_in_model(*model, {{"codes", at::ones({2}, at::kFloat)}}, nullptr, {});
+  EXPECT_EQ(nn::find_tensor(*model, "codes").scalar_type(), at::kChar) << "without a dtype that of the model";
 }
 
 TEST(Dispatch, SingleTensorsAreSet) {

@@ -1534,6 +1534,25 @@ function accel_dispatch_options_t(;
     return accel_dispatch_options_t(sizeof(accel_dispatch_options_t), dtype, strict, offload_buffers, force_hooks, map_weights, broadcast_from_rank0, block_bytes, prefetch_bytes, main_device, offload_folder, no_split_module_classes, preload_module_classes, skip_keys, keep_in_fp32_modules, state)
 end
 
+"""Which weights accel_offloaded_weights() opens."""
+struct accel_offloaded_weights_options_t
+    struct_size::Csize_t
+    state_dict::Ptr{accel_value_t}
+    index::Ptr{Cchar}
+    device::Ptr{Cchar}
+    prefix::Ptr{Cchar}
+end
+
+"""Every field is unset that is not given."""
+function accel_offloaded_weights_options_t(;
+    state_dict = C_NULL,
+    index = C_NULL,
+    device = C_NULL,
+    prefix = C_NULL,
+)
+    return accel_offloaded_weights_options_t(sizeof(accel_offloaded_weights_options_t), state_dict, index, device, prefix)
+end
+
 """How values are written."""
 struct accel_save_options_t
     struct_size::Csize_t
@@ -4496,7 +4515,7 @@ accel_mesh_release(mesh) =
 """
     accel_mesh_size(mesh, axes, out)
 
-The number of ranks along an axis, or along several.
+The number of ranks along an axis, or along several. Of a state's mesh these are the sizes that its options have, and for one that they left open what was found; accel_state_describe() says where each came from.
 
 - `mesh`: A mesh.
 - `axes`: A name, or several that are separated by commas: their product.
@@ -9295,7 +9314,7 @@ accel_verify_device_map(var"module", out) =
 """
     accel_load_checkpoint_in_model(module, checkpoint, device_map, options, out_report)
 
-Loads weights into a model, which may be on the device meta. Tensors keep their identity.
+Loads weights into a model, which may be on the device meta. Tensors keep their identity, so that tied ones stay tied; a warning in the log says of those that the map has in several places that they are in the first.
 
 - `module`: A model.
 - `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
@@ -9303,7 +9322,7 @@ Loads weights into a model, which may be on the device meta. Tensors keep their 
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
 - `out_report`: `nothing`/`C_NULL` is allowed. A map: \"missing\", names of the model without weights, and \"unexpected\", names of weights that the model does not know. May be NULL.
 
-Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
+Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected or missing with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
 
 Threads: object, waits.
 """
@@ -9348,20 +9367,21 @@ accel_dispatch_model(var"module", device_map, state_dict, options) =
     check(@waiting(ccall(@address(accel_dispatch_model), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Ptr{accel_dispatch_options_t}), var"module", device_map, state_dict, options)), "accel_dispatch_model")
 
 """
-    accel_cpu_offload(module, device, options)
+    accel_cpu_offload(module, device, state_dict, options)
 
 Keeps all weights in the memory of the host; each block computes on a device.
 
 - `module`: A model.
-- `device`: An accelerator.
+- `device`: `nothing`/`C_NULL` is allowed. An accelerator. NULL: that of the first parameter.
+- `state_dict`: `nothing`/`C_NULL` is allowed. A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state dict has stay. NULL or NONE: its own.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults; main_device has no effect.
 
-Returns: As accel_dispatch_model().
+Returns: As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device for a model whose first parameter is a meta tensor.
 
 Threads: object, waits.
 """
-accel_cpu_offload(var"module", device, options) =
-    check(@waiting(ccall(@address(accel_cpu_offload), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_dispatch_options_t}), var"module", device, options)), "accel_cpu_offload")
+accel_cpu_offload(var"module", device, state_dict, options) =
+    check(@waiting(ccall(@address(accel_cpu_offload), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_device_t}, Ptr{accel_value_t}, Ptr{accel_dispatch_options_t}), var"module", device, state_dict, options)), "accel_cpu_offload")
 
 """
     accel_disk_offload(module, offload_folder, device, options)
@@ -9370,10 +9390,10 @@ Keeps all weights in files; each block computes on a device.
 
 - `module`: A model.
 - `offload_folder`: Weights that its index has are used; all others are written there.
-- `device`: The CPU or an accelerator.
+- `device`: `nothing`/`C_NULL` is allowed. The CPU or an accelerator. NULL: the device of the first parameter.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults; main_device and offload_folder have no effect.
 
-Returns: As accel_dispatch_model(); IO.
+Returns: As accel_cpu_offload(); IO.
 
 Threads: object, waits.
 """
@@ -9550,13 +9570,13 @@ accel_attach_layerwise_casting(var"module", storage_dtype, compute_dtype, skip_m
 """
     accel_set_module_tensor_to_device(module, name, device, value, dtype)
 
-Moves or replaces one parameter or buffer of a model.
+Moves or replaces one parameter or buffer of a model. The tensor stays the same object, so that those that are tied to it move along: no map of tied tensors is needed. The memory that it had is free for other tensors of the device.
 
 - `module`: A model.
 - `name`: \"layers.0.weight\".
 - `device`: The goal.
 - `value`: `nothing`/`C_NULL` is allowed. New values of the same shape; may be NULL unless the tensor is on the device meta.
-- `dtype`: The result's, for floating tensors; ACCEL_UNSET: the tensor's own dtype.
+- `dtype`: The result's where the values are floating; integers keep theirs. ACCEL_UNSET: the dtype that the tensor has.
 
 Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
 
@@ -9581,19 +9601,20 @@ accel_offload_state_dict(folder, state_dict) =
     check(@waiting(ccall(@address(accel_offload_state_dict), accel_status_t, (Cstring, Ptr{accel_value_t}), folder, state_dict)), "accel_offload_state_dict")
 
 """
-    accel_offloaded_weights(folder, out)
+    accel_offloaded_weights(folder, options, out)
 
 Opens offloaded weights without copying them.
 
-- `folder`: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files.
-- `out`: A map name -> tensor, which shares the mapped file.
+- `folder`: `nothing`/`C_NULL` is allowed. With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped file.
 
-Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.
+Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT where nothing says which weights; CORRUPT for an index that does not fit its files; UNSUPPORTED for a device that is not there; IO.
 
 Threads: any, waits.
 """
-accel_offloaded_weights(folder, out) =
-    check(@waiting(ccall(@address(accel_offloaded_weights), accel_status_t, (Cstring, Ptr{accel_value_t}), folder, out)), "accel_offloaded_weights")
+accel_offloaded_weights(folder, options, out) =
+    check(@waiting(ccall(@address(accel_offloaded_weights), accel_status_t, (Cstring, Ptr{accel_offloaded_weights_options_t}, Ptr{accel_value_t}), folder, options, out)), "accel_offloaded_weights")
 
 """
     accel_read_ahead(tensors, n_tensors)
@@ -9780,19 +9801,20 @@ accel_load(path, out) =
     check(@waiting(ccall(@address(accel_load), accel_status_t, (Cstring, Ptr{accel_value_t}), path, out)), "accel_load")
 
 """
-    accel_load_state_dict(path, out)
+    accel_load_state_dict(path, device_map, out)
 
 Reads a model's weights.
 
-- `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either.
-- `out`: A map name -> tensor.
+- `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either. Files with the extension .safetensors say in their metadata, under \"format\", whose weights they have; one without metadata is taken as torch's, with a warning.
+- `device_map`: `nothing`/`C_NULL` is allowed. A map path of a module -> device: tensors come there; those on \"disk\", and those that it does not name, are on the CPU. NONE or NULL: all are.
+- `out`: A map name -> tensor; what is on the CPU shares the mapped files.
 
-Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files; TYPE_MISMATCH for a file of something else.
+Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something else; UNSUPPORTED for a device that is not there.
 
 Threads: any, waits.
 """
-accel_load_state_dict(path, out) =
-    check(@waiting(ccall(@address(accel_load_state_dict), accel_status_t, (Cstring, Ptr{accel_value_t}), path, out)), "accel_load_state_dict")
+accel_load_state_dict(path, device_map, out) =
+    check(@waiting(ccall(@address(accel_load_state_dict), accel_status_t, (Cstring, Ptr{accel_value_t}, Ptr{accel_value_t}), path, device_map, out)), "accel_load_state_dict")
 
 """
     accel_save_model(state, module, folder, options)

@@ -79,7 +79,7 @@ def test_a_model_is_offloaded_with_the_weights_of_a_state_dict(empty):
         other = chain()
     accel.cpu_offload(other, "cpu", state_dict=model.state_dict())
     assert accel.ops.equal(other(x), model(x))
-    with pytest.raises(ValueError, match="state_dict lacks 1.bias"):
+    with pytest.raises(ValueError, match="state_dict lacks '1.bias'"):
         accel.cpu_offload(chain(), "cpu", state_dict={name: value for name, value in model.state_dict().items() if name != "1.bias"})
 
 
@@ -94,6 +94,16 @@ def test_tied_weights_have_one_name_in_a_state_dict():
         other = tied()
         accel.cpu_offload(other, "cpu", state_dict={name: value for name, value in model.state_dict().items() if name == kept or "bias" in name})
         assert accel.ops.equal(other(x), model(x))
+
+
+# Regression: without torch a device map was refused, and the metadata were not looked at.
+def test_weights_come_to_the_devices_of_a_map(tmp_path):
+    model, _ = saved(tmp_path)
+    weights = accel.utils.load_state_dict(tmp_path / "model.safetensors", device_map={"0": "cpu", "1": "disk"})
+    assert all(accel.ops.equal(accel.tensor(weights[name].tolist()), value) for name, value in model.state_dict().items())
+    accel.save(model.state_dict(), tmp_path / "whole.safetensors", safe_serialization=True)
+    with pytest.raises(ValueError, match="lake"):
+        accel.utils.load_state_dict(tmp_path / "whole.safetensors", device_map={"": "lake"})
 
 
 def test_what_only_models_of_torch_have_is_refused():

@@ -5,6 +5,8 @@
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
 #include "accelerator/prepared_model.hpp"
+#include "bigmodel/device_map/device_map_value.hpp"
+#include "bigmodel/load_checkpoint.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
@@ -79,9 +81,15 @@ ACCEL_FUNCTION accel_status_t accel_load(const char* path, accel_value_t* out) {
   return guarded(__func__, out, [&] { return from_ivalue(checkpoint::load_value(check_pointer(path, "path"))); });
 }
 
-ACCEL_FUNCTION accel_status_t accel_load_state_dict(const char* path, accel_value_t* out) {
-  return guarded(__func__, out,
-                 [&] { return from_ivalue(map_of(checkpoint::load_state_dict(check_pointer(path, "path")))); });
+ACCEL_FUNCTION accel_status_t accel_load_state_dict(const char* path, const accel_value_t* device_map,
+                                                    accel_value_t* out) {
+  return guarded(__func__, out, [&] {
+    const std::string file = check_pointer(path, "path");
+    if (device_map == nullptr || device_map->kind == ACCEL_VALUE_NONE)
+      return from_ivalue(map_of(checkpoint::load_state_dict(file)));
+    const bigmodel::DeviceMap map = bigmodel::read_device_map(to_ivalue(*device_map, "device_map"), "device_map");
+    return from_ivalue(map_of(bigmodel::place_weights(checkpoint::load_state_dict(file), map)));
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel_module_t* module, const char* folder,

@@ -106,6 +106,8 @@ inline const OptionTable& table_of(const accel_device_map_options_t*) { return o
 inline accel_device_map_options_t unset_options(const accel_device_map_options_t*) { return ACCEL_DEVICE_MAP_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_dispatch_options_t*) { return option_tables::dispatch_options; }
 inline accel_dispatch_options_t unset_options(const accel_dispatch_options_t*) { return ACCEL_DISPATCH_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_offloaded_weights_options_t*) { return option_tables::offloaded_weights_options; }
+inline accel_offloaded_weights_options_t unset_options(const accel_offloaded_weights_options_t*) { return ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_save_options_t*) { return option_tables::save_options; }
 inline accel_save_options_t unset_options(const accel_save_options_t*) { return ACCEL_SAVE_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_save_model_options_t*) { return option_tables::save_model_options; }
@@ -162,6 +164,7 @@ ParametersSettings settings_type(const accel_parameters_options_t*);
 ParametersStepSettings settings_type(const accel_parameters_step_options_t*);
 DeviceMapSettings settings_type(const accel_device_map_options_t*);
 DispatchSettings settings_type(const accel_dispatch_options_t*);
+OffloadedWeightsSettings settings_type(const accel_offloaded_weights_options_t*);
 SaveSettings settings_type(const accel_save_options_t*);
 SaveModelSettings settings_type(const accel_save_model_options_t*);
 ProjectSettings settings_type(const accel_project_options_t*);

@@ -12,8 +12,10 @@
 #include "accelerator/ranks.hpp"
 #include "base/error.hpp"
 #include "base/split_text.hpp"
+#include "base/text_ends.hpp"
 #include "bigmodel/aligned_module.hpp"
 #include "bigmodel/device_map/device_map_value.hpp"
+#include "bigmodel/device_map/device_place.hpp"
 #include "bigmodel/device_map/infer_device_map.hpp"
 #include "bigmodel/layerwise_casting.hpp"
 #include "bigmodel/load_and_dispatch.hpp"
@@ -157,6 +159,11 @@ c10::Device execution_device(const accel_device_t* given) {
   return device;
 }
 
+std::optional<c10::Device> given_device(const accel_device_t* device) {
+  if (device == nullptr) return std::nullopt;
+  return execution_device(device);
+}
+
 }  // namespace
 
 ACCEL_FUNCTION accel_status_t accel_load_checkpoint_in_model(accel_module_t* module, const char* checkpoint,
@@ -206,9 +213,14 @@ ACCEL_FUNCTION accel_status_t accel_dispatch_model(accel_module_t* module, const
 }
 
 ACCEL_FUNCTION accel_status_t accel_cpu_offload(accel_module_t* module, const accel_device_t* device,
+                                                const accel_value_t* state_dict,
                                                 const accel_dispatch_options_t* options) {
   return guarded(__func__, [&] {
-    bigmodel::cpu_offload(*check(module, "module").module, execution_device(device), read_settings(options, "options"));
+    nn::Module& model = *check(module, "module").module;
+    const DispatchSettings settings = read_settings(options, "options");
+    std::optional<nn::NamedTensors> weights;
+    if (!is_absent(state_dict)) weights = read_named_tensors(*state_dict, "state_dict");
+    bigmodel::cpu_offload(model, given_device(device), settings, weights ? &*weights : nullptr);
   });
 }
 
@@ -218,7 +230,7 @@ ACCEL_FUNCTION accel_status_t accel_disk_offload(accel_module_t* module, const c
   return guarded(__func__, [&] {
     nn::Module& model = *check(module, "module").module;
     const std::string folder = check_pointer(offload_folder, "offload_folder");
-    bigmodel::disk_offload(model, folder, execution_device(device), read_settings(options, "options"));
+    bigmodel::disk_offload(model, folder, given_device(device), read_settings(options, "options"));
   });
 }
 
@@ -330,9 +342,31 @@ ACCEL_FUNCTION accel_status_t accel_offload_state_dict(const char* folder, const
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_offloaded_weights(const char* folder, accel_value_t* out) {
-  return guarded(__func__, out,
-                 [&] { return from_ivalue(map_of(bigmodel::open_offload_folder(check_pointer(folder, "folder")))); });
+ACCEL_FUNCTION accel_status_t accel_offloaded_weights(const char* folder,
+                                                      const accel_offloaded_weights_options_t* options,
+                                                      accel_value_t* out) {
+  return guarded(__func__, out, [&] {
+    const OffloadedWeightsSettings settings = read_settings(options, "options");
+    const accel_value_t* const in_memory = given_options(options, "options").state_dict;
+    require(folder != nullptr || !settings.index.value.empty() || !is_absent(in_memory), Status::kInvalidArgument,
+            "folder is NULL, and the options have neither a state_dict nor an index; expected one of the three");
+    bigmodel::OffloadedWeightsPlace place;
+    place.folder = optional_text(folder).value_or("");
+    if (!settings.index.value.empty()) place.index = settings.index.value;
+    place.prefix = settings.prefix;
+    if (!settings.device.value.empty()) {
+      place.device = bigmodel::device_of_place(settings.device);
+      require(place.device.has_value(), Status::kInvalidArgument,
+              "device is 'disk'; expected the CPU or an accelerator");
+    }
+    auto map = tree::new_map();
+    if (!is_absent(in_memory))
+      for (const auto& [name, tensor] : read_named_tensors(*in_memory, "options.state_dict"))
+        if (starts_with(name, place.prefix)) map.insert(name.substr(place.prefix.size()), tensor);
+    for (const auto& [name, tensor] : bigmodel::open_offloaded_weights(place))
+      if (!map.contains(name)) map.insert(name, tensor);
+    return from_ivalue(map);
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_read_ahead(accel_tensor_t* const* tensors, size_t n_tensors) {

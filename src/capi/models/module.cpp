@@ -173,8 +173,10 @@ ACCEL_FUNCTION accel_status_t accel_init_on_device_begin(const accel_device_t* d
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_shapes_from_weights(const char* path, accel_module_t** out) {
-  return guarded(__func__, out,
-                 [&] { return nn::shapes_from_state_dict(checkpoint::load_state_dict(check_pointer(path, "path"))); });
+  return guarded(__func__, out, [&] {
+    const std::string file = check_pointer(path, "path");
+    return nn::shapes_from_state_dict(checkpoint::load_state_dict(file, checkpoint::Framework::kAny));
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_calculate_maximum_sizes(const accel_module_t* module, accel_value_t* out) {

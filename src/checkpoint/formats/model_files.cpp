@@ -8,7 +8,11 @@
 #include <unordered_set>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
+#include "base/text_ends.hpp"
+#include "checkpoint/formats/compressed_header.hpp"
 #include "checkpoint/formats/file_names.hpp"
+#include "checkpoint/formats/safetensors_header.hpp"
 #include "checkpoint/formats/sharded_index.hpp"
 #include "checkpoint/formats/torch/torch_file.hpp"
 #include "checkpoint/formats/value_file.hpp"
@@ -170,8 +174,29 @@ class ModelWriter {
   std::vector<PendingFile> pending_;
 };
 
-void append_file(const std::string& path, NamedTensors& tensors) {
-  const c10::IValue value = load_value(path);
+// Metadata say whose tensors a file has, or nothing but which of its tensors are tied: their values are names of these.
+void check_framework(const MappedFile& file) {
+  const SafetensorsHeader header = parse_safetensors_header(file.text(), file.path());
+  std::unordered_set<std::string_view> names;
+  for (const TensorEntry& entry : header.tensors) names.insert(entry.name);
+  bool is_silent = true;
+  for (const auto& [key, value] : header.metadata) {
+    if (key == "format" && value == "pt") return;
+    require(key != "format" || (value != "tf" && value != "flax"), Status::kInvalidArgument, "'", file.path(),
+            "' was saved by ", value, "; expected a file of torch");
+    is_silent = is_silent && names.count(value) != 0;
+  }
+  require(is_silent, Status::kCorrupt, "the metadata of '", file.path(),
+          "' do not have the format 'pt'; expected it, as accel_save_model() and save_pretrained() write it");
+  log(LogLevel::kWarning, "'", file.path(), "' has no metadata that say what wrote it; it is taken as a file of torch");
+}
+
+void append_file(const std::string& path, Framework framework, NamedTensors& tensors) {
+  const auto file = std::make_shared<const MappedFile>(path);
+  const bool is_safetensors = ends_with(path, ".safetensors") && !is_compressed(file->text()) &&
+                              !is_torch_file(file->text().substr(0, kTorchFileBytes));
+  if (is_safetensors && framework == Framework::kTorch) check_framework(*file);
+  const c10::IValue value = read_value(file);
   require(value.isGenericDict(), Status::kTypeMismatch, "'", path, "' holds a ", tree::kind_name(value),
           "; expected a map of tensors");
   for (const auto& member : value.toGenericDict()) {
@@ -181,13 +206,13 @@ void append_file(const std::string& path, NamedTensors& tensors) {
   }
 }
 
-NamedTensors load_sharded(const std::string& path) {
+NamedTensors load_sharded(const std::string& path, Framework framework) {
   const ShardedIndex index = parse_sharded_index(MappedFile(path).text(), path);
   const std::string folder = fs::path(path).parent_path().string();
   NamedTensors tensors;
   std::unordered_set<std::string> loaded, names;
   for (const auto& [name, file] : index.weight_map)
-    if (loaded.insert(file).second) append_file(beside(folder, file), tensors);
+    if (loaded.insert(file).second) append_file(beside(folder, file), framework, tensors);
   for (const auto& [name, tensor] : tensors)
     require(names.insert(name).second, Status::kCorrupt, "two files of '", path, "' have the tensor '", name, "'");
   for (const auto& [name, file] : index.weight_map)
@@ -217,12 +242,12 @@ std::vector<std::string> save_model(const std::string& folder, const NamedTensor
   return ModelWriter(folder, options, files).write(tensors);
 }
 
-NamedTensors load_state_dict(const std::string& path) {
+NamedTensors load_state_dict(const std::string& path, Framework framework) {
   std::error_code error;
   const std::string file = fs::is_directory(path, error) ? find_model(path) : path;
-  if (fs::path(file).extension() == ".json") return load_sharded(file);
+  if (fs::path(file).extension() == ".json") return load_sharded(file, framework);
   NamedTensors tensors;
-  append_file(file, tensors);
+  append_file(file, framework, tensors);
   return tensors;
 }
 

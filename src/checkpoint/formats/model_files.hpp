@@ -9,6 +9,9 @@
 
 namespace accel::checkpoint {
 
+// From which framework weights are read.
+enum class Framework : uint8_t { kTorch, kAny };
+
 struct ModelFileOptions {
   uint64_t max_shard_size = 10'000'000'000;  // bytes
   bool safe_serialization = true;            // safetensors; otherwise files of torch.save()
@@ -28,7 +31,10 @@ std::vector<std::string> save_model(const std::string& folder, const NamedTensor
 
 // The tensors of a .safetensors file, a file of torch.save(), an index, or a folder with one of them; files are
 // recognised by their content. In a folder, pytorch_model.bin comes first, then model.safetensors, then the only index,
-// as in the reference. Tied tensors have all of their names. The tensors share the mappings of the files.
-NamedTensors load_state_dict(const std::string& path);
+// as in the reference. Tied tensors have all of their names. The tensors share the mappings of the files. Files named
+// .safetensors say in their metadata, under "format", whose tensors they hold: kInvalidArgument for those of another
+// framework, kCorrupt for metadata that do not say it, and a warning in the log where there are none.
+// @accelerate load_state_dict
+NamedTensors load_state_dict(const std::string& path, Framework framework = Framework::kTorch);
 
 }  // namespace accel::checkpoint

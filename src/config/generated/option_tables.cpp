@@ -621,7 +621,7 @@ constexpr OptionField kDeviceMapOptions[] = {
 
 constexpr OptionField kDispatchOptions[] = {
     {"dtype", "The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model", OptionKind::kChoice, 4, 8, 61, kNone, nullptr, nullptr, "that of each tensor in the model", kDtypeChoices, std::size(kDtypeChoices), false},
-    {"strict", "1: weights that the model does not know are an error. Default 0", OptionKind::kFlag, 4, 12, 53, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"strict", "1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0", OptionKind::kFlag, 4, 12, 84, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"offload_buffers", "1: buffers are offloaded as parameters are. Default 0", OptionKind::kFlag, 4, 16, 43, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"force_hooks", "1: inputs are moved also where all modules are on one device. Default 0", OptionKind::kFlag, 4, 20, 61, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"map_weights", "1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1", OptionKind::kFlag, 4, 24, 148, kNone, nullptr, "1", nullptr, nullptr, 0, false},
@@ -635,6 +635,13 @@ constexpr OptionField kDispatchOptions[] = {
     {"skip_keys", "Names of inputs with commas between them that are not moved. Default: none", OptionKind::kText, 8, 80, 60, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"keep_in_fp32_modules", "Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none", OptionKind::kText, 8, 88, 185, kNone, nullptr, nullptr, "none", nullptr, 0, false},
     {"state", "The state whose ranks get the weights with broadcast_from_rank0. Default: none", OptionKind::kObject, 8, 96, 64, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+};
+
+constexpr OptionField kOffloadedWeightsOptions[] = {
+    {"state_dict", "A map name -> tensor of weights that are in memory; they come before those of the index. Default: none", OptionKind::kObject, 8, 8, 88, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+    {"index", "The text of an index: {\"NAME\": {\"dtype\": \"float32\", \"shape\": [2, 3]}, ...}, or with \"safetensors_file\" and \"weight_name\" for a tensor of such a file. Default: that of the folder", OptionKind::kText, 8, 16, 149, kNone, nullptr, nullptr, "that of the folder", nullptr, 0, false},
+    {"device", "The device to which tensors of safetensors files come: \"xpu:0\". Default: the CPU, where all are mapped", OptionKind::kText, 8, 24, 63, kNone, nullptr, nullptr, "the CPU, where all are mapped", nullptr, 0, false},
+    {"prefix", "Only weights whose names begin so, under the rest of their names: \"encoder.\". Default \"\"", OptionKind::kText, 8, 32, 77, kNone, nullptr, "", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kSaveOptions[] = {
@@ -801,6 +808,7 @@ const OptionTable parameters_options{"accel_parameters_options_t", 24, kParamete
 const OptionTable parameters_step_options{"accel_parameters_step_options_t", 32, kParametersStepOptions, std::size(kParametersStepOptions)};
 const OptionTable device_map_options{"accel_device_map_options_t", 64, kDeviceMapOptions, std::size(kDeviceMapOptions)};
 const OptionTable dispatch_options{"accel_dispatch_options_t", 104, kDispatchOptions, std::size(kDispatchOptions)};
+const OptionTable offloaded_weights_options{"accel_offloaded_weights_options_t", 40, kOffloadedWeightsOptions, std::size(kOffloadedWeightsOptions)};
 const OptionTable save_options{"accel_save_options_t", 16, kSaveOptions, std::size(kSaveOptions)};
 const OptionTable save_model_options{"accel_save_model_options_t", 24, kSaveModelOptions, std::size(kSaveModelOptions)};
 const OptionTable project_options{"accel_project_options_t", 48, kProjectOptions, std::size(kProjectOptions)};
@@ -861,6 +869,7 @@ OptionTables all_option_tables() {
       &option_tables::parameters_step_options,
       &option_tables::device_map_options,
       &option_tables::dispatch_options,
+      &option_tables::offloaded_weights_options,
       &option_tables::save_options,
       &option_tables::save_model_options,
       &option_tables::project_options,

@@ -46,6 +46,7 @@ extern const OptionTable parameters_options;
 extern const OptionTable parameters_step_options;
 extern const OptionTable device_map_options;
 extern const OptionTable dispatch_options;
+extern const OptionTable offloaded_weights_options;
 extern const OptionTable save_options;
 extern const OptionTable save_model_options;
 extern const OptionTable project_options;

@@ -449,6 +449,12 @@ SAME(place_of_accel_dispatch_options_t_preload_module_classes, offsetof(accel_di
 SAME(place_of_accel_dispatch_options_t_skip_keys, offsetof(accel_dispatch_options_t, skip_keys) == 80 && sizeof(((accel_dispatch_options_t *)0)->skip_keys) == 8);
 SAME(place_of_accel_dispatch_options_t_keep_in_fp32_modules, offsetof(accel_dispatch_options_t, keep_in_fp32_modules) == 88 && sizeof(((accel_dispatch_options_t *)0)->keep_in_fp32_modules) == 8);
 SAME(place_of_accel_dispatch_options_t_state, offsetof(accel_dispatch_options_t, state) == 96 && sizeof(((accel_dispatch_options_t *)0)->state) == 8);
+SAME(size_of_accel_offloaded_weights_options_t, sizeof(accel_offloaded_weights_options_t) == 40);
+SAME(place_of_accel_offloaded_weights_options_t_struct_size, offsetof(accel_offloaded_weights_options_t, struct_size) == 0 && sizeof(((accel_offloaded_weights_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_offloaded_weights_options_t_state_dict, offsetof(accel_offloaded_weights_options_t, state_dict) == 8 && sizeof(((accel_offloaded_weights_options_t *)0)->state_dict) == 8);
+SAME(place_of_accel_offloaded_weights_options_t_index, offsetof(accel_offloaded_weights_options_t, index) == 16 && sizeof(((accel_offloaded_weights_options_t *)0)->index) == 8);
+SAME(place_of_accel_offloaded_weights_options_t_device, offsetof(accel_offloaded_weights_options_t, device) == 24 && sizeof(((accel_offloaded_weights_options_t *)0)->device) == 8);
+SAME(place_of_accel_offloaded_weights_options_t_prefix, offsetof(accel_offloaded_weights_options_t, prefix) == 32 && sizeof(((accel_offloaded_weights_options_t *)0)->prefix) == 8);
 SAME(size_of_accel_save_options_t, sizeof(accel_save_options_t) == 16);
 SAME(place_of_accel_save_options_t_struct_size, offsetof(accel_save_options_t, struct_size) == 0 && sizeof(((accel_save_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_save_options_t_safe_serialization, offsetof(accel_save_options_t, safe_serialization) == 8 && sizeof(((accel_save_options_t *)0)->safe_serialization) == 4);
@@ -1116,6 +1122,15 @@ static void test_accel_dispatch_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_offloaded_weights_options_t(void **state) {
+  static const accel_offloaded_weights_options_t expected = ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT;
+  accel_offloaded_weights_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_OFFLOADED_WEIGHTS, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_save_options_t(void **state) {
   static const accel_save_options_t expected = ACCEL_SAVE_OPTIONS_INIT;
   accel_save_options_t given;
@@ -1285,6 +1300,7 @@ int main(void) {
       cmocka_unit_test(test_accel_parameters_step_options_t),
       cmocka_unit_test(test_accel_device_map_options_t),
       cmocka_unit_test(test_accel_dispatch_options_t),
+      cmocka_unit_test(test_accel_offloaded_weights_options_t),
       cmocka_unit_test(test_accel_save_options_t),
       cmocka_unit_test(test_accel_save_model_options_t),
       cmocka_unit_test(test_accel_project_options_t),

@@ -449,6 +449,12 @@ int main(void) {
   printf("field skip_keys %zu\n", offsetof(accel_dispatch_options_t, skip_keys));
   printf("field keep_in_fp32_modules %zu\n", offsetof(accel_dispatch_options_t, keep_in_fp32_modules));
   printf("field state %zu\n", offsetof(accel_dispatch_options_t, state));
+  printf("struct accel_offloaded_weights_options_t %zu\n", sizeof(accel_offloaded_weights_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_offloaded_weights_options_t, struct_size));
+  printf("field state_dict %zu\n", offsetof(accel_offloaded_weights_options_t, state_dict));
+  printf("field index %zu\n", offsetof(accel_offloaded_weights_options_t, index));
+  printf("field device %zu\n", offsetof(accel_offloaded_weights_options_t, device));
+  printf("field prefix %zu\n", offsetof(accel_offloaded_weights_options_t, prefix));
   printf("struct accel_save_options_t %zu\n", sizeof(accel_save_options_t));
   printf("field struct_size %zu\n", offsetof(accel_save_options_t, struct_size));
   printf("field safe_serialization %zu\n", offsetof(accel_save_options_t, safe_serialization));

@@ -532,7 +532,8 @@ Mesh(state::State, axes, sizes) =
 """
     Base.size(mesh, axes)
 
-The number of ranks along an axis, or along several.
+The number of ranks along an axis, or along several. Of a state's mesh these are the sizes that its options have, and
+for one that they left open what was found; accel_state_describe() says where each came from.
 
 - `axes`: A name, or several that are separated by commas: their product.
 
@@ -2542,16 +2543,17 @@ load(path::AbstractString) =
     result(out -> LibAccel.accel_load(string(path), out))
 
 """
-    load_state_dict(path)
+    load_state_dict(path; device_map = nothing)
 
 Reads a model's weights.
 
-- `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either.
+- `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either. Files with the extension .safetensors say in their metadata, under \"format\", whose weights they have; one without metadata is taken as torch's, with a warning.
+- `device_map`: A map path of a module -> device: tensors come there; those on \"disk\", and those that it does not name, are on the CPU. NONE or `nothing`: all are.
 
-Gives: A map name -> tensor.
+Gives: A map name -> tensor; what is on the CPU shares the mapped files.
 """
-load_state_dict(path::AbstractString) =
-    result(out -> LibAccel.accel_load_state_dict(string(path), out))::Map
+load_state_dict(path::AbstractString; device_map = nothing) =
+    result(out -> lend(device_map -> LibAccel.accel_load_state_dict(string(path), something(device_map, C_NULL), out), device_map))::Map
 
 """
     verify_checkpoint(folder)
@@ -3663,12 +3665,13 @@ verify_device_map(model::Model) =
 """
     load_checkpoint_in_model!(model, checkpoint, device_map; options...)
 
-Loads weights into a model, which may be on the device meta. Tensors keep their identity.
+Loads weights into a model, which may be on the device meta. Tensors keep their identity, so that tied ones stay tied; a
+warning in the log says of those that the map has in several places that they are in the first.
 
 - `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
 - `device_map`: A map path -> place, or NONE: each tensor stays on its device, and on the CPU if that is meta. What is on \"disk\" stays or becomes a meta tensor, and is listed in an index in offload_folder, which points to the checkpoint's own files as long as they have the wanted dtype. With broadcast_from_rank0 it is written there.
 - `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
-- `strict`: 1: weights that the model does not know are an error. Default 0
+- `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
@@ -3696,7 +3699,7 @@ Loads weights into a model and dispatches it.
 - `device_map`: A map, or one of \"auto\" (as \"balanced\"), \"balanced\", \"balanced_low_0\", \"sequential\"; NONE: the weights are loaded, and nothing is dispatched. What is on \"disk\" stays in the files of the checkpoint. What these lack and the model has in memory, and all of it with broadcast_from_rank0, is written to offload_folder.
 - `max_memory`: A map device -> bytes for these, or NONE: what is free.
 - `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
-- `strict`: 1: weights that the model does not know are an error. Default 0
+- `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
@@ -3725,7 +3728,7 @@ memory only are written there, and leave the memory.
 - `device_map`: A map that covers it.
 - `state_dict`: A map name -> tensor of weights that are offloaded and not in the model; may be NONE.
 - `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
-- `strict`: 1: weights that the model does not know are an error. Default 0
+- `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
@@ -3744,13 +3747,14 @@ dispatch_model(model::Model, device_map, state_dict; options...) =
     (with_options(given -> lend(state_dict -> lend(device_map -> LibAccel.accel_dispatch_model(model, device_map, something(state_dict, C_NULL), given), device_map), state_dict), LibAccel.accel_dispatch_options_t; options...); nothing)
 
 """
-    cpu_offload(model, device; options...)
+    cpu_offload(model, device, state_dict; options...)
 
 Keeps all weights in the memory of the host; each block computes on a device.
 
-- `device`: An accelerator.
+- `device`: An accelerator. `nothing`: that of the first parameter.
+- `state_dict`: A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state dict has stay. `nothing` or NONE: its own.
 - `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
-- `strict`: 1: weights that the model does not know are an error. Default 0
+- `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
@@ -3765,8 +3769,8 @@ Keeps all weights in the memory of the host; each block computes on a device.
 - `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
 - `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 """
-cpu_offload(model::Model, device; options...) =
-    (with_options(given -> LibAccel.accel_cpu_offload(model, Ref(as_device(device)), given), LibAccel.accel_dispatch_options_t; options...); nothing)
+cpu_offload(model::Model, device, state_dict; options...) =
+    (with_options(given -> lend(state_dict -> LibAccel.accel_cpu_offload(model, device === nothing ? C_NULL : Ref(as_device(device)), something(state_dict, C_NULL), given), state_dict), LibAccel.accel_dispatch_options_t; options...); nothing)
 
 """
     disk_offload(model, offload_folder, device; options...)
@@ -3774,9 +3778,9 @@ cpu_offload(model::Model, device; options...) =
 Keeps all weights in files; each block computes on a device.
 
 - `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
-- `device`: The CPU or an accelerator.
+- `device`: The CPU or an accelerator. `nothing`: the device of the first parameter.
 - `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
-- `strict`: 1: weights that the model does not know are an error. Default 0
+- `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
 - `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
 - `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
 - `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
@@ -3791,7 +3795,7 @@ Keeps all weights in files; each block computes on a device.
 - `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
 """
 disk_offload(model::Model, offload_folder, device; options...) =
-    (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), Ref(as_device(device)), given), LibAccel.accel_dispatch_options_t; options...); nothing)
+    (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), device === nothing ? C_NULL : Ref(as_device(device)), given), LibAccel.accel_dispatch_options_t; options...); nothing)
 
 """
     remove_dispatch(model, recurse)
@@ -3880,11 +3884,12 @@ attach_layerwise_casting(model::Model, storage_dtype, compute_dtype, skip_module
 """
     module_tensor_to_device!(model, name, device, value, dtype)
 
-Moves or replaces one parameter or buffer of a model.
+Moves or replaces one parameter or buffer of a model. The tensor stays the same object, so that those that are tied to
+it move along: no map of tied tensors is needed. The memory that it had is free for other tensors of the device.
 
 - `name`: \"layers.0.weight\".
 - `device`: The goal.
-- `dtype`: The result's, for floating tensors; `nothing`: the tensor's own dtype.
+- `dtype`: The result's where the values are floating; integers keep theirs. `nothing`: the dtype that the tensor has.
 """
 module_tensor_to_device!(model::Model, name, device, value::Union{Tensor,Nothing}, dtype) =
     (LibAccel.accel_set_module_tensor_to_device(model, string(name), Ref(as_device(device)), something(value, C_NULL), dtype_code(dtype)); model)

@@ -13,8 +13,6 @@ from ..modules.given import check_model, engine_module
 from ..tensors import dtypes
 from ..tensors.device import Device
 from . import device_maps
-from .module_tensors import retie_parameters, set_module_tensor_to_device
-from .weight_names import with_first
 from .weights import dispatch_options, joined
 
 
@@ -23,30 +21,16 @@ def cpu_offload(model, execution_device=None, offload_buffers=False, state_dict=
     """Keeps the weights of a model in the memory of the CPU, in `state_dict` if it is given. Each module gets its own for its forward, on
     `execution_device`, by default that of the first parameter; modules of the `preload_module_classes` those of all inside of them, too. The
     model."""
-    handle, device = engine_module("cpu_offload", model), _device(execution_device, model)
-    if state_dict is not None:
-        _put_into(model, state_dict)
-    capi.accel_cpu_offload(handle, device, dispatch_options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes))
+    options = dispatch_options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes)
+    capi.accel_cpu_offload(engine_module("cpu_offload", model), _device(execution_device), to_engine(state_dict), options)
     return model
-
-
-def _put_into(model, state_dict):
-    """The weights of a module of accel become those of a state dict, on the CPU. What is tied has one of its names there."""
-    tied, known = capi.accel_find_tied_parameters(model.handle), list(model.state_dict())
-    lacking = [name for name in known if name not in state_dict and not any(name in group and any(map(state_dict.__contains__, group)) for group in tied)]
-    if lacking:
-        raise ValueError(f"state_dict lacks {', '.join(lacking)} of the {type(model).__name__}; expected all of its weights")
-    for name in known:
-        if name in state_dict:
-            set_module_tensor_to_device(model, name, "cpu", value=state_dict[name])
-    retie_parameters(model, with_first(state_dict, tied))
 
 
 @with_torch("..big_models.dispatch")
 def disk_offload(model, offload_dir, execution_device=None, offload_buffers=False, preload_module_classes=None):
     """Keeps the weights of a model in a folder: those that an index there names, else they are written. Otherwise as cpu_offload()."""
     options = dispatch_options(offload_buffers=offload_buffers, preload_module_classes=preload_module_classes)
-    capi.accel_disk_offload(engine_module("disk_offload", model), os.fspath(offload_dir), _device(execution_device, model), options)
+    capi.accel_disk_offload(engine_module("disk_offload", model), os.fspath(offload_dir), _device(execution_device), options)
     return model
 
 
@@ -130,8 +114,8 @@ def _torch():
     return dispatch
 
 
-def _device(device, model):
-    return next(iter(model.parameters())).device if device is None else Device(device_maps.name_of(device))
+def _device(device):
+    return None if device is None else Device(device_maps.name_of(device))
 
 
 def _refuse_recurrent_layers_under_sequence_parallelism(model):

@@ -23,9 +23,7 @@ def load_state_dict(checkpoint_file, device_map=None):
         from . import checkpoint_loading
 
         return checkpoint_loading.load_state_dict(checkpoint_file, device_map)
-    if device_map is not None:
-        raise ValueError("load_state_dict() takes a device map where torch is imported; expected none")
-    return capi.accel_load_state_dict(str(checkpoint_file))
+    return capi.accel_load_state_dict(str(checkpoint_file), device_maps.to_engine(device_map))
 
 
 def load_checkpoint_in_model(model, checkpoint, device_map=None, offload_folder=None, dtype=None, offload_state_dict=False, offload_buffers=False,

@@ -3018,7 +3018,7 @@ pub struct accel_dispatch_options_t {
     pub struct_size: usize,
     /// The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
     pub dtype: accel_dtype_t,
-    /// 1: weights that the model does not know are an error. Default 0
+    /// 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
     pub strict: accel_flag_t,
     /// 1: buffers are offloaded as parameters are. Default 0
     pub offload_buffers: accel_flag_t,
@@ -3070,6 +3070,35 @@ pub const ACCEL_DISPATCH_OPTIONS_INIT: accel_dispatch_options_t = accel_dispatch
 impl Default for accel_dispatch_options_t {
     fn default() -> Self {
         ACCEL_DISPATCH_OPTIONS_INIT
+    }
+}
+
+/// Which weights accel_offloaded_weights() opens.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_offloaded_weights_options_t {
+    pub struct_size: usize,
+    /// A map name -> tensor of weights that are in memory; they come before those of the index. Default: none
+    pub state_dict: *const accel_value_t,
+    /// The text of an index: {"NAME": {"dtype": "float32", "shape": \[2, 3\]}, ...}, or with "safetensors_file" and "weight_name" for a tensor of such a file. Default: that of the folder
+    pub index: *const c_char,
+    /// The device to which tensors of safetensors files come: "xpu:0". Default: the CPU, where all are mapped
+    pub device: *const c_char,
+    /// Only weights whose names begin so, under the rest of their names: "encoder.". Default ""
+    pub prefix: *const c_char,
+}
+
+/// Every field of [`accel_offloaded_weights_options_t`] unset.
+pub const ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT: accel_offloaded_weights_options_t = accel_offloaded_weights_options_t {
+    struct_size: core::mem::size_of::<accel_offloaded_weights_options_t>(),
+    state_dict: core::ptr::null(),
+    index: core::ptr::null(),
+    device: core::ptr::null(),
+    prefix: core::ptr::null(),
+};
+impl Default for accel_offloaded_weights_options_t {
+    fn default() -> Self {
+        ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT
     }
 }
 
@@ -5381,6 +5410,8 @@ functions! {
     pub fn accel_mesh_release(mesh: *mut accel_mesh_t);
 
     /// The number of ranks along an axis, or along several.
+    ///
+    /// Of a state's mesh these are the sizes that its options have, and for one that they left open what was found; accel_state_describe() says where each came from.
     ///
     /// * `mesh`: A mesh.
     /// * `axes`: A name, or several that are separated by commas: their product.
@@ -8880,7 +8911,7 @@ functions! {
 
     /// Loads weights into a model, which may be on the device meta.
     ///
-    /// Tensors keep their identity.
+    /// Tensors keep their identity, so that tied ones stay tied; a warning in the log says of those that the map has in several places that they are in the first.
     ///
     /// * `module`: A model.
     /// * `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
@@ -8888,7 +8919,7 @@ functions! {
     /// * `options`: NULL is allowed. NULL: defaults. broadcast_from_rank0 needs state, all of whose ranks call then.
     /// * `out_report`: NULL is allowed. A map: "missing", names of the model without weights, and "unexpected", names of weights that the model does not know. May be NULL.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
+    /// Returns: ACCEL_OK; NOT_FOUND for files, or for weights that are unexpected or missing with strict; SHAPE_MISMATCH; INVALID_ARGUMENT for a map that does not cover the model; CORRUPT; IO.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_load_checkpoint_in_model(module: *mut accel_module_t, checkpoint: *const c_char, device_map: *const accel_value_t, options: *const accel_dispatch_options_t, out_report: *mut accel_value_t) -> accel_status_t;
@@ -8925,22 +8956,23 @@ functions! {
     /// Keeps all weights in the memory of the host; each block computes on a device.
     ///
     /// * `module`: A model.
-    /// * `device`: An accelerator.
+    /// * `device`: NULL is allowed. An accelerator. NULL: that of the first parameter.
+    /// * `state_dict`: NULL is allowed. A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state dict has stay. NULL or NONE: its own.
     /// * `options`: NULL is allowed. NULL: defaults; main_device has no effect.
     ///
-    /// Returns: As accel_dispatch_model().
+    /// Returns: As accel_dispatch_model(); NOT_FOUND also for a weight that state_dict lacks; INVALID_ARGUMENT without a device for a model whose first parameter is a meta tensor.
     ///
     /// Threads: object, waits. Since 0.1.
-    pub fn accel_cpu_offload(module: *mut accel_module_t, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
+    pub fn accel_cpu_offload(module: *mut accel_module_t, device: *const accel_device_t, state_dict: *const accel_value_t, options: *const accel_dispatch_options_t) -> accel_status_t;
 
     /// Keeps all weights in files; each block computes on a device.
     ///
     /// * `module`: A model.
     /// * `offload_folder`: Weights that its index has are used; all others are written there.
-    /// * `device`: The CPU or an accelerator.
+    /// * `device`: NULL is allowed. The CPU or an accelerator. NULL: the device of the first parameter.
     /// * `options`: NULL is allowed. NULL: defaults; main_device and offload_folder have no effect.
     ///
-    /// Returns: As accel_dispatch_model(); IO.
+    /// Returns: As accel_cpu_offload(); IO.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_disk_offload(module: *mut accel_module_t, offload_folder: *const c_char, device: *const accel_device_t, options: *const accel_dispatch_options_t) -> accel_status_t;
@@ -9069,11 +9101,13 @@ functions! {
 
     /// Moves or replaces one parameter or buffer of a model.
     ///
+    /// The tensor stays the same object, so that those that are tied to it move along: no map of tied tensors is needed. The memory that it had is free for other tensors of the device.
+    ///
     /// * `module`: A model.
     /// * `name`: "layers.0.weight".
     /// * `device`: The goal.
     /// * `value`: NULL is allowed. New values of the same shape; may be NULL unless the tensor is on the device meta.
-    /// * `dtype`: The result's, for floating tensors; ACCEL_UNSET: the tensor's own dtype.
+    /// * `dtype`: The result's where the values are floating; integers keep theirs. ACCEL_UNSET: the dtype that the tensor has.
     ///
     /// Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT for a meta tensor without a value; SHAPE_MISMATCH.
     ///
@@ -9094,13 +9128,14 @@ functions! {
 
     /// Opens offloaded weights without copying them.
     ///
-    /// * `folder`: With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files.
-    /// * `out`: A map name -> tensor, which shares the mapped file.
+    /// * `folder`: NULL is allowed. With an index.json of accel_offload_state_dict() or of the reference, whose entries may also name tensors in safetensors files. NULL where the options have a state dict, or an index of such files.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: A map name -> tensor: those of the state dict, which are the same, and those of files, which share the mapped file.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND; CORRUPT for an index that does not fit its files; IO.
+    /// Returns: ACCEL_OK; NOT_FOUND; INVALID_ARGUMENT where nothing says which weights; CORRUPT for an index that does not fit its files; UNSUPPORTED for a device that is not there; IO.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_offloaded_weights(folder: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+    pub fn accel_offloaded_weights(folder: *const c_char, options: *const accel_offloaded_weights_options_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Starts to read weights of mapped files into memory, and returns at once.
     ///
@@ -9242,13 +9277,14 @@ functions! {
 
     /// Reads a model's weights.
     ///
-    /// * `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either.
-    /// * `out`: A map name -> tensor.
+    /// * `path`: A file as for accel_load(); the index of one that is split into several; or a folder with `model.safetensors`, `pytorch_model.bin` or an index of either. Files with the extension .safetensors say in their metadata, under "format", whose weights they have; one without metadata is taken as torch's, with a warning.
+    /// * `device_map`: NULL is allowed. A map path of a module -> device: tensors come there; those on "disk", and those that it does not name, are on the CPU. NONE or NULL: all are.
+    /// * `out`: A map name -> tensor; what is on the CPU shares the mapped files.
     ///
-    /// Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files; TYPE_MISMATCH for a file of something else.
+    /// Returns: As accel_load(); CORRUPT for an index whose tensors are not in their files, and for metadata that do not name a framework; INVALID_ARGUMENT for weights of another one than torch; TYPE_MISMATCH for a file of something else; UNSUPPORTED for a device that is not there.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_load_state_dict(path: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+    pub fn accel_load_state_dict(path: *const c_char, device_map: *const accel_value_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Writes a model's weights on the main process: `model.safetensors` or `pytorch_model.bin`, or several files with an index where they are larger than max_shard_size.
     ///

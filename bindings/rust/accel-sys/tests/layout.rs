@@ -682,6 +682,17 @@ fn layout_of_accel_dispatch_options() {
 }
 
 #[test]
+fn layout_of_accel_offloaded_weights_options() {
+    assert_eq!(size_of::<accel_offloaded_weights_options_t>(), 40);
+    assert_eq!(align_of::<accel_offloaded_weights_options_t>(), 8);
+    assert_eq!(offset_of!(accel_offloaded_weights_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_offloaded_weights_options_t, state_dict), 8);
+    assert_eq!(offset_of!(accel_offloaded_weights_options_t, index), 16);
+    assert_eq!(offset_of!(accel_offloaded_weights_options_t, device), 24);
+    assert_eq!(offset_of!(accel_offloaded_weights_options_t, prefix), 32);
+}
+
+#[test]
 fn layout_of_accel_save_options() {
     assert_eq!(size_of::<accel_save_options_t>(), 16);
     assert_eq!(align_of::<accel_save_options_t>(), 8);

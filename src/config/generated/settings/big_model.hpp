@@ -49,4 +49,20 @@ struct DispatchSettings {
   }
 };
 
+// accel_offloaded_weights_options_t
+struct OffloadedWeightsSettings {
+  Setting<std::string> index{};
+  Setting<std::string> device{};
+  Setting<std::string> prefix{""};
+
+  static const OptionTable& table() { return option_tables::offloaded_weights_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[1], settings.index...);
+    visit(table().fields[2], settings.device...);
+    visit(table().fields[3], settings.prefix...);
+  }
+};
+
 }  // namespace accel

@@ -232,7 +232,8 @@ pub fn verify_device_map(module: &Model) -> Result<bool> {
     made(|out| unsafe { sys::accel_verify_device_map(module.as_raw(), out) })
 }
 
-/// Loads weights into a model, which may be on the device meta. Tensors keep their identity.
+/// Loads weights into a model, which may be on the device meta. Tensors keep their identity, so that tied ones
+/// stay tied; a warning in the log says of those that the map has in several places that they are in the first.
 ///
 /// * `module`: A model.
 /// * `checkpoint`: A file of safetensors or of torch, an index of several, or a folder with one of them.
@@ -282,31 +283,41 @@ pub fn dispatch_model(module: &Model, device_map: &Value, state_dict: Option<&Va
 /// Keeps all weights in the memory of the host; each block computes on a device.
 ///
 /// * `module`: A model.
-/// * `device`: An accelerator.
+/// * `device`: An accelerator. `None`: that of the first parameter.
+/// * `state_dict`: A map name -> tensor of all weights, which the model uses from now on; those of buffers that
+///   no state dict has stay. `None` or NONE: its own.
 /// * `options`: `None`: defaults; main_device has no effect.
+///
+/// # Errors
+/// InvalidArgument, NotFound.
 #[inline]
-pub fn cpu_offload(module: &Model, device: Device, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
+pub fn cpu_offload(module: &Model, device: Option<Device>, state_dict: Option<&Value>, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
+    let device = device.map(Device::to_raw);
     let options = options.into();
     let options = optional(&options)?;
-    check(unsafe { sys::accel_cpu_offload(module.as_raw(), &device.to_raw(), options) }).map(drop)
+    memory::reads(&state_dict)?;
+    check(unsafe {
+        sys::accel_cpu_offload(module.as_raw(), device.as_ref().map_or(ptr::null(), |one| one as *const _), state_dict.map_or(ptr::null(), Value::as_raw), options)
+    }).map(drop)
 }
 
 /// Keeps all weights in files; each block computes on a device.
 ///
 /// * `module`: A model.
 /// * `offload_folder`: Weights that its index has are used; all others are written there.
-/// * `device`: The CPU or an accelerator.
+/// * `device`: The CPU or an accelerator. `None`: the device of the first parameter.
 /// * `options`: `None`: defaults; main_device and offload_folder have no effect.
 ///
 /// # Errors
 /// Io.
 #[inline]
-pub fn disk_offload(module: &Model, offload_folder: &str, device: Device, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
+pub fn disk_offload(module: &Model, offload_folder: &str, device: Option<Device>, options: impl Into<Option<DispatchOptions>>) -> Result<()> {
     let offload_folder = c_string(offload_folder)?;
+    let device = device.map(Device::to_raw);
     let options = options.into();
     let options = optional(&options)?;
     check(unsafe {
-        sys::accel_disk_offload(module.as_raw(), offload_folder.as_ptr(), &device.to_raw(), options)
+        sys::accel_disk_offload(module.as_raw(), offload_folder.as_ptr(), device.as_ref().map_or(ptr::null(), |one| one as *const _), options)
     }).map(drop)
 }
 
@@ -405,13 +416,16 @@ pub fn attach_layerwise_casting(module: &Model, storage_dtype: DType, compute_dt
     }).map(drop)
 }
 
-/// Moves or replaces one parameter or buffer of a model.
+/// Moves or replaces one parameter or buffer of a model. The tensor stays the same object, so that those that
+/// are tied to it move along: no map of tied tensors is needed. The memory that it had is free for other
+/// tensors of the device.
 ///
 /// * `module`: A model.
 /// * `name`: "layers.0.weight".
 /// * `device`: The goal.
 /// * `value`: New values of the same shape; may be `None` unless the tensor is on the device meta.
-/// * `dtype`: The result's, for floating tensors; `None`: the tensor's own dtype.
+/// * `dtype`: The result's where the values are floating; integers keep theirs. `None`: the dtype that the
+///   tensor has.
 ///
 /// # Errors
 /// InvalidArgument, ShapeMismatch, NotFound.
@@ -442,16 +456,22 @@ pub fn offload_state_dict(folder: impl AsRef<Path>, state_dict: &Value) -> Resul
 /// Opens offloaded weights without copying them.
 ///
 /// * `folder`: With an index.json of [`offload_state_dict`](crate::offload_state_dict) or of the reference, whose entries may also
-///   name tensors in safetensors files.
+///   name tensors in safetensors files. `None` where the options have a state dict, or an index of such files.
+/// * `options`: `None`: defaults.
 ///
-/// Gives: A map name -> tensor, which shares the mapped file.
+/// Gives: A map name -> tensor: those of the state dict, which are the same, and those of files, which share
+/// the mapped file.
 ///
 /// # Errors
-/// NotFound, Io, Corrupt.
+/// InvalidArgument, NotFound, Unsupported, Io, Corrupt.
 #[inline]
-pub fn offloaded_weights(folder: impl AsRef<Path>) -> Result<Value> {
-    let folder = c_path(folder.as_ref())?;
-    made(|out| unsafe { sys::accel_offloaded_weights(folder.as_ptr(), out) })
+pub fn offloaded_weights<'a>(folder: impl Into<Option<&'a Path>>, options: impl Into<Option<OffloadedWeightsOptions>>) -> Result<Value> {
+    let folder = folder.into().map(c_path).transpose()?;
+    let options = options.into();
+    let options = optional(&options)?;
+    made(|out| unsafe {
+        sys::accel_offloaded_weights(folder.as_ref().map_or(ptr::null(), |path| path.as_ptr()), options, out)
+    })
 }
 
 /// Starts to read weights of mapped files into memory, and returns at once. Nothing happens to other tensors.

@@ -111,7 +111,7 @@ impl DispatchOptions {
         self
     }
 
-    /// Weights that the model does not know are an error. Default false.
+    /// Weights that the model does not know, or that the checkpoint lacks, are an error. Default false.
     pub fn strict(mut self, strict: bool) -> Self {
         self.0.strict = strict.into();
         self
@@ -192,6 +192,43 @@ impl DispatchOptions {
     /// float16: "wo" is for "layers.0.wo.weight" and not for "word_embeddings.weight". Default: none.
     pub fn keep_in_fp32_modules(mut self, keep_in_fp32_modules: impl AsRef<str>) -> Self {
         self.0.keep_in_fp32_modules = self.1.text(keep_in_fp32_modules.as_ref());
+        self
+    }
+}
+
+crate::configuration::builder! {
+    /// Which weights [`accel_offloaded_weights`](accel_sys::accel_offloaded_weights) opens.
+    #[derive(Clone)]
+    OffloadedWeightsOptions(accel_offloaded_weights_options_t = ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT), Kept,
+    state_dict: Value = state_dict,
+    index: String = index,
+    device: String = device,
+    prefix: String = prefix,
+}
+
+impl OffloadedWeightsOptions {
+    /// A map name -> tensor of weights that are in memory; they come before those of the index. Default: none.
+    pub fn state_dict(mut self, state_dict: impl Into<Value>) -> Self {
+        self.0.state_dict = self.1.keep(state_dict.into(), Value::as_raw);
+        self
+    }
+
+    /// The text of an index: {"NAME": {"dtype": "float32", "shape": \[2, 3\]}, ...}, or with "safetensors_file" and
+    /// "weight_name" for a tensor of such a file. Default: that of the folder.
+    pub fn index(mut self, index: impl AsRef<str>) -> Self {
+        self.0.index = self.1.text(index.as_ref());
+        self
+    }
+
+    /// The device to which tensors of safetensors files come: "xpu:0". Default: the CPU, where all are mapped.
+    pub fn device(mut self, device: impl AsRef<str>) -> Self {
+        self.0.device = self.1.text(device.as_ref());
+        self
+    }
+
+    /// Only weights whose names begin so, under the rest of their names: "encoder.". Default "".
+    pub fn prefix(mut self, prefix: impl AsRef<str>) -> Self {
+        self.0.prefix = self.1.text(prefix.as_ref());
         self
     }
 }

@@ -55,16 +55,23 @@ pub fn load(path: impl AsRef<Path>) -> Result<Value> {
 /// Reads a model's weights.
 ///
 /// * `path`: A file as for [`load`](crate::load); the index of one that is split into several; or a folder with
-///   `model.safetensors`, `pytorch_model.bin` or an index of either.
+///   `model.safetensors`, `pytorch_model.bin` or an index of either. Files with the extension .safetensors say
+///   in their metadata, under "format", whose weights they have; one without metadata is taken as torch's, with
+///   a warning.
+/// * `device_map`: A map path of a module -> device: tensors come there; those on "disk", and those that it
+///   does not name, are on the CPU. NONE or `None`: all are.
 ///
-/// Gives: A map name -> tensor.
+/// Gives: A map name -> tensor; what is on the CPU shares the mapped files.
 ///
 /// # Errors
-/// TypeMismatch, Corrupt.
+/// InvalidArgument, TypeMismatch, Unsupported, Corrupt.
 #[inline]
-pub fn load_state_dict(path: impl AsRef<Path>) -> Result<Value> {
+pub fn load_state_dict(path: impl AsRef<Path>, device_map: Option<&Value>) -> Result<Value> {
     let path = c_path(path.as_ref())?;
-    made(|out| unsafe { sys::accel_load_state_dict(path.as_ptr(), out) })
+    memory::reads(&device_map)?;
+    made(|out| unsafe {
+        sys::accel_load_state_dict(path.as_ptr(), device_map.map_or(ptr::null(), Value::as_raw), out)
+    })
 }
 
 /// Compares all files of a checkpoint with the sizes and hashes of its manifest.

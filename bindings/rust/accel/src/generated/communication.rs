@@ -452,7 +452,8 @@ impl Mesh {
         made(|out| unsafe { sys::accel_mesh_create(state.as_raw(), axes.as_ptr(), first(sizes), sizes.len(), out) })
     }
 
-    /// The number of ranks along an axis, or along several.
+    /// The number of ranks along an axis, or along several. Of a state's mesh these are the sizes that its options
+    /// have, and for one that they left open what was found; [`StateReader::settings`](crate::StateReader::settings) says where each came from.
     ///
     /// * `axes`: A name, or several that are separated by commas: their product.
     ///
