@@ -1,16 +1,16 @@
 // Scopes of split sequences: models, losses and recomputations in them are those of one process.
 #include "parallel/context/context_scope.hpp"
 
-#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -26,7 +26,7 @@
 #include "nn/architectures/gpt2.hpp"
 #include "nn/architectures/llama.hpp"
 #include "nn/linear_cross_entropy.hpp"
-#include "nn/module_walks.hpp"
+#include "precision/autocast.hpp"
 #include "rank_threads.hpp"
 #include "tensor/autograd/loss.hpp"
 
@@ -93,7 +93,8 @@ std::vector<at::Tensor> step(nn::Module& model, const at::Tensor& ids, const at:
   return results;
 }
 
-void expect_step_of_whole(const char* kind, std::optional<Recompute> recompute = std::nullopt) {
+void expect_step_of_whole(const char* kind, std::optional<Recompute> recompute = std::nullopt,
+                          const char* class_name = "GPT2Block") {
   // Norms of Llama are of float32.
   const double tolerance = std::string(kind) == "llama" ? 1e-6 : 1e-11;
   on_ranks([&](const RankGroup& group) {
@@ -102,7 +103,7 @@ void expect_step_of_whole(const char* kind, std::optional<Recompute> recompute =
     if (recompute) {
       ActivationCheckpointingSettings settings;
       settings.recompute = *recompute;
-      settings.class_names = std::string("GPT2Block");
+      settings.class_names = std::string(class_name);
       nn::checkpoint_activations(*model, settings);
     }
     for (const auto& [method, order] : kSplits) {
@@ -131,6 +132,7 @@ TEST(ContextScope, StepOfLlamaIsThatOfOneProcess) { expect_step_of_whole("llama"
 TEST(ContextScope, RecomputationOutsideIsSplitToo) {
   expect_step_of_whole("gpt2", Recompute::kAll);
   expect_step_of_whole("gpt2", Recompute::kKeepMatmuls);
+  expect_step_of_whole("gpt2", Recompute::kAll, "GPT2LMHeadModel");  // whose input is a buffer of the scope
 }
 
 TEST(ContextScope, MeansOfLossesAreOverAllRanks) {
@@ -184,6 +186,25 @@ TEST(ContextScope, EndsAndNests) {
       EXPECT_TRUE(attend().equal(inside));
     }
     EXPECT_TRUE(attend().equal(before));
+  });
+}
+
+// Attention is split in the dtype of autocast.
+TEST(ContextScope, Autocast) {
+  tests::run_ranks(2, [](const RankGroup& group) {
+    const at::Tensor x = numbers({1, 2, 8, 4}, 0.4).to(at::kFloat);
+    const at::Tensor whole = at::scaled_dot_product_attention(x, x, x, {}, 0.0, true);
+    precision::AutocastState autocast = precision::AutocastState::current(at::kCPU);
+    autocast.enabled = true;
+    autocast.dtype = at::kBFloat16;
+    const precision::AutocastStateScope casts(autocast);
+    const ContextParallelism split{group, ContextMethod::kRing, SequenceOrder::kHeadAndTail};
+    const at::Tensor part = split_sequence(x, 2, split.order, group).requires_grad_();
+    const ContextScope scope(split, {});
+    const at::Tensor out = at::scaled_dot_product_attention(part, part, part, {}, 0.0, true);
+    EXPECT_EQ(out.scalar_type(), at::kBFloat16);
+    EXPECT_TRUE(near(out.to(at::kFloat), split_sequence(whole, 2, split.order, group), 0.02));
+    EXPECT_EQ(torch::autograd::grad({out}, {part}, {at::ones_like(out)})[0].scalar_type(), at::kFloat);
   });
 }
 
