@@ -50,7 +50,7 @@ void with_buffers(const Module& module, const std::function<void()>& forward) {
 }  // namespace
 
 ForwardState::ForwardState(const Module& module, const Inputs& inputs, bool with_generators)
-    : compute_policy_(kernels::compute_policy()) {
+    : compute_policy_(kernels::compute_policy()), split_sequence_(SplitSequence::current()) {
   for (const c10::Device device : devices_of(module, inputs)) {
     const auto same_type = [device](const auto& autocast) { return autocast.device == device.type(); };
     if (std::none_of(autocasts_.begin(), autocasts_.end(), same_type))
@@ -65,6 +65,7 @@ ForwardState::ForwardState(const Module& module, const Inputs& inputs, bool with
 void ForwardState::replay(const Module& module, const std::function<void()>& forward) const {
   const at::AutoGradMode with_graph(true);
   const kernels::ComputeScope policy(compute_policy_);
+  const SplitSequence::Scope split_sequence(split_sequence_);
   with_generators([&] { with_buffers(module, [&] { with_autocasts(0, forward); }); });
 }
 

@@ -1,16 +1,18 @@
 // Forward state: what a forward depends on beside its inputs and parameters, to compute it again later: random
-// generators, autocast, compute policy, buffers.
+// generators, autocast, compute policy, a split sequence, buffers.
 #pragma once
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "kernels/compute_policy.hpp"
 #include "nn/module.hpp"
+#include "nn/split/split_sequence.hpp"
 #include "precision/autocast.hpp"
 
 namespace accel::nn {
@@ -29,6 +31,7 @@ class ForwardState {
   void with_generators(const std::function<void()>& forward) const;
 
   kernels::ComputePolicy compute_policy_;
+  std::shared_ptr<const SplitSequence> split_sequence_;
   std::vector<precision::AutocastState> autocasts_;
   std::vector<std::pair<at::Generator, at::Tensor>> generators_;  // with their states
 };

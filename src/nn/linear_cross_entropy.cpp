@@ -15,6 +15,8 @@
 
 #include "base/error.hpp"
 #include "kernels/cross_entropy_chunks.hpp"
+#include "nn/split/split_loss.hpp"
+#include "nn/split/split_sequence.hpp"
 #include "tensor/autograd/autograd_node.hpp"
 #include "tensor/dtype.hpp"
 
@@ -209,6 +211,11 @@ at::Tensor linear_cross_entropy(const at::Tensor& input, const at::Tensor& linea
                                 const std::optional<at::Tensor>& linear_bias, const std::optional<at::Tensor>& weight,
                                 std::string_view reduction, int64_t ignore_index, double label_smoothing,
                                 int64_t chunk_size) {
+  if (const auto split = SplitSequence::current(); split != nullptr && reduction == "mean") {
+    const at::Tensor sum = linear_cross_entropy(input, linear_weight, target, linear_bias, weight, "sum", ignore_index,
+                                                label_smoothing, chunk_size);
+    return split->mean(sum, counted_targets(target, weight, ignore_index));
+  }
   const auto given = [](const std::optional<at::Tensor>& tensor) { return tensor.value_or(at::Tensor()); };
   const at::Tensor bias = given(linear_bias);
   LinearCrossEntropy problem;

@@ -17,7 +17,8 @@ inline constexpr const char* kLinearCrossEntropySchema =
     "-> Tensor";
 
 // cross_entropy(linear(input, linear_weight, linear_bias), target, ...) of input [..., features] and target [...],
-// without storing all scores. The loss is float32, or float64 if the input is.
+// without storing all scores. The loss is float32, or float64 if the input is. The mean
+// in a scope of a split sequence is that over the parts of all ranks.
 at::Tensor linear_cross_entropy(const at::Tensor& input, const at::Tensor& linear_weight, const at::Tensor& target,
                                 const std::optional<at::Tensor>& linear_bias, const std::optional<at::Tensor>& weight,
                                 std::string_view reduction, int64_t ignore_index, double label_smoothing,

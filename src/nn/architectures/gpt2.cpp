@@ -3,7 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/zeros.h>
 
@@ -23,6 +22,7 @@
 #include "nn/layers/normalization.hpp"
 #include "nn/layers/split_heads.hpp"
 #include "nn/module_walks.hpp"
+#include "nn/split/split_sequence.hpp"
 
 namespace accel::nn {
 namespace {
@@ -171,9 +171,10 @@ class Gpt2Model final : public Module {
     const at::Tensor& tokens = only_tensor(inputs);
     require(tokens.dim() == 2, Status::kShapeMismatch, "GPT-2 was called with the shape ", tokens.sizes(),
             "; expected token ids [batch, length]");
-    require(tokens.size(1) <= n_positions_, Status::kShapeMismatch, "GPT-2 was called with ", tokens.size(1),
+    const int64_t length = whole_sequence_length(tokens.size(1));
+    require(length <= n_positions_, Status::kShapeMismatch, "GPT-2 was called with ", length,
             " positions; expected at most n_positions = ", n_positions_);
-    const at::Tensor positions = at::arange(tokens.size(1), tokens.options().dtype(at::kLong));
+    const at::Tensor positions = sequence_positions(0, tokens.size(1), tokens.device());
     at::Tensor hidden = drop_->call(wte_->call(tokens) + wpe_->call(positions));
     for (const ModulePtr& block : blocks_) hidden = block->call(hidden);
     return ln_f_->call(hidden);

@@ -3,7 +3,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rms_norm.h>
@@ -25,6 +24,7 @@
 #include "nn/layers/linear.hpp"
 #include "nn/layers/split_heads.hpp"
 #include "nn/module_walks.hpp"
+#include "nn/split/split_sequence.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::nn {
@@ -124,15 +124,18 @@ at::Tensor repeat_heads(const at::Tensor& heads, int64_t times) {
 // Attention of the last positions of `key`, [batch, heads, length, size].
 at::Tensor attend_causally(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout) {
   const int64_t length = query.size(2), total = key.size(2), group = query.size(1) / key.size(1);
-  if (length == 1 && group > 1) {
+  const bool is_split = SplitSequence::current() != nullptr;
+  if (length == 1 && group > 1 && !is_split) {
     // One position sees all: the query heads that share a key head are the rows of one attention, and nothing is
     // repeated.
     const at::Tensor rows = query.reshape({query.size(0), key.size(1), group, query.size(3)});
     return at::scaled_dot_product_attention(rows, key, value, {}, dropout).reshape(query.sizes());
   }
-  const at::Tensor keys = repeat_heads(key, group), values = repeat_heads(value, group);
+  // Ranks exchange the heads as they are.
+  const at::Tensor keys = is_split ? key : repeat_heads(key, group),
+                   values = is_split ? value : repeat_heads(value, group);
   if (length == 1 || length == total)
-    return at::scaled_dot_product_attention(query, keys, values, {}, dropout, /*is_causal=*/length > 1);
+    return at::scaled_dot_product_attention(query, keys, values, {}, dropout, /*is_causal=*/length > 1 || is_split);
   const at::Tensor mask = at::ones({length, total}, query.options().dtype(at::kBool)).tril(total - length);
   return at::scaled_dot_product_attention(query, keys, values, mask, dropout);
 }
@@ -254,7 +257,7 @@ class LlamaModel final : public Module {
     const c10::IValue* const past = past_input(inputs, 1, kind());
     const int64_t begin = past == nullptr ? 0 : length_of(*past);
     at::Tensor hidden = embed_tokens_->call(tokens);
-    const at::Tensor positions = at::arange(begin, begin + tokens.size(1), hidden.options().dtype(at::kLong));
+    const at::Tensor positions = sequence_positions(begin, tokens.size(1), hidden.device());
     const c10::IValue rotation = rotary_emb_->call(Inputs{hidden, positions});
     std::vector<c10::IValue> cache;
     for (size_t i = 0; i < layers_.size(); i++) {

@@ -1,0 +1,32 @@
+// Attention of this rank's queries to the blocks of keys and values that the ranks of a group have, one after the
+// other. Partial results are merged by their logsumexp, and each block is differentiated with the final ones (Liu et
+// al., "Ring Attention with Blockwise Transformers", 2023).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <tuple>
+
+#include "parallel/context/block_exchange.hpp"
+#include "parallel/context/sequence_parts.hpp"
+
+namespace accel::parallel {
+
+// Tensors are [batch, heads, positions of this rank, size] on the CPU, without autograd. Keys and values may have fewer
+// heads, of which each is for as many successive heads of the queries.
+struct BlockwiseAttention {
+  at::Tensor query, key, value;
+  bool is_causal = false;
+  double scale = 1;
+  SequenceOrder order = SequenceOrder::kHeadAndTail;
+  BlockTransport transport = BlockTransport::kAllGather;
+  RankGroup group;
+
+  // The output, and the logsumexp of the scores [batch, heads, positions].
+  std::tuple<at::Tensor, at::Tensor> forward() const;
+  // The gradients of query, key and value.
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& out_gradient, const at::Tensor& out,
+                                                          const at::Tensor& logsumexp) const;
+};
+
+}  // namespace accel::parallel
