@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs the programs of examples/README.md in each language that is built, and compares their lines:
 examples_agree_test.py README LAUNCHER LANGUAGE=COMMAND... where {} in COMMAND is the name of a program. With
-ACCELERATE_TORCH_DEVICE they run on that device, and print what the first one prints on the CPU. They run in two processes, or in
-$ACCEL_TEST_PROCESSES."""
+ACCELERATE_TORCH_DEVICE they run on that device, and print what the first one prints on the CPU. They run in two processes, or only those
+that $ACCEL_TEST_IN_TWO names, and the others in one."""
 
 import json
 import os
@@ -17,8 +17,8 @@ import unittest
 
 README, LAUNCHER = sys.argv[1:3]
 LANGUAGES = dict(argument.split("=", 1) for argument in sys.argv[3:])
-PROCESSES = int(os.environ.get("ACCEL_TEST_PROCESSES", "2"))
 PROGRAMS = ["hello", "train", "custom_module", "checkpoint", "embed"]
+IN_TWO = os.environ.get("ACCEL_TEST_IN_TWO", " ".join(PROGRAMS)).split()
 WITH_FOLDER = ["checkpoint", "embed"]
 DRAWS_ON_THE_DEVICE = ["checkpoint"]  # a dropout
 
@@ -71,10 +71,11 @@ def lines_of(language, program, processes, *arguments, **variables):
 
 class ExamplesAgree(unittest.TestCase):
     def compare(self, program):
-        lines = {language: lines_of(language, program, PROCESSES) for language in LANGUAGES}
+        processes = 2 if program in IN_TWO else 1
+        lines = {language: lines_of(language, program, processes) for language in LANGUAGES}
         first = next(iter(LANGUAGES))
         if "ACCELERATE_TORCH_DEVICE" in os.environ and program not in DRAWS_ON_THE_DEVICE:
-            self.assertEqual(lines[first], lines_of(first, program, PROCESSES, ACCELERATE_TORCH_DEVICE="cpu"))
+            self.assertEqual(lines[first], lines_of(first, program, processes, ACCELERATE_TORCH_DEVICE="cpu"))
         for language in LANGUAGES:
             self.assertEqual(lines[language], lines[first], f"{language} and {first}")
         if program != "hello":
@@ -119,6 +120,6 @@ class ExamplesAgree(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    if PROCESSES == 1:
-        del ExamplesAgree.test_big_model  # of one process in any case: the run with two has it
+    if "train" not in IN_TWO:
+        del ExamplesAgree.test_big_model  # of one process in any case: the run with the training in two has it
     unittest.main(argv=sys.argv[:1])

@@ -3,6 +3,7 @@
 
 usage: pages_test.py ROOT BUILD               whether each block of all pages has its test; commands of the build are rehearsed
        pages_test.py ROOT BUILD PAGE ...      these pages are followed
+       pages_test.py ROOT BUILD --tabs c,python PAGE ...   of the tabs for languages only these
        pages_test.py ROOT BUILD --followed    all short pages are followed, and the parts of programs in guides run
 """
 
@@ -21,7 +22,9 @@ from session import Failed, Session, is_alike
 from build_commands import NOT_RUN, BuildCommands, command_lines
 
 ROOT, BUILD = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
-CHOSEN = sys.argv[3:]
+TABS, CHOSEN = None, sys.argv[3:]
+if CHOSEN[:1] == ["--tabs"]:
+    TABS, CHOSEN = CHOSEN[1].split(","), CHOSEN[2:]
 FOLLOWED = CHOSEN == ["--followed"]
 LONG = ("README.md", "docs/tutorial.md")  # tests of their own
 
@@ -121,7 +124,7 @@ class Followed(unittest.TestCase):
     """Each page from its beginning to its end, as a reader does it."""
 
     def follow(self, name):
-        blocks = pages.blocks_of(ROOT, ROOT / name)
+        blocks = [block for block in pages.blocks_of(ROOT, ROOT / name) if not TABS or not block.tab or block.tab in TABS]
         build_commands = BuildCommands(ROOT, BUILD)
         with tempfile.TemporaryDirectory(prefix="accel-page-") as folder:
             place = pathlib.Path(folder) / "page"

@@ -21,6 +21,10 @@ from warm_start import OF_ACCEL, OF_TORCH, WarmProcess
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "combinations: repeats on more cases what others of the same test prove")
+
+
 @pytest.fixture(autouse=True, scope="module")
 def modules_are_no_garbage():
     """Collections do not look at what the imports made: with torch half a million objects, for each test anew."""

@@ -138,6 +138,7 @@ def run(program, folder):
 # Regression: a loop with workers that was left early aborted Python at its end; so did an open iterator, a daemon thread, a
 # caught Ctrl-C.
 # Regression: a daemon thread of Python that returned from a call while the interpreter ended crashed in it, or was killed.
+@pytest.mark.combinations
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_end_well(name, tmp_path):
     assert [end for end in run(PROGRAMS[name], tmp_path) if end != (0, "done\n", "")] == []

@@ -261,12 +261,15 @@ WAITING = """
 """
 
 
+# One wait of each kind: in a collective, for another rank, in autograd, for a batch.
 @pytest.mark.parametrize("call", [
-    "accelerator.gather(accel.ones(2))", "accelerator.wait_for_everyone()", "accel.utils.gather_object([1])",
-    "accel.utils.recv(accel.ones(1), 1)", "accelerator.backward(model(accel.ones(1, 2)).sum())", "accelerator.save_state('state')",
-    "accelerator.load_state('kept')", "accelerator.prepare(nn.Linear(2, 2))", "list(loader)", "accelerator.check_trigger()",
-    "accelerator.end_training()", "accel.synchronize_rng_states(['torch'])", """with accelerator.join_uneven_inputs([model]):
-            accelerator.backward(model(accel.ones(1, 2)).sum())"""])
+    "accelerator.gather(accel.ones(2))", "accel.utils.recv(accel.ones(1), 1)",
+    "accelerator.backward(model(accel.ones(1, 2)).sum())", "list(loader)",
+    *(pytest.param(call, marks=pytest.mark.combinations) for call in (
+        "accelerator.wait_for_everyone()", "accel.utils.gather_object([1])", "accelerator.save_state('state')",
+        "accelerator.load_state('kept')", "accelerator.prepare(nn.Linear(2, 2))", "accelerator.check_trigger()",
+        "accelerator.end_training()", "accel.synchronize_rng_states(['torch'])", """with accelerator.join_uneven_inputs([model]):
+            accelerator.backward(model(accel.ones(1, 2)).sum())"""))])
 def test_ctrl_c_ends_every_wait(ranks, call):
     waiting, sleeping = ranks.start(WAITING.format(call=call))
     try:

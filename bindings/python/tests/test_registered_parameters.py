@@ -125,7 +125,7 @@ def losses(example, processes):
     return [float(loss) for loss in re.findall(r"loss (\S+)", done.stdout)]
 
 
-@pytest.mark.parametrize("example", ["numpy_network", "jax_network"])
+@pytest.mark.parametrize("example", ["numpy_network", pytest.param("jax_network", marks=pytest.mark.combinations)])
 @pytest.mark.skipif("ACCEL_PROGRAM" not in os.environ, reason="ACCEL_PROGRAM does not name the launcher")
 def test_the_examples_learn_the_same_on_any_number_of_processes(example):
     if example == "jax_network":

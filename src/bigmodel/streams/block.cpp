@@ -54,4 +54,10 @@ void OffloadedTensor::restore() {
   is_restored_ = true;
 }
 
+bool can_be_used_in_place(const Block& block, c10::Device device) {
+  return device.is_cpu() && std::all_of(block.tensors.begin(), block.tensors.end(), [](const auto& tensor) {
+           return tensor->source().scalar_type() == tensor->dtype();
+         });
+}
+
 }  // namespace accel::bigmodel

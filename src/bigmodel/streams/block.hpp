@@ -49,4 +49,7 @@ struct Block {
   int64_t bytes = 0;  // of the tensors in use
 };
 
+// Whether the device can compute with the block's weights where they are.
+bool can_be_used_in_place(const Block& block, c10::Device device);
+
 }  // namespace accel::bigmodel

@@ -15,13 +15,22 @@
 #include "trace/span.hpp"
 
 namespace accel::bigmodel {
+namespace {
+
+std::vector<parallel::StreamedBlock> streamed_blocks(const std::vector<Block>& blocks, c10::Device device) {
+  std::vector<parallel::StreamedBlock> streamed;
+  for (const Block& block : blocks) streamed.push_back({block.bytes, can_be_used_in_place(block, device)});
+  return streamed;
+}
+
+}  // namespace
 
 BlockStream::BlockStream(std::vector<Block> blocks, c10::Device device, int64_t prefetch_bytes)
     : blocks_(std::move(blocks)),
       device_(device),
       uploader_(device),
       entries_(blocks_.size()),
-      forecast_(blocks_, device, prefetch_bytes) {
+      schedule_(streamed_blocks(blocks_, device), prefetch_bytes) {
   for (size_t i = 0; i < blocks_.size(); i++) entries_[i].in_place = can_be_used_in_place(blocks_[i], device_);
   thread_ = background_thread("accel_offload", [this] { run(); });
 }
@@ -37,42 +46,63 @@ BlockStream::~BlockStream() {
 
 void BlockStream::acquire(size_t block) {
   std::unique_lock lock(mutex_);
-  Entry& entry = entries_[block];
-  entry.uses++;
-  if (entry.uses == 1) {
-    forecast_.use(block);
-    if (entry.in_place) show(block);
+  try {
+    execute(schedule_.begin_use(block), lock);
+  } catch (...) {
+    schedule_.abandon_use(block);
+    throw;
   }
-  if (!entry.in_place) {
-    try {
-      wait_until_here(block, lock);
-    } catch (...) {
-      entry.uses--;
-      throw;
+  execute(schedule_.look_ahead(), lock);
+}
+
+void BlockStream::release(size_t block) noexcept {
+  std::unique_lock lock(mutex_);
+  execute(schedule_.end_use(block), lock);
+}
+
+void BlockStream::execute(const parallel::StreamingActions& actions, std::unique_lock<std::mutex>& lock) {
+  using Kind = parallel::StreamingAction::Kind;
+  for (const parallel::StreamingAction& action : actions) {
+    switch (action.kind) {
+      case Kind::kStartLoad:
+        if (entries_[action.block].place == Place::kAway) request(action.block, /*at_once=*/false);
+        break;
+      case Kind::kLoad:
+        load(action.block, lock);
+        break;
+      case Kind::kShow:
+        show(action.block);
+        break;
+      case Kind::kRelease:
+        hide(action.block);
+        break;
+      case Kind::kUnload:
+        unload(action.block);
+        break;
     }
-    BlockUploader::wait_for(*entry.filled);
-    if (!entry.is_shown) show(block);
   }
-  plan();
 }
 
 // Requests it if it is away.
-void BlockStream::wait_until_here(size_t block, std::unique_lock<std::mutex>& lock) {
+void BlockStream::load(size_t block, std::unique_lock<std::mutex>& lock) {
   Entry& entry = entries_[block];
-  if (entry.place == Place::kHere) return;
-  const Span waited(SpanKind::kWait, "wait for weights", blocks_[block].bytes);
-  entry.failure = nullptr;  // of an attempt ahead of time: this one decides
-  const auto began = std::chrono::steady_clock::now();
-  while (entry.place != Place::kHere) {
-    if (entry.failure != nullptr) std::rethrow_exception(std::exchange(entry.failure, nullptr));
-    if (entry.place == Place::kAway) request(block, /*at_once=*/true);
-    changed_.wait(lock, [&] { return entry.place == Place::kHere || entry.failure != nullptr; });
+  if (entry.place != Place::kHere) {
+    const Span waited(SpanKind::kWait, "wait for weights", blocks_[block].bytes);
+    entry.failure = nullptr;  // of an attempt ahead of time: this one decides
+    const auto began = std::chrono::steady_clock::now();
+    while (entry.place != Place::kHere) {
+      if (entry.failure != nullptr) std::rethrow_exception(std::exchange(entry.failure, nullptr));
+      if (entry.place == Place::kAway) request(block, /*at_once=*/true);
+      changed_.wait(lock, [&] { return entry.place == Place::kHere || entry.failure != nullptr; });
+    }
+    statistics_.wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   }
-  statistics_.wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  BlockUploader::wait_for(*entry.filled);
 }
 
 void BlockStream::show(size_t block) {
   Entry& entry = entries_[block];
+  if (entry.is_shown) return;
   for (size_t i = 0; i < blocks_[block].tensors.size(); i++) {
     OffloadedTensor& tensor = *blocks_[block].tensors[i];
     tensor.show(block, entry.in_place ? tensor.source() : entry.filled->tensors[i]);
@@ -80,26 +110,14 @@ void BlockStream::show(size_t block) {
   entry.is_shown = true;
 }
 
-void BlockStream::release(size_t block) noexcept {
-  const std::lock_guard lock(mutex_);
+void BlockStream::hide(size_t block) {
   Entry& entry = entries_[block];
-  if (--entry.uses > 0) return;
   for (const auto& tensor : blocks_[block].tensors) tensor->hide(block);
   entry.is_shown = false;
   if (entry.in_place)
     entry.place = Place::kAway;
   else
     entry.filled->ready = uploader_.mark();  // for its next use: after this one
-  plan();
-}
-
-// Requests blocks that are expected next, and puts away those that are not.
-void BlockStream::plan() {
-  for (const size_t block : forecast_.renew([this](size_t other) { return entries_[other].uses > 0; }))
-    if (entries_[block].place == Place::kAway) request(block, /*at_once=*/false);
-  const std::vector<size_t> here = with_buffer_;
-  for (const size_t block : here)
-    if (entries_[block].uses == 0 && !forecast_.expects(block)) put_away(block);
 }
 
 void BlockStream::request(size_t block, bool at_once) {
@@ -111,9 +129,8 @@ void BlockStream::request(size_t block, bool at_once) {
   changed_.notify_all();
 }
 
-void BlockStream::put_away(size_t block) {
+void BlockStream::unload(size_t block) {
   Entry& entry = entries_[block];
-  with_buffer_.erase(std::find(with_buffer_.begin(), with_buffer_.end(), block));
   entry.place = Place::kAway;
   buffers_.put_away(std::exchange(entry.filled, nullptr));
 }
@@ -172,7 +189,7 @@ void BlockStream::bring(size_t block, std::unique_lock<std::mutex>& lock) {
     statistics_.brought_bytes += blocks_[block].bytes;
     entry.filled = std::move(filled);
     entry.place = Place::kHere;
-    with_buffer_.push_back(block);
+    schedule_.end_load(block);
   }
   changed_.notify_all();
 }
@@ -180,7 +197,7 @@ void BlockStream::bring(size_t block, std::unique_lock<std::mutex>& lock) {
 void BlockStream::end_pass() {
   const std::lock_guard lock(mutex_);
   statistics_.passes++;
-  forecast_.end_pass();
+  schedule_.end_pass();
 }
 
 bool BlockStream::contains(size_t block, const at::Tensor& tensor) const {
@@ -199,11 +216,9 @@ std::shared_ptr<const FilledBuffer> BlockStream::bring_again(size_t block) {
   std::unique_lock lock(mutex_);
   Entry& entry = entries_[block];
   if (entry.in_place) return nullptr;
-  forecast_.expect_again(block);
-  wait_until_here(block, lock);
-  BlockUploader::wait_for(*entry.filled);
+  execute(schedule_.begin_backward_use(block), lock);
   std::shared_ptr<const FilledBuffer> filled = entry.filled;
-  plan();
+  execute(schedule_.look_ahead(), lock);
   return filled;
 }
 

@@ -1,11 +1,10 @@
-// Block stream: brings blocks to the device that computes with them, ahead of their use, within a budget of memory.
+// Block stream: brings blocks to the device that computes with them, ahead of their use, within a budget of memory. It
+// executes the actions of the schedule (parallel/schedule/streaming_schedule.hpp): a thread of its own loads, while the
+// present block computes.
 //
-// Note: blocks that come ahead. A thread brings the blocks that are expected next (block_forecast.hpp) while the
-// present one computes. Weights that have come or are coming and are not in use yet take up to prefetch_bytes; a block
-// that is needed at once comes whatever the budget. On the CPU, weights that have their dtype in a mapped file are used
-// in place: such a block needs no memory, and bringing it is reading ahead. Other blocks get a buffer. Buffers are used
-// again, after the device has done what used them before; one that something else holds, such as a graph, is left to
-// that.
+// Note: memory of blocks. On the CPU, weights that have their dtype in a mapped file are used in place: such a block
+// needs no memory, and bringing it is reading ahead. Other blocks get a buffer. Buffers are used again, after the
+// device has done what used them before; one that something else holds, such as a graph, is left to that.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -21,8 +20,8 @@
 
 #include "bigmodel/streams/block.hpp"
 #include "bigmodel/streams/block_buffers.hpp"
-#include "bigmodel/streams/block_forecast.hpp"
 #include "bigmodel/streams/block_memory.hpp"
+#include "parallel/schedule/streaming_schedule.hpp"
 
 namespace accel::bigmodel {
 
@@ -62,7 +61,6 @@ class BlockStream {
   struct Entry {
     bool in_place = false;
     bool is_shown = false;
-    int uses = 0;
     Place place = Place::kAway;
     std::shared_ptr<FilledBuffer> filled;  // while it is here, unless it is used in place
     std::exception_ptr failure;
@@ -70,11 +68,13 @@ class BlockStream {
 
   void run();
   void bring(size_t block, std::unique_lock<std::mutex>& lock);
-  void wait_until_here(size_t block, std::unique_lock<std::mutex>& lock);
+  // The actions, under the mutex, which only kLoad gives up while it waits.
+  void execute(const parallel::StreamingActions& actions, std::unique_lock<std::mutex>& lock);
+  void load(size_t block, std::unique_lock<std::mutex>& lock);
   void request(size_t block, bool at_once);
   void show(size_t block);
-  void plan();
-  void put_away(size_t block);
+  void hide(size_t block);
+  void unload(size_t block);
 
   const std::vector<Block> blocks_;
   const c10::Device device_;
@@ -83,9 +83,8 @@ class BlockStream {
   mutable std::mutex mutex_;  // for all below
   std::condition_variable changed_;
   std::vector<Entry> entries_;
-  BlockForecast forecast_;
+  parallel::StreamingSchedule schedule_;
   std::deque<size_t> requests_;
-  std::vector<size_t> with_buffer_;
   BlockBuffers buffers_;
   Statistics statistics_;
   bool ends_ = false;
