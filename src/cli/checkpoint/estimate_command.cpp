@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include <accel.hpp>
-#include "cli/checkpoint/transformers_model.hpp"
+#include "cli/checkpoint/python_model.hpp"
 #include "cli/checkpoint_arguments.hpp"
 #include "cli/command_arguments.hpp"
 
@@ -144,7 +144,7 @@ void print_table(const std::string& title, const std::vector<Row>& rows) {
 // weights and a configuration.
 cpp::Module open_model(const std::string& path, bool trust_remote_code) {
   if (!std::filesystem::exists(path))
-    return empty_model_of_transformers(path, trust_remote_code, "'" + path + "' does not exist");
+    return empty_model_of_python(path, trust_remote_code, "'" + path + "' does not exist");
   const bool is_config = std::filesystem::path(path).filename() == kConfigName;
   if (!is_config) try {
       return cpp::Module::shapes_from_weights(path);
@@ -156,7 +156,7 @@ cpp::Module open_model(const std::string& path, bool trust_remote_code) {
     return cpp::Module::from_config(is_config ? path : path + "/" + kConfigName);
   } catch (const cpp::Error& error) {
     if (error.status() != ACCEL_ERROR_UNSUPPORTED) throw;
-    return empty_model_of_transformers(path, trust_remote_code, error.what());
+    return empty_model_of_python(path, trust_remote_code, error.what());
   }
 }
 

@@ -1,4 +1,4 @@
-#include "cli/checkpoint/transformers_model.hpp"
+#include "cli/checkpoint/python_model.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -30,7 +30,7 @@ std::pair<std::string, std::string> parts_of(const std::string& path) {
 
 }  // namespace
 
-cpp::Module empty_model_of_transformers(const std::string& name, bool trust_remote_code, const std::string& otherwise) {
+cpp::Module empty_model_of_python(const std::string& name, bool trust_remote_code, const std::string& otherwise) {
   std::vector<std::string> command = {"python3", "-m", "accel.commands.model_shapes", name};
   if (trust_remote_code) command.emplace_back("--trust-remote-code");
   const auto told = launch::command_output(command, Deadline(kMostOfTheImports));

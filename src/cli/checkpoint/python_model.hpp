@@ -8,6 +8,6 @@ namespace accel::program {
 
 // `name`: a folder with a config.json, such a file, or a name on the hub. Throws cpp::Error with
 // `otherwise`, and with what to do, where no Python can tell.
-cpp::Module empty_model_of_transformers(const std::string& name, bool trust_remote_code, const std::string& otherwise);
+cpp::Module empty_model_of_python(const std::string& name, bool trust_remote_code, const std::string& otherwise);
 
 }  // namespace accel::program
