@@ -605,6 +605,11 @@ struct SaveOptions : accel_save_options_t {
   SaveOptions() : accel_save_options_t(ACCEL_SAVE_OPTIONS_INIT) {}
 };
 
+// How a file is read.
+struct LoadOptions : accel_load_options_t {
+  LoadOptions() : accel_load_options_t(ACCEL_LOAD_OPTIONS_INIT) {}
+};
+
 // How a model's weights are written.
 struct SaveModelOptions : accel_save_model_options_t {
   SaveModelOptions() : accel_save_model_options_t(ACCEL_SAVE_MODEL_OPTIONS_INIT) {}
@@ -3717,9 +3722,9 @@ inline Value load_metadata(const std::string& path) {
 }
 
 // Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms.
-inline Value load(const std::string& path) {
+inline Value load(const std::string& path, const LoadOptions& options = {}) {
   Value out;
-  detail::check(accel_load(path.c_str(), out.put()));
+  detail::check(accel_load(path.c_str(), &options, out.put()));
   return out;
 }
 

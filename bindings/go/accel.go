@@ -219,6 +219,10 @@ static inline void go_unset_accel_save_options_t(accel_save_options_t *options) 
   *options = (accel_save_options_t)ACCEL_SAVE_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_load_options_t(accel_load_options_t *options) {
+  *options = (accel_load_options_t)ACCEL_LOAD_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_save_model_options_t(accel_save_model_options_t *options) {
   *options = (accel_save_model_options_t)ACCEL_SAVE_MODEL_OPTIONS_INIT;
 }
@@ -2047,8 +2051,8 @@ static inline accel_status_t go_accel_load_metadata(const char *path, accel_valu
   return go_checked(accel_load_metadata(path, out), failure);
 }
 
-static inline accel_status_t go_accel_load(const char *path, accel_value_t *out, go_failure *failure) {
-  return go_checked(accel_load(path, out), failure);
+static inline accel_status_t go_accel_load(const char *path, const accel_load_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_load(path, options, out), failure);
 }
 
 static inline accel_status_t go_accel_load_state_dict(const char *path, accel_value_t *out, go_failure *failure) {
@@ -6801,6 +6805,23 @@ func (options *SaveOptions) c(given *arguments) *C.accel_save_options_t {
 	if options.SaveOnEachNode != nil {
 		made.save_on_each_node = C.accel_flag_t(flag(*options.SaveOnEachNode))
 	}
+	return made
+}
+
+// LoadOptions: How a file is read.
+type LoadOptions struct {
+	// The device of all tensors: "cpu", "xpu:0", or "meta" for shapes alone. Default: the CPU, where they share
+	// the mapping of the file, whatever device they were saved from
+	MapLocation string
+}
+
+func (options *LoadOptions) c(given *arguments) *C.accel_load_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_load_options_t)(given.room(C.sizeof_accel_load_options_t))
+	C.go_unset_accel_load_options_t(made)
+	made.map_location = given.nullable(options.MapLocation)
 	return made
 }
 
@@ -16381,15 +16402,22 @@ func LoadMetadata(path string) (out any, err error) {
 // these.
 //
 //   - path: The file.
+//   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is
-// not read.
-func Load(path string) (out any, err error) {
+// not read, or says why a device of map_location is not there; INVALID_ARGUMENT for a map_location that is no device,
+// or beyond those of this machine.
+func Load(path string, options *LoadOptions) (out any, err error) {
 	var given arguments
 	defer given.end()
+	cOptions := options.c(&given)
 	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
 	var failure C.go_failure
-	code := C.go_accel_load(given.text(path), &cOut, &failure)
+	code := C.go_accel_load(given.text(path), cOptions, &cOut, &failure)
+	runtime.KeepAlive(options)
 	if err = status(code, failure); err != nil {
 		return
 	}

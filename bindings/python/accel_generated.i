@@ -538,6 +538,10 @@ static const char accel_save_options_text[] = "accel_save_options_t(*, safe_seri
 %}
 %accel_options(accel_save_options, ACCEL_SAVE_OPTIONS_INIT, )
 %{
+static const char accel_load_options_text[] = "accel_load_options_t(*, map_location=None)\n--\n\nHow a file is read.\n\nmap_location: The device of all tensors: \"cpu\", \"xpu:0\", or \"meta\" for shapes alone. Default: the CPU, where they share the mapping of the file, whatever device they were saved from";
+%}
+%accel_options(accel_load_options, ACCEL_LOAD_OPTIONS_INIT, free((char *)$self->map_location);)
+%{
 static const char accel_save_model_options_text[] = "accel_save_model_options_t(*, max_shard_size=\"10GB\", safe_serialization=1, save_on_each_node=None)\n--\n\nHow a model's weights are written.\n\nmax_shard_size: The most bytes of tensors in a file, where no single one is larger: a number, or one with KB, MB, GB or TB (powers of 1000). Default \"10GB\"\nsafe_serialization: 1: safetensors; 0: files of torch.save(). Default 1\nsave_on_each_node: 1: on the main process of each host. Default: as the project's";
 %}
 %accel_options(accel_save_model_options, ACCEL_SAVE_MODEL_OPTIONS_INIT, free((char *)$self->max_shard_size);)
@@ -1025,6 +1029,9 @@ typedef struct accel_save_options {
   accel_flag_t safe_serialization;
   accel_flag_t save_on_each_node;
 } accel_save_options_t;
+typedef struct accel_load_options {
+  const char *map_location;
+} accel_load_options_t;
 typedef struct accel_save_model_options {
   const char *max_shard_size;
   accel_flag_t safe_serialization;
@@ -5214,9 +5221,10 @@ accel_status_t accel_load_metadata(const char *path, accel_value_t *OUTPUT);
 %feature("docstring") accel_load "Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms. Files of torch are read without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
 
 path: The file.
-out: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows.
-Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read.";
-accel_status_t accel_load(const char *path, accel_value_t *OUTPUT);
+options: NULL: defaults.
+out: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
+Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read, or says why a device of map_location is not there; INVALID_ARGUMENT for a map_location that is no device, or beyond those of this machine.";
+accel_status_t accel_load(const char *path, const accel_load_options_t *options, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_load_state_dict "Reads a model's weights.
 

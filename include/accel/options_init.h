@@ -210,6 +210,10 @@
 #define ACCEL_SAVE_OPTIONS_INIT \
   {sizeof(accel_save_options_t), ACCEL_UNSET, ACCEL_UNSET}
 
+#define ACCEL_OPTIONS_LOAD "accel_load_options_t"
+#define ACCEL_LOAD_OPTIONS_INIT \
+  {sizeof(accel_load_options_t), NULL}
+
 #define ACCEL_OPTIONS_SAVE_MODEL "accel_save_model_options_t"
 #define ACCEL_SAVE_MODEL_OPTIONS_INIT \
   {sizeof(accel_save_model_options_t), NULL, ACCEL_UNSET, ACCEL_UNSET}

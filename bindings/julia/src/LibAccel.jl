@@ -1549,6 +1549,19 @@ function accel_save_options_t(;
     return accel_save_options_t(sizeof(accel_save_options_t), safe_serialization, save_on_each_node)
 end
 
+"""How a file is read."""
+struct accel_load_options_t
+    struct_size::Csize_t
+    map_location::Ptr{Cchar}
+end
+
+"""Every field is unset that is not given."""
+function accel_load_options_t(;
+    map_location = C_NULL,
+)
+    return accel_load_options_t(sizeof(accel_load_options_t), map_location)
+end
+
 """How a model's weights are written."""
 struct accel_save_model_options_t
     struct_size::Csize_t
@@ -9765,19 +9778,20 @@ accel_load_metadata(path, out) =
     check(@waiting(ccall(@address(accel_load_metadata), accel_status_t, (Cstring, Ptr{accel_value_t}), path, out)), "accel_load_metadata")
 
 """
-    accel_load(path, out)
+    accel_load(path, options, out)
 
 Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms. Files of torch are read without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
 
 - `path`: The file.
-- `out`: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
 
-Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read.
+Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read, or says why a device of map_location is not there; INVALID_ARGUMENT for a map_location that is no device, or beyond those of this machine.
 
 Threads: any, waits.
 """
-accel_load(path, out) =
-    check(@waiting(ccall(@address(accel_load), accel_status_t, (Cstring, Ptr{accel_value_t}), path, out)), "accel_load")
+accel_load(path, options, out) =
+    check(@waiting(ccall(@address(accel_load), accel_status_t, (Cstring, Ptr{accel_load_options_t}, Ptr{accel_value_t}), path, options, out)), "accel_load")
 
 """
     accel_load_state_dict(path, out)

@@ -108,6 +108,8 @@ inline const OptionTable& table_of(const accel_dispatch_options_t*) { return opt
 inline accel_dispatch_options_t unset_options(const accel_dispatch_options_t*) { return ACCEL_DISPATCH_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_save_options_t*) { return option_tables::save_options; }
 inline accel_save_options_t unset_options(const accel_save_options_t*) { return ACCEL_SAVE_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_load_options_t*) { return option_tables::load_options; }
+inline accel_load_options_t unset_options(const accel_load_options_t*) { return ACCEL_LOAD_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_save_model_options_t*) { return option_tables::save_model_options; }
 inline accel_save_model_options_t unset_options(const accel_save_model_options_t*) { return ACCEL_SAVE_MODEL_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_project_options_t*) { return option_tables::project_options; }
@@ -163,6 +165,7 @@ ParametersStepSettings settings_type(const accel_parameters_step_options_t*);
 DeviceMapSettings settings_type(const accel_device_map_options_t*);
 DispatchSettings settings_type(const accel_dispatch_options_t*);
 SaveSettings settings_type(const accel_save_options_t*);
+LoadSettings settings_type(const accel_load_options_t*);
 SaveModelSettings settings_type(const accel_save_model_options_t*);
 ProjectSettings settings_type(const accel_project_options_t*);
 SaveStateSettings settings_type(const accel_save_state_options_t*);

@@ -642,6 +642,10 @@ constexpr OptionField kSaveOptions[] = {
     {"save_on_each_node", "1: accel_save_on_main_process() writes on the main process of each host. Default: as the project's", OptionKind::kFlag, 4, 12, 72, kNone, nullptr, nullptr, "as the project's", nullptr, 0, false},
 };
 
+constexpr OptionField kLoadOptions[] = {
+    {"map_location", "The device of all tensors: \"cpu\", \"xpu:0\", or \"meta\" for shapes alone. Default: the CPU, where they share the mapping of the file, whatever device they were saved from", OptionKind::kText, 8, 8, 70, kNone, nullptr, nullptr, "the CPU, where they share the mapping of the file, whatever device they were saved from", nullptr, 0, false},
+};
+
 constexpr OptionField kSaveModelOptions[] = {
     {"max_shard_size", "The most bytes of tensors in a file, where no single one is larger: a number, or one with KB, MB, GB or TB (powers of 1000). Default \"10GB\"", OptionKind::kText, 8, 8, 124, kNone, nullptr, "10GB", nullptr, nullptr, 0, false},
     {"safe_serialization", "1: safetensors; 0: files of torch.save(). Default 1", OptionKind::kFlag, 4, 16, 41, kNone, nullptr, "1", nullptr, nullptr, 0, false},
@@ -802,6 +806,7 @@ const OptionTable parameters_step_options{"accel_parameters_step_options_t", 32,
 const OptionTable device_map_options{"accel_device_map_options_t", 64, kDeviceMapOptions, std::size(kDeviceMapOptions)};
 const OptionTable dispatch_options{"accel_dispatch_options_t", 104, kDispatchOptions, std::size(kDispatchOptions)};
 const OptionTable save_options{"accel_save_options_t", 16, kSaveOptions, std::size(kSaveOptions)};
+const OptionTable load_options{"accel_load_options_t", 16, kLoadOptions, std::size(kLoadOptions)};
 const OptionTable save_model_options{"accel_save_model_options_t", 24, kSaveModelOptions, std::size(kSaveModelOptions)};
 const OptionTable project_options{"accel_project_options_t", 48, kProjectOptions, std::size(kProjectOptions)};
 const OptionTable save_state_options{"accel_save_state_options_t", 32, kSaveStateOptions, std::size(kSaveStateOptions)};
@@ -862,6 +867,7 @@ OptionTables all_option_tables() {
       &option_tables::device_map_options,
       &option_tables::dispatch_options,
       &option_tables::save_options,
+      &option_tables::load_options,
       &option_tables::save_model_options,
       &option_tables::project_options,
       &option_tables::save_state_options,

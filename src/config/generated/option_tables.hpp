@@ -47,6 +47,7 @@ extern const OptionTable parameters_step_options;
 extern const OptionTable device_map_options;
 extern const OptionTable dispatch_options;
 extern const OptionTable save_options;
+extern const OptionTable load_options;
 extern const OptionTable save_model_options;
 extern const OptionTable project_options;
 extern const OptionTable save_state_options;

@@ -453,6 +453,9 @@ SAME(size_of_accel_save_options_t, sizeof(accel_save_options_t) == 16);
 SAME(place_of_accel_save_options_t_struct_size, offsetof(accel_save_options_t, struct_size) == 0 && sizeof(((accel_save_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_save_options_t_safe_serialization, offsetof(accel_save_options_t, safe_serialization) == 8 && sizeof(((accel_save_options_t *)0)->safe_serialization) == 4);
 SAME(place_of_accel_save_options_t_save_on_each_node, offsetof(accel_save_options_t, save_on_each_node) == 12 && sizeof(((accel_save_options_t *)0)->save_on_each_node) == 4);
+SAME(size_of_accel_load_options_t, sizeof(accel_load_options_t) == 16);
+SAME(place_of_accel_load_options_t_struct_size, offsetof(accel_load_options_t, struct_size) == 0 && sizeof(((accel_load_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_load_options_t_map_location, offsetof(accel_load_options_t, map_location) == 8 && sizeof(((accel_load_options_t *)0)->map_location) == 8);
 SAME(size_of_accel_save_model_options_t, sizeof(accel_save_model_options_t) == 24);
 SAME(place_of_accel_save_model_options_t_struct_size, offsetof(accel_save_model_options_t, struct_size) == 0 && sizeof(((accel_save_model_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_save_model_options_t_max_shard_size, offsetof(accel_save_model_options_t, max_shard_size) == 8 && sizeof(((accel_save_model_options_t *)0)->max_shard_size) == 8);
@@ -1125,6 +1128,15 @@ static void test_accel_save_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_load_options_t(void **state) {
+  static const accel_load_options_t expected = ACCEL_LOAD_OPTIONS_INIT;
+  accel_load_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_LOAD, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_save_model_options_t(void **state) {
   static const accel_save_model_options_t expected = ACCEL_SAVE_MODEL_OPTIONS_INIT;
   accel_save_model_options_t given;
@@ -1286,6 +1298,7 @@ int main(void) {
       cmocka_unit_test(test_accel_device_map_options_t),
       cmocka_unit_test(test_accel_dispatch_options_t),
       cmocka_unit_test(test_accel_save_options_t),
+      cmocka_unit_test(test_accel_load_options_t),
       cmocka_unit_test(test_accel_save_model_options_t),
       cmocka_unit_test(test_accel_project_options_t),
       cmocka_unit_test(test_accel_save_state_options_t),

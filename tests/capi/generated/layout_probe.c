@@ -453,6 +453,9 @@ int main(void) {
   printf("field struct_size %zu\n", offsetof(accel_save_options_t, struct_size));
   printf("field safe_serialization %zu\n", offsetof(accel_save_options_t, safe_serialization));
   printf("field save_on_each_node %zu\n", offsetof(accel_save_options_t, save_on_each_node));
+  printf("struct accel_load_options_t %zu\n", sizeof(accel_load_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_load_options_t, struct_size));
+  printf("field map_location %zu\n", offsetof(accel_load_options_t, map_location));
   printf("struct accel_save_model_options_t %zu\n", sizeof(accel_save_model_options_t));
   printf("field struct_size %zu\n", offsetof(accel_save_model_options_t, struct_size));
   printf("field max_shard_size %zu\n", offsetof(accel_save_model_options_t, max_shard_size));

@@ -2529,17 +2529,18 @@ load_metadata(path::AbstractString) =
     result(out -> LibAccel.accel_load_metadata(string(path), out))::Map
 
 """
-    load(path)
+    load(path; options...)
 
 Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms. Files of torch are read
 without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
 
 - `path`: The file.
+- `map_location`: The device of all tensors: \"cpu\", \"xpu:0\", or \"meta\" for shapes alone. Default: the CPU, where they share the mapping of the file, whatever device they were saved from
 
-Gives: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows.
+Gives: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
 """
-load(path::AbstractString) =
-    result(out -> LibAccel.accel_load(string(path), out))
+load(path::AbstractString; options...) =
+    result(out -> with_options(given -> LibAccel.accel_load(string(path), given, out), LibAccel.accel_load_options_t; options...))
 
 """
     load_state_dict(path)

@@ -3096,6 +3096,26 @@ impl Default for accel_save_options_t {
     }
 }
 
+/// How a file is read.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_load_options_t {
+    pub struct_size: usize,
+    /// The device of all tensors: "cpu", "xpu:0", or "meta" for shapes alone. Default: the CPU, where they share the mapping of the file, whatever device they were saved from
+    pub map_location: *const c_char,
+}
+
+/// Every field of [`accel_load_options_t`] unset.
+pub const ACCEL_LOAD_OPTIONS_INIT: accel_load_options_t = accel_load_options_t {
+    struct_size: core::mem::size_of::<accel_load_options_t>(),
+    map_location: core::ptr::null(),
+};
+impl Default for accel_load_options_t {
+    fn default() -> Self {
+        ACCEL_LOAD_OPTIONS_INIT
+    }
+}
+
 /// How a model's weights are written.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -9233,12 +9253,13 @@ functions! {
     /// Files of torch are read without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
     ///
     /// * `path`: The file.
-    /// * `out`: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
     ///
-    /// Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read.
+    /// Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read, or says why a device of map_location is not there; INVALID_ARGUMENT for a map_location that is no device, or beyond those of this machine.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_load(path: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+    pub fn accel_load(path: *const c_char, options: *const accel_load_options_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Reads a model's weights.
     ///

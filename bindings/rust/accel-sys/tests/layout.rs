@@ -691,6 +691,14 @@ fn layout_of_accel_save_options() {
 }
 
 #[test]
+fn layout_of_accel_load_options() {
+    assert_eq!(size_of::<accel_load_options_t>(), 16);
+    assert_eq!(align_of::<accel_load_options_t>(), 8);
+    assert_eq!(offset_of!(accel_load_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_load_options_t, map_location), 8);
+}
+
+#[test]
 fn layout_of_accel_save_model_options() {
     assert_eq!(size_of::<accel_save_model_options_t>(), 24);
     assert_eq!(align_of::<accel_save_model_options_t>(), 8);

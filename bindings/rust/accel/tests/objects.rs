@@ -185,7 +185,7 @@ fn files_have_metadata_and_ties() {
     state.save(&tensors, Some(&metadata), &path, None).unwrap();
     let texts = load_metadata(&path).unwrap();
     assert_eq!(texts.get("b").and_then(|text| text.as_str()), Some("a"));
-    assert!(load(&path).unwrap().get("b").is_some());
+    assert!(load(&path, None).unwrap().get("b").is_some());
     std::fs::remove_file(&path).unwrap();
 }
 
