@@ -16887,8 +16887,8 @@ func MergeWeights(folder string, destination string, options *MergeWeightsOption
 
 // InitTrackers is accel_init_trackers. Starts the trackers of a run, on the main process; on other ranks those that
 // ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added;
-// "wandb" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is
-// left out, with a warning in the log.
+// "wandb" and the reference's other trackers that are packages of Python are left out, with a warning in the log, as
+// is a tracker whose server cannot be reached.
 //
 //   - state: A state.
 //   - projectName: The project. Characters that no file name may have become "_" in the folder's.

@@ -10155,7 +10155,7 @@ accel_merge_weights(folder, destination, options) =
 """
     accel_init_trackers(state, project_name, config, init_kwargs, options)
 
-Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
+Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the reference's other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
 
 - `state`: A state.
 - `project_name`: The project. Characters that no file name may have become \"_\" in the folder's.
