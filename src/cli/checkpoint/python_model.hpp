@@ -1,4 +1,5 @@
-// Any model of transformers as a module without memory: a Python that has the package tells its classes and shapes.
+// Any model of transformers or timm as a module without memory: a Python that has the package tells its classes and
+// shapes.
 #pragma once
 
 #include <accel.hpp>
@@ -6,8 +7,13 @@
 
 namespace accel::program {
 
-// `name`: a folder with a config.json, such a file, or a name on the hub. Throws cpp::Error with
-// `otherwise`, and with what to do, where no Python can tell.
-cpp::Module empty_model_of_python(const std::string& name, bool trust_remote_code, const std::string& otherwise);
+struct PythonModel {
+  std::string name;     // a folder with a config.json, such a file, or a name on the hub or in timm
+  std::string library;  // "transformers" or "timm"; empty: as the hub says
+  bool trust_remote_code = false;
+};
+
+// Throws cpp::Error with `otherwise`, and with what to do, where no Python can tell.
+cpp::Module empty_model_of_python(const PythonModel& asked, const std::string& otherwise);
 
 }  // namespace accel::program
