@@ -3894,7 +3894,7 @@ inline void prepare_fork() { detail::check(accel_prepare_fork()); }
 // runtime must do the fork itself.
 inline void accept_fork() { detail::check(accel_accept_fork()); }
 
-// Describes this machine for a bug report, as `accel env --json` does.
+// Describes this machine for a bug report, as `accel env --json` does, without starting a device.
 inline std::string environment_report() {
   detail::Buffer out;
   detail::check(accel_environment_report(out.put()));
