@@ -590,6 +590,11 @@ struct ParametersStepOptions : accel_parameters_step_options_t {
   ParametersStepOptions() : accel_parameters_step_options_t(ACCEL_PARAMETERS_STEP_OPTIONS_INIT) {}
 };
 
+// What is taken out of a prepared model.
+struct UnwrapModelOptions : accel_unwrap_model_options_t {
+  UnwrapModelOptions() : accel_unwrap_model_options_t(ACCEL_UNWRAP_MODEL_OPTIONS_INIT) {}
+};
+
 // How a model is measured and placed.
 struct DeviceMapOptions : accel_device_map_options_t {
   DeviceMapOptions() : accel_device_map_options_t(ACCEL_DEVICE_MAP_OPTIONS_INIT) {}
@@ -2622,9 +2627,9 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   }
 
   // The model inside a prepared one.
-  Module unwrap_model(const Module& module, bool keep_fp32_wrapper) {
+  Module unwrap_model(const Module& module, const UnwrapModelOptions& options = {}) {
     Module out;
-    detail::check(accel_unwrap_model(get(), module.get(), keep_fp32_wrapper, out.put()));
+    detail::check(accel_unwrap_model(get(), module.get(), &options, out.put()));
     return out;
   }
 

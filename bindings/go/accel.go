@@ -207,6 +207,10 @@ static inline void go_unset_accel_parameters_step_options_t(accel_parameters_ste
   *options = (accel_parameters_step_options_t)ACCEL_PARAMETERS_STEP_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_unwrap_model_options_t(accel_unwrap_model_options_t *options) {
+  *options = (accel_unwrap_model_options_t)ACCEL_UNWRAP_MODEL_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_device_map_options_t(accel_device_map_options_t *options) {
   *options = (accel_device_map_options_t)ACCEL_DEVICE_MAP_OPTIONS_INIT;
 }
@@ -1823,8 +1827,8 @@ static inline accel_status_t go_accel_parameters_reshard(accel_parameters_t *par
   return go_checked(accel_parameters_reshard(parameters, module), failure);
 }
 
-static inline accel_status_t go_accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper, accel_module_t **out, go_failure *failure) {
-  return go_checked(accel_unwrap_model(state, module, keep_fp32_wrapper, out), failure);
+static inline accel_status_t go_accel_unwrap_model(accel_state_t *state, accel_module_t *module, const accel_unwrap_model_options_t *options, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_unwrap_model(state, module, options, out), failure);
 }
 
 static inline accel_status_t go_accel_get_state_dict(accel_state_t *state, accel_module_t *module, accel_value_t *out, go_failure *failure) {
@@ -6616,6 +6620,31 @@ func (options *ParametersStepOptions) c(given *arguments) *C.accel_parameters_st
 	}
 	if options.AllowMissing != nil {
 		made.allow_missing = C.accel_flag_t(flag(*options.AllowMissing))
+	}
+	return made
+}
+
+// UnwrapModelOptions: What is taken out of a prepared model.
+type UnwrapModelOptions struct {
+	// 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it
+	// was before it was prepared. Default 1
+	KeepFp32Wrapper *bool
+
+	// 1: prepared models that are parts of it are taken out as well, and are its parts from then on. Default 0
+	Recursive *bool
+}
+
+func (options *UnwrapModelOptions) c(given *arguments) *C.accel_unwrap_model_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_unwrap_model_options_t)(given.room(C.sizeof_accel_unwrap_model_options_t))
+	C.go_unset_accel_unwrap_model_options_t(made)
+	if options.KeepFp32Wrapper != nil {
+		made.keep_fp32_wrapper = C.accel_flag_t(flag(*options.KeepFp32Wrapper))
+	}
+	if options.Recursive != nil {
+		made.recursive = C.accel_flag_t(flag(*options.Recursive))
 	}
 	return made
 }
@@ -15213,16 +15242,22 @@ func (parameters *Parameters) Reshard(module string) error {
 //
 //   - state: A state.
 //   - module: A module, prepared or not.
-//   - keepFp32Wrapper: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0:
-//     the model as it was before it was prepared.
+//   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK or INVALID_ARGUMENT.
-func (state *State) UnwrapModel(module *Module, keepFp32Wrapper bool) (out *Module, err error) {
+// Returns: ACCEL_OK or INVALID_ARGUMENT; UNSUPPORTED for a prepared part of a module whose parts cannot be replaced.
+func (state *State) UnwrapModel(module *Module, options *UnwrapModelOptions) (out *Module, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
 	var cOut *C.accel_module_t
+	if err = given.err; err != nil {
+		return
+	}
 	var failure C.go_failure
-	code := C.go_accel_unwrap_model(state.c(), module.c(), flag(keepFp32Wrapper), &cOut, &failure)
+	code := C.go_accel_unwrap_model(state.c(), module.c(), cOptions, &cOut, &failure)
 	runtime.KeepAlive(state)
 	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
 	if err = status(code, failure); err != nil {
 		return
 	}

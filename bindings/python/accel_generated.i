@@ -526,6 +526,10 @@ static const char accel_parameters_step_options_text[] = "accel_parameters_step_
 %}
 %accel_options(accel_parameters_step_options, ACCEL_PARAMETERS_STEP_OPTIONS_INIT, )
 %{
+static const char accel_unwrap_model_options_text[] = "accel_unwrap_model_options_t(*, keep_fp32_wrapper=1, recursive=0)\n--\n\nWhat is taken out of a prepared model.\n\nkeep_fp32_wrapper: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared. Default 1\nrecursive: 1: prepared models that are parts of it are taken out as well, and are its parts from then on. Default 0";
+%}
+%accel_options(accel_unwrap_model_options, ACCEL_UNWRAP_MODEL_OPTIONS_INIT, )
+%{
 static const char accel_device_map_options_text[] = "accel_device_map_options_t(*, dtype=None, special_dtypes=None, no_split_module_classes=None, offload_buffers=0, fallback_allocation=0, clean_result=1, verbose=0, optimal_packing=0, allow_disk=1, low_zero=0)\n--\n\nHow a model is measured and placed.\n\ndtype: In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own\nspecial_dtypes: A map from names of tensors to the dtypes in which they will be loaded. Default: none\nno_split_module_classes: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none\noffload_buffers: 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0\nfallback_allocation: 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0\nclean_result: 1: entries below one path that have the same place become one. Default 1\nverbose: 1: every decision is logged. Default 0\noptimal_packing: 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0\nallow_disk: 0: a model that does not fit without the disk is an error. Default 1\nlow_zero: 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0";
 %}
 %accel_options(accel_device_map_options, ACCEL_DEVICE_MAP_OPTIONS_INIT, free((char *)$self->dtype); free_value((accel_value_t *)$self->special_dtypes); free((char *)$self->no_split_module_classes);)
@@ -995,6 +999,10 @@ typedef struct accel_parameters_step_options {
   double grad_norm_type;
   accel_flag_t allow_missing;
 } accel_parameters_step_options_t;
+typedef struct accel_unwrap_model_options {
+  accel_flag_t keep_fp32_wrapper;
+  accel_flag_t recursive;
+} accel_unwrap_model_options_t;
 typedef struct accel_device_map_options {
   const char *dtype;
   const accel_value_t *special_dtypes;
@@ -4728,10 +4736,10 @@ void accel_parameters_release(accel_parameters_t *parameters);
 
 state: A state.
 module: A module, prepared or not.
-keep_fp32_wrapper: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared.
+options: NULL: defaults.
 out: The model; the module itself when it is not prepared.
-Returns: ACCEL_OK or INVALID_ARGUMENT.";
-accel_status_t accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper, accel_module_t **OUTPUT);
+Returns: ACCEL_OK or INVALID_ARGUMENT; UNSUPPORTED for a prepared part of a module whose parts cannot be replaced.";
+accel_status_t accel_unwrap_model(accel_state_t *state, accel_module_t *module, const accel_unwrap_model_options_t *options, accel_module_t **OUTPUT);
 
 %feature("docstring") accel_get_state_dict "The whole parameters and persistent buffers of a model. The parameters of a sharded model are collected one by one into the memory of the host on the main process.
 

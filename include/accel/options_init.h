@@ -196,6 +196,10 @@
 #define ACCEL_PARAMETERS_STEP_OPTIONS_INIT \
   {sizeof(accel_parameters_step_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
 
+#define ACCEL_OPTIONS_UNWRAP_MODEL "accel_unwrap_model_options_t"
+#define ACCEL_UNWRAP_MODEL_OPTIONS_INIT \
+  {sizeof(accel_unwrap_model_options_t), ACCEL_UNSET, ACCEL_UNSET}
+
 #define ACCEL_OPTIONS_DEVICE_MAP "accel_device_map_options_t"
 #define ACCEL_DEVICE_MAP_OPTIONS_INIT \
   {sizeof(accel_device_map_options_t), NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \

@@ -1460,6 +1460,21 @@ function accel_parameters_step_options_t(;
     return accel_parameters_step_options_t(sizeof(accel_parameters_step_options_t), max_grad_norm, grad_norm_type, allow_missing, reserved)
 end
 
+"""What is taken out of a prepared model."""
+struct accel_unwrap_model_options_t
+    struct_size::Csize_t
+    keep_fp32_wrapper::accel_flag_t
+    recursive::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_unwrap_model_options_t(;
+    keep_fp32_wrapper = ACCEL_UNSET,
+    recursive = ACCEL_UNSET,
+)
+    return accel_unwrap_model_options_t(sizeof(accel_unwrap_model_options_t), keep_fp32_wrapper, recursive)
+end
+
 """How a model is measured and placed."""
 struct accel_device_map_options_t
     struct_size::Csize_t
@@ -8783,21 +8798,21 @@ accel_parameters_release(parameters) =
     ccall(@address(accel_parameters_release), Cvoid, (Ptr{accel_parameters_t},), parameters)
 
 """
-    accel_unwrap_model(state, module, keep_fp32_wrapper, out)
+    accel_unwrap_model(state, module, options, out)
 
 The model inside a prepared one.
 
 - `state`: A state.
 - `module`: A module, prepared or not.
-- `keep_fp32_wrapper`: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The model; the module itself when it is not prepared.
 
-Returns: ACCEL_OK or INVALID_ARGUMENT.
+Returns: ACCEL_OK or INVALID_ARGUMENT; UNSUPPORTED for a prepared part of a module whose parts cannot be replaced.
 
 Threads: object.
 """
-accel_unwrap_model(state, var"module", keep_fp32_wrapper, out) =
-    check(ccall(@address(accel_unwrap_model), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Int32, Ptr{Ptr{accel_module_t}}), state, var"module", keep_fp32_wrapper, out), "accel_unwrap_model")
+accel_unwrap_model(state, var"module", options, out) =
+    check(ccall(@address(accel_unwrap_model), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_unwrap_model_options_t}, Ptr{Ptr{accel_module_t}}), state, var"module", options, out), "accel_unwrap_model")
 
 """
     accel_get_state_dict(state, module, out)

@@ -605,6 +605,11 @@ constexpr OptionField kParametersStepOptions[] = {
     {"reserved", "", OptionKind::kReserved, 4, 28, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
+constexpr OptionField kUnwrapModelOptions[] = {
+    {"keep_fp32_wrapper", "1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared. Default 1", OptionKind::kFlag, 4, 8, 135, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"recursive", "1: prepared models that are parts of it are taken out as well, and are its parts from then on. Default 0", OptionKind::kFlag, 4, 12, 94, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kDeviceMapOptions[] = {
     {"dtype", "In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own", OptionKind::kText, 8, 8, 102, kNone, nullptr, nullptr, "their own", nullptr, 0, false},
     {"special_dtypes", "A map from names of tensors to the dtypes in which they will be loaded. Default: none", OptionKind::kObject, 8, 16, 71, kNone, nullptr, nullptr, "none", nullptr, 0, false},
@@ -803,6 +808,7 @@ const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::si
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
 const OptionTable parameters_options{"accel_parameters_options_t", 24, kParametersOptions, std::size(kParametersOptions)};
 const OptionTable parameters_step_options{"accel_parameters_step_options_t", 32, kParametersStepOptions, std::size(kParametersStepOptions)};
+const OptionTable unwrap_model_options{"accel_unwrap_model_options_t", 16, kUnwrapModelOptions, std::size(kUnwrapModelOptions)};
 const OptionTable device_map_options{"accel_device_map_options_t", 64, kDeviceMapOptions, std::size(kDeviceMapOptions)};
 const OptionTable dispatch_options{"accel_dispatch_options_t", 104, kDispatchOptions, std::size(kDispatchOptions)};
 const OptionTable save_options{"accel_save_options_t", 16, kSaveOptions, std::size(kSaveOptions)};
@@ -864,6 +870,7 @@ OptionTables all_option_tables() {
       &option_tables::local_sgd_options,
       &option_tables::parameters_options,
       &option_tables::parameters_step_options,
+      &option_tables::unwrap_model_options,
       &option_tables::device_map_options,
       &option_tables::dispatch_options,
       &option_tables::save_options,

@@ -44,6 +44,7 @@ extern const OptionTable prepare_item;
 extern const OptionTable local_sgd_options;
 extern const OptionTable parameters_options;
 extern const OptionTable parameters_step_options;
+extern const OptionTable unwrap_model_options;
 extern const OptionTable device_map_options;
 extern const OptionTable dispatch_options;
 extern const OptionTable save_options;

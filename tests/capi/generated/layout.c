@@ -419,6 +419,10 @@ SAME(place_of_accel_parameters_step_options_t_max_grad_norm, offsetof(accel_para
 SAME(place_of_accel_parameters_step_options_t_grad_norm_type, offsetof(accel_parameters_step_options_t, grad_norm_type) == 16 && sizeof(((accel_parameters_step_options_t *)0)->grad_norm_type) == 8);
 SAME(place_of_accel_parameters_step_options_t_allow_missing, offsetof(accel_parameters_step_options_t, allow_missing) == 24 && sizeof(((accel_parameters_step_options_t *)0)->allow_missing) == 4);
 SAME(place_of_accel_parameters_step_options_t_reserved, offsetof(accel_parameters_step_options_t, reserved) == 28 && sizeof(((accel_parameters_step_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_unwrap_model_options_t, sizeof(accel_unwrap_model_options_t) == 16);
+SAME(place_of_accel_unwrap_model_options_t_struct_size, offsetof(accel_unwrap_model_options_t, struct_size) == 0 && sizeof(((accel_unwrap_model_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_unwrap_model_options_t_keep_fp32_wrapper, offsetof(accel_unwrap_model_options_t, keep_fp32_wrapper) == 8 && sizeof(((accel_unwrap_model_options_t *)0)->keep_fp32_wrapper) == 4);
+SAME(place_of_accel_unwrap_model_options_t_recursive, offsetof(accel_unwrap_model_options_t, recursive) == 12 && sizeof(((accel_unwrap_model_options_t *)0)->recursive) == 4);
 SAME(size_of_accel_device_map_options_t, sizeof(accel_device_map_options_t) == 64);
 SAME(place_of_accel_device_map_options_t_struct_size, offsetof(accel_device_map_options_t, struct_size) == 0 && sizeof(((accel_device_map_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_device_map_options_t_dtype, offsetof(accel_device_map_options_t, dtype) == 8 && sizeof(((accel_device_map_options_t *)0)->dtype) == 8);
@@ -1101,6 +1105,15 @@ static void test_accel_parameters_step_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_unwrap_model_options_t(void **state) {
+  static const accel_unwrap_model_options_t expected = ACCEL_UNWRAP_MODEL_OPTIONS_INIT;
+  accel_unwrap_model_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_UNWRAP_MODEL, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_device_map_options_t(void **state) {
   static const accel_device_map_options_t expected = ACCEL_DEVICE_MAP_OPTIONS_INIT;
   accel_device_map_options_t given;
@@ -1295,6 +1308,7 @@ int main(void) {
       cmocka_unit_test(test_accel_local_sgd_options_t),
       cmocka_unit_test(test_accel_parameters_options_t),
       cmocka_unit_test(test_accel_parameters_step_options_t),
+      cmocka_unit_test(test_accel_unwrap_model_options_t),
       cmocka_unit_test(test_accel_device_map_options_t),
       cmocka_unit_test(test_accel_dispatch_options_t),
       cmocka_unit_test(test_accel_save_options_t),

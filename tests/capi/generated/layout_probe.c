@@ -419,6 +419,10 @@ int main(void) {
   printf("field grad_norm_type %zu\n", offsetof(accel_parameters_step_options_t, grad_norm_type));
   printf("field allow_missing %zu\n", offsetof(accel_parameters_step_options_t, allow_missing));
   printf("field reserved %zu\n", offsetof(accel_parameters_step_options_t, reserved));
+  printf("struct accel_unwrap_model_options_t %zu\n", sizeof(accel_unwrap_model_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_unwrap_model_options_t, struct_size));
+  printf("field keep_fp32_wrapper %zu\n", offsetof(accel_unwrap_model_options_t, keep_fp32_wrapper));
+  printf("field recursive %zu\n", offsetof(accel_unwrap_model_options_t, recursive));
   printf("struct accel_device_map_options_t %zu\n", sizeof(accel_device_map_options_t));
   printf("field struct_size %zu\n", offsetof(accel_device_map_options_t, struct_size));
   printf("field dtype %zu\n", offsetof(accel_device_map_options_t, dtype));

@@ -2269,14 +2269,15 @@ set_autocast!(state::State; options...) =
     (with_options(given -> LibAccel.accel_set_autocast(state, given), LibAccel.accel_autocast_options_t; options...); state)
 
 """
-    unwrap_model(state, model; keep_fp32_wrapper = false)
+    unwrap_model(state, model; options...)
 
 The model inside a prepared one.
 
-- `keep_fp32_wrapper`: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared.
+- `keep_fp32_wrapper`: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared. Default 1
+- `recursive`: 1: prepared models that are parts of it are taken out as well, and are its parts from then on. Default 0
 """
-unwrap_model(state::State, model::Model; keep_fp32_wrapper = false) =
-    made(Model, out -> LibAccel.accel_unwrap_model(state, model, keep_fp32_wrapper, out))
+unwrap_model(state::State, model::Model; options...) =
+    made(Model, out -> with_options(given -> LibAccel.accel_unwrap_model(state, model, given, out), LibAccel.accel_unwrap_model_options_t; options...))
 
 """
     free_memory!(state)

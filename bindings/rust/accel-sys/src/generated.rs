@@ -2961,6 +2961,29 @@ impl Default for accel_parameters_step_options_t {
     }
 }
 
+/// What is taken out of a prepared model.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_unwrap_model_options_t {
+    pub struct_size: usize,
+    /// 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared. Default 1
+    pub keep_fp32_wrapper: accel_flag_t,
+    /// 1: prepared models that are parts of it are taken out as well, and are its parts from then on. Default 0
+    pub recursive: accel_flag_t,
+}
+
+/// Every field of [`accel_unwrap_model_options_t`] unset.
+pub const ACCEL_UNWRAP_MODEL_OPTIONS_INIT: accel_unwrap_model_options_t = accel_unwrap_model_options_t {
+    struct_size: core::mem::size_of::<accel_unwrap_model_options_t>(),
+    keep_fp32_wrapper: ACCEL_UNSET,
+    recursive: ACCEL_UNSET,
+};
+impl Default for accel_unwrap_model_options_t {
+    fn default() -> Self {
+        ACCEL_UNWRAP_MODEL_OPTIONS_INIT
+    }
+}
+
 /// How a model is measured and placed.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -8524,13 +8547,13 @@ functions! {
     ///
     /// * `state`: A state.
     /// * `module`: A module, prepared or not.
-    /// * `keep_fp32_wrapper`: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared.
+    /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The model; the module itself when it is not prepared.
     ///
-    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT; UNSUPPORTED for a prepared part of a module whose parts cannot be replaced.
     ///
     /// Threads: object. Since 0.1.
-    pub fn accel_unwrap_model(state: *mut accel_state_t, module: *mut accel_module_t, keep_fp32_wrapper: i32, out: *mut *mut accel_module_t) -> accel_status_t;
+    pub fn accel_unwrap_model(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_unwrap_model_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
 
     /// The whole parameters and persistent buffers of a model.
     ///

@@ -642,6 +642,15 @@ fn layout_of_accel_parameters_step_options() {
 }
 
 #[test]
+fn layout_of_accel_unwrap_model_options() {
+    assert_eq!(size_of::<accel_unwrap_model_options_t>(), 16);
+    assert_eq!(align_of::<accel_unwrap_model_options_t>(), 8);
+    assert_eq!(offset_of!(accel_unwrap_model_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_unwrap_model_options_t, keep_fp32_wrapper), 8);
+    assert_eq!(offset_of!(accel_unwrap_model_options_t, recursive), 12);
+}
+
+#[test]
 fn layout_of_accel_device_map_options() {
     assert_eq!(size_of::<accel_device_map_options_t>(), 64);
     assert_eq!(align_of::<accel_device_map_options_t>(), 8);

@@ -811,3 +811,26 @@ impl ParametersStepOptions {
         self
     }
 }
+
+crate::configuration::builder! {
+    /// What is taken out of a prepared model.
+    #[derive(Clone, Copy)]
+    UnwrapModelOptions(accel_unwrap_model_options_t = ACCEL_UNWRAP_MODEL_OPTIONS_INIT), (),
+    keep_fp32_wrapper: bool = keep_fp32_wrapper,
+    recursive: bool = recursive,
+}
+
+impl UnwrapModelOptions {
+    /// It still runs under the state's precision with float32 outputs, on its own rank only; false: the model as it
+    /// was before it was prepared. Default true.
+    pub fn keep_fp32_wrapper(mut self, keep_fp32_wrapper: bool) -> Self {
+        self.0.keep_fp32_wrapper = keep_fp32_wrapper.into();
+        self
+    }
+
+    /// Prepared models that are parts of it are taken out as well, and are its parts from then on. Default false.
+    pub fn recursive(mut self, recursive: bool) -> Self {
+        self.0.recursive = recursive.into();
+        self
+    }
+}
