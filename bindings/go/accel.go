@@ -6200,6 +6200,10 @@ type DeepspeedOptions struct {
 	// Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are
 	// still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
 	TransformerMoeClsNames string
+
+	// The name of these settings in the state: a later model that is prepared with the name alone has them, too.
+	// Default: none
+	PluginName string
 }
 
 func (options *DeepspeedOptions) c(given *arguments) *C.accel_deepspeed_options_t {
@@ -6239,6 +6243,7 @@ func (options *DeepspeedOptions) c(given *arguments) *C.accel_deepspeed_options_
 		made.zero3_save_16bit_model = C.accel_flag_t(flag(*options.Zero3Save16bitModel))
 	}
 	made.transformer_moe_cls_names = given.nullable(options.TransformerMoeClsNames)
+	made.plugin_name = given.nullable(options.PluginName)
 	return made
 }
 
@@ -14524,7 +14529,8 @@ func (state *State) SetAutocast(options *AutocastOptions) error {
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are
-// several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.
+// several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was
+// prepared with; COLLECTIVE_MISMATCH when the ranks' models differ.
 func (state *State) PrepareModel(module *Module, options *PrepareModelOptions) (out *Module, err error) {
 	var given arguments
 	defer given.end()

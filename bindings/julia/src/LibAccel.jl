@@ -1240,6 +1240,7 @@ struct accel_deepspeed_options_t
     zero3_init_flag::accel_flag_t
     zero3_save_16bit_model::accel_flag_t
     transformer_moe_cls_names::Ptr{Cchar}
+    plugin_name::Ptr{Cchar}
 end
 
 """Every field is unset that is not given."""
@@ -1257,8 +1258,9 @@ function accel_deepspeed_options_t(;
     zero3_init_flag = ACCEL_UNSET,
     zero3_save_16bit_model = ACCEL_UNSET,
     transformer_moe_cls_names = C_NULL,
+    plugin_name = C_NULL,
 )
-    return accel_deepspeed_options_t(sizeof(accel_deepspeed_options_t), enabled, is_train_batch_min, hf_ds_config, zero_stage, gradient_accumulation_steps, gradient_clipping, offload_optimizer_device, offload_param_device, offload_optimizer_nvme_path, offload_param_nvme_path, zero3_init_flag, zero3_save_16bit_model, transformer_moe_cls_names)
+    return accel_deepspeed_options_t(sizeof(accel_deepspeed_options_t), enabled, is_train_batch_min, hf_ds_config, zero_stage, gradient_accumulation_steps, gradient_clipping, offload_optimizer_device, offload_param_device, offload_optimizer_nvme_path, offload_param_nvme_path, zero3_init_flag, zero3_save_16bit_model, transformer_moe_cls_names, plugin_name)
 end
 
 """How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., \"Mixed Precision Training\", 2018)."""
@@ -8260,7 +8262,7 @@ Puts a model on the device, under the precision, and under data parallelism when
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The model to call.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.
+Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ.
 
 Threads: collective, waits.
 """

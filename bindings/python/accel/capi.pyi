@@ -720,6 +720,7 @@ class accel_deepspeed_options_t:
     zero3_init_flag: For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3
     zero3_save_16bit_model: 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0
     transformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
+    plugin_name: The name of these settings in the state: a later model that is prepared with the name alone has them, too. Default: none
     """
     enabled: int
     is_train_batch_min: int
@@ -734,7 +735,8 @@ class accel_deepspeed_options_t:
     zero3_init_flag: int
     zero3_save_16bit_model: int
     transformer_moe_cls_names: str
-    def __init__(self, *, enabled: int = 0, is_train_batch_min: int = 1, hf_ds_config: Optional[str] = None, zero_stage: int = 2, gradient_accumulation_steps: Optional[int] = None, gradient_clipping: float = 1, offload_optimizer_device: int = ACCEL_OFFLOAD_DEVICE_NONE, offload_param_device: int = ACCEL_OFFLOAD_DEVICE_NONE, offload_optimizer_nvme_path: Optional[str] = None, offload_param_nvme_path: Optional[str] = None, zero3_init_flag: Optional[int] = None, zero3_save_16bit_model: int = 0, transformer_moe_cls_names: Optional[str] = None) -> None: ...
+    plugin_name: str
+    def __init__(self, *, enabled: int = 0, is_train_batch_min: int = 1, hf_ds_config: Optional[str] = None, zero_stage: int = 2, gradient_accumulation_steps: Optional[int] = None, gradient_clipping: float = 1, offload_optimizer_device: int = ACCEL_OFFLOAD_DEVICE_NONE, offload_param_device: int = ACCEL_OFFLOAD_DEVICE_NONE, offload_optimizer_nvme_path: Optional[str] = None, offload_param_nvme_path: Optional[str] = None, zero3_init_flag: Optional[int] = None, zero3_save_16bit_model: int = 0, transformer_moe_cls_names: Optional[str] = None, plugin_name: Optional[str] = None) -> None: ...
 
 class accel_grad_scaler_options_t:
     """How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training", 2018).

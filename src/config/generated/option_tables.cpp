@@ -526,6 +526,7 @@ constexpr OptionField kDeepspeedOptions[] = {
     {"zero3_init_flag", "For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3", OptionKind::kFlag, 4, 72, 207, kNone, "ACCELERATE_DEEPSPEED_ZERO3_INIT", nullptr, "whether the stage is 3", nullptr, 0, false},
     {"zero3_save_16bit_model", "1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0", OptionKind::kFlag, 4, 76, 71, kNone, "ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", "0", nullptr, nullptr, 0, false},
     {"transformer_moe_cls_names", "Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none", OptionKind::kText, 8, 80, 133, kNone, "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES", nullptr, "none", nullptr, 0, false},
+    {"plugin_name", "The name of these settings in the state: a later model that is prepared with the name alone has them, too. Default: none", OptionKind::kText, 8, 88, 106, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kGradScalerOptions[] = {
@@ -798,7 +799,7 @@ const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataload
 const OptionTable power_sgd_options{"accel_power_sgd_options_t", 64, kPowerSgdOptions, std::size(kPowerSgdOptions)};
 const OptionTable ddp_options{"accel_ddp_options_t", 56, kDdpOptions, std::size(kDdpOptions)};
 const OptionTable fsdp_options{"accel_fsdp_options_t", 152, kFsdpOptions, std::size(kFsdpOptions)};
-const OptionTable deepspeed_options{"accel_deepspeed_options_t", 88, kDeepspeedOptions, std::size(kDeepspeedOptions)};
+const OptionTable deepspeed_options{"accel_deepspeed_options_t", 96, kDeepspeedOptions, std::size(kDeepspeedOptions)};
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
 const OptionTable prepare_model_options{"accel_prepare_model_options_t", 48, kPrepareModelOptions, std::size(kPrepareModelOptions)};

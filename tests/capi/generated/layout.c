@@ -336,7 +336,7 @@ SAME(place_of_accel_fsdp_options_t_offload_optimizer, offsetof(accel_fsdp_option
 SAME(place_of_accel_fsdp_options_t_offload_folder, offsetof(accel_fsdp_options_t, offload_folder) == 128 && sizeof(((accel_fsdp_options_t *)0)->offload_folder) == 8);
 SAME(place_of_accel_fsdp_options_t_reshard_group_size, offsetof(accel_fsdp_options_t, reshard_group_size) == 136 && sizeof(((accel_fsdp_options_t *)0)->reshard_group_size) == 8);
 SAME(place_of_accel_fsdp_options_t_leaf_module_classes, offsetof(accel_fsdp_options_t, leaf_module_classes) == 144 && sizeof(((accel_fsdp_options_t *)0)->leaf_module_classes) == 8);
-SAME(size_of_accel_deepspeed_options_t, sizeof(accel_deepspeed_options_t) == 88);
+SAME(size_of_accel_deepspeed_options_t, sizeof(accel_deepspeed_options_t) == 96);
 SAME(place_of_accel_deepspeed_options_t_struct_size, offsetof(accel_deepspeed_options_t, struct_size) == 0 && sizeof(((accel_deepspeed_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_deepspeed_options_t_enabled, offsetof(accel_deepspeed_options_t, enabled) == 8 && sizeof(((accel_deepspeed_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_deepspeed_options_t_is_train_batch_min, offsetof(accel_deepspeed_options_t, is_train_batch_min) == 12 && sizeof(((accel_deepspeed_options_t *)0)->is_train_batch_min) == 4);
@@ -351,6 +351,7 @@ SAME(place_of_accel_deepspeed_options_t_offload_param_nvme_path, offsetof(accel_
 SAME(place_of_accel_deepspeed_options_t_zero3_init_flag, offsetof(accel_deepspeed_options_t, zero3_init_flag) == 72 && sizeof(((accel_deepspeed_options_t *)0)->zero3_init_flag) == 4);
 SAME(place_of_accel_deepspeed_options_t_zero3_save_16bit_model, offsetof(accel_deepspeed_options_t, zero3_save_16bit_model) == 76 && sizeof(((accel_deepspeed_options_t *)0)->zero3_save_16bit_model) == 4);
 SAME(place_of_accel_deepspeed_options_t_transformer_moe_cls_names, offsetof(accel_deepspeed_options_t, transformer_moe_cls_names) == 80 && sizeof(((accel_deepspeed_options_t *)0)->transformer_moe_cls_names) == 8);
+SAME(place_of_accel_deepspeed_options_t_plugin_name, offsetof(accel_deepspeed_options_t, plugin_name) == 88 && sizeof(((accel_deepspeed_options_t *)0)->plugin_name) == 8);
 SAME(size_of_accel_grad_scaler_options_t, sizeof(accel_grad_scaler_options_t) == 48);
 SAME(place_of_accel_grad_scaler_options_t_struct_size, offsetof(accel_grad_scaler_options_t, struct_size) == 0 && sizeof(((accel_grad_scaler_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_grad_scaler_options_t_init_scale, offsetof(accel_grad_scaler_options_t, init_scale) == 8 && sizeof(((accel_grad_scaler_options_t *)0)->init_scale) == 8);

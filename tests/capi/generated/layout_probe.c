@@ -351,6 +351,7 @@ int main(void) {
   printf("field zero3_init_flag %zu\n", offsetof(accel_deepspeed_options_t, zero3_init_flag));
   printf("field zero3_save_16bit_model %zu\n", offsetof(accel_deepspeed_options_t, zero3_save_16bit_model));
   printf("field transformer_moe_cls_names %zu\n", offsetof(accel_deepspeed_options_t, transformer_moe_cls_names));
+  printf("field plugin_name %zu\n", offsetof(accel_deepspeed_options_t, plugin_name));
   printf("struct accel_grad_scaler_options_t %zu\n", sizeof(accel_grad_scaler_options_t));
   printf("field struct_size %zu\n", offsetof(accel_grad_scaler_options_t, struct_size));
   printf("field init_scale %zu\n", offsetof(accel_grad_scaler_options_t, init_scale));

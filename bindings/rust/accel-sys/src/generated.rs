@@ -2633,6 +2633,8 @@ pub struct accel_deepspeed_options_t {
     pub zero3_save_16bit_model: accel_flag_t,
     /// Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
     pub transformer_moe_cls_names: *const c_char,
+    /// The name of these settings in the state: a later model that is prepared with the name alone has them, too. Default: none
+    pub plugin_name: *const c_char,
 }
 
 /// Every field of [`accel_deepspeed_options_t`] unset.
@@ -2651,6 +2653,7 @@ pub const ACCEL_DEEPSPEED_OPTIONS_INIT: accel_deepspeed_options_t = accel_deepsp
     zero3_init_flag: ACCEL_UNSET,
     zero3_save_16bit_model: ACCEL_UNSET,
     transformer_moe_cls_names: core::ptr::null(),
+    plugin_name: core::ptr::null(),
 };
 impl Default for accel_deepspeed_options_t {
     fn default() -> Self {
@@ -8129,7 +8132,7 @@ functions! {
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The model to call.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_prepare_model(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_prepare_model_options_t, out: *mut *mut accel_module_t) -> accel_status_t;

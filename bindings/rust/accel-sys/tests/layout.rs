@@ -510,7 +510,7 @@ fn layout_of_accel_fsdp_options() {
 
 #[test]
 fn layout_of_accel_deepspeed_options() {
-    assert_eq!(size_of::<accel_deepspeed_options_t>(), 88);
+    assert_eq!(size_of::<accel_deepspeed_options_t>(), 96);
     assert_eq!(align_of::<accel_deepspeed_options_t>(), 8);
     assert_eq!(offset_of!(accel_deepspeed_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_deepspeed_options_t, enabled), 8);
@@ -526,6 +526,7 @@ fn layout_of_accel_deepspeed_options() {
     assert_eq!(offset_of!(accel_deepspeed_options_t, zero3_init_flag), 72);
     assert_eq!(offset_of!(accel_deepspeed_options_t, zero3_save_16bit_model), 76);
     assert_eq!(offset_of!(accel_deepspeed_options_t, transformer_moe_cls_names), 80);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, plugin_name), 88);
 }
 
 #[test]

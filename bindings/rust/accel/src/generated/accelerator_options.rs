@@ -365,6 +365,7 @@ crate::configuration::builder! {
     zero3_init_flag: bool = zero3_init_flag,
     zero3_save_16bit_model: bool = zero3_save_16bit_model,
     transformer_moe_cls_names: String = transformer_moe_cls_names,
+    plugin_name: String = plugin_name,
 }
 
 impl DeepspeedOptions {
@@ -452,6 +453,13 @@ impl DeepspeedOptions {
     /// still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none.
     pub fn transformer_moe_cls_names(mut self, transformer_moe_cls_names: impl AsRef<str>) -> Self {
         self.0.transformer_moe_cls_names = self.1.text(transformer_moe_cls_names.as_ref());
+        self
+    }
+
+    /// The name of these settings in the state: a later model that is prepared with the name alone has them, too.
+    /// Default: none.
+    pub fn plugin_name(mut self, plugin_name: impl AsRef<str>) -> Self {
+        self.0.plugin_name = self.1.text(plugin_name.as_ref());
         self
     }
 }
