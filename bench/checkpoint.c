@@ -214,7 +214,7 @@ static void model_parts(const struct job *job, size_t bytes) {
     accel_value_t loaded = ACCEL_VALUE_INIT;
     void *data = NULL;
     const double start = measure_now();
-    CHECK(accel_load(path_in("model.safetensors"), &loaded));
+    CHECK(accel_load(path_in("model.safetensors"), NULL, &loaded));
     CHECK(accel_tensor_data(accel_value_at(&loaded, 0)->as.tensor, &data));
     const volatile float number = *(const float *)data;
     (void)number;

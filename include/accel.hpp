@@ -590,6 +590,11 @@ struct ParametersStepOptions : accel_parameters_step_options_t {
   ParametersStepOptions() : accel_parameters_step_options_t(ACCEL_PARAMETERS_STEP_OPTIONS_INIT) {}
 };
 
+// What is taken out of a prepared model.
+struct UnwrapModelOptions : accel_unwrap_model_options_t {
+  UnwrapModelOptions() : accel_unwrap_model_options_t(ACCEL_UNWRAP_MODEL_OPTIONS_INIT) {}
+};
+
 // How a model is measured and placed.
 struct DeviceMapOptions : accel_device_map_options_t {
   DeviceMapOptions() : accel_device_map_options_t(ACCEL_DEVICE_MAP_OPTIONS_INIT) {}
@@ -608,6 +613,11 @@ struct OffloadedWeightsOptions : accel_offloaded_weights_options_t {
 // How values are written.
 struct SaveOptions : accel_save_options_t {
   SaveOptions() : accel_save_options_t(ACCEL_SAVE_OPTIONS_INIT) {}
+};
+
+// How a file is read.
+struct LoadOptions : accel_load_options_t {
+  LoadOptions() : accel_load_options_t(ACCEL_LOAD_OPTIONS_INIT) {}
 };
 
 // How a model's weights are written.
@@ -2622,9 +2632,9 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   }
 
   // The model inside a prepared one.
-  Module unwrap_model(const Module& module, bool keep_fp32_wrapper) {
+  Module unwrap_model(const Module& module, const UnwrapModelOptions& options = {}) {
     Module out;
-    detail::check(accel_unwrap_model(get(), module.get(), keep_fp32_wrapper, out.put()));
+    detail::check(accel_unwrap_model(get(), module.get(), &options, out.put()));
     return out;
   }
 
@@ -3723,9 +3733,9 @@ inline Value load_metadata(const std::string& path) {
 }
 
 // Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms.
-inline Value load(const std::string& path) {
+inline Value load(const std::string& path, const LoadOptions& options = {}) {
   Value out;
-  detail::check(accel_load(path.c_str(), out.put()));
+  detail::check(accel_load(path.c_str(), &options, out.put()));
   return out;
 }
 
@@ -3895,7 +3905,7 @@ inline void prepare_fork() { detail::check(accel_prepare_fork()); }
 // runtime must do the fork itself.
 inline void accept_fork() { detail::check(accel_accept_fork()); }
 
-// Describes this machine for a bug report, as `accel env --json` does.
+// Describes this machine for a bug report, as `accel env --json` does, without starting a device.
 inline std::string environment_report() {
   detail::Buffer out;
   detail::check(accel_environment_report(out.put()));

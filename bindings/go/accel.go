@@ -207,6 +207,10 @@ static inline void go_unset_accel_parameters_step_options_t(accel_parameters_ste
   *options = (accel_parameters_step_options_t)ACCEL_PARAMETERS_STEP_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_unwrap_model_options_t(accel_unwrap_model_options_t *options) {
+  *options = (accel_unwrap_model_options_t)ACCEL_UNWRAP_MODEL_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_device_map_options_t(accel_device_map_options_t *options) {
   *options = (accel_device_map_options_t)ACCEL_DEVICE_MAP_OPTIONS_INIT;
 }
@@ -221,6 +225,10 @@ static inline void go_unset_accel_offloaded_weights_options_t(accel_offloaded_we
 
 static inline void go_unset_accel_save_options_t(accel_save_options_t *options) {
   *options = (accel_save_options_t)ACCEL_SAVE_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_load_options_t(accel_load_options_t *options) {
+  *options = (accel_load_options_t)ACCEL_LOAD_OPTIONS_INIT;
 }
 
 static inline void go_unset_accel_save_model_options_t(accel_save_model_options_t *options) {
@@ -1823,8 +1831,8 @@ static inline accel_status_t go_accel_parameters_reshard(accel_parameters_t *par
   return go_checked(accel_parameters_reshard(parameters, module), failure);
 }
 
-static inline accel_status_t go_accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper, accel_module_t **out, go_failure *failure) {
-  return go_checked(accel_unwrap_model(state, module, keep_fp32_wrapper, out), failure);
+static inline accel_status_t go_accel_unwrap_model(accel_state_t *state, accel_module_t *module, const accel_unwrap_model_options_t *options, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_unwrap_model(state, module, options, out), failure);
 }
 
 static inline accel_status_t go_accel_get_state_dict(accel_state_t *state, accel_module_t *module, accel_value_t *out, go_failure *failure) {
@@ -2051,8 +2059,8 @@ static inline accel_status_t go_accel_load_metadata(const char *path, accel_valu
   return go_checked(accel_load_metadata(path, out), failure);
 }
 
-static inline accel_status_t go_accel_load(const char *path, accel_value_t *out, go_failure *failure) {
-  return go_checked(accel_load(path, out), failure);
+static inline accel_status_t go_accel_load(const char *path, const accel_load_options_t *options, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_load(path, options, out), failure);
 }
 
 static inline accel_status_t go_accel_load_state_dict(const char *path, const accel_value_t *device_map, accel_value_t *out, go_failure *failure) {
@@ -6196,6 +6204,10 @@ type DeepspeedOptions struct {
 	// Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are
 	// still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
 	TransformerMoeClsNames string
+
+	// The name of these settings in the state: a later model that is prepared with the name alone has them, too.
+	// Default: none
+	PluginName string
 }
 
 func (options *DeepspeedOptions) c(given *arguments) *C.accel_deepspeed_options_t {
@@ -6235,6 +6247,7 @@ func (options *DeepspeedOptions) c(given *arguments) *C.accel_deepspeed_options_
 		made.zero3_save_16bit_model = C.accel_flag_t(flag(*options.Zero3Save16bitModel))
 	}
 	made.transformer_moe_cls_names = given.nullable(options.TransformerMoeClsNames)
+	made.plugin_name = given.nullable(options.PluginName)
 	return made
 }
 
@@ -6620,6 +6633,31 @@ func (options *ParametersStepOptions) c(given *arguments) *C.accel_parameters_st
 	return made
 }
 
+// UnwrapModelOptions: What is taken out of a prepared model.
+type UnwrapModelOptions struct {
+	// 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it
+	// was before it was prepared. Default 1
+	KeepFp32Wrapper *bool
+
+	// 1: prepared models that are parts of it are taken out as well, and are its parts from then on. Default 0
+	Recursive *bool
+}
+
+func (options *UnwrapModelOptions) c(given *arguments) *C.accel_unwrap_model_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_unwrap_model_options_t)(given.room(C.sizeof_accel_unwrap_model_options_t))
+	C.go_unset_accel_unwrap_model_options_t(made)
+	if options.KeepFp32Wrapper != nil {
+		made.keep_fp32_wrapper = C.accel_flag_t(flag(*options.KeepFp32Wrapper))
+	}
+	if options.Recursive != nil {
+		made.recursive = C.accel_flag_t(flag(*options.Recursive))
+	}
+	return made
+}
+
 // DeviceMapOptions: How a model is measured and placed.
 type DeviceMapOptions struct {
 	// In which floating weights will be loaded, if it is smaller than their own; also "fp8", "int4", "int2".
@@ -6834,6 +6872,23 @@ func (options *SaveOptions) c(given *arguments) *C.accel_save_options_t {
 	if options.SaveOnEachNode != nil {
 		made.save_on_each_node = C.accel_flag_t(flag(*options.SaveOnEachNode))
 	}
+	return made
+}
+
+// LoadOptions: How a file is read.
+type LoadOptions struct {
+	// The device of all tensors: "cpu", "xpu:0", or "meta" for shapes alone. Default: the CPU, where they share
+	// the mapping of the file, whatever device they were saved from
+	MapLocation string
+}
+
+func (options *LoadOptions) c(given *arguments) *C.accel_load_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_load_options_t)(given.room(C.sizeof_accel_load_options_t))
+	C.go_unset_accel_load_options_t(made)
+	made.map_location = given.nullable(options.MapLocation)
 	return made
 }
 
@@ -14509,7 +14564,8 @@ func (state *State) SetAutocast(options *AutocastOptions) error {
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are
-// several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.
+// several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was
+// prepared with; COLLECTIVE_MISMATCH when the ranks' models differ.
 func (state *State) PrepareModel(module *Module, options *PrepareModelOptions) (out *Module, err error) {
 	var given arguments
 	defer given.end()
@@ -15227,16 +15283,22 @@ func (parameters *Parameters) Reshard(module string) error {
 //
 //   - state: A state.
 //   - module: A module, prepared or not.
-//   - keepFp32Wrapper: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0:
-//     the model as it was before it was prepared.
+//   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK or INVALID_ARGUMENT.
-func (state *State) UnwrapModel(module *Module, keepFp32Wrapper bool) (out *Module, err error) {
+// Returns: ACCEL_OK or INVALID_ARGUMENT; UNSUPPORTED for a prepared part of a module whose parts cannot be replaced.
+func (state *State) UnwrapModel(module *Module, options *UnwrapModelOptions) (out *Module, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
 	var cOut *C.accel_module_t
+	if err = given.err; err != nil {
+		return
+	}
 	var failure C.go_failure
-	code := C.go_accel_unwrap_model(state.c(), module.c(), flag(keepFp32Wrapper), &cOut, &failure)
+	code := C.go_accel_unwrap_model(state.c(), module.c(), cOptions, &cOut, &failure)
 	runtime.KeepAlive(state)
 	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -16429,15 +16491,22 @@ func LoadMetadata(path string) (out any, err error) {
 // these.
 //
 //   - path: The file.
+//   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is
-// not read.
-func Load(path string) (out any, err error) {
+// not read, or says why a device of map_location is not there; INVALID_ARGUMENT for a map_location that is no device,
+// or beyond those of this machine.
+func Load(path string, options *LoadOptions) (out any, err error) {
 	var given arguments
 	defer given.end()
+	cOptions := options.c(&given)
 	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
 	var failure C.go_failure
-	code := C.go_accel_load(given.text(path), &cOut, &failure)
+	code := C.go_accel_load(given.text(path), cOptions, &cOut, &failure)
+	runtime.KeepAlive(options)
 	if err = status(code, failure); err != nil {
 		return
 	}
@@ -16916,8 +16985,8 @@ func MergeWeights(folder string, destination string, options *MergeWeightsOption
 
 // InitTrackers is accel_init_trackers. Starts the trackers of a run, on the main process; on other ranks those that
 // ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added;
-// "wandb" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is
-// left out, with a warning in the log.
+// "wandb" and the reference's other trackers that are packages of Python are left out, with a warning in the log, as
+// is a tracker whose server cannot be reached.
 //
 //   - state: A state.
 //   - projectName: The project. Characters that no file name may have become "_" in the folder's.
@@ -18034,7 +18103,11 @@ func AcceptFork() error {
 	return status(code, failure)
 }
 
-// EnvironmentReport is accel_environment_report. Describes this machine for a bug report, as `accel env --json` does.
+// EnvironmentReport is accel_environment_report. Describes this machine for a bug report, as `accel env --json` does,
+// without starting a device. In "devices", "nvidia" is a list with a map for each GPU: "model", "address",
+// "memory_node", "compute_capability" ("9.0"), and "fp8", whether it computes in 8-bit floating point;
+// "nvidia_driver" is a text, and "nvidia_peer_copies" is false for a driver that does not copy between GPUs although
+// it says so (RTX 40 before 550.40.07).
 //
 // Returns: ACCEL_OK.
 func EnvironmentReport() (out string, err error) {

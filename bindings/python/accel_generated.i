@@ -486,9 +486,9 @@ static const char accel_fsdp_options_text[] = "accel_fsdp_options_t(*, enabled=N
 %}
 %accel_options(accel_fsdp_options, ACCEL_FSDP_OPTIONS_INIT, free((char *)$self->transformer_cls_names_to_wrap); free((char *)$self->ignored_modules); free((char *)$self->param_dtype); free((char *)$self->reduce_dtype); free((char *)$self->output_dtype); free((char *)$self->offload_folder); free((char *)$self->leaf_module_classes);)
 %{
-static const char accel_deepspeed_options_text[] = "accel_deepspeed_options_t(*, enabled=0, is_train_batch_min=1, hf_ds_config=None, zero_stage=2, gradient_accumulation_steps=None, gradient_clipping=1, offload_optimizer_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_param_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_optimizer_nvme_path=None, offload_param_nvme_path=None, zero3_init_flag=None, zero3_save_16bit_model=0, transformer_moe_cls_names=None)\n--\n\nSharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: \"auto\" values come from the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.\n\nenabled: 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0\nis_train_batch_min: Where the file has \"auto\" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1\nhf_ds_config: The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none\nzero_stage: In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2\ngradient_accumulation_steps: In [1, inf). Default: the number of the state\ngradient_clipping: The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1\noffload_optimizer_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE\noffload_param_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE\noffload_optimizer_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none\noffload_param_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none\nzero3_init_flag: For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3\nzero3_save_16bit_model: 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0\ntransformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none";
+static const char accel_deepspeed_options_text[] = "accel_deepspeed_options_t(*, enabled=0, is_train_batch_min=1, hf_ds_config=None, zero_stage=2, gradient_accumulation_steps=None, gradient_clipping=1, offload_optimizer_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_param_device=ACCEL_OFFLOAD_DEVICE_NONE, offload_optimizer_nvme_path=None, offload_param_nvme_path=None, zero3_init_flag=None, zero3_save_16bit_model=0, transformer_moe_cls_names=None, plugin_name=None)\n--\n\nSharding as DeepSpeed describes it: ZeRO's stages are strategies of sharding, 0 of none, 1 and 2 SHARD_GRAD_OP, 3 FULL_SHARD. A file of DeepSpeed is read as it is: \"auto\" values come from the fields here, and a field that says otherwise than the file is an error that lists all of them. Keys of the file that change nothing here are named in one warning.\n\nenabled: 1: sharding follows these settings, and none of accel_fsdp_options_t. Variable ACCELERATE_USE_DEEPSPEED. Default 0\nis_train_batch_min: Where the file has \"auto\" for train_micro_batch_size_per_gpu, or there is none: of the loaders that are prepared with the model or before it, 1: the smallest batch size of a rank is meant, 0: the largest. Default 1\nhf_ds_config: The path of a file with DeepSpeed's JSON, or the JSON itself. Variable ACCELERATE_DEEPSPEED_CONFIG_FILE. Default: none\nzero_stage: In [0, 3]. Variable ACCELERATE_DEEPSPEED_ZERO_STAGE. Default 2\ngradient_accumulation_steps: In [1, inf). Default: the number of the state\ngradient_clipping: The largest norm of all gradients, to which each step of the optimizer clips; 0: they are not clipped. In [0, inf). Variable ACCELERATE_GRADIENT_CLIPPING. Default 1\noffload_optimizer_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE. Default NONE\noffload_param_device: Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE. Default NONE\noffload_optimizer_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH. Default: none\noffload_param_nvme_path: The folder of NVME. Variable ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH. Default: none\nzero3_init_flag: For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3\nzero3_save_16bit_model: 1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0\ntransformer_moe_cls_names: Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none\nplugin_name: The name of these settings in the state: a later model that is prepared with the name alone has them, too. Default: none";
 %}
-%accel_options(accel_deepspeed_options, ACCEL_DEEPSPEED_OPTIONS_INIT, free((char *)$self->hf_ds_config); free((char *)$self->offload_optimizer_nvme_path); free((char *)$self->offload_param_nvme_path); free((char *)$self->transformer_moe_cls_names);)
+%accel_options(accel_deepspeed_options, ACCEL_DEEPSPEED_OPTIONS_INIT, free((char *)$self->hf_ds_config); free((char *)$self->offload_optimizer_nvme_path); free((char *)$self->offload_param_nvme_path); free((char *)$self->transformer_moe_cls_names); free((char *)$self->plugin_name);)
 %{
 static const char accel_grad_scaler_options_text[] = "accel_grad_scaler_options_t(*, init_scale=65536, growth_factor=2, backoff_factor=0.5, growth_interval=2000, enabled=None)\n--\n\nHow losses are scaled so that float16 gradients do not vanish (Micikevicius et al., \"Mixed Precision Training\", 2018).\n\ninit_scale: The first scale. In (0, 3.4e38]. Default 65536\ngrowth_factor: The scale grows by it after growth_interval steps without overflow. In (1, inf). Default 2\nbackoff_factor: The scale shrinks by it after an overflow. In (0, 1). Default 0.5\ngrowth_interval: Steps. In [1, inf). Default 2000\nenabled: 1: in every precision; 0: never. Default: under fp16";
 %}
@@ -526,6 +526,10 @@ static const char accel_parameters_step_options_text[] = "accel_parameters_step_
 %}
 %accel_options(accel_parameters_step_options, ACCEL_PARAMETERS_STEP_OPTIONS_INIT, )
 %{
+static const char accel_unwrap_model_options_text[] = "accel_unwrap_model_options_t(*, keep_fp32_wrapper=1, recursive=0)\n--\n\nWhat is taken out of a prepared model.\n\nkeep_fp32_wrapper: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared. Default 1\nrecursive: 1: prepared models that are parts of it are taken out as well, and are its parts from then on. Default 0";
+%}
+%accel_options(accel_unwrap_model_options, ACCEL_UNWRAP_MODEL_OPTIONS_INIT, )
+%{
 static const char accel_device_map_options_text[] = "accel_device_map_options_t(*, dtype=None, special_dtypes=None, no_split_module_classes=None, offload_buffers=0, fallback_allocation=0, clean_result=1, verbose=0, optimal_packing=0, allow_disk=1, low_zero=0)\n--\n\nHow a model is measured and placed.\n\ndtype: In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own\nspecial_dtypes: A map from names of tensors to the dtypes in which they will be loaded. Default: none\nno_split_module_classes: Names of classes with commas between them: their modules are on one device, because what they compute needs all of them at once. Default: none\noffload_buffers: 1: buffers of offloaded modules are offloaded with them; 0: they need room on an accelerator, about which a warning is logged. Default 0\nfallback_allocation: 1: a device on which the next module does not fit, and nothing is, gets one of those behind it. Default 0\nclean_result: 1: entries below one path that have the same place become one. Default 1\nverbose: 1: every decision is logged. Default 0\noptimal_packing: 1: the fewest bytes that the limits allow are on the CPU and the disk, and then the fewest changes of the device between neighbours. Default 0\nallow_disk: 0: a model that does not fit without the disk is an error. Default 1\nlow_zero: 1: balanced memory leaves accelerator 0 what the others have no room for. Default 0";
 %}
 %accel_options(accel_device_map_options, ACCEL_DEVICE_MAP_OPTIONS_INIT, free((char *)$self->dtype); free_value((accel_value_t *)$self->special_dtypes); free((char *)$self->no_split_module_classes);)
@@ -541,6 +545,10 @@ static const char accel_offloaded_weights_options_text[] = "accel_offloaded_weig
 static const char accel_save_options_text[] = "accel_save_options_t(*, safe_serialization=1, save_on_each_node=None)\n--\n\nHow values are written.\n\nsafe_serialization: 1: safetensors, of a map name -> tensor; 0: a file of torch.save(), of any value. Default 1\nsave_on_each_node: 1: accel_save_on_main_process() writes on the main process of each host. Default: as the project's";
 %}
 %accel_options(accel_save_options, ACCEL_SAVE_OPTIONS_INIT, )
+%{
+static const char accel_load_options_text[] = "accel_load_options_t(*, map_location=None)\n--\n\nHow a file is read.\n\nmap_location: The device of all tensors: \"cpu\", \"xpu:0\", or \"meta\" for shapes alone. Default: the CPU, where they share the mapping of the file, whatever device they were saved from";
+%}
+%accel_options(accel_load_options, ACCEL_LOAD_OPTIONS_INIT, free((char *)$self->map_location);)
 %{
 static const char accel_save_model_options_text[] = "accel_save_model_options_t(*, max_shard_size=\"10GB\", safe_serialization=1, save_on_each_node=None)\n--\n\nHow a model's weights are written.\n\nmax_shard_size: The most bytes of tensors in a file, where no single one is larger: a number, or one with KB, MB, GB or TB (powers of 1000). Default \"10GB\"\nsafe_serialization: 1: safetensors; 0: files of torch.save(). Default 1\nsave_on_each_node: 1: on the main process of each host. Default: as the project's";
 %}
@@ -919,6 +927,7 @@ typedef struct accel_deepspeed_options {
   accel_flag_t zero3_init_flag;
   accel_flag_t zero3_save_16bit_model;
   const char *transformer_moe_cls_names;
+  const char *plugin_name;
 } accel_deepspeed_options_t;
 typedef struct accel_grad_scaler_options {
   double init_scale;
@@ -995,6 +1004,10 @@ typedef struct accel_parameters_step_options {
   double grad_norm_type;
   accel_flag_t allow_missing;
 } accel_parameters_step_options_t;
+typedef struct accel_unwrap_model_options {
+  accel_flag_t keep_fp32_wrapper;
+  accel_flag_t recursive;
+} accel_unwrap_model_options_t;
 typedef struct accel_device_map_options {
   const char *dtype;
   const accel_value_t *special_dtypes;
@@ -1035,6 +1048,9 @@ typedef struct accel_save_options {
   accel_flag_t safe_serialization;
   accel_flag_t save_on_each_node;
 } accel_save_options_t;
+typedef struct accel_load_options {
+  const char *map_location;
+} accel_load_options_t;
 typedef struct accel_save_model_options {
   const char *max_shard_size;
   accel_flag_t safe_serialization;
@@ -4466,7 +4482,7 @@ state: A state.
 module: The model; shares its parameters with the result.
 options: NULL: defaults.
 out: The model to call.
-Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.";
+Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ.";
 accel_status_t accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_prepare_model_options_t *options, accel_module_t **OUTPUT);
 
 %feature("docstring") accel_estimate_memory "The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
@@ -4731,10 +4747,10 @@ void accel_parameters_release(accel_parameters_t *parameters);
 
 state: A state.
 module: A module, prepared or not.
-keep_fp32_wrapper: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared.
+options: NULL: defaults.
 out: The model; the module itself when it is not prepared.
-Returns: ACCEL_OK or INVALID_ARGUMENT.";
-accel_status_t accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper, accel_module_t **OUTPUT);
+Returns: ACCEL_OK or INVALID_ARGUMENT; UNSUPPORTED for a prepared part of a module whose parts cannot be replaced.";
+accel_status_t accel_unwrap_model(accel_state_t *state, accel_module_t *module, const accel_unwrap_model_options_t *options, accel_module_t **OUTPUT);
 
 %feature("docstring") accel_get_state_dict "The whole parameters and persistent buffers of a model. The parameters of a sharded model are collected one by one into the memory of the host on the main process.
 
@@ -5226,9 +5242,10 @@ accel_status_t accel_load_metadata(const char *path, accel_value_t *OUTPUT);
 %feature("docstring") accel_load "Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms. Files of torch are read without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
 
 path: The file.
-out: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows.
-Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read.";
-accel_status_t accel_load(const char *path, accel_value_t *OUTPUT);
+options: NULL: defaults.
+out: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
+Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read, or says why a device of map_location is not there; INVALID_ARGUMENT for a map_location that is no device, or beyond those of this machine.";
+accel_status_t accel_load(const char *path, const accel_load_options_t *options, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_load_state_dict "Reads a model's weights.
 
@@ -5414,7 +5431,7 @@ options: NULL: defaults.
 Returns: ACCEL_OK; NOT_FOUND that names sub-folders which may have been meant; CORRUPT; IO.";
 accel_status_t accel_merge_weights(const char *folder, const char *destination, const accel_merge_weights_options_t *options);
 
-%feature("docstring") accel_init_trackers "Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
+%feature("docstring") accel_init_trackers "Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the reference's other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
 
 state: A state.
 project_name: The project. Characters that no file name may have become \"_\" in the folder's.
@@ -5915,7 +5932,7 @@ accel_status_t accel_prepare_fork();
 Returns: ACCEL_OK, also in a process that was not forked off; INVALID_STATE.";
 accel_status_t accel_accept_fork();
 
-%feature("docstring") accel_environment_report "Describes this machine for a bug report, as `accel env --json` does.
+%feature("docstring") accel_environment_report "Describes this machine for a bug report, as `accel env --json` does, without starting a device. In \"devices\", \"nvidia\" is a list with a map for each GPU: \"model\", \"address\", \"memory_node\", \"compute_capability\" (\"9.0\"), and \"fp8\", whether it computes in 8-bit floating point; \"nvidia_driver\" is a text, and \"nvidia_peer_copies\" is false for a driver that does not copy between GPUs although it says so (RTX 40 before 550.40.07).
 
 out: A JSON object.
 Returns: ACCEL_OK.";

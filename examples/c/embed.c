@@ -36,7 +36,7 @@ static accel_module_t *load_model(const char *config_path, const char *weights_p
   accel_module_t *model = NULL;
   accel_value_t weights = ACCEL_VALUE_INIT;
   CHECK(accel_module_from_config(config_path, &model));
-  CHECK(accel_load(weights_path, &weights));
+  CHECK(accel_load(weights_path, NULL, &weights));
   CHECK(accel_module_load_state_dict(model, &weights, 1));
   accel_value_dispose(&weights);
   CHECK(accel_module_train(model, 0));

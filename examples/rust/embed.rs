@@ -20,7 +20,7 @@ struct Embedder {
 impl Embedder {
     fn load(folder: &Path) -> Result<Self> {
         let model = Model::from_config(&folder.join("config.json").to_string_lossy())?;
-        model.load_state_dict(&load(folder.join("model.safetensors"))?, Strict::Yes)?;
+        model.load_state_dict(&load(folder.join("model.safetensors"), None)?, Strict::Yes)?;
         model.train(false)?;
         let hidden = Arc::new(Mutex::new(None));
         let seen = Arc::clone(&hidden);

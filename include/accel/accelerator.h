@@ -3,18 +3,26 @@
 #error "include accel.h"
 #endif
 
+/* What is taken out of a prepared model. @accelerate utils.extract_model_from_parallel */
+typedef struct accel_unwrap_model_options {
+  size_t struct_size;
+  accel_flag_t keep_fp32_wrapper; /* 1: it still runs under the state's precision with float32 outputs, on its own rank only;
+                                   * 0: the model as it was before it was prepared. Default 1 */
+  accel_flag_t recursive;         /* 1: prepared models that are parts of it are taken out as well, and are its parts from then
+                                   * on. Default 0 */
+} accel_unwrap_model_options_t;
+
 /** The model inside a prepared one.
  * @param state A state.
  * @param module A module, prepared or not.
- * @param keep_fp32_wrapper 1: it still runs under the state's precision with float32 outputs, on its own rank only;
- *   0: the model as it was before it was prepared.
+ * @param options NULL: defaults.
  * @param out The model; the module itself when it is not prepared.
- * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @return ACCEL_OK or INVALID_ARGUMENT; UNSUPPORTED for a prepared part of a module whose parts cannot be replaced.
  * @threads object
  * @accelerate unwrap_model, utils.extract_model_from_parallel */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_unwrap_model(accel_state_t *state, accel_module_t *module, int32_t keep_fp32_wrapper,
-                   accel_module_t *ACCEL_OWNED *out);
+accel_unwrap_model(accel_state_t *state, accel_module_t *module,
+                   const accel_unwrap_model_options_t *ACCEL_NULLABLE options, accel_module_t *ACCEL_OWNED *out);
 
 /** The whole parameters and persistent buffers of a model. The parameters of a sharded model are collected one by one
  * into the memory of the host on the main process.

@@ -70,15 +70,27 @@ accel_save_on_main_process(accel_state_t *state, const accel_value_t *value,
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_load_metadata(const char *path, accel_value_t *ACCEL_OWNED out);
 
+/* How a file is read. @accelerate utils.load */
+typedef struct accel_load_options {
+  size_t struct_size;
+  const char *map_location; /* The device of all tensors: "cpu", "xpu:0", or "meta" for shapes alone. Default: the CPU, where they
+                             * share the mapping of the file, whatever device they were saved from */
+} accel_load_options_t;
+
 /** Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms. Files of torch are
  * read without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
  * @param path The file.
+ * @param options NULL: defaults.
  * @param out What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names
- *   again. Tensors are mapped from the file where its layout allows.
+ *   again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it
+ *   again, on another device too.
  * @return ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not
- *   read.
- * @threads any, waits */
-ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_load(const char *path, accel_value_t *ACCEL_OWNED out);
+ *   read, or says why a device of map_location is not there; INVALID_ARGUMENT for a map_location that is no device, or
+ *   beyond those of this machine.
+ * @threads any, waits
+ * @accelerate utils.load */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_load(const char *path, const accel_load_options_t *ACCEL_NULLABLE options, accel_value_t *ACCEL_OWNED out);
 
 /** Reads a model's weights.
  * @param path A file as for accel_load(); the index of one that is split into several; or a folder with

@@ -84,10 +84,14 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_prepare_fork(void);
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_accept_fork(void);
 
-/** Describes this machine for a bug report, as `accel env --json` does.
+/** Describes this machine for a bug report, as `accel env --json` does, without starting a device. In "devices", "nvidia" is a list
+ * with a map for each GPU: "model", "address", "memory_node", "compute_capability" ("9.0"), and "fp8", whether it computes
+ * in 8-bit floating point; "nvidia_driver" is a text, and "nvidia_peer_copies" is false for a driver that does not copy
+ * between GPUs although it says so (RTX 40 before 550.40.07).
  * @param out A JSON object.
  * @return ACCEL_OK.
- * @threads any */
+ * @threads any
+ * @accelerate utils.get_gpu_info, utils.get_driver_version */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_environment_report(accel_buffer_t *ACCEL_OWNED out);
 
 /** Binds this thread, and threads that it starts, to the processors that are nearest to the accelerator of a rank: the processors

@@ -154,7 +154,7 @@
 #define ACCEL_OPTIONS_DEEPSPEED "accel_deepspeed_options_t"
 #define ACCEL_DEEPSPEED_OPTIONS_INIT \
   {sizeof(accel_deepspeed_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, \
-   ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL}
+   ACCEL_UNSET_DOUBLE, ACCEL_UNSET, ACCEL_UNSET, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, NULL, NULL}
 
 #define ACCEL_OPTIONS_GRAD_SCALER "accel_grad_scaler_options_t"
 #define ACCEL_GRAD_SCALER_OPTIONS_INIT \
@@ -196,6 +196,10 @@
 #define ACCEL_PARAMETERS_STEP_OPTIONS_INIT \
   {sizeof(accel_parameters_step_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
 
+#define ACCEL_OPTIONS_UNWRAP_MODEL "accel_unwrap_model_options_t"
+#define ACCEL_UNWRAP_MODEL_OPTIONS_INIT \
+  {sizeof(accel_unwrap_model_options_t), ACCEL_UNSET, ACCEL_UNSET}
+
 #define ACCEL_OPTIONS_DEVICE_MAP "accel_device_map_options_t"
 #define ACCEL_DEVICE_MAP_OPTIONS_INIT \
   {sizeof(accel_device_map_options_t), NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
@@ -213,6 +217,10 @@
 #define ACCEL_OPTIONS_SAVE "accel_save_options_t"
 #define ACCEL_SAVE_OPTIONS_INIT \
   {sizeof(accel_save_options_t), ACCEL_UNSET, ACCEL_UNSET}
+
+#define ACCEL_OPTIONS_LOAD "accel_load_options_t"
+#define ACCEL_LOAD_OPTIONS_INIT \
+  {sizeof(accel_load_options_t), NULL}
 
 #define ACCEL_OPTIONS_SAVE_MODEL "accel_save_model_options_t"
 #define ACCEL_SAVE_MODEL_OPTIONS_INIT \

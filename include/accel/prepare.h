@@ -175,6 +175,8 @@ typedef struct accel_deepspeed_options {
   const char *transformer_moe_cls_names;    /* Names of classes with commas between them, whose modules are gathered as one
                                              * under stage 3; all others are still gathered one by one. Variable
                                              * ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none */
+  const char *plugin_name;                  /* The name of these settings in the state: a later model that is prepared with the
+                                             * name alone has them, too. Default: none */
 } accel_deepspeed_options_t;
 
 /* How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., "Mixed Precision Training",
@@ -263,7 +265,8 @@ typedef struct accel_prepare_model_options {
  * @param module The model; shares its parameters with the result.
  * @param options NULL: defaults.
  * @param out The model to call.
- * @return ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks;
+ * @return ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and
+ *   for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with;
  *   COLLECTIVE_MISMATCH when the ranks' models differ.
  * @threads collective, waits
  * @accelerate prepare, prepare_model */

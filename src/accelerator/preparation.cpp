@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "accelerator/deepspeed_plugins.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_scheduler.hpp"
@@ -81,7 +82,8 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
           " processes, each of which would train all of it; expected a model on one device, or bypass_device_map");
   require_split(*module, preparation);
   PrepareModelSettings settings = preparation;
-  ShardingChoice sharding = choose_sharding(preparation);
+  settings.deepspeed = find_deepspeed_plugin(preparation.deepspeed, prepared_.models);
+  ShardingChoice sharding = choose_sharding(settings);
   if (sharding.gradient_clipping > 0) require_known_norm(*module, *prepared_.placed, *state_.groups().mesh());
   settings.fsdp = std::move(sharding.settings);
   const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
@@ -97,8 +99,8 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   prepared_.placed->add(prepared->parallel());
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
-  prepared_.models.push_back(
-      {std::move(module), prepared, prepared->accumulation(), nullptr, nullptr, sharding.deepspeed});
+  prepared_.models.push_back({std::move(module), prepared, prepared->accumulation(), nullptr, nullptr,
+                              sharding.deepspeed, settings.deepspeed});
   return prepared;
 }
 

@@ -49,6 +49,15 @@ nn::ModulePtr unwrap_keeping_precision(const nn::ModulePtr& module) {
                                          prepared->compute_policy(), prepared->step_times());
 }
 
+void unwrap_parts(nn::Module& module, nn::ModulePtr (*unwrap)(const nn::ModulePtr&)) {
+  const auto children = module.children();  // a copy: they are replaced
+  for (const auto& [name, child] : children) {
+    unwrap_parts(*unwrap_model(child), unwrap);
+    nn::ModulePtr inner = unwrap(child);
+    if (inner != child) module.replace_child(name, std::move(inner));
+  }
+}
+
 parallel::ParallelModelPtr parallel_model_of(const nn::ModulePtr& module) {
   if (const auto* prepared = dynamic_cast<const PreparedModel*>(module.get())) return prepared->parallel();
   if (auto parallel = std::dynamic_pointer_cast<parallel::ParallelModel>(module)) return parallel;

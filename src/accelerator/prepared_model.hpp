@@ -55,6 +55,8 @@ class PreparedModel final : public nn::Module {
 nn::ModulePtr unwrap_model(const nn::ModulePtr& module);
 // Unwraps a model, but keeps its precision.
 nn::ModulePtr unwrap_keeping_precision(const nn::ModulePtr& module);
+// Puts what `unwrap` makes of prepared models below a module, at any depth, in their place.
+void unwrap_parts(nn::Module& module, nn::ModulePtr (*unwrap)(const nn::ModulePtr&));
 
 // The parallelism of a prepared model; other modules have none.
 parallel::ParallelModelPtr parallel_model_of(const nn::ModulePtr& module);

@@ -9,6 +9,7 @@
 #include "accelerator/parameters/registered_parameters.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
+#include "config/generated/settings/prepare.hpp"
 #include "data/prepared_dataloader.hpp"
 #include "nn/module.hpp"
 #include "optim/schedules/scheduler.hpp"
@@ -29,6 +30,7 @@ struct ModelEntry {
   parallel::ParallelModelPtr of_application = nullptr;       // whose gradients the application computes
   std::shared_ptr<const RegisteredMemory> memory = nullptr;  // of the application, which gets its values
   std::string deepspeed = {};                                // its settings, as accel_describe() has them
+  DeepspeedSettings deepspeed_settings = {};                 // as they were given, which may have a name
 };
 
 struct PreparedObjects {

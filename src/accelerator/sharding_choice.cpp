@@ -60,7 +60,8 @@ ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const Sh
   report_deepspeed(config, accumulation.num_steps, job.reports_keys);
   accumulation.num_steps = config.gradient_accumulation_steps;
   accumulation.sync_each_batch = accumulation.sync_each_batch || config.shards_gradients;
-  std::string description = describe(config);
+  const std::string& name = deepspeed.plugin_name;
+  std::string description = (name.empty() ? "" : text("plugin '", name, "', ")) + describe(config);
   return {in_precision(std::move(config.fsdp), job.mixed_precision), config.gradient_clipping, config.loss_scale,
           accumulation, std::move(description)};
 }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "accelerator/deepspeed_plugins.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/sharding_choice.hpp"
 #include "base/error.hpp"
@@ -34,8 +35,9 @@ parallel::MemoryEstimate estimate_memory(const nn::ModulePtr& module, const opti
   job.accumulation.num_steps = settings.gradient_accumulation_steps;
   job.accumulation.sync_each_batch = settings.sync_each_batch;
   job.data_parallel_size = settings.num_processes;
-  ShardingChoice choice = choose_sharding(settings.model_options, job);
   PrepareModelSettings prepared = settings.model_options;
+  prepared.deepspeed = find_deepspeed_plugin(prepared.deepspeed, {});
+  ShardingChoice choice = choose_sharding(prepared, job);
   prepared.fsdp = std::move(choice.settings);
 
   parallel::MemoryRequest request;

@@ -24,7 +24,7 @@ constexpr char kEstimateHelp[] =
     R"(Estimates the memory that a model takes, from the names and shapes of its weights, which are not loaded. PATH is a file
 of safetensors or of torch, an index of several, or a folder with one of them. Without weights it is the config.json of
 a model that the library knows, or a folder with one; where python3 has the packages transformers and accel, of any model
-of transformers, or its name on the hub.
+of transformers, or its name on the hub; with timm, the name of one of its models.
 The first table is that of Accelerate: the weights in each dtype, and training them on one device. The second one has the
 peak of a step on each rank, by what takes it; parameters are float32. Operators and allocators take more.
 )";
@@ -75,6 +75,8 @@ void declare_estimate_memory(CLI::App& app, EstimateArguments& options) {
       "Number of micro-batches for each step. Default: 1.", "N");
   add("--activation-bytes,--activation_bytes", options.activation_bytes,
       "Bytes that a forward keeps for its backward on each rank. Default: 0.", "N");
+  add("--library-name,--library_name", options.library,
+      "Library of a model without weights: transformers or timm. Default: as the hub says, else transformers.", "NAME");
   app.add_flag("--trust-remote-code,--trust_remote_code", options.trust_remote_code,
                "Runs the code that comes with a model of transformers on this machine.")
       ->group("Options");

@@ -22,7 +22,9 @@
 #include "base/split_text.hpp"
 #include "config/launch_configuration.hpp"
 #include "launch/command_output.hpp"
+#include "launch/nvidia_gpus.hpp"
 #include "machine/host_memory.hpp"
+#include "machine/nvidia_driver.hpp"
 #include "machine/processor_affinity.hpp"
 #include "machine/processors.hpp"
 #include "machine/visible_gpus.hpp"
@@ -137,18 +139,10 @@ Json limits_of() {
 }
 
 Json devices_of() {
-  Json::Items devices;
-  for (const std::string& address : visible_gpus("all")) {
-    const std::string file = "/proc/driver/nvidia/gpus/" + address + "/information";
-    Json::Members device;
-    add(device, "model", field_of(file, "Model:"));
-    add(device, address.find(':') == std::string::npos ? "file" : "address", address);
-    if (const auto node = node_of_device(address)) add(device, "memory_node", int64_t{*node});
-    devices.emplace_back(std::move(device));
-  }
   Json::Members members;
-  members.emplace_back("nvidia", Json(std::move(devices)));
+  members.emplace_back("nvidia", nvidia_gpus());
   add(members, "nvidia_driver", first_line_of("/proc/driver/nvidia/version"));
+  members.emplace_back("nvidia_peer_copies", Json(driver_without_peer_copies().empty()));
   const std::string visible = visible_gpu_ids();
   add(members, "nvidia_visible", visible.empty() ? "none" : visible);
   if (is_folder("/sys/class/kfd/kfd/topology/nodes"))

@@ -1,5 +1,8 @@
 #include "track/built_in_trackers.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "track/comma_separated.hpp"
 #include "track/json_lines.hpp"
 #include "track/mlflow/mlflow.hpp"
@@ -38,6 +41,11 @@ std::vector<std::string> built_in_names() {
   std::vector<std::string> names;
   for (const BuiltIn& each : built_in_trackers()) names.emplace_back(each.name);
   return names;
+}
+
+bool is_package_of_python(const std::string& name) {
+  constexpr std::array kPackages = {"aim", "clearml", "comet_ml", "dvclive", "swanlab", "trackio", "wandb"};
+  return std::find(kPackages.begin(), kPackages.end(), name) != kPackages.end();
 }
 
 }  // namespace accel::track

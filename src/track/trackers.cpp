@@ -56,6 +56,16 @@ void check_options(const BuiltIn& tracker, const Json& options) {
   }
 }
 
+// A tracker of the program may have such a name.
+void leave_out_packages(std::vector<std::string>& names, const ApplicationTrackers& applications, bool is_told) {
+  const auto is_absent = [&](const std::string& name) { return is_package_of_python(name) && !applications.has(name); };
+  for (const std::string& name : names)
+    if (is_told && is_absent(name))
+      accel::log(LogLevel::kWarning, "the tracker '", name, "' is left out: it is a package of Python; here are ",
+                 list_names(built_in_names()), ", and what accel_add_tracker() adds");
+  names.erase(std::remove_if(names.begin(), names.end(), is_absent), names.end());
+}
+
 Json options_of(const Json& all, const std::string& name) {
   const Json* const options = json_member(all, name);
   return options == nullptr ? Json(Json::Members()) : *options;
@@ -88,7 +98,7 @@ void Trackers::check(const TrackingStart& start, const std::vector<std::string>&
   require(!start.project.empty(), Status::kInvalidArgument, "project_name is empty; expected a name");
   for (const std::string& name : names) {
     const BuiltIn* const found = find_built_in(all, name);
-    if (found == nullptr && applications_.has(name)) continue;
+    if (found == nullptr && (applications_.has(name) || is_package_of_python(name))) continue;
     require(found != nullptr, Status::kInvalidArgument, "log_with has the unknown tracker '", name, "'; expected ",
             list_names(built_in_names()), " or 'all'");
     if (found->requires_logging_directory) require_folder(name);
@@ -98,9 +108,9 @@ void Trackers::check(const TrackingStart& start, const std::vector<std::string>&
     if (tracker->requires_logging_directory()) require_folder(tracker->name());
   if (start.options.members() == nullptr) return;
   for (const auto& [name, options] : *start.options.members())
-    require(find_built_in(all, name) != nullptr || applications_.has(name), Status::kInvalidArgument,
-            "init_kwargs has options of the unknown tracker '", name, "'; expected ", list_names(built_in_names()),
-            " or one of accel_add_tracker()");
+    require(find_built_in(all, name) != nullptr || applications_.has(name) || is_package_of_python(name),
+            Status::kInvalidArgument, "init_kwargs has options of the unknown tracker '", name, "'; expected ",
+            list_names(built_in_names()), " or one of accel_add_tracker()");
 }
 
 void Trackers::start_built_in(const TrackingStart& start, const std::vector<std::string>& names) {
@@ -136,8 +146,9 @@ void Trackers::start_built_in(const TrackingStart& start, const std::vector<std:
 }
 
 void Trackers::start(const TrackingStart& start) {
-  const std::vector<std::string> names = names_of(start.settings.log_with);
+  std::vector<std::string> names = names_of(start.settings.log_with);
   check(start, names);
+  leave_out_packages(names, applications_, start.rank == 0);
   finish();
   const std::string& logging_dir = start.settings.logging_dir;
   run_ = Run();

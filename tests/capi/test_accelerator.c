@@ -174,6 +174,7 @@ static void test_wrong_arguments(void **unused) {
   accel_scope_t *scope = NULL;
   accel_tensor_t *constant = NULL;
   accel_ddp_options_t ddp = ACCEL_DDP_OPTIONS_INIT, ddp_by_function;
+  accel_unwrap_model_options_t as_before = ACCEL_UNWRAP_MODEL_OPTIONS_INIT;
   accel_prepare_model_options_t preparation = ACCEL_PREPARE_MODEL_OPTIONS_INIT, preparation_by_function;
   accel_dataloader_config_t config = ACCEL_DATALOADER_CONFIG_INIT, config_by_function;
   (void)unused;
@@ -196,7 +197,8 @@ static void test_wrong_arguments(void **unused) {
   assert_fails(accel_prepare_model(t->state, t->model, &preparation, &again), ACCEL_ERROR_INVALID_ARGUMENT,
                "options.ddp.static_graph is 5");
   assert_status(accel_prepare_data_loader(t->state, t->loader, NULL, &loader), ACCEL_ERROR_INVALID_STATE);
-  assert_ok(accel_unwrap_model(t->state, t->prepared, 0, &inner));
+  as_before.keep_fp32_wrapper = 0;
+  assert_ok(accel_unwrap_model(t->state, t->prepared, &as_before, &inner));
   assert_string_equal(accel_module_kind(inner), "Sequential");
   accel_module_release(inner);
   assert_ok(accel_tensor_full(NULL, 0, 1.0, ACCEL_DTYPE_FLOAT32, accel_device(t->state), &constant));

@@ -45,7 +45,7 @@ static void test_save_and_load(void **state) {
   assert_ok(accel_value_set(&metadata, "format", &format));
   assert_ok(accel_save(&tensors, &metadata, path_of("t.safetensors"), NULL));
   assert_ok(accel_save(&tensors, NULL, path_of("t.safetensors"), NULL)); /* replaces it */
-  assert_ok(accel_load(path_of("t.safetensors"), &loaded));
+  assert_ok(accel_load(path_of("t.safetensors"), NULL, &loaded));
   assert_int_equal(loaded.kind, ACCEL_VALUE_MAP);
   assert_int_equal(accel_value_count(&loaded), 3);
   for (size_t i = 0; i < accel_value_count(&tensors); i++) {
@@ -62,6 +62,34 @@ static void test_save_and_load(void **state) {
   assert_memory_equal(data, numbers, sizeof numbers);
   accel_value_dispose(&loaded);
   accel_value_dispose(&metadata);
+  accel_value_dispose(&tensors);
+}
+
+static void test_map_location(void **state) {
+  (void)state;
+  const float numbers[3] = {1, 2, 3};
+  accel_load_options_t options = ACCEL_LOAD_OPTIONS_INIT;
+  accel_value_t tensors = ACCEL_VALUE_INIT, loaded = ACCEL_VALUE_INIT;
+  accel_device_t device = {0, 0};
+  void *data = NULL;
+  assert_ok(accel_value_map(&tensors));
+  put_tensor(&tensors, "weight", numbers, 3);
+  assert_ok(accel_save(&tensors, NULL, path_of("t.safetensors"), NULL));
+  options.map_location = "cpu";
+  assert_ok(accel_load(path_of("t.safetensors"), &options, &loaded));
+  assert_ok(accel_tensor_data(accel_value_get(&loaded, "weight")->as.tensor, &data));
+  assert_memory_equal(data, numbers, sizeof numbers);
+  accel_value_dispose(&loaded);
+  options.map_location = "meta"; /* on every machine */
+  assert_ok(accel_load(path_of("t.safetensors"), &options, &loaded));
+  assert_ok(accel_tensor_device(accel_value_get(&loaded, "weight")->as.tensor, &device));
+  assert_string_equal(accel_device_type_name(device.type), "meta");
+  accel_value_dispose(&loaded);
+  options.map_location = "gpu";
+  assert_fails(accel_load(path_of("t.safetensors"), &options, &loaded), ACCEL_ERROR_INVALID_ARGUMENT, "'gpu'");
+  options.map_location = "cuda:100"; /* no such device, or no such kind of devices */
+  assert_true(accel_load(path_of("t.safetensors"), &options, &loaded) < 0);
+  assert_message("cuda:100 is not there");
   accel_value_dispose(&tensors);
 }
 
@@ -90,7 +118,7 @@ static void test_ties_and_metadata(void **unused) {
     assert_string_equal(accel_value_get(&loaded, "format")->as.string, "pt");
     assert_string_equal(accel_value_get(&loaded, "second")->as.string, "first");
     accel_value_dispose(&loaded);
-    assert_ok(accel_load(path_of("t.safetensors"), &loaded));
+    assert_ok(accel_load(path_of("t.safetensors"), NULL, &loaded));
     assert_int_equal(accel_value_count(&loaded), 3);
     void *first = NULL, *second = NULL, *other = NULL;
     assert_ok(accel_tensor_data(accel_value_get(&loaded, "first")->as.tensor, &first));
@@ -228,14 +256,14 @@ static void test_save_refuses(void **state) {
 static void test_load_refuses(void **state) {
   (void)state;
   accel_value_t out = accel_arg_int(42);
-  assert_fails(accel_load(NULL, &out), ACCEL_ERROR_INVALID_ARGUMENT, "path is NULL");
-  assert_fails(accel_load(path_of("t.safetensors"), NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
-  assert_fails(accel_load(path_of("t.safetensors"), &out), ACCEL_ERROR_NOT_FOUND, "t.safetensors");
+  assert_fails(accel_load(NULL, NULL, &out), ACCEL_ERROR_INVALID_ARGUMENT, "path is NULL");
+  assert_fails(accel_load(path_of("t.safetensors"), NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "out is NULL");
+  assert_fails(accel_load(path_of("t.safetensors"), NULL, &out), ACCEL_ERROR_NOT_FOUND, "t.safetensors");
   write_bytes(path_of("t.safetensors"), "\x02\0\0\0\0\0\0\0{}x", 11);
-  assert_fails(accel_load(path_of("t.safetensors"), &out), ACCEL_ERROR_CORRUPT, "t.safetensors");
+  assert_fails(accel_load(path_of("t.safetensors"), NULL, &out), ACCEL_ERROR_CORRUPT, "t.safetensors");
   assert_message("1 follow its header");
   write_bytes(path_of("t.safetensors"), "\xff\xff\xff\xff\xff\xff\xff\xff{}", 10);
-  assert_status(accel_load(path_of("t.safetensors"), &out), ACCEL_ERROR_CORRUPT);
+  assert_status(accel_load(path_of("t.safetensors"), NULL, &out), ACCEL_ERROR_CORRUPT);
   assert_int_equal(out.kind, ACCEL_VALUE_INT);
   assert_int_equal(out.as.integer, 42);
 }
@@ -243,6 +271,7 @@ static void test_load_refuses(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_save_and_load, make_folder, tear_down),
+      cmocka_unit_test_setup_teardown(test_map_location, make_folder, tear_down),
       cmocka_unit_test_setup_teardown(test_ties_and_metadata, make_folder, tear_down),
       cmocka_unit_test_setup_teardown(test_whose_weights, make_folder, tear_down),
       cmocka_unit_test_setup_teardown(test_weights_come_to_the_devices_of_a_map, make_folder, tear_down),

@@ -159,6 +159,57 @@ static void test_wrong_settings_of_deepspeed(void **unused) {
   accel_state_release(state);
 }
 
+static accel_status_t prepare_by(accel_state_t *state, const accel_deepspeed_options_t *deepspeed) {
+  accel_prepare_model_options_t options = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  accel_module_t *model = NULL, *prepared = NULL;
+  assert_ok(accel_module_linear(WIDTH, CLASSES, 0, &model));
+  options.deepspeed = deepspeed;
+  const accel_status_t status = accel_prepare_model(state, model, &options, &prepared);
+  accel_module_release(prepared);
+  accel_module_release(model);
+  return status;
+}
+
+static void test_deepspeed_plugins_have_names(void **unused) {
+  accel_state_t *state = new_state();
+  accel_deepspeed_options_t student = ACCEL_DEEPSPEED_OPTIONS_INIT, teacher = ACCEL_DEEPSPEED_OPTIONS_INIT,
+                            name = ACCEL_DEEPSPEED_OPTIONS_INIT;
+  accel_prepare_model_options_t options = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  accel_estimate_memory_options_t estimate = ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT;
+  accel_module_t *model = NULL;
+  accel_value_t bytes = ACCEL_VALUE_INIT;
+  accel_buffer_t described = ACCEL_BUFFER_INIT;
+  (void)unused;
+  student.enabled = teacher.enabled = 1;
+  student.plugin_name = "student";
+  student.zero_stage = 2;
+  teacher.plugin_name = "teacher";
+  teacher.zero_stage = 3;
+  name.plugin_name = "teacher";
+  assert_fails(prepare_by(state, &name), ACCEL_ERROR_NOT_FOUND, "'teacher'; expected its settings with the name");
+  assert_ok(prepare_by(state, &student));
+  assert_fails(prepare_by(state, &name), ACCEL_ERROR_NOT_FOUND, "'teacher'; expected 'student', or settings with");
+  assert_ok(prepare_by(state, &teacher));
+  assert_ok(prepare_by(state, &name));
+  assert_ok(prepare_by(state, &teacher)); /* the same again */
+  teacher.zero_stage = 1;
+  assert_fails(prepare_by(state, &teacher), ACCEL_ERROR_INVALID_ARGUMENT, "'teacher' has other settings already");
+  name.plugin_name = "third";
+  name.zero_stage = 2;
+  assert_fails(prepare_by(state, &name), ACCEL_ERROR_INVALID_ARGUMENT, "deepspeed.enabled is 0; expected 1");
+  assert_ok(accel_describe(state, &described));
+  assert_non_null(strstr(described.data, "DeepSpeed of model 0 = plugin 'student', zero_stage 2"));
+  assert_non_null(strstr(described.data, "DeepSpeed of model 2 = plugin 'teacher', zero_stage 3"));
+  accel_buffer_dispose(&described);
+  name.zero_stage = ACCEL_UNSET_INT64;
+  options.deepspeed = &name;
+  estimate.model_options = &options;
+  assert_ok(accel_module_linear(WIDTH, CLASSES, 0, &model));
+  assert_fails(accel_estimate_memory(model, NULL, &estimate, &bytes), ACCEL_ERROR_NOT_FOUND, "'third'");
+  accel_module_release(model);
+  accel_state_release(state);
+}
+
 static accel_dataloader_t *new_loader(int64_t batch_size) {
   accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
   accel_dataset_t *const numbers = new_numbers(16);
@@ -226,6 +277,7 @@ int main(void) {
       capi_unit_test(test_what_does_not_go_together_is_refused),
       capi_unit_test(test_the_environment_and_its_version_decide),
       capi_unit_test(test_deepspeed_clips_and_accumulates),
+      capi_unit_test(test_deepspeed_plugins_have_names),
       capi_unit_test(test_wrong_settings_of_deepspeed),
       capi_unit_test(test_loaders_say_deepspeeds_batch_size),
   };

@@ -364,9 +364,9 @@ static void bad_input_is_named(void **unused) {
   (void)unused;
   assert_ok(accel_available_trackers(&available));
   assert_string_equal(accel_value_at(&available, 0)->as.string, "jsonl");
-  options.log_with = "wandb";
+  options.log_with = "neptune";
   assert_fails(accel_init_trackers(state, "project", NULL, NULL, &options), ACCEL_ERROR_INVALID_ARGUMENT,
-               "unknown tracker 'wandb'; expected 'jsonl', 'csv', 'tensorboard'");
+               "unknown tracker 'neptune'; expected 'jsonl', 'csv', 'tensorboard'");
   options.log_with = "tensorboard";
   assert_fails(accel_init_trackers(state, "project", NULL, NULL, &options), ACCEL_ERROR_INVALID_ARGUMENT,
                "tracker 'tensorboard' needs logging_dir");

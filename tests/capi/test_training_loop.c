@@ -234,6 +234,7 @@ static void test_regions_of_autocast(void **unused) {
 static void test_outputs_keep_their_dtype(void **unused) {
   accel_state_options_t options = one_process_options();
   accel_state_t *state = NULL;
+  accel_unwrap_model_options_t unwrapping = ACCEL_UNWRAP_MODEL_OPTIONS_INIT;
   accel_module_t *kept = NULL;
   struct loop loop = {0};
   (void)unused;
@@ -242,15 +243,18 @@ static void test_outputs_keep_their_dtype(void **unused) {
   assert_ok(accel_state_create(&options, &state));
   loop = prepare(state);
   assert_int_equal(dtype_of_output(&loop), ACCEL_DTYPE_BFLOAT16);
-  assert_ok(accel_unwrap_model(state, loop.model, 1, &kept));
+  assert_ok(accel_unwrap_model(state, loop.model, NULL, &kept));
   accel_module_release(loop.model);
   loop.model = kept;
   assert_int_equal(dtype_of_output(&loop), ACCEL_DTYPE_BFLOAT16);
-  assert_ok(accel_unwrap_model(state, kept, 0, &loop.model));
+  unwrapping.keep_fp32_wrapper = 0;
+  assert_ok(accel_unwrap_model(state, kept, &unwrapping, &loop.model));
   accel_module_release(kept);
   assert_int_equal(dtype_of_output(&loop), ACCEL_DTYPE_FLOAT32);
   kept = NULL;
-  assert_fails(accel_unwrap_model(state, loop.model, 2, &kept), ACCEL_ERROR_INVALID_ARGUMENT, "keep_fp32_wrapper is 2");
+  unwrapping.keep_fp32_wrapper = 2;
+  assert_fails(accel_unwrap_model(state, loop.model, &unwrapping, &kept), ACCEL_ERROR_INVALID_ARGUMENT,
+               "options.keep_fp32_wrapper is 2");
   release(&loop);
 }
 

@@ -56,7 +56,9 @@ TEST_F(CppTraining, SmallNetworkLearns) {
   }
   EXPECT_EQ(steps, 80);
   EXPECT_LT(last, first / 20);
-  EXPECT_EQ(state.unwrap_model(model, 0).num_parameters(), 33);
+  accel::UnwrapModelOptions as_before;
+  as_before.keep_fp32_wrapper = 0;
+  EXPECT_EQ(state.unwrap_model(model, as_before).num_parameters(), 33);
   state.end_training();
 }
 

@@ -24,9 +24,9 @@ LAYER = 2 * 4 * HIDDEN * HIDDEN * 4  # bytes
 TOTAL = LAYERS * LAYER + (1000 + 1) * HIDDEN * 4
 
 
-def accel(*arguments):
+def accel(*arguments, programs=None):
     return subprocess.run([ACCEL, "estimate-memory", *map(str, arguments)], capture_output=True, text=True, timeout=60, check=False,
-                          env={**os.environ, "PATH": os.pathsep.join([EstimateMemory.programs, os.environ["PATH"]])})
+                          env={**os.environ, "PATH": os.pathsep.join([str(programs or EstimateMemory.programs), os.environ["PATH"]])})
 
 
 def write_safetensors(path, shapes, dtype="F32", bytes_per_element=4):
@@ -174,6 +174,23 @@ class EstimateMemory(unittest.TestCase):
             self.assertEqual((result.returncode, result.stdout), (3, ""))
             self.assertIn("model_type 't5' is not known; expected one of gpt2, llama", result.stderr)
 
+    def test_the_library_of_a_model(self):
+        programs = self.root / "python"
+        programs.mkdir()
+        python = programs / "python3"  # a Python that tells what it was asked
+        entry = {"shape": [2, 3], "dtype": "float32", "requires_grad": True}
+        told = json.dumps({"modules": {"": "Linear"}, "parameters": {"weight": entry}, "buffers": {}, "tied": []})
+        python.write_text(f"#!/bin/sh\necho \"$@\" > {programs}/asked\necho '{told}'\n")
+        python.chmod(0o755)
+        for arguments, asked in ((["lab/vision"], "lab/vision"), (["lab/vision", "--library-name", "timm"], "lab/vision --library-name timm"),
+                                 (["--library_name", "TIMM", self.model], f"{self.model} --library-name timm"),
+                                 (["lab/text", "--library-name", "transformers", "--trust_remote_code"],
+                                  "lab/text --library-name transformers --trust-remote-code")):
+            result = accel(*arguments, "--json", programs=programs)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
+            self.assertEqual(json.loads(result.stdout)["weights"][0]["total_size"], 24)
+            self.assertEqual((programs / "asked").read_text(), f"-m accel.commands.model_shapes {asked}\n")
+
     def test_folders_with_an_index(self):
         folder = self.root / "shards"
         folder.mkdir()
@@ -198,6 +215,8 @@ class EstimateMemory(unittest.TestCase):
                 ([], 2, "was given 0 paths; expected one"),
                 ([self.model, self.model], 2, "was given 2 paths; expected one"),
                 (["not/there"], 3, "'not/there'"),
+                (["resnet18", "--library-name", "timm"], 3, "a python3 with timm and the package accel tells any model, and here"),
+                (["resnet18", "--library-name", "keras"], 2, "--library-name is 'keras'; expected one of transformers, timm"),
                 ([self.model, "--dtypes", "float12"], 2, "--dtypes is 'float12'; expected one of float32, float16, int8, int4"),
                 ([self.model, "--world-size", "0"], 2, "--world-size is '0'; expected a whole number from 1"),
                 ([self.model, "--world-size", "two"], 2, "--world-size is 'two'; expected a whole number from 1"),

@@ -13,6 +13,7 @@
 
 #include <limits>
 
+#include "checkpoint/formats/map_location.hpp"
 #include "checkpoint/formats/torch/zip_reader.hpp"
 #include "checkpoint_fixture.hpp"
 #include "tensor/bytes.hpp"
@@ -270,6 +271,21 @@ TEST(TorchFile, ADamagedPickleIsFound) {
   file[file.find("learning")] = 'L';
   write_text(folder / "t.pt", file);
   expect_error(Status::kCorrupt, "'archive/data.pkl' does not have the checksum", [&] { load(folder / "t.pt"); });
+}
+
+TEST(TorchFile, TensorsThatShareAStorageShareItOnAnotherDevice) {
+  const at::Tensor whole = at::arange(6, at::kFloat);
+  const c10::IValue value = written_and_read(list_of({whole, whole.slice(0, 2, 5), at::ones({2}), "text"}));
+  const auto moved = map_location(value, c10::Device(c10::kMeta)).toListRef().vec();
+  const at::Tensor first = moved[0].toTensor(), second = moved[1].toTensor();
+  EXPECT_TRUE(first.is_meta());
+  EXPECT_TRUE(first.is_alias_of(second));
+  EXPECT_FALSE(first.is_alias_of(moved[2].toTensor()));
+  EXPECT_EQ(second.storage_offset(), 2);
+  EXPECT_EQ(second.sizes(), at::IntArrayRef({3}));
+  EXPECT_EQ(moved[3].toStringRef(), "text");
+  const auto stayed = map_location(value, c10::Device(c10::kCPU)).toListRef().vec();
+  EXPECT_TRUE(stayed[0].toTensor().is_same(value.toListRef()[0].toTensor()));
 }
 
 TEST(TorchFile, FilesAreRecognisedByTheirBeginning) {

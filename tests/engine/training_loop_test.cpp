@@ -586,6 +586,29 @@ TEST(TrainingLoopPrecision, StaysWithAnUnwrappedModelThatKeepsIt) {
   });
 }
 
+TEST(TrainingLoopPrecision, UnwrappingTakesPreparedPartsOutAsWell) {
+  StateSettings options;
+  options.mixed_precision = Precision::kBf16;
+  run_accelerators(2, options, [&](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr first = regression_model(), second = regression_model();
+    const auto block = std::make_shared<nn::CallbackModule>("Block"),
+               whole = std::make_shared<nn::CallbackModule>("Whole");
+    block->add_child("second", accelerator->preparation().prepare_model(second));
+    whole->add_child("first", accelerator->preparation().prepare_model(first));
+    whole->add_child("block", block);
+    unwrap_parts(*whole, unwrap_keeping_precision);
+    const nn::ModulePtr kept = whole->children()[0].second;
+    EXPECT_NE(kept, first);
+    EXPECT_EQ(unwrap_model(kept), first);
+    EXPECT_EQ(parallel_model_of(kept)->exchange(), nullptr);
+    unwrap_parts(*whole, unwrap_model);
+    unwrap_parts(*whole, unwrap_model);  // the second time nothing is left to be done
+    EXPECT_EQ(whole->children()[0].second, first);
+    EXPECT_EQ(whole->children()[1].second, block);
+    EXPECT_EQ(block->children()[0].second, second);
+  });
+}
+
 TEST(TrainingLoopPrepare, IsAllOrNothing) {
   run_accelerators(1, {}, [](const AcceleratorPtr& accelerator) {
     const nn::ModulePtr inner = one_weight();

@@ -40,7 +40,7 @@ def check(library, status):
 def copy_by_accel(library, source, destination):
     """Reads one file and writes another."""
     value, options = Value(), SaveOptions(ctypes.sizeof(SaveOptions), 0, 0)
-    check(library, library.accel_load(source.encode(), ctypes.byref(value)))
+    check(library, library.accel_load(source.encode(), None, ctypes.byref(value)))
     check(library, library.accel_save(ctypes.byref(value), None, destination.encode(), ctypes.byref(options)))
     library.accel_value_dispose(ctypes.byref(value))
 

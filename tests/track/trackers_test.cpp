@@ -44,8 +44,8 @@ class NotedTracker final : public ApplicationTracker {
 
 TEST_F(TrackersOfARun, UnknownNamesListTheKnown) {
   Trackers trackers;
-  expect_error(Status::kInvalidArgument, "unknown tracker 'wandb'; expected 'jsonl', 'csv', 'tensorboard'",
-               [&] { trackers.start(start("jsonl,wandb")); });
+  expect_error(Status::kInvalidArgument, "unknown tracker 'neptune'; expected 'jsonl', 'csv', 'tensorboard'",
+               [&] { trackers.start(start("jsonl,neptune")); });
   TrackingStart with_options = start("jsonl");
   with_options.options = parse_json(R"({"jsonl":{"speed":1}})", "test");
   expect_error(Status::kInvalidArgument, "'speed' for tracker 'jsonl'; expected no options",
@@ -60,6 +60,20 @@ TEST_F(TrackersOfARun, UnknownNamesListTheKnown) {
   expect_error(Status::kInvalidArgument, "project_name is empty", [&] { trackers.start(without_name); });
   EXPECT_FALSE(trackers.is_running());
   EXPECT_TRUE(std::filesystem::is_empty(folder_));
+}
+
+TEST_F(TrackersOfARun, PackagesOfPythonAreLeftOut) {
+  Trackers trackers;
+  TrackingStart several = start("wandb, jsonl, comet_ml");
+  several.options = parse_json(R"({"wandb":{"entity":"lab"}})", "test");
+  trackers.start(several);
+  EXPECT_EQ(trackers.names(), std::vector<std::string>{"jsonl"});
+  expect_error(Status::kNotFound, "no tracker 'wandb'; running are 'jsonl'", [&] { trackers.find("wandb"); });
+  trackers.finish();
+  trackers.add(std::make_shared<NotedTracker>("aim", true));  // the program's own
+  trackers.start(start("aim,clearml,dvclive,swanlab,trackio"));
+  EXPECT_EQ(trackers.names(), std::vector<std::string>{"aim"});
+  trackers.finish();
 }
 
 TEST_F(TrackersOfARun, EachIsStartedOnceAndFound) {

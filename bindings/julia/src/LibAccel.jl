@@ -1240,6 +1240,7 @@ struct accel_deepspeed_options_t
     zero3_init_flag::accel_flag_t
     zero3_save_16bit_model::accel_flag_t
     transformer_moe_cls_names::Ptr{Cchar}
+    plugin_name::Ptr{Cchar}
 end
 
 """Every field is unset that is not given."""
@@ -1257,8 +1258,9 @@ function accel_deepspeed_options_t(;
     zero3_init_flag = ACCEL_UNSET,
     zero3_save_16bit_model = ACCEL_UNSET,
     transformer_moe_cls_names = C_NULL,
+    plugin_name = C_NULL,
 )
-    return accel_deepspeed_options_t(sizeof(accel_deepspeed_options_t), enabled, is_train_batch_min, hf_ds_config, zero_stage, gradient_accumulation_steps, gradient_clipping, offload_optimizer_device, offload_param_device, offload_optimizer_nvme_path, offload_param_nvme_path, zero3_init_flag, zero3_save_16bit_model, transformer_moe_cls_names)
+    return accel_deepspeed_options_t(sizeof(accel_deepspeed_options_t), enabled, is_train_batch_min, hf_ds_config, zero_stage, gradient_accumulation_steps, gradient_clipping, offload_optimizer_device, offload_param_device, offload_optimizer_nvme_path, offload_param_nvme_path, zero3_init_flag, zero3_save_16bit_model, transformer_moe_cls_names, plugin_name)
 end
 
 """How losses are scaled so that float16 gradients do not vanish (Micikevicius et al., \"Mixed Precision Training\", 2018)."""
@@ -1460,6 +1462,21 @@ function accel_parameters_step_options_t(;
     return accel_parameters_step_options_t(sizeof(accel_parameters_step_options_t), max_grad_norm, grad_norm_type, allow_missing, reserved)
 end
 
+"""What is taken out of a prepared model."""
+struct accel_unwrap_model_options_t
+    struct_size::Csize_t
+    keep_fp32_wrapper::accel_flag_t
+    recursive::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_unwrap_model_options_t(;
+    keep_fp32_wrapper = ACCEL_UNSET,
+    recursive = ACCEL_UNSET,
+)
+    return accel_unwrap_model_options_t(sizeof(accel_unwrap_model_options_t), keep_fp32_wrapper, recursive)
+end
+
 """How a model is measured and placed."""
 struct accel_device_map_options_t
     struct_size::Csize_t
@@ -1566,6 +1583,19 @@ function accel_save_options_t(;
     save_on_each_node = ACCEL_UNSET,
 )
     return accel_save_options_t(sizeof(accel_save_options_t), safe_serialization, save_on_each_node)
+end
+
+"""How a file is read."""
+struct accel_load_options_t
+    struct_size::Csize_t
+    map_location::Ptr{Cchar}
+end
+
+"""Every field is unset that is not given."""
+function accel_load_options_t(;
+    map_location = C_NULL,
+)
+    return accel_load_options_t(sizeof(accel_load_options_t), map_location)
 end
 
 """How a model's weights are written."""
@@ -8251,7 +8281,7 @@ Puts a model on the device, under the precision, and under data parallelism when
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The model to call.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.
+Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ.
 
 Threads: collective, waits.
 """
@@ -8789,21 +8819,21 @@ accel_parameters_release(parameters) =
     ccall(@address(accel_parameters_release), Cvoid, (Ptr{accel_parameters_t},), parameters)
 
 """
-    accel_unwrap_model(state, module, keep_fp32_wrapper, out)
+    accel_unwrap_model(state, module, options, out)
 
 The model inside a prepared one.
 
 - `state`: A state.
 - `module`: A module, prepared or not.
-- `keep_fp32_wrapper`: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The model; the module itself when it is not prepared.
 
-Returns: ACCEL_OK or INVALID_ARGUMENT.
+Returns: ACCEL_OK or INVALID_ARGUMENT; UNSUPPORTED for a prepared part of a module whose parts cannot be replaced.
 
 Threads: object.
 """
-accel_unwrap_model(state, var"module", keep_fp32_wrapper, out) =
-    check(ccall(@address(accel_unwrap_model), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Int32, Ptr{Ptr{accel_module_t}}), state, var"module", keep_fp32_wrapper, out), "accel_unwrap_model")
+accel_unwrap_model(state, var"module", options, out) =
+    check(ccall(@address(accel_unwrap_model), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_unwrap_model_options_t}, Ptr{Ptr{accel_module_t}}), state, var"module", options, out), "accel_unwrap_model")
 
 """
     accel_get_state_dict(state, module, out)
@@ -9786,19 +9816,20 @@ accel_load_metadata(path, out) =
     check(@waiting(ccall(@address(accel_load_metadata), accel_status_t, (Cstring, Ptr{accel_value_t}), path, out)), "accel_load_metadata")
 
 """
-    accel_load(path, out)
+    accel_load(path, options, out)
 
 Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms. Files of torch are read without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
 
 - `path`: The file.
-- `out`: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
 
-Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read.
+Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read, or says why a device of map_location is not there; INVALID_ARGUMENT for a map_location that is no device, or beyond those of this machine.
 
 Threads: any, waits.
 """
-accel_load(path, out) =
-    check(@waiting(ccall(@address(accel_load), accel_status_t, (Cstring, Ptr{accel_value_t}), path, out)), "accel_load")
+accel_load(path, options, out) =
+    check(@waiting(ccall(@address(accel_load), accel_status_t, (Cstring, Ptr{accel_load_options_t}, Ptr{accel_value_t}), path, options, out)), "accel_load")
 
 """
     accel_load_state_dict(path, device_map, out)
@@ -10163,7 +10194,7 @@ accel_merge_weights(folder, destination, options) =
 """
     accel_init_trackers(state, project_name, config, init_kwargs, options)
 
-Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
+Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end first. log_with knows the engine's trackers and those that were added; \"wandb\" and the reference's other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
 
 - `state`: A state.
 - `project_name`: The project. Characters that no file name may have become \"_\" in the folder's.
@@ -11212,7 +11243,7 @@ accel_accept_fork() =
 """
     accel_environment_report(out)
 
-Describes this machine for a bug report, as `accel env --json` does.
+Describes this machine for a bug report, as `accel env --json` does, without starting a device. In \"devices\", \"nvidia\" is a list with a map for each GPU: \"model\", \"address\", \"memory_node\", \"compute_capability\" (\"9.0\"), and \"fp8\", whether it computes in 8-bit floating point; \"nvidia_driver\" is a text, and \"nvidia_peer_copies\" is false for a driver that does not copy between GPUs although it says so (RTX 40 before 550.40.07).
 
 - `out`: A JSON object.
 

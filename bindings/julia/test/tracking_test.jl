@@ -45,6 +45,6 @@ end
         finish_trackers(state)
         lines = read(joinpath(folder, "run", "metrics.jsonl"), String)
         @test occursin("\"step\":7", lines) && occursin("\"eval/n\":2", lines)
-        @test_throws AccelError init_trackers(state, "run", nothing, nothing; log_with = "wandb", logging_dir = folder)
+        @test_throws AccelError init_trackers(state, "run", nothing, nothing; log_with = "neptune", logging_dir = folder)
     end
 end

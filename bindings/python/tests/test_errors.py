@@ -151,8 +151,8 @@ def test_arguments_of_other_kinds_are_told_in_words(tmp_path):
     """What was given, and what is expected, in place of SWIG's words."""
     wrong = ((lambda: nn.Linear("x", 2), TypeError, "'x', a str; expected an integer"),
              (lambda: accel.optim.SGD(nn.Linear(2, 2).parameters(), lr="x"), TypeError, "'x', a str; expected a number"),
-             (lambda: capi.accel_load(3), TypeError, "3, a int; expected a text"),
-             (lambda: capi.accel_load(str(tmp_path) + "\0x"), ValueError, "expected a text without the character NUL"),
+             (lambda: capi.accel_load(3, None), TypeError, "3, a int; expected a text"),
+             (lambda: capi.accel_load(str(tmp_path) + "\0x", None), ValueError, "expected a text without the character NUL"),
              (lambda: capi.accel_state_retain(3), TypeError, "state: expected a accel_state_t"),
              (lambda: setattr(capi.accel_adam_options_t(), "lr", "x"), TypeError, "'x', a str; expected a number"),
              (lambda: capi.accel_status_name(2 ** 40), OverflowError, "1099511627776; expected an integer in the range of"))

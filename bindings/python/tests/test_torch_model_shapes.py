@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -56,6 +57,34 @@ def test_the_command_prints_json(tmp_path):
         printed.append(json.loads(done.stdout))
     assert printed[0] == printed[1] == printed[2] and printed[0]["modules"][""] == "BertForMaskedLM"
     assert ["bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"] in printed[0]["tied"]
+
+
+@pytest.fixture
+def timm(monkeypatch):
+    """A stand-in of the package timm, and what the hub says of models."""
+    asked = []
+
+    def create_model(name, pretrained):
+        asked.append((name, pretrained))
+        return torch.nn.Linear(3, 2)
+
+    monkeypatch.setitem(sys.modules, "timm", types.SimpleNamespace(create_model=create_model))
+    libraries = {"lab/vision": "timm", "lab/speech": "nemo"}
+    hub = pytest.importorskip("huggingface_hub")
+    monkeypatch.setattr(hub, "model_info", lambda name: types.SimpleNamespace(library_name=libraries.get(name)))
+    return asked
+
+
+def test_models_of_timm(timm, tmp_path, capsys):
+    (tmp_path / "resnet18").mkdir()
+    for arguments, name in (["lab/vision"], "hf-hub:lab/vision"), (["lab/other", "--library-name", "timm"], "hf-hub:lab/other"), (
+            ["resnet18", "--library_name", "timm"], "resnet18"):
+        model_shapes.main(arguments)
+        told = json.loads(capsys.readouterr().out)
+        assert told["modules"] == {"": "Linear"} and told["parameters"]["weight"]["shape"] == [2, 3]
+        assert timm.pop() == (name, False) and not timm
+    with pytest.raises(SystemExit, match="lab/speech: it is a model for nemo; expected transformers or timm"):
+        model_shapes.main(["lab/speech"])
 
 
 def test_what_is_no_model_is_said_in_a_line(tmp_path, capfd, monkeypatch):

@@ -67,6 +67,10 @@ def test_files(tmp_path, caplog):
     assert list(utils.load(tmp_path / "w.safetensors")) == ["a"]
     utils.save({"a": shared, "step": 3}, tmp_path / "w.bin")
     assert utils.load(tmp_path / "w.bin")["step"] == 3 and isinstance(utils.load(tmp_path / "w.bin")["a"], torch.Tensor)
+    for place in ("cpu", torch.device("cpu"), {"cuda:0": "cpu"}, lambda storage, location: storage):
+        assert utils.load(tmp_path / "w.bin", map_location=place)["a"].tolist() == [1, 1]
+    with pytest.raises(ValueError, match="'gpu'"):
+        utils.load(tmp_path / "w.bin", map_location="gpu")
     torch.save({"a": {1, 2, logging.INFO}, "f": Pair}, tmp_path / "objects.bin")
     with pytest.raises(accel.errors.UnsupportedError, match="nothing of it is executed"):
         utils.load(tmp_path / "objects.bin")

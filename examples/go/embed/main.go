@@ -28,7 +28,7 @@ func makeModel(state *accel.State, folder string) {
 
 func loadModel(folder string) *accel.Module {
 	model := must.Get(accel.ModuleFromConfig(filepath.Join(folder, "config.json")))
-	must.Do(model.LoadStateDict(must.Get(accel.Load(filepath.Join(folder, "model.safetensors"))), true))
+	must.Do(model.LoadStateDict(must.Get(accel.Load(filepath.Join(folder, "model.safetensors"), nil)), true))
 	must.Do(model.Train(false))
 	return model
 }

@@ -1,5 +1,6 @@
 // Section 13 of accel.h: files of tensors, and of models.
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "accel.h"
@@ -16,6 +17,7 @@
 #include "checkpoint/formats/safetensors.hpp"
 #include "checkpoint/formats/sharded_index.hpp"
 #include "checkpoint/formats/value_file.hpp"
+#include "tensor/device/device.hpp"
 
 namespace accel::capi {
 namespace {
@@ -77,8 +79,14 @@ ACCEL_FUNCTION accel_status_t accel_load_metadata(const char* path, accel_value_
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_load(const char* path, accel_value_t* out) {
-  return guarded(__func__, out, [&] { return from_ivalue(checkpoint::load_value(check_pointer(path, "path"))); });
+ACCEL_FUNCTION accel_status_t accel_load(const char* path, const accel_load_options_t* options, accel_value_t* out) {
+  return guarded(__func__, out, [&] {
+    check_pointer(path, "path");
+    const LoadSettings settings = read_settings(options, "options");
+    std::optional<c10::Device> device;
+    if (!settings.map_location.is_default()) device = tensor::parse_device(settings.map_location.value);
+    return from_ivalue(checkpoint::load_value(path, device));
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_load_state_dict(const char* path, const accel_value_t* device_map,

@@ -3,6 +3,7 @@
 
 #include "accel.h"
 #include "config/generated/option_tables.hpp"
+#include "config/generated/settings/accelerator.hpp"
 #include "config/generated/settings/big_model.hpp"
 #include "config/generated/settings/checkpoint.hpp"
 #include "config/generated/settings/dataloader.hpp"
@@ -102,6 +103,8 @@ inline const OptionTable& table_of(const accel_parameters_options_t*) { return o
 inline accel_parameters_options_t unset_options(const accel_parameters_options_t*) { return ACCEL_PARAMETERS_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_parameters_step_options_t*) { return option_tables::parameters_step_options; }
 inline accel_parameters_step_options_t unset_options(const accel_parameters_step_options_t*) { return ACCEL_PARAMETERS_STEP_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_unwrap_model_options_t*) { return option_tables::unwrap_model_options; }
+inline accel_unwrap_model_options_t unset_options(const accel_unwrap_model_options_t*) { return ACCEL_UNWRAP_MODEL_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_device_map_options_t*) { return option_tables::device_map_options; }
 inline accel_device_map_options_t unset_options(const accel_device_map_options_t*) { return ACCEL_DEVICE_MAP_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_dispatch_options_t*) { return option_tables::dispatch_options; }
@@ -110,6 +113,8 @@ inline const OptionTable& table_of(const accel_offloaded_weights_options_t*) { r
 inline accel_offloaded_weights_options_t unset_options(const accel_offloaded_weights_options_t*) { return ACCEL_OFFLOADED_WEIGHTS_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_save_options_t*) { return option_tables::save_options; }
 inline accel_save_options_t unset_options(const accel_save_options_t*) { return ACCEL_SAVE_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_load_options_t*) { return option_tables::load_options; }
+inline accel_load_options_t unset_options(const accel_load_options_t*) { return ACCEL_LOAD_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_save_model_options_t*) { return option_tables::save_model_options; }
 inline accel_save_model_options_t unset_options(const accel_save_model_options_t*) { return ACCEL_SAVE_MODEL_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_project_options_t*) { return option_tables::project_options; }
@@ -162,10 +167,12 @@ PrepareItem settings_type(const accel_prepare_item_t*);
 LocalSgdSettings settings_type(const accel_local_sgd_options_t*);
 ParametersSettings settings_type(const accel_parameters_options_t*);
 ParametersStepSettings settings_type(const accel_parameters_step_options_t*);
+UnwrapModelSettings settings_type(const accel_unwrap_model_options_t*);
 DeviceMapSettings settings_type(const accel_device_map_options_t*);
 DispatchSettings settings_type(const accel_dispatch_options_t*);
 OffloadedWeightsSettings settings_type(const accel_offloaded_weights_options_t*);
 SaveSettings settings_type(const accel_save_options_t*);
+LoadSettings settings_type(const accel_load_options_t*);
 SaveModelSettings settings_type(const accel_save_model_options_t*);
 ProjectSettings settings_type(const accel_project_options_t*);
 SaveStateSettings settings_type(const accel_save_state_options_t*);

@@ -195,12 +195,14 @@ ACCEL_FUNCTION accel_status_t accel_prepare(accel_state_t* state, const accel_pr
 }
 
 ACCEL_FUNCTION accel_status_t accel_unwrap_model(accel_state_t* state, accel_module_t* module,
-                                                 int32_t keep_fp32_wrapper, accel_module_t** out) {
+                                                 const accel_unwrap_model_options_t* options, accel_module_t** out) {
   return guarded(__func__, out, [&] {
     accelerator_of(state);
     const nn::ModulePtr& model = check(module, "module").module;
-    const bool keep = read_flag(keep_fp32_wrapper, "keep_fp32_wrapper");
-    return keep ? accelerator::unwrap_keeping_precision(model) : accelerator::unwrap_model(model);
+    const UnwrapModelSettings settings = read_settings(options, "options");
+    const auto unwrap = settings.keep_fp32_wrapper ? accelerator::unwrap_keeping_precision : accelerator::unwrap_model;
+    if (settings.recursive) accelerator::unwrap_parts(*accelerator::unwrap_model(model), unwrap);
+    return unwrap(model);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "base/text_ends.hpp"
 #include "checkpoint/formats/compressed_header.hpp"
 #include "checkpoint/formats/compressed_tensors.hpp"
+#include "checkpoint/formats/map_location.hpp"
 #include "checkpoint/formats/safetensors.hpp"
 #include "checkpoint/formats/torch/torch_file.hpp"
 #include "checkpoint/formats/value_json.hpp"
@@ -108,6 +109,9 @@ void save_value(const std::string& path, const c10::IValue& value, bool safe_ser
   save_torch_file(path, value, files);
 }
 
-c10::IValue load_value(const std::string& path) { return read_value(std::make_shared<const MappedFile>(path)); }
+c10::IValue load_value(const std::string& path, std::optional<c10::Device> device) {
+  const c10::IValue value = read_value(std::make_shared<const MappedFile>(path));
+  return device.has_value() ? map_location(value, *device) : value;
+}
 
 }  // namespace accel::checkpoint

@@ -6,8 +6,10 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "checkpoint/files/atomic_file.hpp"
@@ -30,6 +32,7 @@ c10::IValue read_value(const std::shared_ptr<const MappedFile>& file);
 // map of tensors, which is written as safetensors with these metadata.
 void save_value(const std::string& path, const c10::IValue& value, bool safe_serialization,
                 const Metadata& metadata = {}, FileSystem& files = system_files());
-c10::IValue load_value(const std::string& path);
+// On the CPU, or with its tensors on a device: see map_location().
+c10::IValue load_value(const std::string& path, std::optional<c10::Device> device = std::nullopt);
 
 }  // namespace accel::checkpoint

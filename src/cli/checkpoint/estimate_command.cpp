@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include <accel.hpp>
-#include "cli/checkpoint/transformers_model.hpp"
+#include "cli/checkpoint/python_model.hpp"
 #include "cli/checkpoint_arguments.hpp"
 #include "cli/command_arguments.hpp"
 
@@ -77,6 +77,12 @@ struct PrecisionKind {
 };
 constexpr std::array<PrecisionKind, 3> kPrecisions = {
     {{"no", ACCEL_PRECISION_NO}, {"bf16", ACCEL_PRECISION_BF16}, {"fp16", ACCEL_PRECISION_FP16}}};
+
+struct Library {
+  const char* name;
+};
+constexpr char kTimm[] = "timm";
+constexpr std::array<Library, 2> kLibraries = {{{"transformers"}, {kTimm}}};
 
 std::string text_in(const std::string& value) { return "'" + value + "'"; }
 
@@ -142,9 +148,11 @@ void print_table(const std::string& title, const std::vector<Row>& rows) {
 
 // Shapes of the weights in files, or of a model that a configuration describes, here or on the hub. A folder may have
 // weights and a configuration.
-cpp::Module open_model(const std::string& path, bool trust_remote_code) {
-  if (!std::filesystem::exists(path))
-    return empty_model_of_transformers(path, trust_remote_code, "'" + path + "' does not exist");
+cpp::Module open_model(const std::string& path, const EstimateArguments& options) {
+  PythonModel asked{path, "", options.trust_remote_code};
+  if (!options.library.empty()) asked.library = choose(kLibraries, options.library, "--library-name").name;
+  if (asked.library == kTimm) return empty_model_of_python(asked, "'" + path + "' is a model of timm");
+  if (!std::filesystem::exists(path)) return empty_model_of_python(asked, "'" + path + "' does not exist");
   const bool is_config = std::filesystem::path(path).filename() == kConfigName;
   if (!is_config) try {
       return cpp::Module::shapes_from_weights(path);
@@ -156,7 +164,7 @@ cpp::Module open_model(const std::string& path, bool trust_remote_code) {
     return cpp::Module::from_config(is_config ? path : path + "/" + kConfigName);
   } catch (const cpp::Error& error) {
     if (error.status() != ACCEL_ERROR_UNSUPPORTED) throw;
-    return empty_model_of_transformers(path, trust_remote_code, error.what());
+    return empty_model_of_python(asked, error.what());
   }
 }
 
@@ -185,7 +193,7 @@ std::string members_of_outer_lists(const cpp::Module& module) {
 class Estimate {
  public:
   Estimate(const std::string& path, const EstimateArguments& options)
-      : module_(open_model(path, options.trust_remote_code)), path_(path), given_(options) {
+      : module_(open_model(path, options)), path_(path), given_(options) {
     module_.to(ACCEL_DTYPE_FLOAT32, accel_device_t{ACCEL_DEVICE_META, 0});
     constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
     constexpr std::int64_t kMostRanks = std::numeric_limits<std::int32_t>::max();

@@ -526,6 +526,7 @@ constexpr OptionField kDeepspeedOptions[] = {
     {"zero3_init_flag", "For stage 3, 1: only rank 0 needs weights; models of the others may be without memory (accel_init_empty_weights_begin()), and get their shards when they are prepared, one group of parameters after the other. Variable ACCELERATE_DEEPSPEED_ZERO3_INIT. Default: whether the stage is 3", OptionKind::kFlag, 4, 72, 207, kNone, "ACCELERATE_DEEPSPEED_ZERO3_INIT", nullptr, "whether the stage is 3", nullptr, 0, false},
     {"zero3_save_16bit_model", "1: whole weights can be saved from stage 3, which they always can here. Variable ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL. Default 0", OptionKind::kFlag, 4, 76, 71, kNone, "ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", "0", nullptr, nullptr, 0, false},
     {"transformer_moe_cls_names", "Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none", OptionKind::kText, 8, 80, 133, kNone, "ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES", nullptr, "none", nullptr, 0, false},
+    {"plugin_name", "The name of these settings in the state: a later model that is prepared with the name alone has them, too. Default: none", OptionKind::kText, 8, 88, 106, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kGradScalerOptions[] = {
@@ -605,6 +606,11 @@ constexpr OptionField kParametersStepOptions[] = {
     {"reserved", "", OptionKind::kReserved, 4, 28, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
+constexpr OptionField kUnwrapModelOptions[] = {
+    {"keep_fp32_wrapper", "1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared. Default 1", OptionKind::kFlag, 4, 8, 135, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"recursive", "1: prepared models that are parts of it are taken out as well, and are its parts from then on. Default 0", OptionKind::kFlag, 4, 12, 94, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kDeviceMapOptions[] = {
     {"dtype", "In which floating weights will be loaded, if it is smaller than their own; also \"fp8\", \"int4\", \"int2\". Default: their own", OptionKind::kText, 8, 8, 102, kNone, nullptr, nullptr, "their own", nullptr, 0, false},
     {"special_dtypes", "A map from names of tensors to the dtypes in which they will be loaded. Default: none", OptionKind::kObject, 8, 16, 71, kNone, nullptr, nullptr, "none", nullptr, 0, false},
@@ -647,6 +653,10 @@ constexpr OptionField kOffloadedWeightsOptions[] = {
 constexpr OptionField kSaveOptions[] = {
     {"safe_serialization", "1: safetensors, of a map name -> tensor; 0: a file of torch.save(), of any value. Default 1", OptionKind::kFlag, 4, 8, 81, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"save_on_each_node", "1: accel_save_on_main_process() writes on the main process of each host. Default: as the project's", OptionKind::kFlag, 4, 12, 72, kNone, nullptr, nullptr, "as the project's", nullptr, 0, false},
+};
+
+constexpr OptionField kLoadOptions[] = {
+    {"map_location", "The device of all tensors: \"cpu\", \"xpu:0\", or \"meta\" for shapes alone. Default: the CPU, where they share the mapping of the file, whatever device they were saved from", OptionKind::kText, 8, 8, 70, kNone, nullptr, nullptr, "the CPU, where they share the mapping of the file, whatever device they were saved from", nullptr, 0, false},
 };
 
 constexpr OptionField kSaveModelOptions[] = {
@@ -796,7 +806,7 @@ const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataload
 const OptionTable power_sgd_options{"accel_power_sgd_options_t", 64, kPowerSgdOptions, std::size(kPowerSgdOptions)};
 const OptionTable ddp_options{"accel_ddp_options_t", 56, kDdpOptions, std::size(kDdpOptions)};
 const OptionTable fsdp_options{"accel_fsdp_options_t", 152, kFsdpOptions, std::size(kFsdpOptions)};
-const OptionTable deepspeed_options{"accel_deepspeed_options_t", 88, kDeepspeedOptions, std::size(kDeepspeedOptions)};
+const OptionTable deepspeed_options{"accel_deepspeed_options_t", 96, kDeepspeedOptions, std::size(kDeepspeedOptions)};
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
 const OptionTable prepare_model_options{"accel_prepare_model_options_t", 48, kPrepareModelOptions, std::size(kPrepareModelOptions)};
@@ -806,10 +816,12 @@ const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::si
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
 const OptionTable parameters_options{"accel_parameters_options_t", 24, kParametersOptions, std::size(kParametersOptions)};
 const OptionTable parameters_step_options{"accel_parameters_step_options_t", 32, kParametersStepOptions, std::size(kParametersStepOptions)};
+const OptionTable unwrap_model_options{"accel_unwrap_model_options_t", 16, kUnwrapModelOptions, std::size(kUnwrapModelOptions)};
 const OptionTable device_map_options{"accel_device_map_options_t", 64, kDeviceMapOptions, std::size(kDeviceMapOptions)};
 const OptionTable dispatch_options{"accel_dispatch_options_t", 104, kDispatchOptions, std::size(kDispatchOptions)};
 const OptionTable offloaded_weights_options{"accel_offloaded_weights_options_t", 40, kOffloadedWeightsOptions, std::size(kOffloadedWeightsOptions)};
 const OptionTable save_options{"accel_save_options_t", 16, kSaveOptions, std::size(kSaveOptions)};
+const OptionTable load_options{"accel_load_options_t", 16, kLoadOptions, std::size(kLoadOptions)};
 const OptionTable save_model_options{"accel_save_model_options_t", 24, kSaveModelOptions, std::size(kSaveModelOptions)};
 const OptionTable project_options{"accel_project_options_t", 48, kProjectOptions, std::size(kProjectOptions)};
 const OptionTable save_state_options{"accel_save_state_options_t", 32, kSaveStateOptions, std::size(kSaveStateOptions)};
@@ -867,10 +879,12 @@ OptionTables all_option_tables() {
       &option_tables::local_sgd_options,
       &option_tables::parameters_options,
       &option_tables::parameters_step_options,
+      &option_tables::unwrap_model_options,
       &option_tables::device_map_options,
       &option_tables::dispatch_options,
       &option_tables::offloaded_weights_options,
       &option_tables::save_options,
+      &option_tables::load_options,
       &option_tables::save_model_options,
       &option_tables::project_options,
       &option_tables::save_state_options,

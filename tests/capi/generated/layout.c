@@ -336,7 +336,7 @@ SAME(place_of_accel_fsdp_options_t_offload_optimizer, offsetof(accel_fsdp_option
 SAME(place_of_accel_fsdp_options_t_offload_folder, offsetof(accel_fsdp_options_t, offload_folder) == 128 && sizeof(((accel_fsdp_options_t *)0)->offload_folder) == 8);
 SAME(place_of_accel_fsdp_options_t_reshard_group_size, offsetof(accel_fsdp_options_t, reshard_group_size) == 136 && sizeof(((accel_fsdp_options_t *)0)->reshard_group_size) == 8);
 SAME(place_of_accel_fsdp_options_t_leaf_module_classes, offsetof(accel_fsdp_options_t, leaf_module_classes) == 144 && sizeof(((accel_fsdp_options_t *)0)->leaf_module_classes) == 8);
-SAME(size_of_accel_deepspeed_options_t, sizeof(accel_deepspeed_options_t) == 88);
+SAME(size_of_accel_deepspeed_options_t, sizeof(accel_deepspeed_options_t) == 96);
 SAME(place_of_accel_deepspeed_options_t_struct_size, offsetof(accel_deepspeed_options_t, struct_size) == 0 && sizeof(((accel_deepspeed_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_deepspeed_options_t_enabled, offsetof(accel_deepspeed_options_t, enabled) == 8 && sizeof(((accel_deepspeed_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_deepspeed_options_t_is_train_batch_min, offsetof(accel_deepspeed_options_t, is_train_batch_min) == 12 && sizeof(((accel_deepspeed_options_t *)0)->is_train_batch_min) == 4);
@@ -351,6 +351,7 @@ SAME(place_of_accel_deepspeed_options_t_offload_param_nvme_path, offsetof(accel_
 SAME(place_of_accel_deepspeed_options_t_zero3_init_flag, offsetof(accel_deepspeed_options_t, zero3_init_flag) == 72 && sizeof(((accel_deepspeed_options_t *)0)->zero3_init_flag) == 4);
 SAME(place_of_accel_deepspeed_options_t_zero3_save_16bit_model, offsetof(accel_deepspeed_options_t, zero3_save_16bit_model) == 76 && sizeof(((accel_deepspeed_options_t *)0)->zero3_save_16bit_model) == 4);
 SAME(place_of_accel_deepspeed_options_t_transformer_moe_cls_names, offsetof(accel_deepspeed_options_t, transformer_moe_cls_names) == 80 && sizeof(((accel_deepspeed_options_t *)0)->transformer_moe_cls_names) == 8);
+SAME(place_of_accel_deepspeed_options_t_plugin_name, offsetof(accel_deepspeed_options_t, plugin_name) == 88 && sizeof(((accel_deepspeed_options_t *)0)->plugin_name) == 8);
 SAME(size_of_accel_grad_scaler_options_t, sizeof(accel_grad_scaler_options_t) == 48);
 SAME(place_of_accel_grad_scaler_options_t_struct_size, offsetof(accel_grad_scaler_options_t, struct_size) == 0 && sizeof(((accel_grad_scaler_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_grad_scaler_options_t_init_scale, offsetof(accel_grad_scaler_options_t, init_scale) == 8 && sizeof(((accel_grad_scaler_options_t *)0)->init_scale) == 8);
@@ -419,6 +420,10 @@ SAME(place_of_accel_parameters_step_options_t_max_grad_norm, offsetof(accel_para
 SAME(place_of_accel_parameters_step_options_t_grad_norm_type, offsetof(accel_parameters_step_options_t, grad_norm_type) == 16 && sizeof(((accel_parameters_step_options_t *)0)->grad_norm_type) == 8);
 SAME(place_of_accel_parameters_step_options_t_allow_missing, offsetof(accel_parameters_step_options_t, allow_missing) == 24 && sizeof(((accel_parameters_step_options_t *)0)->allow_missing) == 4);
 SAME(place_of_accel_parameters_step_options_t_reserved, offsetof(accel_parameters_step_options_t, reserved) == 28 && sizeof(((accel_parameters_step_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_unwrap_model_options_t, sizeof(accel_unwrap_model_options_t) == 16);
+SAME(place_of_accel_unwrap_model_options_t_struct_size, offsetof(accel_unwrap_model_options_t, struct_size) == 0 && sizeof(((accel_unwrap_model_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_unwrap_model_options_t_keep_fp32_wrapper, offsetof(accel_unwrap_model_options_t, keep_fp32_wrapper) == 8 && sizeof(((accel_unwrap_model_options_t *)0)->keep_fp32_wrapper) == 4);
+SAME(place_of_accel_unwrap_model_options_t_recursive, offsetof(accel_unwrap_model_options_t, recursive) == 12 && sizeof(((accel_unwrap_model_options_t *)0)->recursive) == 4);
 SAME(size_of_accel_device_map_options_t, sizeof(accel_device_map_options_t) == 64);
 SAME(place_of_accel_device_map_options_t_struct_size, offsetof(accel_device_map_options_t, struct_size) == 0 && sizeof(((accel_device_map_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_device_map_options_t_dtype, offsetof(accel_device_map_options_t, dtype) == 8 && sizeof(((accel_device_map_options_t *)0)->dtype) == 8);
@@ -459,6 +464,9 @@ SAME(size_of_accel_save_options_t, sizeof(accel_save_options_t) == 16);
 SAME(place_of_accel_save_options_t_struct_size, offsetof(accel_save_options_t, struct_size) == 0 && sizeof(((accel_save_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_save_options_t_safe_serialization, offsetof(accel_save_options_t, safe_serialization) == 8 && sizeof(((accel_save_options_t *)0)->safe_serialization) == 4);
 SAME(place_of_accel_save_options_t_save_on_each_node, offsetof(accel_save_options_t, save_on_each_node) == 12 && sizeof(((accel_save_options_t *)0)->save_on_each_node) == 4);
+SAME(size_of_accel_load_options_t, sizeof(accel_load_options_t) == 16);
+SAME(place_of_accel_load_options_t_struct_size, offsetof(accel_load_options_t, struct_size) == 0 && sizeof(((accel_load_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_load_options_t_map_location, offsetof(accel_load_options_t, map_location) == 8 && sizeof(((accel_load_options_t *)0)->map_location) == 8);
 SAME(size_of_accel_save_model_options_t, sizeof(accel_save_model_options_t) == 24);
 SAME(place_of_accel_save_model_options_t_struct_size, offsetof(accel_save_model_options_t, struct_size) == 0 && sizeof(((accel_save_model_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_save_model_options_t_max_shard_size, offsetof(accel_save_model_options_t, max_shard_size) == 8 && sizeof(((accel_save_model_options_t *)0)->max_shard_size) == 8);
@@ -1104,6 +1112,15 @@ static void test_accel_parameters_step_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_unwrap_model_options_t(void **state) {
+  static const accel_unwrap_model_options_t expected = ACCEL_UNWRAP_MODEL_OPTIONS_INIT;
+  accel_unwrap_model_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_UNWRAP_MODEL, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_device_map_options_t(void **state) {
   static const accel_device_map_options_t expected = ACCEL_DEVICE_MAP_OPTIONS_INIT;
   accel_device_map_options_t given;
@@ -1137,6 +1154,15 @@ static void test_accel_save_options_t(void **state) {
   (void)state;
   memset(&given, 0x5a, sizeof(given));
   assert_int_equal(accel_options_init(ACCEL_OPTIONS_SAVE, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_load_options_t(void **state) {
+  static const accel_load_options_t expected = ACCEL_LOAD_OPTIONS_INIT;
+  accel_load_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_LOAD, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1298,10 +1324,12 @@ int main(void) {
       cmocka_unit_test(test_accel_local_sgd_options_t),
       cmocka_unit_test(test_accel_parameters_options_t),
       cmocka_unit_test(test_accel_parameters_step_options_t),
+      cmocka_unit_test(test_accel_unwrap_model_options_t),
       cmocka_unit_test(test_accel_device_map_options_t),
       cmocka_unit_test(test_accel_dispatch_options_t),
       cmocka_unit_test(test_accel_offloaded_weights_options_t),
       cmocka_unit_test(test_accel_save_options_t),
+      cmocka_unit_test(test_accel_load_options_t),
       cmocka_unit_test(test_accel_save_model_options_t),
       cmocka_unit_test(test_accel_project_options_t),
       cmocka_unit_test(test_accel_save_state_options_t),

@@ -351,6 +351,7 @@ int main(void) {
   printf("field zero3_init_flag %zu\n", offsetof(accel_deepspeed_options_t, zero3_init_flag));
   printf("field zero3_save_16bit_model %zu\n", offsetof(accel_deepspeed_options_t, zero3_save_16bit_model));
   printf("field transformer_moe_cls_names %zu\n", offsetof(accel_deepspeed_options_t, transformer_moe_cls_names));
+  printf("field plugin_name %zu\n", offsetof(accel_deepspeed_options_t, plugin_name));
   printf("struct accel_grad_scaler_options_t %zu\n", sizeof(accel_grad_scaler_options_t));
   printf("field struct_size %zu\n", offsetof(accel_grad_scaler_options_t, struct_size));
   printf("field init_scale %zu\n", offsetof(accel_grad_scaler_options_t, init_scale));
@@ -419,6 +420,10 @@ int main(void) {
   printf("field grad_norm_type %zu\n", offsetof(accel_parameters_step_options_t, grad_norm_type));
   printf("field allow_missing %zu\n", offsetof(accel_parameters_step_options_t, allow_missing));
   printf("field reserved %zu\n", offsetof(accel_parameters_step_options_t, reserved));
+  printf("struct accel_unwrap_model_options_t %zu\n", sizeof(accel_unwrap_model_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_unwrap_model_options_t, struct_size));
+  printf("field keep_fp32_wrapper %zu\n", offsetof(accel_unwrap_model_options_t, keep_fp32_wrapper));
+  printf("field recursive %zu\n", offsetof(accel_unwrap_model_options_t, recursive));
   printf("struct accel_device_map_options_t %zu\n", sizeof(accel_device_map_options_t));
   printf("field struct_size %zu\n", offsetof(accel_device_map_options_t, struct_size));
   printf("field dtype %zu\n", offsetof(accel_device_map_options_t, dtype));
@@ -459,6 +464,9 @@ int main(void) {
   printf("field struct_size %zu\n", offsetof(accel_save_options_t, struct_size));
   printf("field safe_serialization %zu\n", offsetof(accel_save_options_t, safe_serialization));
   printf("field save_on_each_node %zu\n", offsetof(accel_save_options_t, save_on_each_node));
+  printf("struct accel_load_options_t %zu\n", sizeof(accel_load_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_load_options_t, struct_size));
+  printf("field map_location %zu\n", offsetof(accel_load_options_t, map_location));
   printf("struct accel_save_model_options_t %zu\n", sizeof(accel_save_model_options_t));
   printf("field struct_size %zu\n", offsetof(accel_save_model_options_t, struct_size));
   printf("field max_shard_size %zu\n", offsetof(accel_save_model_options_t, max_shard_size));

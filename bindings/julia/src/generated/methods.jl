@@ -2270,14 +2270,15 @@ set_autocast!(state::State; options...) =
     (with_options(given -> LibAccel.accel_set_autocast(state, given), LibAccel.accel_autocast_options_t; options...); state)
 
 """
-    unwrap_model(state, model; keep_fp32_wrapper = false)
+    unwrap_model(state, model; options...)
 
 The model inside a prepared one.
 
-- `keep_fp32_wrapper`: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared.
+- `keep_fp32_wrapper`: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared. Default 1
+- `recursive`: 1: prepared models that are parts of it are taken out as well, and are its parts from then on. Default 0
 """
-unwrap_model(state::State, model::Model; keep_fp32_wrapper = false) =
-    made(Model, out -> LibAccel.accel_unwrap_model(state, model, keep_fp32_wrapper, out))
+unwrap_model(state::State, model::Model; options...) =
+    made(Model, out -> with_options(given -> LibAccel.accel_unwrap_model(state, model, given, out), LibAccel.accel_unwrap_model_options_t; options...))
 
 """
     free_memory!(state)
@@ -2530,17 +2531,18 @@ load_metadata(path::AbstractString) =
     result(out -> LibAccel.accel_load_metadata(string(path), out))::Map
 
 """
-    load(path)
+    load(path; options...)
 
 Reads a file: safetensors, or what torch.save() wrote, in its present and in its older forms. Files of torch are read
 without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
 
 - `path`: The file.
+- `map_location`: The device of all tensors: \"cpu\", \"xpu:0\", or \"meta\" for shapes alone. Default: the CPU, where they share the mapping of the file, whatever device they were saved from
 
-Gives: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows.
+Gives: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
 """
-load(path::AbstractString) =
-    result(out -> LibAccel.accel_load(string(path), out))
+load(path::AbstractString; options...) =
+    result(out -> with_options(given -> LibAccel.accel_load(string(path), given, out), LibAccel.accel_load_options_t; options...))
 
 """
     load_state_dict(path; device_map = nothing)
@@ -4090,8 +4092,8 @@ load_fsdp_optimizer!(state::State, optimizer::Optimizer, folder; options...) =
     init_trackers(state, project_name, config, init_kwargs; options...)
 
 Starts the trackers of a run, on the main process; on other ranks those that ask for it. Trackers that were running end
-first. log_with knows the engine's trackers and those that were added; \"wandb\" and the like, which are packages of
-Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
+first. log_with knows the engine's trackers and those that were added; \"wandb\" and the reference's other trackers that
+are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
 
 - `project_name`: The project. Characters that no file name may have become \"_\" in the folder's.
 - `config`: What the run was started with: a map, of any depth, which the trackers store; `nothing`: nothing.

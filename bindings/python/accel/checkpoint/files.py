@@ -76,15 +76,13 @@ def clean_state_dict_for_safetensors(state_dict):
 
 def load(f, map_location=None, **kwargs):
     """What is in a file of safetensors or of torch.save(); nothing of it is executed. Tensors of the latter are torch's where torch is
-    imported. With `kwargs`, as weights_only=False, and where `f` is not a path, torch.load() reads it."""
-    if kwargs or not isinstance(f, (str, os.PathLike)):
+    imported. They are on the CPU, or on the device `map_location`. With `kwargs`, as weights_only=False, with a map or a function as
+    `map_location`, and where `f` is not a path, torch.load() reads it."""
+    if kwargs or not isinstance(f, (str, os.PathLike)) or isinstance(map_location, dict) or callable(map_location):
         return _torch_for(f).load(f, map_location=map_location, **{"weights_only": True, **kwargs})
-    value = capi.accel_load(str(f))
-    if torch_module() is not None and not _is_safetensors(f):
-        value = of_torch(value)
-    if map_location in (None, "cpu"):
-        return value
-    return map_leaves(value, lambda leaf: hasattr(leaf, "to") and hasattr(leaf, "device"), lambda tensor: tensor.to(map_location))
+    options = fill(capi.accel_load_options_t(), {"map_location": None if map_location is None else str(map_location)})
+    value = capi.accel_load(str(f), options)
+    return value if torch_module() is None or _is_safetensors(f) else of_torch(value)
 
 
 def of_torch(value):
@@ -138,7 +136,7 @@ def save_custom_state(obj, path, index=0, save_on_each_node=False):
 
 def load_custom_state(obj, path, index=0):
     """Gives an object its state back."""
-    obj.load_state_dict(unpacked_state(capi.accel_load(_custom_path(path, index)), trusted=False))
+    obj.load_state_dict(unpacked_state(capi.accel_load(_custom_path(path, index), None), trusted=False))
 
 
 def register_generators(state):

@@ -1,7 +1,7 @@
 """The command `estimate-memory` for models of the hub, and for configurations of transformers: what loading and training one takes, without
 its weights.
 
-`accel estimate-memory` does it for files and folders of weights, without torch.
+`accel estimate-memory` does it for files and folders of weights, without torch; for others it asks `model_shapes.py`.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import os
 from ..big_models.device_maps import calculate_maximum_sizes
 from ..big_models.init_on_device import init_empty_weights
 from ..compat.other import convert_bytes
-from .model_shapes import model_of
+from .model_shapes import add_timm_hub_prefix, model_of, model_of_timm  # noqa: F401  (the first: a name of this module)
 
 # How many numbers of float32 take the bytes of one of each type.
 _PER_FLOAT32 = {"float32": 1, "float16": 2, "int8": 4, "int4": 8}
@@ -38,11 +38,6 @@ def check_has_model(error):
     return "transformers" if isinstance(error, (OSError, ValueError)) and any(part in text for part in of_transformers) else "unknown"
 
 
-def add_timm_hub_prefix(model_name):
-    """The name under which timm looks for a model on the hub; names of its own models, and with a prefix, stay."""
-    return model_name if ":" in model_name or "/" not in model_name else f"hf-hub:{model_name}"
-
-
 def create_empty_model(model_name, library_name, trust_remote_code=False, access_token=None):
     """A model of the hub without memory, by `transformers` or `timm`; without library_name by the one that the hub names. A folder with a
     config.json, or a file of this kind, is a model of transformers."""
@@ -57,10 +52,7 @@ def create_empty_model(model_name, library_name, trust_remote_code=False, access
     if library == "transformers":
         return _of_transformers(model_name, info, trust_remote_code, access_token)
     if library == "timm":
-        import timm
-
-        with init_empty_weights():
-            return timm.create_model(add_timm_hub_prefix(model_name), pretrained=False)
+        return model_of_timm(model_name)
     raise ValueError(f"{model_name} is a model for {library}; expected transformers or timm")
 
 

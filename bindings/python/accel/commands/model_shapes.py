@@ -1,6 +1,7 @@
-"""`python3 -m accel.commands.model_shapes MODEL`: the modules and the shapes of a model of transformers as JSON, for `accel estimate-memory`.
+"""`python3 -m accel.commands.model_shapes MODEL`: the modules and the shapes of a model of transformers or timm as JSON, for
+`accel estimate-memory`.
 
-MODEL is a folder with a config.json, such a file, or a name on the hub. No memory is taken, and no weights are read."""
+MODEL is a folder with a config.json, such a file, a name on the hub, or with timm one of its own. No memory is taken, and no weights are read."""
 
 import argparse
 import contextlib
@@ -26,8 +27,37 @@ def empty_model_of(config, trust_remote_code=False):
         return auto.from_config(config, dtype=torch.float32, trust_remote_code=trust_remote_code)
 
 
-def model_of(name, trust_remote_code=False):
-    """The same for a folder, a file, or a name on the hub."""
+def add_timm_hub_prefix(model_name):
+    """The name under which timm looks for a model on the hub; names of its own models, and with a prefix, stay."""
+    return model_name if ":" in model_name or "/" not in model_name else f"hf-hub:{model_name}"
+
+
+def model_of_timm(name):
+    """A model of timm, by a name of its own or one on the hub."""
+    import timm
+
+    with init_empty_weights():
+        return timm.create_model(add_timm_hub_prefix(name), pretrained=False)
+
+
+def library_on_hub(name):
+    """The library for which the hub has a model; None where it does not say, or cannot be asked."""
+    try:
+        import huggingface_hub
+
+        return getattr(huggingface_hub.model_info(name), "library_name", None)
+    except (ImportError, OSError, ValueError):
+        return None
+
+
+def model_of(name, trust_remote_code=False, library=None):
+    """The same for a folder, a file, or a name on the hub, which says the library where none is given."""
+    if library is None and not os.path.exists(name):
+        library = library_on_hub(name)
+    if library == "timm":
+        return model_of_timm(name)
+    if library not in (None, "transformers"):
+        raise ValueError(f"it is a model for {library}; expected transformers or timm")
     import transformers
 
     if os.path.isfile(name):
@@ -59,12 +89,13 @@ def shapes_of(model):
 
 def main(arguments=None):
     parser = argparse.ArgumentParser(prog="accel.commands.model_shapes", description=__doc__.partition("\n")[2].strip())
-    parser.add_argument("model", help="a folder with a config.json, such a file, or a name on the hub")
+    parser.add_argument("model", help="a folder with a config.json, such a file, a name on the hub, or with timm one of its own")
+    parser.add_argument("--library-name", "--library_name", choices=["timm", "transformers"], help="the model's library; default: what the hub says")
     parser.add_argument("--trust-remote-code", "--trust_remote_code", action="store_true", help="run code of the model on this machine")
     given = parser.parse_args(arguments)
     try:
         with contextlib.redirect_stdout(sys.stderr):  # code of a model may print
-            shapes = shapes_of(model_of(given.model, given.trust_remote_code))
+            shapes = shapes_of(model_of(given.model, given.trust_remote_code, given.library_name))
     except ImportError as error:
         sys.exit(f"{given.model} needs the Python package {error.name or 'transformers'}, which is not there: {error}")
     except (OSError, ValueError, KeyError, RuntimeError) as error:

@@ -358,7 +358,7 @@ class Accelerator(Observed):
             return model
         if not keep_fp32_wrapper:
             return model.module
-        return PreparedModule(capi.accel_unwrap_model(self._current(), model.handle, 1), model.module)
+        return PreparedModule(capi.accel_unwrap_model(self._current(), model.handle, None), model.module)
 
     # The loop
 

@@ -66,7 +66,7 @@ def prepare(model: torch.nn.Module, state, options, exchange):
                 if not is_dense:
                     sparse_gradients.share_from_rank_0(model)
             if capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
-                model.forward = UnwrappedForward(capi.accel_unwrap_model(state, handle, 1), model)
+                model.forward = UnwrappedForward(capi.accel_unwrap_model(state, handle, None), model)
     else:
         prepared = model
         prepared.forward = PreparedForward(handle, model, forward)

@@ -2633,6 +2633,8 @@ pub struct accel_deepspeed_options_t {
     pub zero3_save_16bit_model: accel_flag_t,
     /// Names of classes with commas between them, whose modules are gathered as one under stage 3; all others are still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none
     pub transformer_moe_cls_names: *const c_char,
+    /// The name of these settings in the state: a later model that is prepared with the name alone has them, too. Default: none
+    pub plugin_name: *const c_char,
 }
 
 /// Every field of [`accel_deepspeed_options_t`] unset.
@@ -2651,6 +2653,7 @@ pub const ACCEL_DEEPSPEED_OPTIONS_INIT: accel_deepspeed_options_t = accel_deepsp
     zero3_init_flag: ACCEL_UNSET,
     zero3_save_16bit_model: ACCEL_UNSET,
     transformer_moe_cls_names: core::ptr::null(),
+    plugin_name: core::ptr::null(),
 };
 impl Default for accel_deepspeed_options_t {
     fn default() -> Self {
@@ -2961,6 +2964,29 @@ impl Default for accel_parameters_step_options_t {
     }
 }
 
+/// What is taken out of a prepared model.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_unwrap_model_options_t {
+    pub struct_size: usize,
+    /// 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared. Default 1
+    pub keep_fp32_wrapper: accel_flag_t,
+    /// 1: prepared models that are parts of it are taken out as well, and are its parts from then on. Default 0
+    pub recursive: accel_flag_t,
+}
+
+/// Every field of [`accel_unwrap_model_options_t`] unset.
+pub const ACCEL_UNWRAP_MODEL_OPTIONS_INIT: accel_unwrap_model_options_t = accel_unwrap_model_options_t {
+    struct_size: core::mem::size_of::<accel_unwrap_model_options_t>(),
+    keep_fp32_wrapper: ACCEL_UNSET,
+    recursive: ACCEL_UNSET,
+};
+impl Default for accel_unwrap_model_options_t {
+    fn default() -> Self {
+        ACCEL_UNWRAP_MODEL_OPTIONS_INIT
+    }
+}
+
 /// How a model is measured and placed.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -3122,6 +3148,26 @@ pub const ACCEL_SAVE_OPTIONS_INIT: accel_save_options_t = accel_save_options_t {
 impl Default for accel_save_options_t {
     fn default() -> Self {
         ACCEL_SAVE_OPTIONS_INIT
+    }
+}
+
+/// How a file is read.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_load_options_t {
+    pub struct_size: usize,
+    /// The device of all tensors: "cpu", "xpu:0", or "meta" for shapes alone. Default: the CPU, where they share the mapping of the file, whatever device they were saved from
+    pub map_location: *const c_char,
+}
+
+/// Every field of [`accel_load_options_t`] unset.
+pub const ACCEL_LOAD_OPTIONS_INIT: accel_load_options_t = accel_load_options_t {
+    struct_size: core::mem::size_of::<accel_load_options_t>(),
+    map_location: core::ptr::null(),
+};
+impl Default for accel_load_options_t {
+    fn default() -> Self {
+        ACCEL_LOAD_OPTIONS_INIT
     }
 }
 
@@ -8117,7 +8163,7 @@ functions! {
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The model to call.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks; COLLECTIVE_MISMATCH when the ranks' models differ.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_prepare_model(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_prepare_model_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
@@ -8535,13 +8581,13 @@ functions! {
     ///
     /// * `state`: A state.
     /// * `module`: A module, prepared or not.
-    /// * `keep_fp32_wrapper`: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared.
+    /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The model; the module itself when it is not prepared.
     ///
-    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT; UNSUPPORTED for a prepared part of a module whose parts cannot be replaced.
     ///
     /// Threads: object. Since 0.1.
-    pub fn accel_unwrap_model(state: *mut accel_state_t, module: *mut accel_module_t, keep_fp32_wrapper: i32, out: *mut *mut accel_module_t) -> accel_status_t;
+    pub fn accel_unwrap_model(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_unwrap_model_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
 
     /// The whole parameters and persistent buffers of a model.
     ///
@@ -9268,12 +9314,13 @@ functions! {
     /// Files of torch are read without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
     ///
     /// * `path`: The file.
-    /// * `out`: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: What was written; of safetensors a map name -> tensor, with those that accel_save() left out under their names again. Tensors are mapped from the file where its layout allows; those that shared memory when they were saved share it again, on another device too.
     ///
-    /// Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read.
+    /// Returns: ACCEL_OK, NOT_FOUND, or CORRUPT that names the file and the place; UNSUPPORTED that names a class which is not read, or says why a device of map_location is not there; INVALID_ARGUMENT for a map_location that is no device, or beyond those of this machine.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_load(path: *const c_char, out: *mut accel_value_t) -> accel_status_t;
+    pub fn accel_load(path: *const c_char, options: *const accel_load_options_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Reads a model's weights.
     ///
@@ -9547,7 +9594,7 @@ functions! {
 
     /// Starts the trackers of a run, on the main process; on other ranks those that ask for it.
     ///
-    /// Trackers that were running end first. log_with knows the engine's trackers and those that were added; "wandb" and the like, which are packages of Python, are unknown here. A tracker whose server cannot be reached is left out, with a warning in the log.
+    /// Trackers that were running end first. log_with knows the engine's trackers and those that were added; "wandb" and the reference's other trackers that are packages of Python are left out, with a warning in the log, as is a tracker whose server cannot be reached.
     ///
     /// * `state`: A state.
     /// * `project_name`: The project. Characters that no file name may have become "_" in the folder's.
@@ -10298,7 +10345,9 @@ functions! {
     /// Threads: any. Since 0.1.
     pub fn accel_accept_fork() -> accel_status_t;
 
-    /// Describes this machine for a bug report, as `accel env --json` does.
+    /// Describes this machine for a bug report, as `accel env --json` does, without starting a device.
+    ///
+    /// In "devices", "nvidia" is a list with a map for each GPU: "model", "address", "memory_node", "compute_capability" ("9.0"), and "fp8", whether it computes in 8-bit floating point; "nvidia_driver" is a text, and "nvidia_peer_copies" is false for a driver that does not copy between GPUs although it says so (RTX 40 before 550.40.07).
     ///
     /// * `out`: A JSON object.
     ///

@@ -510,7 +510,7 @@ fn layout_of_accel_fsdp_options() {
 
 #[test]
 fn layout_of_accel_deepspeed_options() {
-    assert_eq!(size_of::<accel_deepspeed_options_t>(), 88);
+    assert_eq!(size_of::<accel_deepspeed_options_t>(), 96);
     assert_eq!(align_of::<accel_deepspeed_options_t>(), 8);
     assert_eq!(offset_of!(accel_deepspeed_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_deepspeed_options_t, enabled), 8);
@@ -526,6 +526,7 @@ fn layout_of_accel_deepspeed_options() {
     assert_eq!(offset_of!(accel_deepspeed_options_t, zero3_init_flag), 72);
     assert_eq!(offset_of!(accel_deepspeed_options_t, zero3_save_16bit_model), 76);
     assert_eq!(offset_of!(accel_deepspeed_options_t, transformer_moe_cls_names), 80);
+    assert_eq!(offset_of!(accel_deepspeed_options_t, plugin_name), 88);
 }
 
 #[test]
@@ -642,6 +643,15 @@ fn layout_of_accel_parameters_step_options() {
 }
 
 #[test]
+fn layout_of_accel_unwrap_model_options() {
+    assert_eq!(size_of::<accel_unwrap_model_options_t>(), 16);
+    assert_eq!(align_of::<accel_unwrap_model_options_t>(), 8);
+    assert_eq!(offset_of!(accel_unwrap_model_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_unwrap_model_options_t, keep_fp32_wrapper), 8);
+    assert_eq!(offset_of!(accel_unwrap_model_options_t, recursive), 12);
+}
+
+#[test]
 fn layout_of_accel_device_map_options() {
     assert_eq!(size_of::<accel_device_map_options_t>(), 64);
     assert_eq!(align_of::<accel_device_map_options_t>(), 8);
@@ -699,6 +709,14 @@ fn layout_of_accel_save_options() {
     assert_eq!(offset_of!(accel_save_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_save_options_t, safe_serialization), 8);
     assert_eq!(offset_of!(accel_save_options_t, save_on_each_node), 12);
+}
+
+#[test]
+fn layout_of_accel_load_options() {
+    assert_eq!(size_of::<accel_load_options_t>(), 16);
+    assert_eq!(align_of::<accel_load_options_t>(), 8);
+    assert_eq!(offset_of!(accel_load_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_load_options_t, map_location), 8);
 }
 
 #[test]

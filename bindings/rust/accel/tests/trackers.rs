@@ -115,7 +115,7 @@ fn values_are_in_files() -> Result<()> {
     let lines = std::fs::read_to_string(folder.join("run/metrics.jsonl")).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(lines.contains(r#""step":7,"values":{"loss":1.5,"eval/n":2}}"#), "{lines}");
-    let error = state.init_trackers("run", None, None, options().log_with("wandb")).unwrap_err();
+    let error = state.init_trackers("run", None, None, options().log_with("neptune")).unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
     Ok(())
 }

@@ -111,7 +111,7 @@ fn checkpoints_hold_objects_of_the_program() {
         None,
     )
     .unwrap();
-    assert!(load(&file).unwrap().equals(&plain.state_dict().unwrap()).unwrap());
+    assert!(load(&file, None).unwrap().equals(&plain.state_dict().unwrap()).unwrap());
     std::fs::remove_file(&file).unwrap();
 }
 

@@ -25,6 +25,18 @@ struct SaveSettings {
   }
 };
 
+// accel_load_options_t
+struct LoadSettings {
+  Setting<std::string> map_location{};
+
+  static const OptionTable& table() { return option_tables::load_options; }
+  // Calls visit(OptionField, Setting...) for each field, of any number of these.
+  template <typename Visit, typename... Settings>
+  static void for_each(const Visit& visit, Settings&... settings) {
+    visit(table().fields[0], settings.map_location...);
+  }
+};
+
 // accel_save_model_options_t
 struct SaveModelSettings {
   Setting<std::string> max_shard_size{"10GB"};

@@ -141,6 +141,7 @@ struct DeepspeedSettings {
   Setting<std::optional<bool>> zero3_init_flag{};
   Setting<bool> zero3_save_16bit_model{false};
   Setting<std::string> transformer_moe_cls_names{};
+  Setting<std::string> plugin_name{};
 
   static const OptionTable& table() { return option_tables::deepspeed_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -159,6 +160,7 @@ struct DeepspeedSettings {
     visit(table().fields[10], settings.zero3_init_flag...);
     visit(table().fields[11], settings.zero3_save_16bit_model...);
     visit(table().fields[12], settings.transformer_moe_cls_names...);
+    visit(table().fields[13], settings.plugin_name...);
   }
 };
 

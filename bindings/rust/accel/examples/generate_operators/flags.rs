@@ -15,7 +15,6 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("group_by_shapes", "GroupByShapes"),
     ("include_buffers", "IncludeBuffers"),
     ("is_causal", "Causal"),
-    ("keep_fp32_wrapper", "KeepFp32Wrapper"),
     ("keepdim", "KeepDim"),
     ("log_target", "LogTarget"),
     ("pad_first", "PadSide"),

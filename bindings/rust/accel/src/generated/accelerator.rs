@@ -242,18 +242,17 @@ impl State {
     /// The model inside a prepared one.
     ///
     /// * `module`: A module, prepared or not.
-    /// * `keep_fp32_wrapper`: It still runs under the state's precision with float32 outputs, on its own rank only;
-    ///   false: the model as it was before it was prepared.
+    /// * `options`: `None`: defaults.
     ///
     /// Gives: The model; the module itself when it is not prepared.
     ///
     /// # Errors
-    /// InvalidArgument.
+    /// InvalidArgument, Unsupported.
     #[inline]
-    pub fn unwrap_model(&self, module: &Model, keep_fp32_wrapper: KeepFp32Wrapper) -> Result<Model> {
-        made(|out| unsafe {
-            sys::accel_unwrap_model(self.as_raw(), module.as_raw(), keep_fp32_wrapper.into(), out)
-        })
+    pub fn unwrap_model(&self, module: &Model, options: impl Into<Option<UnwrapModelOptions>>) -> Result<Model> {
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe { sys::accel_unwrap_model(self.as_raw(), module.as_raw(), options, out) })
     }
 
     /// The whole parameters and persistent buffers of a model. The parameters of a sharded model are collected one

@@ -365,6 +365,7 @@ crate::configuration::builder! {
     zero3_init_flag: bool = zero3_init_flag,
     zero3_save_16bit_model: bool = zero3_save_16bit_model,
     transformer_moe_cls_names: String = transformer_moe_cls_names,
+    plugin_name: String = plugin_name,
 }
 
 impl DeepspeedOptions {
@@ -452,6 +453,13 @@ impl DeepspeedOptions {
     /// still gathered one by one. Variable ACCELERATE_DEEPSPEED_MOE_LAYER_CLS_NAMES. Default: none.
     pub fn transformer_moe_cls_names(mut self, transformer_moe_cls_names: impl AsRef<str>) -> Self {
         self.0.transformer_moe_cls_names = self.1.text(transformer_moe_cls_names.as_ref());
+        self
+    }
+
+    /// The name of these settings in the state: a later model that is prepared with the name alone has them, too.
+    /// Default: none.
+    pub fn plugin_name(mut self, plugin_name: impl AsRef<str>) -> Self {
+        self.0.plugin_name = self.1.text(plugin_name.as_ref());
         self
     }
 }
@@ -808,6 +816,29 @@ impl ParametersStepOptions {
     /// Parameters that the gradients lack have zeros; false: they are an error. Default false.
     pub fn allow_missing(mut self, allow_missing: bool) -> Self {
         self.0.allow_missing = allow_missing.into();
+        self
+    }
+}
+
+crate::configuration::builder! {
+    /// What is taken out of a prepared model.
+    #[derive(Clone, Copy)]
+    UnwrapModelOptions(accel_unwrap_model_options_t = ACCEL_UNWRAP_MODEL_OPTIONS_INIT), (),
+    keep_fp32_wrapper: bool = keep_fp32_wrapper,
+    recursive: bool = recursive,
+}
+
+impl UnwrapModelOptions {
+    /// It still runs under the state's precision with float32 outputs, on its own rank only; false: the model as it
+    /// was before it was prepared. Default true.
+    pub fn keep_fp32_wrapper(mut self, keep_fp32_wrapper: bool) -> Self {
+        self.0.keep_fp32_wrapper = keep_fp32_wrapper.into();
+        self
+    }
+
+    /// Prepared models that are parts of it are taken out as well, and are its parts from then on. Default false.
+    pub fn recursive(mut self, recursive: bool) -> Self {
+        self.0.recursive = recursive.into();
         self
     }
 }

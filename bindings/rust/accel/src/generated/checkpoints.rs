@@ -40,16 +40,20 @@ pub fn load_metadata(path: impl AsRef<Path>) -> Result<Value> {
 /// are read without executing anything: they may hold tensors, arrays, numbers, texts and containers of these.
 ///
 /// * `path`: The file.
+/// * `options`: `None`: defaults.
 ///
 /// Gives: What was written; of safetensors a map name -> tensor, with those that [`save`](crate::save) left out under
-/// their names again. Tensors are mapped from the file where its layout allows.
+/// their names again. Tensors are mapped from the file where its layout allows; those that shared memory when
+/// they were saved share it again, on another device too.
 ///
 /// # Errors
-/// NotFound, Unsupported, Corrupt.
+/// InvalidArgument, NotFound, Unsupported, Corrupt.
 #[inline]
-pub fn load(path: impl AsRef<Path>) -> Result<Value> {
+pub fn load(path: impl AsRef<Path>, options: impl Into<Option<LoadOptions>>) -> Result<Value> {
     let path = c_path(path.as_ref())?;
-    made(|out| unsafe { sys::accel_load(path.as_ptr(), out) })
+    let options = options.into();
+    let options = optional(&options)?;
+    made(|out| unsafe { sys::accel_load(path.as_ptr(), options, out) })
 }
 
 /// Reads a model's weights.

@@ -25,6 +25,22 @@ impl SaveOptions {
 }
 
 crate::configuration::builder! {
+    /// How a file is read.
+    #[derive(Clone)]
+    LoadOptions(accel_load_options_t = ACCEL_LOAD_OPTIONS_INIT), Kept,
+    map_location: String = map_location,
+}
+
+impl LoadOptions {
+    /// The device of all tensors: "cpu", "xpu:0", or "meta" for shapes alone. Default: the CPU, where they share
+    /// the mapping of the file, whatever device they were saved from.
+    pub fn map_location(mut self, map_location: impl AsRef<str>) -> Self {
+        self.0.map_location = self.1.text(map_location.as_ref());
+        self
+    }
+}
+
+crate::configuration::builder! {
     /// How a model's weights are written.
     #[derive(Clone)]
     SaveModelOptions(accel_save_model_options_t = ACCEL_SAVE_MODEL_OPTIONS_INIT), Kept,

@@ -28,8 +28,6 @@ flags! {
     GroupByShapes: Yes, No;
     /// `include_buffers` of functions: `Yes` is true.
     IncludeBuffers: Yes, No;
-    /// `keep_fp32_wrapper` of functions: `Yes` is true.
-    KeepFp32Wrapper: Yes, No;
     /// `keepdim` of functions: `Yes` is true.
     KeepDim: Yes, No;
     /// `log_target` of functions: `Yes` is true.

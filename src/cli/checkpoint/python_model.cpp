@@ -1,4 +1,4 @@
-#include "cli/checkpoint/transformers_model.hpp"
+#include "cli/checkpoint/python_model.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -30,15 +30,18 @@ std::pair<std::string, std::string> parts_of(const std::string& path) {
 
 }  // namespace
 
-cpp::Module empty_model_of_transformers(const std::string& name, bool trust_remote_code, const std::string& otherwise) {
-  std::vector<std::string> command = {"python3", "-m", "accel.commands.model_shapes", name};
-  if (trust_remote_code) command.emplace_back("--trust-remote-code");
+cpp::Module empty_model_of_python(const PythonModel& asked, const std::string& otherwise) {
+  std::vector<std::string> command = {"python3", "-m", "accel.commands.model_shapes", asked.name};
+  if (!asked.library.empty()) command.insert(command.end(), {"--library-name", asked.library});
+  if (asked.trust_remote_code) command.emplace_back("--trust-remote-code");
   const auto told = launch::command_output(command, Deadline(kMostOfTheImports));
-  if (!told)
+  if (!told) {
+    std::string line;
+    for (const std::string& word : command) line += (line.empty() ? "" : " ") + word;
     throw cpp::Error(ACCEL_ERROR_UNSUPPORTED,
-                     otherwise +
-                         "; a python3 with transformers and the package accel tells any model, and here `python3 -m " +
-                         "accel.commands.model_shapes " + name + "` fails");
+                     otherwise + "; a python3 with " + (asked.library.empty() ? "transformers" : asked.library) +
+                         " and the package accel tells any model, and here `" + line + "` fails");
+  }
   const cpp::Value model = cpp::Value::from_json(*told);
   std::map<std::string, cpp::Module> modules;  // in an order in which the children come behind their parents
   const cpp::Value kinds = model.at("modules");
