@@ -182,7 +182,7 @@ def _content(path):
 def mapped_file(path):
     """The tensors in a file, whoever wrote it, or in an index or a folder of weights; they share the memory of the mapped files."""
     is_one = os.path.isfile(path) and not os.fspath(path).endswith(".json")
-    mapped = capi.accel_load(os.fspath(path)) if is_one else capi.accel_load_state_dict(os.fspath(path), None)
+    mapped = capi.accel_load(os.fspath(path), None) if is_one else capi.accel_load_state_dict(os.fspath(path), None)
     if torch_module() is None:
         return mapped
     from ..engine.device_copy import of_torch  # imports torch
