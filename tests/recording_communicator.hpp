@@ -25,18 +25,21 @@ class RecordingCommunicator final : public comm::Communicator {
 
   RecordingCommunicator(int rank, int size) : Communicator(info_of(rank, size)) {}
 
-  std::shared_ptr<comm::Work> start(comm::Collectives collectives) override {
+  std::shared_ptr<comm::Work> post(comm::Collectives collectives, comm::RunsOn /*thread*/) override {
     posted.push_back({collectives.vec(), std::make_shared<comm::Work>()});
     return posted.back().work;
   }
-  void run(comm::Collectives collectives) override { start(collectives)->complete({}, nullptr); }
-
   std::shared_ptr<comm::Communicator> make_group(c10::intrusive_ptr<c10d::Store> /*store*/, int rank,
                                                  int size) const override {
     return std::make_shared<RecordingCommunicator>(rank, size);
   }
 
   std::vector<Posted> posted;
+
+ protected:
+  void post_and_wait(comm::Collectives collectives) override {
+    post(collectives, comm::RunsOn::kCaller)->complete({}, nullptr);
+  }
 
  private:
   static std::shared_ptr<comm::GroupInfo> info_of(int rank, int size) {

@@ -1,9 +1,10 @@
 #include "comm/communicator.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 
@@ -13,6 +14,22 @@ namespace accel::comm {
 
 GroupInfo::GroupInfo() = default;
 GroupInfo::~GroupInfo() = default;
+
+void Communicator::wait_for_turn(Collectives collectives) const {
+  if (!collectives.empty() && !collectives[0].is_message()) group_->order.wait_for_turn();
+}
+
+std::shared_ptr<Work> Communicator::start(Collectives collectives, RunsOn thread) {
+  const StepTimes::Section waiting(*step_times(), StepPart::kCommunication);
+  wait_for_turn(collectives);
+  return post(collectives, thread);
+}
+
+void Communicator::run(Collectives collectives) {
+  const StepTimes::Section waiting(*step_times(), StepPart::kCommunication);
+  wait_for_turn(collectives);
+  post_and_wait(collectives);
+}
 
 void Communicator::all_reduce(at::Tensor tensor, ReduceOp reduction, double scale) {
   run(Collective::all_reduce(std::move(tensor), reduction, scale));
@@ -38,6 +55,10 @@ void Communicator::receive(at::Tensor tensor, int from, int tag) {
   run(Collective::receive(std::move(tensor), from, tag));
 }
 
+at::Tensor Communicator::zeros(int64_t numel, const at::TensorOptions& options) const {
+  return at::zeros({numel}, options);
+}
+
 at::Device Communicator::device() const {
   const auto& devices = group_->devices;
   const bool cpu = std::find(devices.begin(), devices.end(), c10::DeviceType::CPU) != devices.end();
@@ -53,7 +74,5 @@ void Communicator::check_device(const at::Tensor& tensor) const {
   fail(Status::kInvalidArgument, "a tensor is on ", tensor.device(), "; this group sends tensors on ", known,
        ": move it there first");
 }
-
-c10::intrusive_ptr<c10d::ProcessGroup> Communicator::process_group() const { return {}; }
 
 }  // namespace accel::comm

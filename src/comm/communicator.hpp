@@ -17,11 +17,11 @@
 #include "comm/collective_error.hpp"
 #include "comm/posting_order.hpp"
 #include "comm/record/flight_record.hpp"
+#include "comm/work.hpp"
 #include "comm/work_list.hpp"
 #include "trace/step_times.hpp"
 
 namespace c10d {
-class ProcessGroup;
 class Store;
 }  // namespace c10d
 
@@ -54,6 +54,12 @@ struct GroupInfo {
 
 using Collectives = c10::ArrayRef<Collective>;
 
+// The thread that does the work of a call that is started.
+enum class RunsOn : uint8_t {
+  kBackground,  // one of the backend, or the device, while the caller goes on
+  kCaller,      // the caller if the backend can, which saves two wake-ups where nothing can overlap with the call
+};
+
 // All ranks make the same calls in the same order, from one thread at a time. The device of a tensor determines its
 // backend. With one rank nothing is sent, but arguments are checked in the same way.
 class Communicator {
@@ -62,11 +68,13 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
   virtual ~Communicator() = default;
 
-  // Posts the collectives as one call and returns without waiting. They run after those posted before; sends and
-  // receives are unordered. Throws at once for invalid arguments.
-  virtual std::shared_ptr<Work> start(Collectives collectives) = 0;
+  // Posts the collectives as one call and returns its work. They run after those posted before; sends and receives are
+  // unordered. Throws at once for invalid arguments.
+  std::shared_ptr<Work> start(Collectives collectives, RunsOn thread = RunsOn::kBackground);
   // Posts the collectives and waits until they are complete.
-  virtual void run(Collectives collectives) = 0;
+  void run(Collectives collectives);
+  // start() of a call that has its turn (posting_order.hpp).
+  virtual std::shared_ptr<Work> post(Collectives collectives, RunsOn thread) = 0;
 
   // run() of the collectives that the engine uses most.
   void all_reduce(at::Tensor tensor, ReduceOp reduction, double scale = 1.0);
@@ -82,6 +90,9 @@ class Communicator {
   GroupInfo& group() const { return *group_; }
   const std::shared_ptr<StepTimes>& step_times() const { return group_->step_times; }
   const std::shared_ptr<FlightRecord>& flight_record() const { return group_->flight_record; }
+  // Flat zeros, for a tensor that the ranks exchange again and again: in memory that the ranks of a host share if the
+  // backend has such, so that collectives need no copies.
+  virtual at::Tensor zeros(int64_t numel, const at::TensorOptions& options) const;
   // The device for the engine's own small tensors: the CPU if it has a backend.
   at::Device device() const;
   // Throws if the tensor's device has no backend.
@@ -90,8 +101,6 @@ class Communicator {
   // A group of some of these ranks, formed through `store`; `rank` is the rank of this process in it.
   virtual std::shared_ptr<Communicator> make_group(c10::intrusive_ptr<c10d::Store> store, int rank, int size) const = 0;
 
-  // For c10d::Reducer; null if nothing is sent.
-  virtual c10::intrusive_ptr<c10d::ProcessGroup> process_group() const;
   // Fails open and later calls, here and on the other ranks. On any thread; interrupt() does the same.
   virtual void abort() noexcept {}
   // Leaves the group; later calls fail.
@@ -100,8 +109,14 @@ class Communicator {
  protected:
   explicit Communicator(std::shared_ptr<GroupInfo> group) : group_(std::move(group)) {}
 
+  // run() of a call that has its turn.
+  virtual void post_and_wait(Collectives collectives) = 0;
+
   // Shared with open calls.
   const std::shared_ptr<GroupInfo> group_;
+
+ private:
+  void wait_for_turn(Collectives collectives) const;
 };
 
 }  // namespace accel::comm

@@ -18,7 +18,7 @@ struct StartedCall : std::enable_shared_from_this<StartedCall> {
     const bool keeps_turn = !round.is_last;
     try {
       std::vector<Collective> collectives = std::move(round.collectives);
-      communicator->start(collectives)
+      communicator->post(collectives, RunsOn::kBackground)
           ->on_end([self = shared_from_this(), keeps_turn](const std::exception_ptr& error) {
             self->end_round(error, keeps_turn);
           });

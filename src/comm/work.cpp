@@ -8,6 +8,7 @@ namespace accel::comm {
 
 void Work::complete(c10::IValue result, const std::exception_ptr& error) noexcept {
   std::vector<Callback> continuations;
+  set_backend_wait(nullptr);  // what it held is free before anybody hears of the end
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     result_ = std::move(result);
@@ -43,6 +44,26 @@ c10::IValue Work::result() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (error_) std::rethrow_exception(error_);
   return result_;
+}
+
+void Work::synchronize() const {
+  std::function<void()> backend_wait;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    backend_wait = backend_wait_;
+  }
+  try {
+    if (backend_wait) return backend_wait();
+  } catch (const std::exception&) {
+    // The error of the call, below, names it.
+  }
+  wait();
+  result();
+}
+
+void Work::set_backend_wait(std::function<void()> backend_wait) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!ended_) backend_wait_.swap(backend_wait);
 }
 
 void Work::on_end(Callback continuation) {

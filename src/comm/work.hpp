@@ -29,6 +29,13 @@ class Work {
   // The result of a completed call; throws its error.
   c10::IValue result() const;
 
+  // Returns when what this thread computes next has the results: where a device does the call, its current stream waits
+  // instead of the thread. Throws the error of the call.
+  void synchronize() const;
+  // Sets how a thread waits at the backend, which then needs no other thread to wake it. Forgotten when the call ends,
+  // with what it holds.
+  void set_backend_wait(std::function<void()> backend_wait);
+
   // A continuation of the engine: runs on the thread on which the call completes, or at once if it has. Must not throw.
   void on_end(Callback continuation);
 
@@ -42,6 +49,7 @@ class Work {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool ended_ = false;
+  std::function<void()> backend_wait_;
   c10::IValue result_;
   std::exception_ptr error_;
   std::vector<Callback> continuations_, callbacks_;

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "parallel/communication_memory.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -79,8 +78,7 @@ GradientBuffer::GradientBuffer(const std::vector<at::Tensor>& parameters, const 
       bucket.offsets.push_back(static_cast<size_t>(elements));
       elements += elements_of(parameters[number], layout);
     }
-    bucket.memory =
-        communication_zeros(communicator, elements, parameters[numbers.front()].options().requires_grad(false));
+    bucket.memory = communicator.zeros(elements, parameters[numbers.front()].options().requires_grad(false));
     for (size_t i = 0; i < numbers.size(); i++) {
       Gradient& gradient = gradients_[numbers[i]];
       gradient.bucket = buckets_.size();

@@ -7,9 +7,9 @@
 #include <cstdlib>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "base/error.hpp"
+#include "comm/backend/backend_communicator.hpp"
 #include "engine/own_process.hpp"
 #include "rank_threads.hpp"
 #include "tensor/device/device_plugins.hpp"
@@ -21,7 +21,7 @@ using tests::in_own_process;
 using CommunicatorPtr = std::shared_ptr<Communicator>;
 
 std::string backend_of(const CommunicatorPtr& communicator, c10::DeviceType device) {
-  return communicator->process_group()->getBackend(device)->getBackendName();
+  return dynamic_cast<const BackendCommunicator&>(*communicator).backend_of(device)->getBackendName();
 }
 
 TEST(BackendNames, AreThoseOfTheDevice) {

@@ -20,8 +20,6 @@
 #include <future>
 #include <mutex>
 #include <thread>
-#include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "base/current_call.hpp"
 #include "base/error.hpp"
@@ -494,20 +492,19 @@ TEST(CommWork, ABucketIsPostedBehindACollectiveUnderWay) {
   const auto is_posted = posted.get_future().share();
   run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
     const at::Tensor part = at::ones({1 << 20}), whole = at::empty({2 << 20});
-    std::vector<at::Tensor> bucket{at::ones({1 << 20})};
+    const at::Tensor bucket = at::ones({1 << 20});
     if (communicator->rank() == 1) {
       ASSERT_EQ(is_posted.wait_for(std::chrono::seconds(60)), std::future_status::ready);
     }
     const auto gathering = communicator->start(Collective::all_gather(part, whole));
-    const auto backend = communicator->process_group()->getBackend(c10::DeviceType::CPU);
-    const auto reducing = backend->allreduce(bucket, c10d::AllreduceOptions());
+    const auto reducing = communicator->start(Collective::all_reduce(bucket, ReduceOp::kSum));
     if (communicator->rank() == 0) {
       EXPECT_FALSE(gathering->ended());
       posted.set_value();
     }
     reducing->wait();
     EXPECT_TRUE(gathering->ended());
-    EXPECT_TRUE(bucket[0].eq(2).all().item<bool>());
+    EXPECT_TRUE(bucket.eq(2).all().item<bool>());
     EXPECT_TRUE(whole.eq(1).all().item<bool>());
   });
 }

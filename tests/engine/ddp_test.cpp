@@ -12,7 +12,6 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include <cinttypes>
 #include <cstdio>
@@ -121,13 +120,12 @@ TEST(DdpGradients, AreInMemoryThatTheRanksShare) {
 }
 
 // Says when the exchange of a bucket has begun.
-struct WatchedHook final : c10d::CommHookInterface {
-  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    auto exchanged = hook->runHook(bucket);
+struct WatchedHook final : CommHook {
+  Finish start(const GradientBucket& bucket) override {
+    Finish finish = hook->start(bucket);
     posted();
-    return exchanged;
+    return finish;
   }
-  at::Tensor parseHookResult(const c10::IValue& result) override { return hook->parseHookResult(result); }
 
   CommHookPtr hook;
   std::function<void()> posted;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
 
@@ -17,7 +16,6 @@
 #include "comm/backend/device_waiter.hpp"
 #include "comm/backend/notifying_work.hpp"
 #include "comm/backend/plugin.hpp"
-#include "comm/backend/recorded_backend.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/record/call_report.hpp"
 #include "comm/staged/staged_backend.hpp"
@@ -154,18 +152,11 @@ BackendCommunicator::BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, 
                                          std::chrono::milliseconds timeout, const std::string& backend_name,
                                          const BackendCommunicator* parent)
     : Communicator(info_of(rank, size, backend_name, parent != nullptr ? parent->step_times() : nullptr)),
-      process_group_(c10::make_intrusive<c10d::ProcessGroup>(store, rank, size)),
       device_waiter_(std::make_unique<DeviceWaiter>()) {
   group_->timeout = timeout;
   group_->store = std::move(store);
-  for (const auto& [device, name] : parse_backend_names(backend_name)) {
+  for (const auto& [device, name] : parse_backend_names(backend_name))
     devices_.push_back(make_backend(device, name, parent));
-    // c10d has one backend of each type, whatever the device.
-    const auto type = devices_.size() == 1 ? c10d::ProcessGroup::BackendType::CUSTOM : c10d::ProcessGroup::UNDEFINED;
-    process_group_->setBackend(device, type, c10::make_intrusive<RecordedBackend>(devices_.back().backend, group_));
-  }
-  process_group_->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
-  process_group_->setGroupName("accel");
   interruptible_.emplace([this] { abort(); });
 }
 
@@ -237,8 +228,10 @@ void BackendCommunicator::for_each_batch(Collectives collectives, const Post& po
   }
 }
 
-BackendCommunicator::Posted BackendCommunicator::post(const DeviceBackend& device, Batch batch, bool async) const {
+BackendCommunicator::Posted BackendCommunicator::post_batch(const DeviceBackend& device, Batch batch,
+                                                            RunsOn thread) const {
   c10d::Backend* const backend = device.backend.get();
+  const bool is_async = thread == RunsOn::kBackground || !device.runs_calls_here;
   Posted posted{{}, device.device, batch[0]->is_message(), {}};
   const uint64_t sequence = backend != nullptr ? backend->getSequenceNumberForGroup() : 0;
   for (const Collective* collective : batch) {
@@ -248,7 +241,7 @@ BackendCommunicator::Posted BackendCommunicator::post(const DeviceBackend& devic
   }
   try {
     if (backend != nullptr)
-      posted.work = call_backend(*backend, batch, {group_->timeout, async || !device.runs_calls_here});
+      posted.work = call_backend(*backend, batch, {group_->timeout, is_async});
     else
       for (const Collective* collective : batch) run_alone(*collective);
   } catch (const std::exception&) {
@@ -258,11 +251,9 @@ BackendCommunicator::Posted BackendCommunicator::post(const DeviceBackend& devic
   return posted;
 }
 
-void BackendCommunicator::run(Collectives collectives) {
-  const StepTimes::Section waiting(*step_times(), StepPart::kCommunication);
-  if (!collectives.empty() && !collectives[0].is_message()) group_->order.wait_for_turn();
+void BackendCommunicator::post_and_wait(Collectives collectives) {
   for_each_batch(collectives, [this](const DeviceBackend& device, Batch batch) {
-    const Posted posted = post(device, batch, /*async=*/false);
+    const Posted posted = post_batch(device, batch, RunsOn::kCaller);
     try {
       if (posted.work) wait_for_backend(*posted.work, posted.device, *group_);
     } catch (const std::exception&) {
@@ -273,17 +264,21 @@ void BackendCommunicator::run(Collectives collectives) {
   });
 }
 
-std::shared_ptr<Work> BackendCommunicator::start(Collectives collectives) {
+std::shared_ptr<Work> BackendCommunicator::post(Collectives collectives, RunsOn thread) {
   std::vector<std::shared_ptr<Work>> works;
-  for_each_batch(collectives, [&](const DeviceBackend& device, Batch batch) { works.push_back(start(device, batch)); });
+  for_each_batch(collectives, [&](const DeviceBackend& device, Batch batch) {
+    works.push_back(start_batch(device, batch, thread));
+  });
   return when_all(std::move(works));
 }
 
-std::shared_ptr<Work> BackendCommunicator::start(const DeviceBackend& device, Batch batch) {
-  auto work = std::make_shared<Work>();
+std::shared_ptr<Work> BackendCommunicator::start_batch(const DeviceBackend& device, Batch batch, RunsOn thread) {
+  const auto backend_wait = [](const c10::intrusive_ptr<c10d::Work>& posted) { return [posted] { posted->wait(); }; };
   if (device.device != c10::DeviceType::CPU && device.backend) {
-    const auto post_batch = [&]() -> DeviceWaiter::Wait {
-      return [group = group_, posted = post(device, batch, /*async=*/true)] {
+    Posted posted;
+    const auto post_on_stream = [&]() -> DeviceWaiter::Wait {
+      posted = post_batch(device, batch, thread);
+      return [group = group_, posted] {
         try {
           wait_for_backend(*posted.work, posted.device, *group);
         } catch (const std::exception&) {
@@ -293,9 +288,12 @@ std::shared_ptr<Work> BackendCommunicator::start(const DeviceBackend& device, Ba
         end_entries(*group, posted.entries);
       };
     };
-    return device_waiter_->start(post_batch, stream_device(device.device, *batch[0]));
+    auto work = device_waiter_->start(post_on_stream, stream_device(device.device, *batch[0]));
+    work->set_backend_wait(backend_wait(posted.work));
+    return work;
   }
-  const Posted posted = post(device, batch, /*async=*/true);
+  auto work = std::make_shared<Work>();
+  const Posted posted = post_batch(device, batch, thread);
   const auto end = [work, group = group_, posted](const std::exception_ptr& error) {
     std::exception_ptr told;
     if (error)
@@ -304,14 +302,24 @@ std::shared_ptr<Work> BackendCommunicator::start(const DeviceBackend& device, Ba
       end_entries(*group, posted.entries);
     work->complete({}, told);
   };
-  if (!posted.work)
+  if (!posted.work) {
     end(nullptr);
-  else if (auto* const notifying = dynamic_cast<NotifyingWork*>(posted.work.get()))
+    return work;
+  }
+  work->set_backend_wait(backend_wait(posted.work));
+  if (auto* const notifying = dynamic_cast<NotifyingWork*>(posted.work.get()))
     notifying->on_end(end);
   else
     posted.work->getFuture()->addCallback(
         [end](c10::ivalue::Future& future) { end(future.hasError() ? future.exception_ptr() : nullptr); });
   return work;
+}
+
+at::Tensor BackendCommunicator::zeros(int64_t numel, const at::TensorOptions& options) const {
+  c10d::Backend* const backend = left_ ? nullptr : backend_of(options.device().type());
+  if (backend == nullptr || !backend->supportsTensorAlloc(options.device().index()))
+    return Communicator::zeros(numel, options);
+  return backend->allocateTensor(numel, options).zero_();
 }
 
 std::shared_ptr<Communicator> BackendCommunicator::make_group(c10::intrusive_ptr<c10d::Store> store, int rank,
@@ -326,8 +334,6 @@ c10d::Backend* BackendCommunicator::backend_of(c10::DeviceType device) const {
     if (known.device == device) return known.backend.get();
   return nullptr;
 }
-
-c10::intrusive_ptr<c10d::ProcessGroup> BackendCommunicator::process_group() const { return process_group_; }
 
 void BackendCommunicator::abort() noexcept {
   for (const DeviceBackend& device : devices_) {
@@ -346,7 +352,6 @@ void BackendCommunicator::abort() noexcept {
 void BackendCommunicator::shutdown() {
   if (left_) return;
   left_ = true;
-  process_group_.reset();
   for (const DeviceBackend& device : devices_)
     if (device.backend) device.backend->shutdown();
   device_waiter_->join();

@@ -35,18 +35,22 @@ class BackendCommunicator final : public Communicator {
                       const std::string& backend_name, const BackendCommunicator* parent = nullptr);
   ~BackendCommunicator() override;
 
-  std::shared_ptr<Work> start(Collectives collectives) override;
-  void run(Collectives collectives) override;
+  std::shared_ptr<Work> post(Collectives collectives, RunsOn thread) override;
+  at::Tensor zeros(int64_t numel, const at::TensorOptions& options) const override;
   std::shared_ptr<Communicator> make_group(c10::intrusive_ptr<c10d::Store> store, int rank, int size) const override;
-  c10::intrusive_ptr<c10d::ProcessGroup> process_group() const override;
   void abort() noexcept override;
   void shutdown() override;
+
+  c10d::Backend* backend_of(c10::DeviceType device) const;  // null where there is none
+
+ protected:
+  void post_and_wait(Collectives collectives) override;
 
  private:
   struct DeviceBackend {
     c10::DeviceType device;
     c10::intrusive_ptr<c10d::Backend> backend;  // null with one rank
-    bool runs_calls_here = true;                // a blocking call runs on the calling thread
+    bool runs_calls_here = true;                // a call can run on the calling thread
   };
   using Batch = c10::ArrayRef<const Collective*>;  // collectives that one backend gets together
   struct Posted {
@@ -56,18 +60,16 @@ class BackendCommunicator final : public Communicator {
     c10::SmallVector<uint64_t, 1> entries;  // in the flight record
   };
 
-  c10d::Backend* backend_of(c10::DeviceType device) const;  // null where there is none
   DeviceBackend make_backend(c10::DeviceType device, const std::string& name, const BackendCommunicator* parent) const;
   // Calls `post` with each batch, after all collectives have been checked.
   template <typename Post>
   void for_each_batch(Collectives collectives, const Post& post) const;
   const DeviceBackend& device_of(const Collective& collective) const;
-  Posted post(const DeviceBackend& device, Batch batch, bool async) const;
-  std::shared_ptr<Work> start(const DeviceBackend& device, Batch batch);
+  Posted post_batch(const DeviceBackend& device, Batch batch, RunsOn thread) const;
+  std::shared_ptr<Work> start_batch(const DeviceBackend& device, Batch batch, RunsOn thread);
 
   bool left_ = false;
   std::vector<DeviceBackend> devices_;
-  c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
   const std::unique_ptr<DeviceWaiter> device_waiter_;
   std::optional<Interruptible> interruptible_;  // with more than one rank
 };

@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/zeros_like.h>
-#include <torch/csrc/distributed/c10d/comm.hpp>
 
 #include <utility>
 
@@ -17,15 +16,13 @@ BucketExchange::BucketExchange(std::vector<at::Tensor> parameters, bool as_bucke
       communicator_(std::move(communicator)),
       hook_(std::move(hook)) {}
 
-BucketExchange::~BucketExchange() = default;
-
 // Gradients keep the memory of the former buffer, which otherwise is free before that of the new one is taken.
 void BucketExchange::set_order(const BucketOrder& order) {
   const at::NoGradGuard no_grad;
   order_ = order;
   buffer_ = {};
   buffer_ = GradientBuffer(parameters_, order_, GradientLayout::kPacked, *communicator_);
-  exchanged_.assign(buffer_.buckets().size(), nullptr);
+  exchanges_.assign(buffer_.buckets().size(), nullptr);
   if (!as_bucket_view_) return;
   for (size_t number = 0; number < parameters_.size(); number++) {
     at::Tensor& gradient = parameters_[number].mutable_grad();
@@ -48,35 +45,21 @@ void BucketExchange::add(size_t number) {
   buffer_.set_ready(number);
 }
 
-c10d::GradBucket BucketExchange::grad_bucket(size_t index, at::Tensor memory) const {
-  const GradientBuffer::Bucket& bucket = buffer_.buckets()[index];
-  std::vector<size_t> lengths;
-  std::vector<c10::IntArrayRef> sizes;
-  std::vector<at::Tensor> parameters;
-  for (const size_t number : bucket.gradients) {
-    const at::Tensor& parameter = parameters.emplace_back(parameters_[number]);
-    lengths.push_back(static_cast<size_t>(parameter.numel()));
-    sizes.push_back(parameter.sizes());
-  }
-  return c10d::GradBucket(index, buffer_.buckets().size(), std::move(memory), bucket.offsets, std::move(lengths),
-                          std::move(sizes), std::move(parameters), std::nullopt);
+void BucketExchange::start(size_t index, at::Tensor memory) {
+  GradientBucket bucket{std::move(memory), index, index + 1 == exchanges_.size(), {}};
+  for (const size_t number : buffer_.buckets()[index].gradients) bucket.parameters.push_back(parameters_[number]);
+  exchanges_[index] = hook_->start(bucket);
 }
 
 void BucketExchange::start_complete() {
-  while (const auto complete = buffer_.take_complete()) {
-    c10d::GradBucket bucket = grad_bucket(*complete, buffer_.buckets()[*complete].memory);
-    exchanged_[*complete] = hook_->runHook(bucket);
-  }
+  while (const auto complete = buffer_.take_complete()) start(*complete, buffer_.buckets()[*complete].memory);
 }
 
 void BucketExchange::finish(const std::function<bool(size_t number)>& is_used) {
-  for (size_t i = 0; i < exchanged_.size(); i++) {
-    const Future future = std::exchange(exchanged_[i], nullptr);
-    future->waitAndThrow();
-    const at::Tensor mean = hook_->parseHookResult(future->value());
-    const GradientBuffer::Bucket& bucket = buffer_.buckets()[i];
-    if (!mean.is_alias_of(bucket.memory)) bucket.memory.copy_(mean);
-    for (const size_t number : bucket.gradients)
+  for (size_t i = 0; i < exchanges_.size(); i++) {
+    const CommHook::Finish finish_exchange = std::exchange(exchanges_[i], nullptr);
+    finish_exchange();
+    for (const size_t number : buffer_.buckets()[i].gradients)
       if (is_used(number)) copy_from_bucket(number);
   }
 }
@@ -94,17 +77,13 @@ void BucketExchange::copy_from_bucket(size_t number) {
 }
 
 void BucketExchange::start_zeros() {
-  for (size_t i = 0; i < exchanged_.size(); i++) {
-    c10d::GradBucket bucket = grad_bucket(i, at::zeros_like(buffer_.buckets()[i].memory));
-    exchanged_[i] = hook_->runHook(bucket);
-  }
+  for (size_t i = 0; i < exchanges_.size(); i++) start(i, at::zeros_like(buffer_.buckets()[i].memory));
 }
 
 void BucketExchange::finish_zeros() {
-  for (Future& exchanged : exchanged_) {
-    const Future future = std::exchange(exchanged, nullptr);
-    future->waitAndThrow();
-    hook_->parseHookResult(future->value());  // hooks may have collectives there too
+  for (CommHook::Finish& exchange : exchanges_) {
+    const CommHook::Finish finish_exchange = std::exchange(exchange, nullptr);
+    finish_exchange();  // hooks may have collectives there too
   }
 }
 

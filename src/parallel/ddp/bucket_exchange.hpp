@@ -3,7 +3,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/intrusive_ptr.h>
 
 #include <functional>
 #include <vector>
@@ -12,10 +11,6 @@
 #include "parallel/gradient_buffer.hpp"
 #include "parallel/parallel_model.hpp"
 
-namespace c10d {
-class GradBucket;
-}
-
 namespace accel::parallel {
 
 class BucketExchange {
@@ -23,7 +18,6 @@ class BucketExchange {
   // With `as_bucket_view` the parameters' gradients are views of the buckets. Needs set_order() before it is used.
   BucketExchange(std::vector<at::Tensor> parameters, bool as_bucket_view, CommunicatorPtr communicator,
                  CommHookPtr hook);
-  ~BucketExchange();
   BucketExchange(const BucketExchange&) = delete;
   BucketExchange& operator=(const BucketExchange&) = delete;
 
@@ -46,9 +40,7 @@ class BucketExchange {
   void finish_zeros();
 
  private:
-  using Future = c10::intrusive_ptr<c10::ivalue::Future>;
-
-  c10d::GradBucket grad_bucket(size_t index, at::Tensor memory) const;
+  void start(size_t index, at::Tensor memory);
   void copy_from_bucket(size_t number);
 
   std::vector<at::Tensor> parameters_;
@@ -56,8 +48,8 @@ class BucketExchange {
   CommunicatorPtr communicator_;
   CommHookPtr hook_;
   BucketOrder order_;
-  GradientBuffer buffer_;          // in this order
-  std::vector<Future> exchanged_;  // of each bucket
+  GradientBuffer buffer_;                    // in this order
+  std::vector<CommHook::Finish> exchanges_;  // of each bucket, from its start to its end
 };
 
 }  // namespace accel::parallel

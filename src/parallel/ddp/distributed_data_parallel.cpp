@@ -23,7 +23,7 @@ DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shar
       gradient_group_(communicator_),
       options_(options) {
   bucket_bytes(options_.bucket_cap_mb);  // refused ahead of the collectives
-  hook_ = make_comm_hook(options_, *communicator_);
+  hook_ = make_comm_hook(options_, communicator_);
   add_child("module", this->module());
   sync_module_states(*this->module(), *communicator_);
   for (const auto& [name, buffer] : nn::named_buffers(*this->module())) buffers_.push_back(buffer);
@@ -53,7 +53,7 @@ void DistributedDataParallel::synchronize_buffers(int from) {
 CommHookPtr DistributedDataParallel::current_hook() const {
   if (gradient_group_ == communicator_) return hook_;
   if (gradient_group_ == nullptr) return make_comm_hook([](const at::Tensor&, int64_t, bool) {});
-  return make_comm_hook(DdpSettings{}, *gradient_group_);
+  return make_comm_hook(DdpSettings{}, gradient_group_);
 }
 
 CommHookPtr DistributedDataParallel::set_comm_hook(CommHookPtr hook) {

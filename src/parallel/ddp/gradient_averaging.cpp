@@ -1,21 +1,12 @@
 #include "parallel/ddp/gradient_averaging.hpp"
 
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-
 namespace accel::parallel {
 
-c10::intrusive_ptr<c10::ivalue::Future> GradientAveraging::runHook(c10d::GradBucket& bucket) {
-  std::vector<at::Tensor> tensors{bucket.getBufferRef()};
-  c10d::AllreduceOptions options;
-  options.reduceOp = c10d::ReduceOp::AVG;
+CommHook::Finish GradientAveraging::start(const GradientBucket& bucket) {
   // Nothing can overlap with the last bucket: this thread does the work, which saves two wake-ups per step.
-  options.asyncOp = !bucket.isLast();
-  const auto& buffer = tensors[0];
-  return process_group_->getBackend(buffer.device().type())->allreduce(tensors, options)->getFuture();
-}
-
-at::Tensor GradientAveraging::parseHookResult(const c10::IValue& result) {
-  return c10d::detail::parseCppCommHookResult(result);
+  const auto thread = bucket.is_last ? comm::RunsOn::kCaller : comm::RunsOn::kBackground;
+  const auto mean = comm::Collective::all_reduce(bucket.memory, comm::ReduceOp::kMean);
+  return [work = ranks_->start(mean, thread)] { work->synchronize(); };
 }
 
 }  // namespace accel::parallel

@@ -1,7 +1,10 @@
 #include "parallel/ddp/make_comm_hook.hpp"
 
-#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "parallel/ddp/gradient_averaging.hpp"
@@ -11,50 +14,43 @@
 namespace accel::parallel {
 namespace {
 
-class CallbackHook final : public c10d::CommHookInterface {
+class CallbackHook final : public CommHook {
  public:
   explicit CallbackHook(BucketCallback callback) : callback_(std::move(callback)) {}
 
-  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    const at::Tensor& buffer = bucket.getBuffer();
-    callback_(buffer, static_cast<int64_t>(bucket.getIndex()), bucket.isLast());
-    std::vector<c10::Device> devices;
-    if (!buffer.is_cpu()) devices.push_back(buffer.device());
-    auto done = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), devices);
-    done->markCompleted(buffer);
-    return done;
-  }
-
-  at::Tensor parseHookResult(const c10::IValue& result) override {
-    return c10d::detail::parseCppCommHookResult(result);
+  Finish start(const GradientBucket& bucket) override {
+    callback_(bucket.memory, static_cast<int64_t>(bucket.index), bucket.is_last);
+    if (bucket.memory.is_cpu()) return [] {};
+    // What the callback has queued on this thread's stream of the device comes first where the exchange is finished.
+    auto done = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), std::vector{bucket.memory.device()});
+    done->markCompleted(bucket.memory);
+    return [done] { done->waitAndThrow(); };
   }
 
  private:
-  BucketCallback callback_;
+  const BucketCallback callback_;
 };
 
 at::ScalarType dtype_of(DdpCommHook rounding) { return rounding == DdpCommHook::kFp16 ? at::kHalf : at::kBFloat16; }
 
 }  // namespace
 
-CommHookPtr make_comm_hook(const DdpSettings& settings, const comm::Communicator& communicator) {
-  const ProcessGroupPtr process_group = communicator.process_group();
+CommHookPtr make_comm_hook(const DdpSettings& settings, const CommunicatorPtr& ranks) {
   const DdpCommHook wrapper = settings.comm_wrapper;
   require(wrapper == DdpCommHook::kNo || wrapper == DdpCommHook::kFp16 || wrapper == DdpCommHook::kBf16,
           Status::kInvalidArgument, "comm_wrapper is a PowerSGD hook; expected FP16, BF16 or NO");
   CommHookPtr hook;
   switch (settings.comm_hook.value) {
     case DdpCommHook::kNo:
-      return std::make_shared<GradientAveraging>(process_group);  // a wrapper has nothing to wrap, as in the reference
+      return std::make_shared<GradientAveraging>(ranks);  // a wrapper has nothing to wrap, as in the reference
     case DdpCommHook::kFp16:
     case DdpCommHook::kBf16:
-      hook = std::make_shared<RoundingHook>(dtype_of(settings.comm_hook),
-                                            std::make_shared<GradientAveraging>(process_group));
+      hook = std::make_shared<RoundingHook>(dtype_of(settings.comm_hook), std::make_shared<GradientAveraging>(ranks));
       break;
     case DdpCommHook::kPowerSgd:
     case DdpCommHook::kBatchedPowerSgd:
       hook = std::make_shared<PowerSgd>(settings.comm_state_option, settings.comm_hook == DdpCommHook::kBatchedPowerSgd,
-                                        process_group);
+                                        ranks);
   }
   if (wrapper == DdpCommHook::kNo) return hook;
   return std::make_shared<RoundingHook>(dtype_of(wrapper), std::move(hook));

@@ -8,7 +8,7 @@
 
 namespace accel::parallel {
 
-CommHookPtr make_comm_hook(const DdpSettings& settings, const comm::Communicator& communicator);
+CommHookPtr make_comm_hook(const DdpSettings& settings, const CommunicatorPtr& ranks);
 CommHookPtr make_comm_hook(BucketCallback callback);
 
 // The state of a hook across steps; null if it has none.

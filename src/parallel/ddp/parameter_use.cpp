@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/tensor.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -12,17 +11,13 @@ namespace accel::parallel {
 ParameterUse::ParameterUse(size_t num_parameters, std::shared_ptr<comm::Communicator> ranks)
     : ranks_(std::move(ranks)), used_(num_parameters, 0) {}
 
-ParameterUse::~ParameterUse() = default;
-
 void ParameterUse::start_count() {
   counts_ = at::tensor(used_, at::kInt).to(ranks_->device());
-  std::vector<at::Tensor> tensors{counts_};
-  const auto backend = ranks_->process_group()->getBackend(counts_.device().type());
-  counting_ = backend->allreduce(tensors, c10d::AllreduceOptions());
+  counting_ = ranks_->start(comm::Collective::all_reduce(counts_, comm::ReduceOp::kSum));
 }
 
 void ParameterUse::wait() {
-  if (const auto counting = std::exchange(counting_, nullptr)) counting->wait();
+  if (const auto counting = std::exchange(counting_, nullptr)) counting->synchronize();
 }
 
 bool ParameterUse::is_used_anywhere(size_t number) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
 #include <memory>
@@ -10,18 +9,11 @@
 
 #include "comm/communicator.hpp"
 
-namespace c10d {
-class Work;
-}
-
 namespace accel::parallel {
 
 class ParameterUse {
  public:
   ParameterUse(size_t num_parameters, std::shared_ptr<comm::Communicator> ranks);
-  ~ParameterUse();
-  ParameterUse(const ParameterUse&) = delete;
-  ParameterUse& operator=(const ParameterUse&) = delete;
 
   void note(size_t number) { used_[number] = 1; }
   // Collective: starts to count the ranks that have used each parameter.
@@ -37,7 +29,7 @@ class ParameterUse {
   std::shared_ptr<comm::Communicator> ranks_;
   std::vector<int32_t> used_;  // on this rank: 1
   at::Tensor counts_;          // over all ranks
-  c10::intrusive_ptr<c10d::Work> counting_;
+  std::shared_ptr<comm::Work> counting_;
 };
 
 }  // namespace accel::parallel

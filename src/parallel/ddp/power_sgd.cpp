@@ -1,9 +1,11 @@
 #include "parallel/ddp/power_sgd.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_qr.h>
@@ -15,6 +17,7 @@
 #include <algorithm>
 #include <cmath>
 #include <sstream>
+#include <utility>
 
 #include "base/error.hpp"
 #include "config/precedence.hpp"
@@ -49,29 +52,37 @@ void gram_schmidt(const at::Tensor& matrices, double epsilon) {
   }
 }
 
+std::vector<at::Tensor> gradients_of(const GradientBucket& bucket) {
+  std::vector<at::Tensor> gradients;
+  int64_t begin = 0;
+  for (const at::Tensor& parameter : bucket.parameters) {
+    gradients.push_back(bucket.memory.narrow(0, begin, parameter.numel()).view(parameter.sizes()));
+    begin += parameter.numel();
+  }
+  return gradients;
+}
+
+// Null for a tensor without elements, which is not sent.
+std::shared_ptr<comm::Work> start_all_reduce(comm::Communicator& ranks, const at::Tensor& tensor,
+                                             comm::ReduceOp reduction,
+                                             comm::RunsOn thread = comm::RunsOn::kBackground) {
+  if (tensor.numel() == 0) return nullptr;
+  return ranks.start(comm::Collective::all_reduce(tensor, reduction), thread);
+}
+
 }  // namespace
 
-PowerSgd::PowerSgd(const PowerSgdSettings& settings, bool whole_bucket, ProcessGroupPtr process_group)
+PowerSgd::PowerSgd(const PowerSgdSettings& settings, bool whole_bucket, CommunicatorPtr ranks)
     : settings_(settings),
       whole_bucket_(whole_bucket),
-      process_group_(std::move(process_group)),
-      averaging_(process_group_),
+      ranks_(std::move(ranks)),
+      averaging_(ranks_),
       seeds_(static_cast<uint32_t>(settings.random_seed)) {
   check_settings(settings_);
   const int64_t least = settings_.use_error_feedback || settings_.warm_start ? 2 : 0;
   require(settings_.start_power_sgd_iter >= least, Status::kInvalidArgument, "start_power_sgd_iter is ",
           settings_.start_power_sgd_iter.value, "; expected at least ", least,
           ": the buckets change after the first backward, and with them what is remembered");
-}
-
-c10::intrusive_ptr<c10d::Work> PowerSgd::all_reduce(const at::Tensor& tensor, c10d::ReduceOp::RedOpType reduction,
-                                                    bool async) {
-  if (tensor.numel() == 0) return {};
-  std::vector<at::Tensor> tensors{tensor};
-  c10d::AllreduceOptions options;
-  options.reduceOp = reduction;
-  options.asyncOp = async;
-  return process_group_->getBackend(tensor.device().type())->allreduce(tensors, options);
 }
 
 void PowerSgd::orthogonalize(const at::Tensor& matrices) const {
@@ -83,9 +94,9 @@ void PowerSgd::orthogonalize(const at::Tensor& matrices) const {
 }
 
 // Selects the matrices whose compression saves enough, by shape; others are not compressed.
-void PowerSgd::choose_matrices(const std::vector<at::Tensor>& gradients, Pending& pending) const {
+void PowerSgd::choose_matrices(Pending& pending) const {
   std::vector<std::vector<at::Tensor>> by_shape;
-  for (const at::Tensor& gradient : gradients) {
+  for (const at::Tensor& gradient : gradients_of(pending.bucket)) {
     const int64_t rows = gradient.dim() == 0 ? 1 : gradient.size(0);
     if (gradient.numel() == 0) continue;
     const at::Tensor matrix = gradient.view({rows, gradient.numel() / rows});
@@ -153,22 +164,21 @@ void PowerSgd::fill_with_random(Pending& pending) {
     group.q.copy_(at::randn(group.q.sizes(), generator, group.q.options().device(at::kCPU)));
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> PowerSgd::runHook(c10d::GradBucket& bucket) {
+CommHook::Finish PowerSgd::start(const GradientBucket& bucket) {
   if (iteration_ < settings_.start_power_sgd_iter) {
-    if (bucket.isLast()) iteration_ += 1;
-    return averaging_.runHook(bucket);
+    if (bucket.is_last) iteration_ += 1;
+    return averaging_.start(bucket);
   }
   const at::NoGradGuard no_grad;
-  const size_t index = bucket.getIndex();
+  const size_t index = bucket.index;
   Pending pending;
-  pending.is_last = bucket.isLast();
-  pending.buffer = bucket.getBuffer();
-  pending.flat = pending.buffer;
+  pending.bucket = bucket;
+  pending.flat = bucket.memory;
   if (whole_bucket_) {
-    const int64_t length = pending.buffer.numel();
+    const int64_t length = bucket.memory.numel();
     auto side = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(length))));
-    pending.flat = at::zeros({side * side}, pending.buffer.options());
-    pending.flat.narrow(0, 0, length).copy_(pending.buffer);
+    pending.flat = at::zeros({side * side}, bucket.memory.options());
+    pending.flat.narrow(0, 0, length).copy_(bucket.memory);
     pending.matrices.push_back({pending.flat.view({1, side, side}), {}, {}, {}});
   }
   if (settings_.use_error_feedback) {
@@ -180,7 +190,7 @@ c10::intrusive_ptr<c10::ivalue::Future> PowerSgd::runHook(c10d::GradBucket& buck
     }
     pending.before = pending.flat.clone();
   }
-  if (!whole_bucket_) choose_matrices(bucket.getGradients(), pending);
+  if (!whole_bucket_) choose_matrices(pending);
 
   if (provide_thin_matrices(index, pending)) fill_with_random(pending);
   for (const Matrices& group : pending.matrices) {
@@ -192,46 +202,40 @@ c10::intrusive_ptr<c10::ivalue::Future> PowerSgd::runHook(c10d::GradBucket& buck
     std::vector<at::Tensor> flat;
     for (const at::Tensor& gradient : pending.plain) flat.push_back(gradient.reshape(-1));
     pending.plain_memory = at::cat(flat);
-    pending.plain_work = all_reduce(pending.plain_memory, c10d::ReduceOp::AVG, /*async=*/true);
+    pending.plain_work = start_all_reduce(*ranks_, pending.plain_memory, comm::ReduceOp::kMean);
   }
   // A sum, not a mean: orthogonalization makes the factor irrelevant.
-  pending.p_work = all_reduce(factors_.at(index).p, c10d::ReduceOp::SUM, /*async=*/true);
-  pending_[index] = std::move(pending);
-  auto done = c10::make_intrusive<c10::ivalue::Future>(c10::IntType::get());
-  done->markCompleted(c10::IValue(static_cast<int64_t>(index)));
-  return done;
+  pending.p_work = start_all_reduce(*ranks_, factors_.at(index).p, comm::ReduceOp::kSum);
+  return [self = shared_from_this(), pending = std::move(pending)] { self->finish(pending); };
 }
 
-at::Tensor PowerSgd::parseHookResult(const c10::IValue& result) {
-  if (!result.isInt()) return averaging_.parseHookResult(result);
+void PowerSgd::finish(const Pending& pending) {
   const at::NoGradGuard no_grad;
-  const auto index = static_cast<size_t>(result.toInt());
-  const Pending pending = std::move(pending_.at(index));
-  pending_.erase(index);
-
-  if (pending.p_work) pending.p_work->wait();
+  const GradientBucket& bucket = pending.bucket;
+  if (pending.p_work) pending.p_work->synchronize();
   for (const Matrices& group : pending.matrices) {
     orthogonalize(group.p);
     at::Tensor q = group.q;
     at::bmm_out(q, group.values.transpose(1, 2), group.p);
   }
-  if (const auto work = all_reduce(factors_.at(index).q, c10d::ReduceOp::AVG, /*async=*/false)) work->wait();
+  if (const auto work =
+          start_all_reduce(*ranks_, factors_.at(bucket.index).q, comm::ReduceOp::kMean, comm::RunsOn::kCaller))
+    work->synchronize();
   for (const Matrices& group : pending.matrices) {
     at::Tensor values = group.values;
     at::bmm_out(values, group.p, group.q.transpose(1, 2));
     for (size_t i = 0; i < group.stacked.size(); i++) group.stacked[i].copy_(values.select(0, static_cast<int64_t>(i)));
   }
-  if (pending.plain_work) pending.plain_work->wait();
+  if (pending.plain_work) pending.plain_work->synchronize();
   int64_t begin = 0;
   for (const at::Tensor& gradient : pending.plain) {
     gradient.copy_(pending.plain_memory.narrow(0, begin, gradient.numel()).view(gradient.sizes()));
     begin += gradient.numel();
   }
-  if (settings_.use_error_feedback) errors_[index] = pending.before - pending.flat;
-  if (!settings_.warm_start) factors_.erase(index);
-  if (whole_bucket_) pending.buffer.copy_(pending.flat.narrow(0, 0, pending.buffer.numel()));
-  if (pending.is_last) iteration_ += 1;
-  return pending.buffer;
+  if (settings_.use_error_feedback) errors_[bucket.index] = pending.before - pending.flat;
+  if (!settings_.warm_start) factors_.erase(bucket.index);
+  if (whole_bucket_) bucket.memory.copy_(pending.flat.narrow(0, 0, bucket.memory.numel()));
+  if (bucket.is_last) iteration_ += 1;
 }
 
 c10::IValue PowerSgd::state_dict() const {
@@ -249,7 +253,7 @@ c10::IValue PowerSgd::state_dict() const {
 }
 
 void PowerSgd::load_state_dict(const c10::IValue& state) {
-  PowerSgd loaded(settings_, whole_bucket_, process_group_);
+  PowerSgd loaded(settings_, whole_bucket_, ranks_);
   if (!state.isNone()) {
     require(state.isGenericDict(), Status::kCorrupt, "the saved state of PowerSGD is not a map");
     const auto map = state.toGenericDict();

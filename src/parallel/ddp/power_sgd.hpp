@@ -2,28 +2,30 @@
 // gradient matrix, computed by one step of a power iteration. Computes the same numbers as torch's powerSGD_hook.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
 #include <map>
+#include <memory>
 #include <random>
-#include <torch/csrc/distributed/c10d/comm.hpp>
-#include <utility>
 #include <vector>
 
 #include "config/generated/settings/prepare.hpp"
 #include "parallel/ddp/comm_hook.hpp"
 #include "parallel/ddp/gradient_averaging.hpp"
+#include "parallel/gradient_exchange.hpp"
 #include "tensor/stateful.hpp"
 
 namespace accel::parallel {
 
-class PowerSgd final : public c10d::CommHookInterface, public tensor::Stateful {
+class PowerSgd final : public CommHook, public tensor::Stateful, public std::enable_shared_from_this<PowerSgd> {
  public:
   // `whole_bucket`: treats all gradients of a bucket as one square matrix, padded with zeros.
-  PowerSgd(const PowerSgdSettings& settings, bool whole_bucket, ProcessGroupPtr process_group);
+  PowerSgd(const PowerSgdSettings& settings, bool whole_bucket, CommunicatorPtr ranks);
 
-  // Computes P and starts its all-reduce, which runs while backward continues.
-  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override;
-  // Computes Q, its all-reduce, and P * Q^T.
-  at::Tensor parseHookResult(const c10::IValue& result) override;
+  // Computes P and starts its all-reduce, which runs while backward continues. The end computes Q, its all-reduce, and
+  // P * Q^T.
+  Finish start(const GradientBucket& bucket) override;
 
   // This rank's state, for the same buckets. An empty state is the initial one.
   c10::IValue state_dict() const override;
@@ -41,33 +43,31 @@ class PowerSgd final : public c10d::CommHookInterface, public tensor::Stateful {
   };
   // A bucket between the two steps.
   struct Pending {
-    at::Tensor buffer;  // the Reducer's bucket
-    at::Tensor flat;    // to be compressed: the buffer, or a longer copy
+    GradientBucket bucket;
+    at::Tensor flat;    // to be compressed: the bucket's memory, or a longer copy
     at::Tensor before;  // a copy of flat, for the error feedback; undefined without
     std::vector<Matrices> matrices;
     std::vector<at::Tensor> plain;  // not worth compressing
     at::Tensor plain_memory;
-    c10::intrusive_ptr<c10d::Work> p_work, plain_work;
-    bool is_last = false;
+    std::shared_ptr<comm::Work> p_work, plain_work;
   };
 
-  void choose_matrices(const std::vector<at::Tensor>& gradients, Pending& pending) const;
+  void choose_matrices(Pending& pending) const;
   // Assigns P and Q to the matrices. Returns whether they are new.
   bool provide_thin_matrices(size_t bucket, Pending& pending);
   void fill_with_random(Pending& pending);
   void orthogonalize(const at::Tensor& matrices) const;
-  c10::intrusive_ptr<c10d::Work> all_reduce(const at::Tensor& tensor, c10d::ReduceOp::RedOpType reduction, bool async);
+  void finish(const Pending& pending);
 
   PowerSgdSettings settings_;
   bool whole_bucket_;
-  ProcessGroupPtr process_group_;
+  CommunicatorPtr ranks_;
   GradientAveraging averaging_;  // for the first iterations
   int64_t iteration_ = 0;
   std::mt19937 seeds_;
   // By bucket index.
   std::map<size_t, at::Tensor> errors_;
   std::map<size_t, FactorMemory> factors_;
-  std::map<size_t, Pending> pending_;
 };
 
 }  // namespace accel::parallel

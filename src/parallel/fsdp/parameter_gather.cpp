@@ -9,7 +9,6 @@
 #include "base/error.hpp"
 #include "comm/collective.hpp"
 #include "kernels/memory/cpu_allocator.hpp"
-#include "parallel/communication_memory.hpp"
 #include "parallel/fsdp/group_memory.hpp"
 
 namespace accel::parallel {
@@ -39,7 +38,7 @@ void ParameterGather::make_sent_shards() {
       layout.add(parameter->layout().elements_per_rank(), parameter->layout().compute_dtype());
   at::Tensor memory;
   if (layout.bytes() > 0)
-    memory = communication_zeros(*ranks_.shard, layout.bytes(), at::TensorOptions().dtype(at::kByte).device(device_));
+    memory = ranks_.shard->zeros(layout.bytes(), at::TensorOptions().dtype(at::kByte).device(device_));
   layout = {};
   for (const auto& parameter : parameters_) {
     if (!is_copied(parameter->layout())) {

@@ -6,7 +6,6 @@
 
 #include <utility>
 
-#include "parallel/communication_memory.hpp"
 #include "parallel/fsdp/group_memory.hpp"
 #include "tensor/file_memory.hpp"
 
@@ -46,8 +45,7 @@ void ParameterGroup::shard(c10::Device device, const std::function<at::Tensor(si
   if (options_.cpu_offload && !folder.empty())
     memory = tensor::file_zeros(folder, {own.bytes()}, at::kByte);
   else
-    memory = on_host ? at::zeros({own.bytes()}, bytes)
-                     : communication_zeros(*ranks_.shard, own.bytes(), bytes.device(device));
+    memory = on_host ? at::zeros({own.bytes()}, bytes) : ranks_.shard->zeros(own.bytes(), bytes.device(device));
   if (options_.offload_optimizer && !folder.empty() && gradients_.is_trained())
     gradients = tensor::file_zeros(folder, {own.bytes()}, at::kByte);
   for (size_t i = 0; i < parameters_.size(); i++) {
