@@ -137,11 +137,10 @@ BREACHES = [
 ]
 
 
-def write_languages(folder, settings=None, **languages):
-    """api/languages.yaml, for JSON is YAML; `settings` is the table of Python's settings."""
-    file, text = ("api/languages.yaml", json.dumps(languages)) if settings is None else (emit_python_settings.TABLE, settings)
+def write_languages(folder, file="api/languages.yaml", **parts):
+    """A table of api/, for JSON is YAML."""
     (pathlib.Path(folder) / file).parent.mkdir(parents=True)
-    (pathlib.Path(folder) / file).write_text(text)
+    (pathlib.Path(folder) / file).write_text(json.dumps(parts))
 
 
 class Header(unittest.TestCase):
@@ -301,10 +300,10 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_heat(
         """What the header adds to a struct is a field of the dataclass that has a *, with its variable."""
         made = HEADER.replace("  int32_t reserved;", "  int32_t reserved;\n  const char *label;  /* Variable ACCEL_LABEL. Default: none */").replace(
             "ACCEL_UNSET, 0}", "ACCEL_UNSET, 0, NULL}")
-        table = ("[Thing]\ntext = How.\nbase = KwargsHandler\noptions = accel_thing_options_t\nwithout = heavy\n"
-                 "fields = color, size: int = 3, parts: dict = {}, name: str = ..., *\nvariables = size SIZE integer 3\n\n"
-                 "[Color]\nbase = BaseEnum\nchoices = accel_color_t\n\n[Kind]\nbase = NamedEnum\nmembers = NO OTHER:other\n")
-        text = self.made_after(emit_python_settings, made, settings=table)
+        thing = {"text": "How.", "base": "KwargsHandler", "options": "accel_thing_options_t", "without": "heavy",
+                 "fields": "color, size: int = 3, parts: dict = {}, name: str = ..., *", "variables": "size SIZE integer 3"}
+        enums = {"Color": {"base": "BaseEnum", "choices": "accel_color_t"}, "Kind": {"base": "NamedEnum", "members": "NO OTHER:other"}}
+        text = self.made_after(emit_python_settings, made, file="api/python.yaml", settings={"Thing": thing}, enums=enums)
         self.assertIn('@dataclass\nclass Thing(KwargsHandler):\n    """How."""\n\n    color: Any = None\n    size: int = 3\n'
                       "    parts: dict = field(default_factory=dict)\n    name: str\n    weight: Optional[float] = None\n"
                       '    count: Optional[int] = None\n    label: Optional[str] = None\n    _struct = "accel_thing_options_t"\n', text)
