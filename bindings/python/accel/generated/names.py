@@ -144,7 +144,7 @@ MODULES = {
     "device": "tensors.device",
     "dtypes": "tensors.dtypes",
     "enums": "generated.enums",
-    "errors": "engine.errors",
+    "errors": "generated.errors",
     "functional": "tensors.functional",
     "handlers": "state.handlers",
     "hooks": "modules.model_hooks",

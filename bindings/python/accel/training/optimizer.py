@@ -5,7 +5,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from .. import capi
-from ..engine import errors
+from ..generated import errors
 from ..modules.module import Module, Parameters
 from ..state.options import fill, number_of
 from ..tensors.creation import zeros
