@@ -19,6 +19,7 @@ import emit_julia
 import emit_julia_methods
 import emit_options_init
 import emit_python
+import emit_python_methods
 import emit_python_settings
 import emit_rust
 import emit_rust_closures
@@ -288,6 +289,21 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_heat(
         for wrong in ("Hot = melt(quick)", "Hot"):
             with self.assertRaisesRegex(SystemExit, f"'{wrong.replace('(', '.').replace(')', '.')}', expected NAME = FUNCTION"):
                 self.made_after(emit_python, made, python={"classes": {"things": {**section, "rows": wrong}}})
+
+    def test_methods_of_python(self):
+        made = HEADER + """/** Whether it is warm. @param thing A thing. @param out 1: it is. @return ACCEL_OK or NOT_FOUND. @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_is_warm(const accel_thing_t *thing, int32_t *out);
+/** Warms. @param thing A thing. @param kelvin How much. @param quick 1: at once. @return ACCEL_OK. @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_warm(accel_thing_t *thing, double kelvin, int32_t quick);
+"""
+        section = {"prefix": "accel_thing_", "object": "self.handle", "rows": "heat = warm(quick=False) | kelvin = 2.0", "properties": "is_warm()"}
+        text = self.made_after(emit_python_methods, made, python={"methods": {"Thing": section}})
+        self.assertIn('class Thing:\n    __slots__ = ()\n\n    def heat(self, quick: bool = False) -> None:\n        """Warms.', text)
+        self.assertIn("        capi.accel_thing_warm(self.handle, 2.0, int(quick))\n", text)
+        self.assertIn('    @property\n    def is_warm(self) -> bool:\n        """Whether it is warm."""\n        return bool(capi.accel_thing_is_warm(self.handle))\n', text)
+        section = {"prefix": "accel_thing_", "rows": "warm(thing, kelvin, quick) | thing = thing.handle"}
+        text = self.made_after(emit_python_methods, made, python={"methods": {"things": section}})
+        self.assertIn("def warm(thing, kelvin: float, quick: bool) -> None:\n", text)
 
     def test_options_in_the_stub_of_python(self):
         (text,) = emit_stubs.emit(self.describe(HEADER), None).values()

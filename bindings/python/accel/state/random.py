@@ -4,13 +4,14 @@ import random as python_random
 import sys
 
 from .. import capi
+from ..generated import methods
 from ..parallel.collectives import broadcast
 from ..tensors.device import Device
 from .job import current, is_made
 from .options import fill
 
 
-class Generator:
+class Generator(methods.Generator):
     """Draws its own numbers, as torch.Generator; samplers and synchronize_rng_states() take it."""
 
     def __init__(self, seed=0, device="cpu"):
@@ -19,12 +20,6 @@ class Generator:
     def manual_seed(self, seed):
         capi.accel_generator_set_seed(self.handle, seed)
         return self
-
-    def get_state(self):
-        return capi.accel_generator_state(self.handle)
-
-    def set_state(self, state):
-        capi.accel_generator_set_state(self.handle, state)
 
 
 def set_seed(seed, device_specific=False, deterministic=False):

@@ -1,12 +1,13 @@
 """The loss scale of a job, with the names of torch.amp.GradScaler."""
 
 from .. import capi
+from ..generated import methods
 
 _BY_ITSELF = {"scale": "accelerator.backward(loss) scales the loss", "step": "the step() of the prepared optimizer skips an update after an overflow",
               "update": "the step() of the prepared optimizer changes the scale"}
 
 
-class GradScaler:
+class GradScaler(methods.GradScaler):
     """What the engine of an Accelerator scales losses by, as it is now."""
 
     def __init__(self, accelerator):
@@ -22,10 +23,6 @@ class GradScaler:
 
     def is_enabled(self):
         return bool(self.state_dict())
-
-    def get_scale(self):
-        """The factor of the next backward."""
-        return capi.accel_loss_scale(self._state)
 
     def get_growth_factor(self):
         return self.state_dict()["growth_factor"]
@@ -47,10 +44,6 @@ class GradScaler:
 
     def set_growth_interval(self, new_interval):
         self._set(growth_interval=int(new_interval))
-
-    def state_dict(self):
-        """All of it as numbers; empty when losses are not scaled."""
-        return capi.accel_grad_scaler_state(self._state)
 
     def load_state_dict(self, state_dict):
         """Takes what state_dict() gave, or that of torch."""
