@@ -8,6 +8,31 @@ from ..engine.scopes import scope
 from ..state.options import fill
 
 
+def cross_entropy(logits, labels) -> Any:
+    """Mean cross entropy of class scores, with gradients.
+
+    logits: [..., classes].
+    labels: int64 [...], -100 is left out."""
+    return capi.accel_cross_entropy(logits, labels)
+
+
+def get_rng_state() -> Any:
+    """The state of a generator."""
+    return capi.accel_generator_state(None)
+
+
+def set_rng_state(state) -> None:
+    """Sets the state of a generator.
+
+    state: A result of accel_generator_state()."""
+    capi.accel_generator_set_state(None, state)
+
+
+def load_metadata(f) -> dict:
+    """The metadata of a safetensors file."""
+    return capi.accel_load_metadata(str(f))
+
+
 def no_grad() -> scope:
     """No gradients are recorded inside."""
     return scope(capi.accel_no_grad_begin)
@@ -351,3 +376,27 @@ class WeightStream:
     def end_pass(self) -> None:
         """The forward of the whole model has ended: the next one is expected to use groups in the same order."""
         capi.accel_weight_stream_end_pass(self._stream)
+
+
+class EngineDataset:
+    __slots__ = ()
+
+    @property
+    def num_skipped(self) -> int:
+        """Counts what was left out when files were opened: malformed rows where that was asked for, and files that are
+        not images."""
+        return capi.accel_dataset_num_skipped(self.handle)
+
+
+class Sampler:
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        """The number of draws."""
+        return capi.accel_sampler_length(self.handle)
+
+    def indices(self, epoch: int = 0) -> Any:
+        """The order of an epoch.
+
+        epoch: From 0."""
+        return capi.accel_sampler_indices(self.handle, epoch)

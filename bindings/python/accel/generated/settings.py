@@ -205,6 +205,41 @@ class FullyShardedDataParallelPlugin:
 
 
 @dataclass
+class DeepSpeedPlugin:
+    """The fields of DeepSpeedPlugin."""
+
+    hf_ds_config: Any = None
+    gradient_accumulation_steps: Any = None
+    gradient_clipping: Any = None
+    zero_stage: Any = None
+    is_train_batch_min: bool = True
+    offload_optimizer_device: Optional[str] = None
+    offload_param_device: Optional[str] = None
+    offload_optimizer_nvme_path: Optional[str] = None
+    offload_param_nvme_path: Optional[str] = None
+    zero3_init_flag: Optional[bool] = None
+    zero3_save_16bit_model: Optional[bool] = None
+    transformer_moe_cls_names: Optional[str] = None
+    enable_msamp: Optional[bool] = None
+    msamp_opt_level: Optional[str] = None
+
+
+@dataclass
+class BnbQuantizationConfig:
+    """The fields of BnbQuantizationConfig."""
+
+    load_in_8bit: bool = False
+    llm_int8_threshold: float = 6.0
+    load_in_4bit: bool = False
+    bnb_4bit_quant_type: str = "fp4"
+    bnb_4bit_use_double_quant: bool = False
+    bnb_4bit_compute_dtype: Any = "fp16"
+    torch_dtype: Any = None
+    skip_modules: Any = None
+    keep_in_fp32_modules: Any = None
+
+
+@dataclass
 class TorchContextParallelConfig:
     """The fields of TorchContextParallelConfig."""
 

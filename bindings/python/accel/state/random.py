@@ -5,6 +5,7 @@ import sys
 
 from .. import capi
 from ..generated import methods
+from ..generated.methods import get_rng_state, set_rng_state  # noqa: F401  (names of torch)
 from ..parallel.collectives import broadcast
 from ..tensors.device import Device
 from .job import current, is_made
@@ -61,12 +62,3 @@ def synchronize_rng_state(rng_type=None, generator=None):
     if rng_type is None:
         raise ValueError("rng_type is None; expected \"torch\", \"generator\", or the type of the device")
     synchronize_rng_states([rng_type], generator)
-
-
-def get_rng_state():
-    """Where the default generator of the CPU stands."""
-    return capi.accel_generator_state(None)
-
-
-def set_rng_state(state):
-    capi.accel_generator_set_state(None, state)

@@ -7,6 +7,14 @@ _BY_ITSELF = {"scale": "accelerator.backward(loss) scales the loss", "step": "th
               "update": "the step() of the prepared optimizer changes the scale"}
 
 
+def _asked(setting):
+    return lambda self: self.state_dict()[setting]
+
+
+def _changed(setting, kind):
+    return lambda self, value: self._set(**{setting: kind(value)})
+
+
 class GradScaler(methods.GradScaler):
     """What the engine of an Accelerator scales losses by, as it is now."""
 
@@ -24,26 +32,10 @@ class GradScaler(methods.GradScaler):
     def is_enabled(self):
         return bool(self.state_dict())
 
-    def get_growth_factor(self):
-        return self.state_dict()["growth_factor"]
-
-    def get_backoff_factor(self):
-        return self.state_dict()["backoff_factor"]
-
-    def get_growth_interval(self):
-        return self.state_dict()["growth_interval"]
-
-    def _get_growth_tracker(self):
-        return self.state_dict()["_growth_tracker"]
-
-    def set_growth_factor(self, new_factor):
-        self._set(growth_factor=float(new_factor))
-
-    def set_backoff_factor(self, new_factor):
-        self._set(backoff_factor=float(new_factor))
-
-    def set_growth_interval(self, new_interval):
-        self._set(growth_interval=int(new_interval))
+    get_growth_factor, get_backoff_factor, get_growth_interval, _get_growth_tracker = map(
+        _asked, ("growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"))
+    set_growth_factor, set_backoff_factor = _changed("growth_factor", float), _changed("backoff_factor", float)
+    set_growth_interval = _changed("growth_interval", int)
 
     def load_state_dict(self, state_dict):
         """Takes what state_dict() gave, or that of torch."""
