@@ -16,6 +16,11 @@ def cross_entropy(logits, labels) -> Any:
     return capi.accel_cross_entropy(logits, labels)
 
 
+def get_module_leaves(module_sizes) -> Any:
+    """The names in a map of sizes that have nothing below them."""
+    return capi.accel_get_module_leaves(dict(module_sizes))
+
+
 def get_rng_state() -> Any:
     """The state of a generator."""
     return capi.accel_generator_state(None)

@@ -176,15 +176,8 @@ class Accelerator(methods.Accelerator, Observed):
     dispatch_batches = property(attrgetter("dataloader_config.dispatch_batches"))
     use_seedable_sampler = property(lambda self: bool(self.dataloader_config.use_seedable_sampler))
     use_stateful_dataloader = property(lambda self: bool(self.dataloader_config.use_stateful_dataloader))
-
-    @property
-    def even_batches(self):
-        return self.dataloader_config.even_batches
-
-    @even_batches.setter
-    def even_batches(self, value):
-        self.dataloader_config.even_batches = value
-
+    even_batches = property(attrgetter("dataloader_config.even_batches"),
+                            lambda self, value: setattr(self.dataloader_config, "even_batches", value))
     non_blocking = property(attrgetter("dataloader_config.non_blocking"))
     project_dir = property(attrgetter("project_configuration.project_dir"))
     logging_dir = property(attrgetter("project_configuration.logging_dir"))
