@@ -19,6 +19,7 @@ import emit_julia
 import emit_julia_methods
 import emit_options_init
 import emit_python
+import emit_python_methods
 import emit_python_settings
 import emit_rust
 import emit_rust_closures
@@ -137,11 +138,10 @@ BREACHES = [
 ]
 
 
-def write_languages(folder, settings=None, **languages):
-    """api/languages.yaml, for JSON is YAML; `settings` is the table of Python's settings."""
-    file, text = ("api/languages.yaml", json.dumps(languages)) if settings is None else (emit_python_settings.TABLE, settings)
+def write_languages(folder, file="api/languages.yaml", **parts):
+    """A table of api/, for JSON is YAML."""
     (pathlib.Path(folder) / file).parent.mkdir(parents=True)
-    (pathlib.Path(folder) / file).write_text(text)
+    (pathlib.Path(folder) / file).write_text(json.dumps(parts))
 
 
 class Header(unittest.TestCase):
@@ -290,6 +290,21 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_heat(
             with self.assertRaisesRegex(SystemExit, f"'{wrong.replace('(', '.').replace(')', '.')}', expected NAME = FUNCTION"):
                 self.made_after(emit_python, made, python={"classes": {"things": {**section, "rows": wrong}}})
 
+    def test_methods_of_python(self):
+        made = HEADER + """/** Whether it is warm. @param thing A thing. @param out 1: it is. @return ACCEL_OK or NOT_FOUND. @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_is_warm(const accel_thing_t *thing, int32_t *out);
+/** Warms. @param thing A thing. @param kelvin How much. @param quick 1: at once. @return ACCEL_OK. @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_warm(accel_thing_t *thing, double kelvin, int32_t quick);
+"""
+        section = {"prefix": "accel_thing_", "object": "self.handle", "rows": "heat = warm(quick=False) | kelvin = 2.0", "properties": "is_warm()"}
+        text = self.made_after(emit_python_methods, made, python={"methods": {"Thing": section}})
+        self.assertIn('class Thing:\n    __slots__ = ()\n\n    def heat(self, quick: bool = False) -> None:\n        """Warms.', text)
+        self.assertIn("        capi.accel_thing_warm(self.handle, 2.0, int(quick))\n", text)
+        self.assertIn('    @property\n    def is_warm(self) -> bool:\n        """Whether it is warm."""\n        return bool(capi.accel_thing_is_warm(self.handle))\n', text)
+        section = {"prefix": "accel_thing_", "rows": "warm(thing, kelvin, quick) | thing = thing.handle"}
+        text = self.made_after(emit_python_methods, made, python={"methods": {"things": section}})
+        self.assertIn("def warm(thing, kelvin: float, quick: bool) -> None:\n", text)
+
     def test_options_in_the_stub_of_python(self):
         (text,) = emit_stubs.emit(self.describe(HEADER), None).values()
         self.assertIn('class accel_thing_options_t:\n    """How a thing is made.\n\n    weight: In kilograms. In (0, inf). Variable ACCEL_WEIGHT. Default 1\n', text)
@@ -301,10 +316,10 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_thing_heat(
         """What the header adds to a struct is a field of the dataclass that has a *, with its variable."""
         made = HEADER.replace("  int32_t reserved;", "  int32_t reserved;\n  const char *label;  /* Variable ACCEL_LABEL. Default: none */").replace(
             "ACCEL_UNSET, 0}", "ACCEL_UNSET, 0, NULL}")
-        table = ("[Thing]\ntext = How.\nbase = KwargsHandler\noptions = accel_thing_options_t\nwithout = heavy\n"
-                 "fields = color, size: int = 3, parts: dict = {}, name: str = ..., *\nvariables = size SIZE integer 3\n\n"
-                 "[Color]\nbase = BaseEnum\nchoices = accel_color_t\n\n[Kind]\nbase = NamedEnum\nmembers = NO OTHER:other\n")
-        text = self.made_after(emit_python_settings, made, settings=table)
+        thing = {"text": "How.", "base": "KwargsHandler", "options": "accel_thing_options_t", "without": "heavy",
+                 "fields": "color, size: int = 3, parts: dict = {}, name: str = ..., *", "variables": "size SIZE integer 3"}
+        enums = {"Color": {"base": "BaseEnum", "choices": "accel_color_t"}, "Kind": {"base": "NamedEnum", "members": "NO OTHER:other"}}
+        text = self.made_after(emit_python_settings, made, file="api/python.yaml", settings={"Thing": thing}, enums=enums)
         self.assertIn('@dataclass\nclass Thing(KwargsHandler):\n    """How."""\n\n    color: Any = None\n    size: int = 3\n'
                       "    parts: dict = field(default_factory=dict)\n    name: str\n    weight: Optional[float] = None\n"
                       '    count: Optional[int] = None\n    label: Optional[str] = None\n    _struct = "accel_thing_options_t"\n', text)

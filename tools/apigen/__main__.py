@@ -17,7 +17,7 @@ import lint
 
 EMITTERS = [importlib.import_module(f"emit_{name}") for name in (
     "map", "cdef", "options", "settings", "sweeps", "rust", "rust_options", "rust_functions", "julia",
-    "julia_methods", "go", "swig", "stubs", "python", "python_names", "python_settings", "cpp", "reference", "environment", "coverage")]
+    "julia_methods", "go", "swig", "stubs", "python", "python_names", "python_settings", "python_errors", "python_methods", "cpp", "reference", "environment", "coverage")]
 GENERATED_PARTS = [importlib.import_module(f"emit_{name}") for name in ("options_init",)]  # of the header itself
 NOT_STORED = ("line", "documented", "wrong_options", "places")
 

@@ -9,6 +9,7 @@ import emit_cpp
 import emit_go
 import emit_julia_methods
 import emit_python
+import emit_python_methods
 import emit_rust_functions
 import emit_swig
 import languages
@@ -22,7 +23,7 @@ WRITTEN = {"Python": ("bindings/python/accel", "*.py"), "Rust": ("bindings/rust/
 
 def emit(api, root):
     words = {language: languages.named_in(root / folder, pattern) for language, (folder, pattern) in WRITTEN.items()}
-    for language, back_end in (("Python", emit_python), ("Julia", emit_julia_methods)):
+    for language, back_end in (("Python", emit_python), ("Python", emit_python_methods), ("Julia", emit_julia_methods)):
         words[language] |= {word for text in back_end.emit(api, root).values() for word in re.findall(r"\baccel_\w+", text)}
     by_hand = emit_rust_functions.survey(api, root)[1]
     words["Rust"] |= {function["name"] for function in api["functions"]} - by_hand.keys()

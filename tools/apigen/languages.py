@@ -1,18 +1,18 @@
-"""The table api/languages.yaml: what the header does not say of functions in a language."""
+"""The tables of api/: languages.yaml says what the header does not of functions in a language, python.yaml what Python's package has besides."""
 
 import re
 
 import function_shape
 
-TABLE = "api/languages.yaml"
+TABLE, PYTHON = "api/languages.yaml", "api/python.yaml"
 ROW = re.compile(r"([\w.!]+)(?: = (\w+))?\((.*?)\)(?: \| (.*))?")
 
 
-def read(root, language):
-    """The part of a language."""
+def read(root, part, table=TABLE):
+    """A part of a table: that of a language."""
     import yaml  # here, since without it __main__.py says how to get it
 
-    return yaml.safe_load((root / TABLE).read_text())[language]
+    return yaml.safe_load((root / table).read_text())[part]
 
 
 class Row:

@@ -5,7 +5,7 @@ from typing import List
 from . import capi as capi, data as data, state as state, tracking as tracking, utils as utils
 from .big_models import big_modeling as big_modeling
 from .data import data_loader as data_loader
-from .engine import errors as errors
+from .generated import errors as errors
 from .launch import launchers as launchers
 from .modules import model_hooks as hooks, nn as nn
 from .parallel import collectives as collectives, parallelism_config as parallelism_config
@@ -27,7 +27,7 @@ from .big_models.init_on_device import init_empty_weights as init_empty_weights,
 from .big_models.device_maps import infer_auto_device_map as infer_auto_device_map
 from .tensors.dtypes import DType as DType, bfloat16 as bfloat16, bool as bool, float16 as float16, float32 as float32, float64 as float64, int16 as int16, int32 as int32, int64 as int64, int8 as int8, uint8 as uint8
 from .generated.enums import DDPCommunicationHookType as DDPCommunicationHookType, DistributedType as DistributedType, LoggerType as LoggerType, PrecisionType as PrecisionType, RNGType as RNGType
-from .engine.errors import Error as Error
+from .generated.errors import Error as Error
 from .parallel.fsdp import FullyShardedDataParallelPlugin as FullyShardedDataParallelPlugin
 from .parallel.gathered_parameters import GatheredParameters as GatheredParameters
 from .generated.settings import AutocastKwargs as AutocastKwargs, GradScalerKwargs as GradScalerKwargs, GradientAccumulationPlugin as GradientAccumulationPlugin, PowerSGDKwargs as PowerSGDKwargs

@@ -284,6 +284,13 @@ def test_compiled_models(accelerator):
     assert accelerator.unwrap_model(after, keep_torch_compile=False) is after._orig_mod
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a device of CUDA")
+def test_compilation_brings_no_device():
+    """The compiler puts a guard in the place of CUDA's, which counts devices that are not there."""
+    torch._C._ensureCUDADeviceGuardSet()
+    assert str(accel.PartialState().device) == "cpu" and not accel.utils.is_cuda_available()
+
+
 def test_checkpoints(accelerator, tmp_path):
     model = torch.nn.Linear(3, 2)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)

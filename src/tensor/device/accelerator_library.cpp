@@ -12,9 +12,11 @@
 #include <array>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <typeinfo>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
@@ -151,11 +153,17 @@ std::string hidden_devices(DeviceKind kind) {
   return "";
 }
 
+// torch.compile and FakeTensorMode put a guard in the place of CUDA's where there is no device; it counts 8 of them.
+bool is_fake(const c10::impl::DeviceGuardImplInterface& guard) {
+  return std::strstr(typeid(guard).name(), "FakeGuardImpl") != nullptr;
+}
+
 }  // namespace
 
 const c10::impl::DeviceGuardImplInterface* find_guard(DeviceKind kind) {
   const auto type = device_type(kind);
-  return type ? c10::impl::device_guard_impl_registry[static_cast<size_t>(*type)].load() : nullptr;
+  const auto* const guard = type ? c10::impl::device_guard_impl_registry[static_cast<size_t>(*type)].load() : nullptr;
+  return guard == nullptr || is_fake(*guard) ? nullptr : guard;
 }
 
 void load_accelerators_on_demand() {

@@ -9,6 +9,7 @@ import os
 from .. import capi
 from ..engine.torch_types import is_torch_model, with_torch
 from ..engine.values import to_engine
+from ..generated import methods
 from ..modules.given import check_model, engine_module
 from ..tensors import dtypes
 from ..tensors.device import Device
@@ -43,17 +44,11 @@ def cpu_offload_with_hook(model, execution_device=None, prev_module_hook=None):
     return model, OffloadHook(model, capi.accel_cpu_offload_with_hook(engine_module("cpu_offload_with_hook", model), device, previous))
 
 
-class OffloadHook:
+class OffloadHook(methods.OffloadHook):
     """A model of accel and its hook: offload() puts the model on the CPU, remove() takes the hook away."""
 
     def __init__(self, model, hook):
         self.model, self.hook = model, hook
-
-    def offload(self):
-        capi.accel_offload_hook_offload(self.hook)
-
-    def remove(self):
-        capi.accel_offload_hook_remove(self.hook)
 
 
 def dispatch_model(model, device_map, main_device=None, state_dict=None, offload_dir=None, offload_index=None, offload_buffers=False, skip_keys=None,

@@ -1,13 +1,8 @@
 """The steps of the search for a device map, for programs that make maps of their own. They work on queues of pairs of path and module, and on the
 sizes of compute_module_sizes(); the search itself is the engine's (device_maps.py)."""
 
+from ..generated.methods import get_module_leaves  # noqa: F401  (a step, too)
 from ..tensors.sizes import convert_file_size_to_int
-
-
-def get_module_leaves(module_sizes):
-    """The paths that have nothing inside."""
-    parents = {path.rpartition(".")[0] for path in module_sizes}
-    return [path for path in module_sizes if path and path not in parents]
 
 
 def _children_of(path, module):

@@ -2,15 +2,14 @@
 
 import dataclasses
 import warnings
-from typing import Any
 
 import torch
 
+from ..generated import settings
 from ..generated.enums import CustomDtype
 
 _PRECISIONS = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 _TYPES = ("fp4", "nf4")
-_THRESHOLD = 6.0  # of 8-bit models, which 4-bit models do not have
 
 
 def _dtype(name, value):
@@ -22,18 +21,8 @@ def _dtype(name, value):
 
 
 @dataclasses.dataclass
-class BnbQuantizationConfig:
+class BnbQuantizationConfig(settings.BnbQuantizationConfig):
     """How a model would be quantized, by 8 bits or by 4. Quantization itself is not in this version: load_and_quantize_model() says so."""
-
-    load_in_8bit: bool = False
-    llm_int8_threshold: float = _THRESHOLD
-    load_in_4bit: bool = False
-    bnb_4bit_quant_type: str = "fp4"
-    bnb_4bit_use_double_quant: bool = False
-    bnb_4bit_compute_dtype: Any = "fp16"
-    torch_dtype: Any = None
-    skip_modules: Any = None
-    keep_in_fp32_modules: Any = None
 
     def __post_init__(self):
         for name in ("load_in_8bit", "load_in_4bit", "bnb_4bit_use_double_quant"):
@@ -45,7 +34,7 @@ class BnbQuantizationConfig:
             raise ValueError(f"load_in_8bit and load_in_4bit are both {self.load_in_8bit}; expected one of them to be True")
         if self.bnb_4bit_quant_type not in _TYPES:
             raise ValueError(f"bnb_4bit_quant_type={self.bnb_4bit_quant_type!r}: expected one of {', '.join(_TYPES)}")
-        if self.load_in_4bit and self.llm_int8_threshold != _THRESHOLD:
+        if self.load_in_4bit and self.llm_int8_threshold != settings.BnbQuantizationConfig.llm_int8_threshold:
             warnings.warn("llm_int8_threshold has no effect with load_in_4bit; it is for load_in_8bit", stacklevel=3)
         self.bnb_4bit_compute_dtype = _dtype("bnb_4bit_compute_dtype", self.bnb_4bit_compute_dtype)
         self.target_dtype = CustomDtype.INT4 if self.load_in_4bit else torch.int8

@@ -4,10 +4,11 @@ import torch
 
 from .. import capi
 from ..engine.bridge import from_torch, to_torch
+from ..generated import methods
 from ..tensors.device import Device
 
 
-class WeightStream:
+class WeightStream(methods.WeightStream):
     """Modules in the order in which they run, by their lists of tensors on the CPU. The engine copies those of the modules that are expected
     next while the present one computes, into memory that it uses again."""
 
@@ -23,13 +24,6 @@ class WeightStream:
     def begin_use(self, place):
         """The tensors of the module at this place, on the device."""
         return [to_torch(tensor) for tensor in capi.accel_weight_stream_begin_use(self._stream, place)]
-
-    def end_use(self, place):
-        capi.accel_weight_stream_end_use(self._stream, place)
-
-    def end_pass(self):
-        """The forward of the whole model has ended."""
-        capi.accel_weight_stream_end_pass(self._stream)
 
 
 def can_stream(hooks):

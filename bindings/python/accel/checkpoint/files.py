@@ -9,6 +9,7 @@ from .. import capi
 from ..engine.objects import packed_state, unpacked_state
 from ..engine.torch_types import is_torch_model, is_torch_tensor, torch_module
 from ..engine.values import map_leaves, to_engine
+from ..generated.methods import load_metadata  # noqa: F401  (beside load())
 from ..state.job import current, is_made
 from ..state.options import fill
 from ..state.process import PartialState
@@ -103,11 +104,6 @@ def _torch_for(f):
     if torch is None:
         raise ImportError(f"{f} needs torch.save() or torch.load(): `import torch` before")
     return torch
-
-
-def load_metadata(f):
-    """The texts that save() was given as metadata, and for tensors that are one and the same the other name and the first."""
-    return capi.accel_load_metadata(str(f))
 
 
 def register(state, objects, load_kwargs):

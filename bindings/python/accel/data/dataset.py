@@ -2,6 +2,7 @@
 
 from .. import capi
 from ..engine.objects import packed_item
+from ..generated import methods
 
 _UNSET = capi.ACCEL_UNSET_INT64
 
@@ -21,7 +22,7 @@ class IterableDataset:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__()")
 
 
-class EngineDataset(Dataset):
+class EngineDataset(methods.EngineDataset, Dataset):
     """A dataset that the engine reads."""
 
     def __init__(self, handle):
@@ -45,11 +46,6 @@ class EngineDataset(Dataset):
     def as_stream(self, seed=None):
         """The same items one after another, in a new order every epoch with a seed: for merge()."""
         return EngineDataset(capi.accel_dataset_as_stream(self.handle, _UNSET if seed is None else seed))
-
-    @property
-    def num_skipped(self):
-        """Malformed rows, and files that are not images, that were left out."""
-        return capi.accel_dataset_num_skipped(self.handle)
 
     def __repr__(self):
         length = capi.accel_dataset_length(self.handle)

@@ -3,9 +3,10 @@
 import weakref
 
 from .. import capi
+from ..generated import methods
 
 
-class Sampler:
+class Sampler(methods.Sampler):
     """An order. A subclass has `__len__()` and `order(epoch)`, which gives the numbers of that epoch's items, always the same."""
 
     def __init__(self, handle=None):
@@ -24,13 +25,6 @@ class Sampler:
 
     def order(self, epoch):
         raise NotImplementedError(f"{type(self).__name__} has no order()")
-
-    def __len__(self):
-        return capi.accel_sampler_length(self.handle)
-
-    def indices(self, epoch=0):
-        """The order of an epoch as a tensor."""
-        return capi.accel_sampler_indices(self.handle, epoch)
 
     def __iter__(self):
         return iter(self.indices().tolist())

@@ -1,1 +1,1 @@
-"""How Python and the engine meet: values, objects, errors, torch's tensors, the libraries."""
+"""How Python and the engine meet: values, objects, torch's tensors, the libraries."""

@@ -3,7 +3,7 @@
 import contextlib
 
 from .. import capi
-from . import errors  # noqa: F401  (errors: the classes of what scopes end with)
+from ..generated import errors  # noqa: F401  (errors: the classes of what scopes end with)
 
 
 class scope(contextlib.ContextDecorator):

@@ -7,6 +7,7 @@ import weakref
 from .. import capi
 from ..engine import calls
 from ..engine.values import to_engine
+from ..generated import methods
 from ..state.job import current
 from ..tensors import dtypes, ops
 from ..tensors.device import Device, names_device
@@ -33,7 +34,7 @@ class Parameters:
         return len(capi.accel_module_named_parameters(self.module.handle))
 
 
-class Module:
+class Module(methods.Module):
     """A model or a part of one. Subclasses call `super().__init__()`, set parameters and modules as attributes, and have
     `forward()`, which gets and gives tensors, numbers, texts, lists and dicts."""
 
@@ -179,10 +180,6 @@ class Module:
             delattr(self, name)
         return former == kind
 
-    def tie(self, path, source_path):
-        """Makes two names share one parameter."""
-        capi.accel_module_tie(self.handle, path, source_path)
-
     def get_submodule(self, path):
         module = self
         for name in path.split(".") if path else ():
@@ -221,20 +218,10 @@ class Module:
     def modules(self):
         return (module for _, module in self.named_modules())
 
-    def num_parameters(self):
-        return capi.accel_module_num_parameters(self.handle)
-
-    def state_dict(self):
-        return capi.accel_module_state_dict(self.handle)
-
     def load_state_dict(self, state_dict, strict=True):
         capi.accel_module_load_state_dict(self.handle, to_engine(state_dict), int(strict))
 
     # How it works
-
-    @property
-    def training(self):
-        return bool(capi.accel_module_is_training(self.handle))
 
     def train(self, mode=True):
         capi.accel_module_train(self.handle, int(mode))

@@ -7,9 +7,9 @@ import json
 import os
 import warnings
 from dataclasses import dataclass
-from typing import Any, Optional
 
 from .. import capi
+from ..generated import settings
 from ..state.environment import str_to_bool
 from ..state.job import is_initialized, sharded_by
 from ..state.options import fill
@@ -45,24 +45,9 @@ _DECIDED_BY_A_FILE = ("gradient_accumulation_steps", "gradient_clipping", "zero_
 
 
 @dataclass
-class DeepSpeedPlugin:
+class DeepSpeedPlugin(settings.DeepSpeedPlugin):
     """Sharding by ZeRO's stages, clipping and accumulation, as DeepSpeed's configuration says. None: from ACCELERATE_DEEPSPEED_*, else the
     default. `deepspeed_config` is the configuration with all that is known; what is "auto" there is filled when a model is prepared."""
-
-    hf_ds_config: Any = None
-    gradient_accumulation_steps: Any = None
-    gradient_clipping: Any = None
-    zero_stage: Any = None
-    is_train_batch_min: bool = True
-    offload_optimizer_device: Optional[str] = None
-    offload_param_device: Optional[str] = None
-    offload_optimizer_nvme_path: Optional[str] = None
-    offload_param_nvme_path: Optional[str] = None
-    zero3_init_flag: Optional[bool] = None
-    zero3_save_16bit_model: Optional[bool] = None
-    transformer_moe_cls_names: Optional[str] = None
-    enable_msamp: Optional[bool] = None
-    msamp_opt_level: Optional[str] = None
 
     def __post_init__(self):
         for name, (variable, default, parse) in _VARIABLES.items():

@@ -2,11 +2,12 @@
 
 from .. import capi
 from ..engine.scopes import scope
+from ..generated import methods
 from ..state.options import fill
 from ..training.accelerator_arguments import handle_of
 
 
-class LocalSGD:
+class LocalSGD(methods.LocalSGD):
     """`with LocalSGD(accelerator, model, local_sgd_steps=8) as local_sgd:`, and `local_sgd.step()` after each optimizer step.
     With outer_lr it is DiLoCo, with start_step post-local SGD."""
 
@@ -23,13 +24,3 @@ class LocalSGD:
     def __exit__(self, *raised):
         self._open = None
         return self._scope.__exit__(*raised)
-
-    def step(self):
-        """Counts a step; True when the weights were averaged."""
-        return bool(capi.accel_local_sgd_step(self._open))
-
-    def state_dict(self):
-        return capi.accel_local_sgd_state_dict(self._open)
-
-    def load_state_dict(self, state_dict):
-        capi.accel_local_sgd_load_state_dict(self._open, state_dict)

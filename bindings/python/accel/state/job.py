@@ -4,7 +4,8 @@ import weakref
 from typing import Any
 
 from .. import capi
-from ..engine import errors, interrupts
+from ..engine import interrupts
+from ..generated import errors
 from . import machine
 from .environment import parse_flag_from_env
 from .options import fill

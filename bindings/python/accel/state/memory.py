@@ -5,7 +5,7 @@ import gc
 import inspect
 
 from .. import capi
-from ..engine import errors
+from ..generated import errors
 from .job import current, is_made, joined
 
 

@@ -9,6 +9,7 @@ from .. import capi
 from ..compat import missing
 from ..engine.scopes import scope
 from ..engine.values import again, keys_of, of_kind, to_engine
+from ..generated import methods
 from ..generated.choices import CHOICES
 from ..generated.enums import DistributedType, PrecisionType
 from ..tensors.device import for_program
@@ -37,7 +38,7 @@ def get_current_device_type():
     return kind, own if own in DistributedType else "MULTI_GPU"
 
 
-class View:
+class View(methods.View):
     """What all ranks' states tell."""
 
     @staticmethod
@@ -137,19 +138,12 @@ class View:
         if self.is_local_main_process:
             print(*args, **kwargs)
 
-    def set_device(self) -> None:
-        capi.accel_set_device(self._current())
-
     def destroy_process_group(self, group=None) -> None:
         """Leaves the group, if the program is in one. `group` must be None: a Group is left by its `with`."""
         if group is not None:
             raise ValueError(f"group={group!r}: expected None; the job's group is left here, and one of its ranks by the end of its `with`")
         if Job.handle is not None:
             capi.accel_destroy_process_group(current())
-
-    def describe(self) -> str:
-        """Every setting with its value and where it came from."""
-        return capi.accel_state_describe(self._current())
 
     @property
     def is_fsdp2(self) -> bool:

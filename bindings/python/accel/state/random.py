@@ -4,13 +4,15 @@ import random as python_random
 import sys
 
 from .. import capi
+from ..generated import methods
+from ..generated.methods import get_rng_state, set_rng_state  # noqa: F401  (names of torch)
 from ..parallel.collectives import broadcast
 from ..tensors.device import Device
 from .job import current, is_made
 from .options import fill
 
 
-class Generator:
+class Generator(methods.Generator):
     """Draws its own numbers, as torch.Generator; samplers and synchronize_rng_states() take it."""
 
     def __init__(self, seed=0, device="cpu"):
@@ -19,12 +21,6 @@ class Generator:
     def manual_seed(self, seed):
         capi.accel_generator_set_seed(self.handle, seed)
         return self
-
-    def get_state(self):
-        return capi.accel_generator_state(self.handle)
-
-    def set_state(self, state):
-        capi.accel_generator_set_state(self.handle, state)
 
 
 def set_seed(seed, device_specific=False, deterministic=False):
@@ -66,12 +62,3 @@ def synchronize_rng_state(rng_type=None, generator=None):
     if rng_type is None:
         raise ValueError("rng_type is None; expected \"torch\", \"generator\", or the type of the device")
     synchronize_rng_states([rng_type], generator)
-
-
-def get_rng_state():
-    """Where the default generator of the CPU stands."""
-    return capi.accel_generator_state(None)
-
-
-def set_rng_state(state):
-    capi.accel_generator_set_state(None, state)

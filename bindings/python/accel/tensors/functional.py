@@ -1,12 +1,7 @@
 """Functions of tensors as torch.nn.functional has them; every operator of LibTorch is here too."""
 
-from .. import capi
+from ..generated.methods import cross_entropy  # noqa: F401  (a name of torch)
 from . import ops
-
-
-def cross_entropy(logits, labels):
-    """Mean cross entropy of class scores [..., classes]; label -100 is left out."""
-    return capi.accel_cross_entropy(logits, labels)
 
 
 def dropout(x, p=0.5, training=True):

@@ -9,7 +9,7 @@ import keyword
 import sys
 
 from .. import capi
-from ..engine import errors  # noqa: F401  (errors: failures of operators have its classes)
+from ..generated import errors  # noqa: F401  (errors: failures of operators have its classes)
 from . import creation, schema
 from .tensor_type import is_tensor
 

@@ -4,6 +4,7 @@ import builtins
 from typing import TYPE_CHECKING, Any, Callable
 
 from .. import capi
+from ..generated import methods
 from . import dtypes, indexing, ops
 from .creation import as_tensor, tensor
 from .device import CPU, Device, names_device
@@ -57,11 +58,11 @@ def backward_options(gradient=None, retain_graph=None, create_graph=False, input
     return options
 
 
-class Tensor(capi.accel_tensor):
+class Tensor(methods.Tensor, capi.accel_tensor):
     """A tensor. Every operator of LibTorch is a method: `x.softmax(-1)`; `accel.ops` lists them."""
 
     __slots__ = ()
-    locals().update({name: ops.declare(name) for name in ops.names() if not name.startswith("_") and name != "data"})
+    locals().update({name: ops.declare(name) for name in ops.names() if not name.startswith("_") and name not in {"data", *vars(methods.Tensor)}})
 
     if TYPE_CHECKING:  # the operators of LibTorch
         def __getattr__(self, name: str) -> Callable[..., Any]: ...
@@ -82,25 +83,9 @@ class Tensor(capi.accel_tensor):
     def size(self, dim=None):
         return self.shape if dim is None else self.shape[dim]
 
-    def stride(self) -> "tuple[int, ...]":
-        return capi.accel_tensor_strides(self)
-
-    def dim(self) -> "builtins.int":
-        return capi.accel_tensor_ndim(self)
-
     @property
     def dtype(self) -> dtypes.DType:
         return dtypes.of_number(capi.accel_tensor_dtype(self))
-
-    def numel(self) -> "builtins.int":
-        return capi.accel_tensor_numel(self)
-
-    def is_contiguous(self) -> "builtins.bool":
-        return builtins.bool(capi.accel_tensor_is_contiguous(self))
-
-    def data_ptr(self) -> "builtins.int":
-        """The address of the first element; the tensor must outlive its use."""
-        return capi.accel_tensor_data(self)
 
     def is_floating_point(self):
         return self.dtype.is_floating_point
@@ -136,9 +121,6 @@ class Tensor(capi.accel_tensor):
         """Without loss scaling, accumulation and other ranks: prefer `Accelerator.backward()`."""
         capi.accel_tensor_backward(self, backward_options(gradient, retain_graph, create_graph, inputs))
 
-    def detach(self) -> "Tensor":
-        return capi.accel_tensor_detach(self)
-
     # Copies and conversions
 
     def to(self, *goals: Any, dtype: Any = None, device: Any = None, non_blocking: "builtins.bool" = False) -> "Tensor":
@@ -162,12 +144,6 @@ class Tensor(capi.accel_tensor):
     float, double = _converts_to(dtypes.float32), _converts_to(dtypes.float64)
     half, bfloat16 = _converts_to(dtypes.float16), _converts_to(dtypes.bfloat16)
     long, int, bool = _converts_to(dtypes.int64), _converts_to(dtypes.int32), _converts_to(dtypes.bool)
-
-    def contiguous(self) -> "Tensor":
-        return capi.accel_tensor_contiguous(self)
-
-    def clone(self) -> "Tensor":
-        return capi.accel_tensor_clone(self)
 
     def copy_(self, source: Any) -> "Tensor":
         """Copies elements, converting dtype and device, broadcasting shapes."""

@@ -5,8 +5,8 @@ import warnings
 from typing import Any
 
 from .. import capi
+from ..generated import methods
 from ..state.job import current
-from ..state.options import fill
 from ..state.process import View
 from .engine import EngineRun, EngineTracker
 from .profiling import ProfileKwargs, profile
@@ -14,7 +14,7 @@ from .registry import LOGGER_TYPE_TO_CLASS, filter_trackers
 from .tracker import GeneralTracker
 
 
-class Observed(View):
+class Observed(methods.Observed, View):
     """The part of Accelerator that is for whoever looks at the run."""
 
     project_configuration: Any
@@ -60,35 +60,6 @@ class Observed(View):
         """`with accelerator.profile() as profiler:` records what runs inside: with the handler that is given, else that of kwargs_handlers, else
         everything. The profiler is torch.profiler.profile, or the engine's with the same methods where the program does not use torch."""
         return profile(profile_handler or self.profile_handler or ProfileKwargs(), self.process_index, self.wait_for_everyone)
-
-    def step_report(self, reset: bool = False) -> dict:
-        """Where the time of the loop's steps went, the memory, and the tokens that count_tokens() has counted."""
-        return capi.accel_step_report(self._current(), int(reset))
-
-    def step_report_of_ranks(self, reset: bool = False) -> dict:
-        """The step reports of all ranks, and which is slow; all ranks call."""
-        return capi.accel_step_report_of_ranks(self._current(), int(reset))
-
-    @staticmethod
-    def step_report_table(report: dict) -> str:
-        """A step report, of one rank or of all, as a table for people."""
-        return capi.accel_step_report_table(report)
-
-    def count_tokens(self, n_tokens: int) -> None:
-        """Counts what this rank has trained with, once in each micro-batch."""
-        capi.accel_count_tokens(self._current(), int(n_tokens))
-
-    def set_model_flops(self, flops_per_token: float, peak_flops_per_second: float) -> None:
-        """What a token costs, and what the device can do: for the model flops utilization in step reports."""
-        capi.accel_set_model_flops(self._current(), float(flops_per_token), float(peak_flops_per_second))
-
-    def serve_metrics(self, port: "int | None" = None, host: "str | None" = None) -> int:
-        """Serves the step report and the latest logged numbers of this rank for Prometheus, until the state ends. The port."""
-        return capi.accel_serve_metrics(self._current(), fill(capi.accel_serve_metrics_options_t(), {"port": port, "host": host}))
-
-    def memory_report(self, reset_peak=False):
-        """The bytes of large CPU tensors in use and kept for the next ones, with cpu_memory="cached"."""
-        return capi.accel_memory_report(int(reset_peak))
 
 
 def _start(chosen, project_name, logging_dir, config, init_kwargs, state):

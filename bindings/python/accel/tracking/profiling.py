@@ -11,7 +11,7 @@ from typing import Literal
 
 from .. import capi
 from ..engine.torch_types import torch_module
-from ..generated import settings
+from ..generated import methods, settings
 from ..state.job import current
 from ..state.options import engine_options
 
@@ -106,7 +106,7 @@ class Averages(list):
         return sum(entry["self_cpu_us"] for entry in self._entries)
 
 
-class Profile:
+class Profile(methods.Profile):
     """The engine's profiler, with the methods of torch.profiler.profile."""
 
     def __init__(self, settings):
@@ -128,14 +128,6 @@ class Profile:
         ready = self._settings.on_trace_ready
         self._handle = capi.accel_profile_begin(current(), self._options, None if ready is None else lambda _: ready(own()))
 
-    def stop(self):
-        """Ends. The ranks wait for each other where they write files."""
-        capi.accel_profile_end(self._begun())
-
-    def step(self):
-        """Ends a step of the schedule."""
-        capi.accel_profile_step(self._begun())
-
     def _begun(self):
         if self._handle is None:
             raise RuntimeError("the profiler has not begun: use it in `with`, or call start()")
@@ -155,10 +147,6 @@ class Profile:
         """Operators and spans by name."""
         return Averages(capi.accel_profile_key_averages(self._begun(), int(group_by_input_shape)))
 
-    def export_chrome_trace(self, path):
-        """Writes the trace; ".gz" at the end of the name compresses it."""
-        capi.accel_profile_export_trace(self._begun(), os.fspath(path))
-
     def events(self):
         """The events of the trace that have a duration: dicts with name, cat, ts and dur (microseconds), tid and args."""
         with tempfile.TemporaryDirectory() as folder:
@@ -166,10 +154,6 @@ class Profile:
             self.export_chrome_trace(path)
             with open(path, encoding="utf-8") as file:
                 return [event for event in json.load(file)["traceEvents"] if event.get("ph") == "X"]
-
-    def memory_timeline(self):
-        """The memory of tensors over time; needs profile_memory."""
-        return capi.accel_profile_memory_timeline(self._begun())
 
 
 @contextlib.contextmanager

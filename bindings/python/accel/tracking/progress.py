@@ -3,6 +3,7 @@
 import contextlib
 
 from .. import capi
+from ..generated import methods
 from ..state.job import current
 from ..state.options import fill
 from ..state.process import PartialState
@@ -21,7 +22,7 @@ def tqdm(*args, main_process_only=True, **kwargs):
     return bar(*args, **kwargs)
 
 
-class ProgressBar:
+class ProgressBar(methods.ProgressBar):
     """The engine's bar, with the habits of tqdm and without a package: `for batch in ProgressBar(loader, "train"):`, or in `with` and by update().
     It is quiet where stderr is not a terminal, unless disable=False; show(line, is_last) gets the lines instead. Settings: unit,
     local_main_process_only, disable, leave, width, initial, interval_ms."""
@@ -46,18 +47,6 @@ class ProgressBar:
         with contextlib.suppress(*(() if kind is None else (capi.Error,))):  # what ended the body is the news
             self.close()
 
-    def update(self, n=1):
-        """Moves it on."""
-        capi.accel_progress_update(self._handle, n)
-
     def set_postfix(self, **values):
         """What stands behind the rate: numbers and texts; memory=None stands for the memory of the process."""
         capi.accel_progress_set_values(self._handle, values)
-
-    def report(self):
-        """{"count", "total", "seconds", "rate", "remaining_seconds"}; None for what is not known."""
-        return capi.accel_progress_report(self._handle)
-
-    def close(self):
-        """Shows the last line."""
-        capi.accel_progress_end(self._handle)

@@ -15,9 +15,10 @@ from ..compat.modeling import extract_model_from_parallel, is_split
 from ..data import loader as data
 from ..engine.scopes import noting, scope
 from ..engine.torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
+from ..generated import methods
 from ..generated.enums import FP8BackendType
 from ..generated.settings import AutocastKwargs, GradientAccumulationPlugin, GradScalerKwargs
-from ..modules.given import check_model, engine_module, wrong_kind
+from ..modules.given import check_model, wrong_kind
 from ..modules.module import Module, PreparedModule
 from ..parallel import collectives, deepspeed_prepare, sharding_choice
 from ..parallel.ddp import DistributedDataParallelKwargs
@@ -42,7 +43,7 @@ from .grad_scaler import GradScaler
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs, ProfileKwargs)
 
 
-class Accelerator(Observed):
+class Accelerator(methods.Accelerator, Observed):
     """What a training program holds. Settings that are not given come from the launcher (ACCELERATE_*), then from the defaults.
 
     Of the engine, beyond the reference: true_divisor, keep_output_dtype, scheduler_steps_per_update, num_threads, cpu_kernels ("auto",
@@ -175,15 +176,8 @@ class Accelerator(Observed):
     dispatch_batches = property(attrgetter("dataloader_config.dispatch_batches"))
     use_seedable_sampler = property(lambda self: bool(self.dataloader_config.use_seedable_sampler))
     use_stateful_dataloader = property(lambda self: bool(self.dataloader_config.use_stateful_dataloader))
-
-    @property
-    def even_batches(self):
-        return self.dataloader_config.even_batches
-
-    @even_batches.setter
-    def even_batches(self, value):
-        self.dataloader_config.even_batches = value
-
+    even_batches = property(attrgetter("dataloader_config.even_batches"),
+                            lambda self, value: setattr(self.dataloader_config, "even_batches", value))
     non_blocking = property(attrgetter("dataloader_config.non_blocking"))
     project_dir = property(attrgetter("project_configuration.project_dir"))
     logging_dir = property(attrgetter("project_configuration.logging_dir"))
@@ -234,10 +228,6 @@ class Accelerator(Observed):
     should_save_model = property(attrgetter("is_local_main_process"))
 
     loss_scale: float = of_state(capi.accel_loss_scale)
-
-    def describe(self) -> str:
-        """What is really active: ranks, precision, loss scale, accumulation, and each prepared object."""
-        return capi.accel_describe(self._current())
 
     def __repr__(self):
         return f"Accelerator(\n{self.describe().rstrip()}\n)"
@@ -469,14 +459,6 @@ class Accelerator(Observed):
             raise NotImplementedError("clip_grad_value_(): under DeepSpeed's settings backward() has used the gradients; expected gradient_clipping in its "
                                       "configuration")
         capi.accel_clip_grad_value(self._current(), gradients_of(parameters, "clip_grad_value_")[1].handle, float(clip_value))
-
-    def set_trigger(self) -> None:
-        """Raises a flag that check_trigger() will see on all ranks."""
-        capi.accel_set_trigger(self._current())
-
-    def check_trigger(self) -> bool:
-        """Whether any rank raised the flag; all ranks must call."""
-        return bool(capi.accel_check_trigger(self._current()))
 
     # The ranks together
 

@@ -1,12 +1,21 @@
 """The loss scale of a job, with the names of torch.amp.GradScaler."""
 
 from .. import capi
+from ..generated import methods
 
 _BY_ITSELF = {"scale": "accelerator.backward(loss) scales the loss", "step": "the step() of the prepared optimizer skips an update after an overflow",
               "update": "the step() of the prepared optimizer changes the scale"}
 
 
-class GradScaler:
+def _asked(setting):
+    return lambda self: self.state_dict()[setting]
+
+
+def _changed(setting, kind):
+    return lambda self, value: self._set(**{setting: kind(value)})
+
+
+class GradScaler(methods.GradScaler):
     """What the engine of an Accelerator scales losses by, as it is now."""
 
     def __init__(self, accelerator):
@@ -23,34 +32,10 @@ class GradScaler:
     def is_enabled(self):
         return bool(self.state_dict())
 
-    def get_scale(self):
-        """The factor of the next backward."""
-        return capi.accel_loss_scale(self._state)
-
-    def get_growth_factor(self):
-        return self.state_dict()["growth_factor"]
-
-    def get_backoff_factor(self):
-        return self.state_dict()["backoff_factor"]
-
-    def get_growth_interval(self):
-        return self.state_dict()["growth_interval"]
-
-    def _get_growth_tracker(self):
-        return self.state_dict()["_growth_tracker"]
-
-    def set_growth_factor(self, new_factor):
-        self._set(growth_factor=float(new_factor))
-
-    def set_backoff_factor(self, new_factor):
-        self._set(backoff_factor=float(new_factor))
-
-    def set_growth_interval(self, new_interval):
-        self._set(growth_interval=int(new_interval))
-
-    def state_dict(self):
-        """All of it as numbers; empty when losses are not scaled."""
-        return capi.accel_grad_scaler_state(self._state)
+    get_growth_factor, get_backoff_factor, get_growth_interval, _get_growth_tracker = map(
+        _asked, ("growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"))
+    set_growth_factor, set_backoff_factor = _changed("growth_factor", float), _changed("backoff_factor", float)
+    set_growth_interval = _changed("growth_interval", int)
 
     def load_state_dict(self, state_dict):
         """Takes what state_dict() gave, or that of torch."""

@@ -6,7 +6,7 @@ import torch
 from torch.nn.modules import module as torch_module
 
 from .. import capi
-from ..engine import errors
+from ..generated import errors
 from ..engine.bridge import from_torch
 
 

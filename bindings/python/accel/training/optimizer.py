@@ -5,7 +5,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from .. import capi
-from ..engine import errors
+from ..generated import errors, methods
 from ..modules.module import Module, Parameters
 from ..state.options import fill, number_of
 from ..tensors.creation import zeros
@@ -78,7 +78,7 @@ class States(Mapping):
         return len(self._entries)
 
 
-class Optimizer:
+class Optimizer(methods.Optimizer):
     """An optimizer. `params` is a module, its parameters() or named_parameters(), tensors, or dicts of groups {"params": ..., "lr": ...}.
     `foreach` and `fused` are taken and have no effect, for there is one way to compute an update here.
 
@@ -161,35 +161,9 @@ class Optimizer:
         capi.accel_optimizer_step_closure(self.handle, loss)
         return answers[0] if answers else None
 
-    def train(self):
-        """Parameters of a schedule-free optimizer become those that are trained; others have nothing to switch."""
-        capi.accel_optimizer_train(self.handle, 1)
-
-    def eval(self):
-        """Parameters of a schedule-free optimizer become their average, which is what is to be evaluated and saved."""
-        capi.accel_optimizer_train(self.handle, 0)
-
-    def zero_grad(self, set_to_none=True):
-        """Drops the gradients, or fills them with zeros."""
-        capi.accel_optimizer_zero_grad(self.handle, set_to_none)
-
-    @property
-    def step_was_skipped(self):
-        return capi.accel_optimizer_step_was_skipped(self.handle) == 1
-
-    def state_dict(self):
-        return capi.accel_optimizer_state_dict(self.handle)
-
-    def load_state_dict(self, state_dict):
-        capi.accel_optimizer_load_state_dict(self.handle, state_dict)
-
     def __reduce__(self):
         groups = [{"params": parameters} for parameters in self._params]
         return _rebuild, (type(self), groups, self.defaults, self.state_dict())
-
-    def state_bytes(self):
-        """What the optimizer keeps of its parameters, in bytes."""
-        return capi.accel_optimizer_state_bytes(self.handle)
 
     def set_update_precision(self, precision, group=None):
         """What updates of half-precision parameters are computed in: "as_stored", "master_weights" or "stochastic_rounding"."""

@@ -1,9 +1,10 @@
 """What all learning rate schedules have."""
 
 from .. import capi
+from ..generated import methods
 
 
-class LRScheduler:
+class LRScheduler(methods.LRScheduler):
     """A schedule. `scheduler.step()` advances it; a prepared one follows its optimizer. With `last_epoch` a schedule continues after that
     step of an optimizer whose groups have an initial_lr."""
 
@@ -46,16 +47,6 @@ class LRScheduler:
     def base_lrs(self):
         """The initial rates."""
         return self.state_dict()["base_lrs"]
-
-    def curve(self, n_steps):
-        """The rates of the coming updates, [n_steps, groups], found out without training."""
-        return capi.accel_scheduler_curve(self.handle, n_steps)
-
-    def state_dict(self):
-        return capi.accel_scheduler_state_dict(self.handle)
-
-    def load_state_dict(self, state_dict):
-        capi.accel_scheduler_load_state_dict(self.handle, state_dict)
 
     def __reduce__(self):
         args, kwargs = self._arguments
