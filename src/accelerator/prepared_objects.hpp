@@ -29,6 +29,7 @@ struct ModelEntry {
   parallel::ParallelModelPtr of_application = nullptr;       // whose gradients the application computes
   std::shared_ptr<const RegisteredMemory> memory = nullptr;  // of the application, which gets its values
   std::string deepspeed = {};                                // its settings, as accel_describe() has them
+  bool verifies_gradients = false;                           // the first backward compares them along the axis tensor
 };
 
 struct PreparedObjects {

@@ -1,0 +1,66 @@
+// Split layers: the layers of Megatron-LM (Shoeybi et al., 2019), each rank of which has a part of the weight.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "nn/layers/embedding.hpp"
+#include "nn/layers/projection.hpp"
+#include "parallel/regions/region_input.hpp"
+
+namespace accel::parallel {
+
+// Each rank computes some features of the output from the whole input.
+class ColumnProduct final : public nn::SplitProduct {
+ public:
+  // `gathered_features`: the number of all, which every rank returns; 0: a rank returns its own.
+  ColumnProduct(RankGroup group, std::shared_ptr<RegionInput> input, int64_t gathered_features)
+      : group_(std::move(group)), input_(std::move(input)), gathered_features_(gathered_features) {}
+  at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                      nn::Product product) const override;
+
+ private:
+  RankGroup group_;
+  std::shared_ptr<RegionInput> input_;
+  int64_t gathered_features_;
+};
+
+// Each rank has some of the input's features, and the products are summed.
+class RowProduct final : public nn::SplitProduct {
+ public:
+  RowProduct(RankGroup group, bool splits_input) : group_(std::move(group)), splits_input_(splits_input) {}
+  at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                      nn::Product product) const override;
+
+ private:
+  RankGroup group_;
+  bool splits_input_;
+};
+
+// Each rank has some of the table's rows.
+class RowLookup final : public nn::SplitLookup {
+ public:
+  // The rank's first row, and the number of all.
+  RowLookup(RankGroup group, int64_t begin, int64_t rows) : group_(std::move(group)), begin_(begin), rows_(rows) {}
+  at::Tensor look_up(const at::Tensor& weight, const at::Tensor& indices) const override;
+
+ private:
+  RankGroup group_;
+  int64_t begin_, rows_;
+};
+
+// Each rank has some features of all rows.
+class ColumnLookup final : public nn::SplitLookup {
+ public:
+  ColumnLookup(RankGroup group, int64_t features) : group_(std::move(group)), features_(features) {}
+  at::Tensor look_up(const at::Tensor& weight, const at::Tensor& indices) const override;
+
+ private:
+  RankGroup group_;
+  int64_t features_;  // of all ranks
+};
+
+}  // namespace accel::parallel
