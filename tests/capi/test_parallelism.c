@@ -42,7 +42,7 @@ static void test_one_rank_returns_its_input(void **state) {
 static void test_wrong_arguments(void **state) {
   accel_tensor_t *input = full(ACCEL_DTYPE_FLOAT32), *numbers = full(ACCEL_DTYPE_INT64), *out = NULL;
   assert_fails(accel_parallel_copy(*state, numbers, &out), ACCEL_ERROR_TYPE_MISMATCH, "input has dtype int64");
-  assert_fails(accel_parallel_reduce(NULL, input, &out), ACCEL_ERROR_INVALID_ARGUMENT, "group is NULL");
+  assert_fails(accel_parallel_reduce(NULL, input, &out), ACCEL_ERROR_INVALID_ARGUMENT, "state is NULL");
   assert_fails(accel_parallel_reduce(*state, NULL, &out), ACCEL_ERROR_INVALID_ARGUMENT, "input is NULL");
   assert_fails(accel_parallel_gather(*state, input, 2, -1, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT,
                "2 of a tensor with 2");

@@ -39,6 +39,7 @@ struct Case {
   std::function<nn::ModulePtr()> make;
   std::string plan;  // of the settings
   double tolerance = 1e-9;
+  bool sequence_parallel = false;
 };
 
 // Llama's norms compute in float32, as the reference's do, and Adam turns a rounding into a step.
@@ -97,11 +98,18 @@ constexpr const char* kMixedPlan =
     "up colwise; down rowwise; hidden colwise_rep; again rowwise_split_input; head colwise_gather_output; norm "
     "replicate";
 
+constexpr const char* kMixedSequencePlan =
+    "words embedding_rowwise; attention.in_proj packed_colwise(3); attention.out_proj rowwise; norm sequence_parallel\n"
+    "up colwise; down rowwise; hidden colwise; again rowwise; head colwise_gather_output";
+
 const std::vector<Case> kCases = {
     {"GPT-2", gpt2, "auto"},
     {"Llama", [] { return llama(); }, "auto", kFloatTolerance},
     {"tied Llama", [] { return llama(R"(, "tie_word_embeddings": true)"); }, "auto", kFloatTolerance},
     {"mixed", mixed, kMixedPlan},
+    {"GPT-2, sequences", gpt2, "auto", 1e-9, true},
+    {"Llama, sequences", [] { return llama(); }, "auto", kFloatTolerance, true},
+    {"mixed, sequences", mixed, kMixedSequencePlan, 1e-9, true},
 };
 
 class Training {
@@ -111,6 +119,7 @@ class Training {
     inner_ = test.make();
     PrepareModelSettings preparation = settings;
     preparation.tensor_parallel.plan = test.plan;
+    preparation.tensor_parallel.sequence_parallel = test.sequence_parallel;
     preparation.fsdp.enabled = accelerator->state().groups().mesh()->size("shard") > 1;
     auto plain = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.01}});
     plain->add_group(inner_->parameters(), std::nullopt, std::nullopt);
@@ -299,6 +308,10 @@ TEST(TensorParallel, PlansThatDoNotFitAreRefused) {
   refuse("up.weight colwise", "names a parameter of a layer that is split as a whole");
   expect_refused(Status::kInvalidArgument, "are one parameter, and their rules cut it in different ways",
                  {"", gpt2, "transformer.wte embedding_rowwise"});
+  expect_refused(Status::kInvalidArgument, "rule 'norm sequence_parallel' is for layers on split sequences",
+                 {"", mixed, kMixedSequencePlan});
+  expect_refused(Status::kUnsupported, "has no embedding and head where the split sequence begins",
+                 {"", [] { return std::make_shared<nn::SelfAttention>(8, 2, true, true, 0.0); }, "auto", 0, true});
   expect_refused(Status::kUnsupported, "there is no plan that splits a model of kind 'Linear'",
                  {"", [] { return std::make_shared<nn::Linear>(4, 4, true); }, "auto"});
   expect_refused(Status::kInvalidArgument, "has 1 heads to split over 2 ranks",

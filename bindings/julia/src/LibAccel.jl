@@ -1101,21 +1101,21 @@ function accel_dataloader_options_t(;
     return accel_dataloader_options_t(sizeof(accel_dataloader_options_t), batch_size, shuffle, drop_last, seed, prefetch, sampler, num_workers, pin_memory, collate, padding_value, pad_to_multiple_of, padding_side, padding_masks)
 end
 
-"""How the layers of a model are split over the ranks of the axis \"tensor\" of the mesh (Shoeybi et al., \"Megatron-LM\", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules \"PATH STYLE\", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: \"colwise\", a linear layer by the features of its output, which stays split; \"colwise_gather_output\" or \"colwise_rep\", the same, with the output gathered; \"packed_colwise(3)\", an output that is several tensors behind each other, each of which is split, with their number or their sizes; \"rowwise\", a linear layer by the features of its input, which is split already, while the output is whole; \"rowwise_split_input\" or \"rowwise_rep\", the same of a whole input, of which each rank takes its part; \"packed_rowwise(2)\", as packed_colwise, of the input; \"embedding_rowwise\" and \"embedding_colwise\", an embedding by its rows or its features; \"replicate\", nothing. A parameter that is no layer's is cut along its first dimension by \"colwise\" and \"embedding_rowwise\", along its second one by the others, and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole."""
+"""How the layers of a model are split over the ranks of the axis \"tensor\" of the mesh (Shoeybi et al., \"Megatron-LM\", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules \"PATH STYLE\", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: \"colwise\", a linear layer by the features of its output, which stays split; \"colwise_gather_output\" or \"colwise_rep\", the same, with the output gathered; \"packed_colwise(3)\", an output that is several tensors behind each other, each of which is split, with their number or their sizes; \"rowwise\", a linear layer by the features of its input, which is split already, while the output is whole; \"rowwise_split_input\" or \"rowwise_rep\", the same of a whole input, of which each rank takes its part; \"packed_rowwise(2)\", as packed_colwise, of the input; \"embedding_rowwise\" and \"embedding_colwise\", an embedding by its rows or its features; \"replicate\", nothing; \"sequence_parallel\", a layer between split ones under the option of this name, such as a norm, and \"replicated_with_grad_allreduce\", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; \"split_output\", a whole layer of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by \"colwise\" and \"embedding_rowwise\", along its second one by the others, and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole."""
 struct accel_tensor_parallel_options_t
     struct_size::Csize_t
     plan::Ptr{Cchar}
     verify_gradients::accel_flag_t
-    reserved::Int32
+    sequence_parallel::accel_flag_t
 end
 
 """Every field is unset that is not given."""
 function accel_tensor_parallel_options_t(;
     plan = C_NULL,
     verify_gradients = ACCEL_UNSET,
-    reserved = 0,
+    sequence_parallel = ACCEL_UNSET,
 )
-    return accel_tensor_parallel_options_t(sizeof(accel_tensor_parallel_options_t), plan, verify_gradients, reserved)
+    return accel_tensor_parallel_options_t(sizeof(accel_tensor_parallel_options_t), plan, verify_gradients, sequence_parallel)
 end
 
 """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState."""
@@ -8168,11 +8168,11 @@ accel_loop_release(batches) =
     ccall(@address(accel_loop_release), Cvoid, (Ptr{accel_loop_t},), batches)
 
 """
-    accel_parallel_copy(group, input, out)
+    accel_parallel_copy(state, input, out)
 
 Before a layer whose outputs are split. Forward: the same values. Backward: the sum of the gradients of the ranks.
 
-- `group`: A state.
+- `state`: A state, or the group of an axis.
 - `input`: A floating tensor, equal on all ranks.
 - `out`: The tensor for the layer. It shares the input's memory.
 
@@ -8180,15 +8180,15 @@ Returns: ACCEL_OK; TYPE_MISMATCH for a tensor that is not floating; COLLECTIVE_M
 
 Threads: collective.
 """
-accel_parallel_copy(group, input, out) =
-    check(ccall(@address(accel_parallel_copy), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), group, input, out), "accel_parallel_copy")
+accel_parallel_copy(state, input, out) =
+    check(ccall(@address(accel_parallel_copy), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), state, input, out), "accel_parallel_copy")
 
 """
-    accel_parallel_reduce(group, input, out)
+    accel_parallel_reduce(state, input, out)
 
 After a layer whose inputs are split. Forward: the sum over the ranks. Backward: the same gradient.
 
-- `group`: A state.
+- `state`: A state, or the group of an axis.
 - `input`: A floating tensor: what this rank computed of the sum.
 - `out`: The sum.
 
@@ -8196,15 +8196,15 @@ Returns: ACCEL_OK; TYPE_MISMATCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
 
 Threads: collective, waits.
 """
-accel_parallel_reduce(group, input, out) =
-    check(@waiting(ccall(@address(accel_parallel_reduce), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), group, input, out)), "accel_parallel_reduce")
+accel_parallel_reduce(state, input, out) =
+    check(@waiting(ccall(@address(accel_parallel_reduce), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), state, input, out)), "accel_parallel_reduce")
 
 """
-    accel_parallel_gather(group, part, dim, whole, replicated, out)
+    accel_parallel_gather(state, part, dim, whole, replicated, out)
 
 The parts of all ranks, joined. Backward: this rank's part of the gradient, or of the sum of the ranks' gradients.
 
-- `group`: A state.
+- `state`: A state, or the group of an axis.
 - `part`: A floating tensor.
 - `dim`: The dimension of the parts; negative: from the last one.
 - `whole`: The size of this dimension in the result; -1: the number of ranks times that of the part.
@@ -8215,15 +8215,15 @@ Returns: ACCEL_OK; INVALID_ARGUMENT or SHAPE_MISMATCH where `dim` or `whole` do 
 
 Threads: collective, waits.
 """
-accel_parallel_gather(group, part, dim, whole, replicated, out) =
-    check(@waiting(ccall(@address(accel_parallel_gather), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Int64, Int32, Ptr{Ptr{accel_tensor_t}}), group, part, dim, whole, replicated, out)), "accel_parallel_gather")
+accel_parallel_gather(state, part, dim, whole, replicated, out) =
+    check(@waiting(ccall(@address(accel_parallel_gather), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Int64, Int32, Ptr{Ptr{accel_tensor_t}}), state, part, dim, whole, replicated, out)), "accel_parallel_gather")
 
 """
-    accel_parallel_scatter(group, input, dim, out)
+    accel_parallel_scatter(state, input, dim, out)
 
 This rank's part of a tensor. Backward: the gradients of the parts are gathered.
 
-- `group`: A state.
+- `state`: A state, or the group of an axis.
 - `input`: A floating tensor, equal on all ranks.
 - `dim`: The dimension to split; negative: from the last one.
 - `out`: The part.
@@ -8232,15 +8232,15 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not; TYP
 
 Threads: collective.
 """
-accel_parallel_scatter(group, input, dim, out) =
-    check(ccall(@address(accel_parallel_scatter), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Ptr{Ptr{accel_tensor_t}}), group, input, dim, out), "accel_parallel_scatter")
+accel_parallel_scatter(state, input, dim, out) =
+    check(ccall(@address(accel_parallel_scatter), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Ptr{Ptr{accel_tensor_t}}), state, input, dim, out), "accel_parallel_scatter")
 
 """
-    accel_parallel_reduce_scatter(group, input, dim, out)
+    accel_parallel_reduce_scatter(state, input, dim, out)
 
 This rank's part of the sum over the ranks. Backward: the gradients of the parts are gathered.
 
-- `group`: A state.
+- `state`: A state, or the group of an axis.
 - `input`: A floating tensor: what this rank computed of the sum.
 - `dim`: The dimension to split; negative: from the last one.
 - `out`: The part of the sum.
@@ -8249,15 +8249,15 @@ Returns: ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not; TYP
 
 Threads: collective, waits.
 """
-accel_parallel_reduce_scatter(group, input, dim, out) =
-    check(@waiting(ccall(@address(accel_parallel_reduce_scatter), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Ptr{Ptr{accel_tensor_t}}), group, input, dim, out)), "accel_parallel_reduce_scatter")
+accel_parallel_reduce_scatter(state, input, dim, out) =
+    check(@waiting(ccall(@address(accel_parallel_reduce_scatter), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Ptr{Ptr{accel_tensor_t}}), state, input, dim, out)), "accel_parallel_reduce_scatter")
 
 """
-    accel_parallel_all_to_all(group, input, split, join, whole, out)
+    accel_parallel_all_to_all(state, input, split, join, whole, out)
 
 Splits one dimension, and joins the parts of another one, as between heads and positions. Backward: the reverse.
 
-- `group`: A state.
+- `state`: A state, or the group of an axis.
 - `input`: A floating tensor, which has a part of dimension `join` and the whole of `split`.
 - `split`: Different dimensions; negative: from the last one.
 - `join`: Different dimensions; negative: from the last one.
@@ -8268,8 +8268,8 @@ Returns: As accel_parallel_gather().
 
 Threads: collective, waits.
 """
-accel_parallel_all_to_all(group, input, split, join, whole, out) =
-    check(@waiting(ccall(@address(accel_parallel_all_to_all), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Int64, Int64, Ptr{Ptr{accel_tensor_t}}), group, input, split, join, whole, out)), "accel_parallel_all_to_all")
+accel_parallel_all_to_all(state, input, split, join, whole, out) =
+    check(@waiting(ccall(@address(accel_parallel_all_to_all), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Int64, Int64, Ptr{Ptr{accel_tensor_t}}), state, input, split, join, whole, out)), "accel_parallel_all_to_all")
 
 """
     accel_set_grad_scaler(state, options)

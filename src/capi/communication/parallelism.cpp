@@ -29,42 +29,42 @@ std::optional<int64_t> size_of_whole(int64_t whole) {
 
 }  // namespace
 
-ACCEL_FUNCTION accel_status_t accel_parallel_copy(accel_state_t* group, const accel_tensor_t* input,
+ACCEL_FUNCTION accel_status_t accel_parallel_copy(accel_state_t* state, const accel_tensor_t* input,
                                                   accel_tensor_t** out) {
-  return guarded(__func__, out, [&] { return parallel::parallel_copy(floating(input, "input"), group_of(group)); });
+  return guarded(__func__, out, [&] { return parallel::parallel_copy(floating(input, "input"), group_of(state)); });
 }
 
-ACCEL_FUNCTION accel_status_t accel_parallel_reduce(accel_state_t* group, const accel_tensor_t* input,
+ACCEL_FUNCTION accel_status_t accel_parallel_reduce(accel_state_t* state, const accel_tensor_t* input,
                                                     accel_tensor_t** out) {
-  return guarded(__func__, out, [&] { return parallel::parallel_reduce(floating(input, "input"), group_of(group)); });
+  return guarded(__func__, out, [&] { return parallel::parallel_reduce(floating(input, "input"), group_of(state)); });
 }
 
-ACCEL_FUNCTION accel_status_t accel_parallel_gather(accel_state_t* group, const accel_tensor_t* part, int64_t dim,
+ACCEL_FUNCTION accel_status_t accel_parallel_gather(accel_state_t* state, const accel_tensor_t* part, int64_t dim,
                                                     int64_t whole, int32_t replicated, accel_tensor_t** out) {
   return guarded(__func__, out, [&] {
     const auto gradient =
         replicated != 0 ? parallel::GatheredGradient::kReplicated : parallel::GatheredGradient::kPartial;
-    return parallel::parallel_gather(floating(part, "part"), dim, gradient, group_of(group), size_of_whole(whole));
+    return parallel::parallel_gather(floating(part, "part"), dim, gradient, group_of(state), size_of_whole(whole));
   });
 }
 
-ACCEL_FUNCTION accel_status_t accel_parallel_scatter(accel_state_t* group, const accel_tensor_t* input, int64_t dim,
+ACCEL_FUNCTION accel_status_t accel_parallel_scatter(accel_state_t* state, const accel_tensor_t* input, int64_t dim,
                                                      accel_tensor_t** out) {
   return guarded(__func__, out,
-                 [&] { return parallel::parallel_scatter(floating(input, "input"), dim, group_of(group)); });
+                 [&] { return parallel::parallel_scatter(floating(input, "input"), dim, group_of(state)); });
 }
 
-ACCEL_FUNCTION accel_status_t accel_parallel_reduce_scatter(accel_state_t* group, const accel_tensor_t* input,
+ACCEL_FUNCTION accel_status_t accel_parallel_reduce_scatter(accel_state_t* state, const accel_tensor_t* input,
                                                             int64_t dim, accel_tensor_t** out) {
   return guarded(__func__, out,
-                 [&] { return parallel::parallel_reduce_scatter(floating(input, "input"), dim, group_of(group)); });
+                 [&] { return parallel::parallel_reduce_scatter(floating(input, "input"), dim, group_of(state)); });
 }
 
-ACCEL_FUNCTION accel_status_t accel_parallel_all_to_all(accel_state_t* group, const accel_tensor_t* input,
+ACCEL_FUNCTION accel_status_t accel_parallel_all_to_all(accel_state_t* state, const accel_tensor_t* input,
                                                         int64_t split, int64_t join, int64_t whole,
                                                         accel_tensor_t** out) {
   return guarded(__func__, out, [&] {
-    return parallel::parallel_all_to_all(floating(input, "input"), split, join, group_of(group), size_of_whole(whole));
+    return parallel::parallel_all_to_all(floating(input, "input"), split, join, group_of(state), size_of_whole(whole));
   });
 }
 

@@ -283,7 +283,9 @@ std::shared_ptr<Work> BackendCommunicator::start(const DeviceBackend& device, Ba
   auto work = std::make_shared<Work>();
   if (device.device != c10::DeviceType::CPU && device.backend) {
     const auto post_batch = [&]() -> DeviceWaiter::Wait {
-      return [group = group_, posted = post(device, batch, /*async=*/true)] {
+      std::vector<Collective> owned;  // a work that fails drops its tensors, and its stream may still write to them
+      for (const Collective* const one : batch) owned.push_back(*one);
+      return [group = group_, posted = post(device, batch, /*async=*/true), owned = std::move(owned)] {
         try {
           wait_for_backend(*posted.work, posted.device, *group);
         } catch (const std::exception&) {

@@ -3,10 +3,12 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include "parallel/regions/sequence_region.hpp"
+
 namespace accel::parallel {
 
-std::shared_ptr<RegionInput> RegionInput::within(nn::Module& parent, RankGroup group) {
-  auto region = std::make_shared<RegionInput>(std::move(group));
+std::shared_ptr<RegionInput> RegionInput::within(nn::Module& parent, RankGroup group, bool gathers) {
+  auto region = std::make_shared<RegionInput>(std::move(group), gathers);
   const auto set_in_call = [region](bool in_call) {
     region->in_call_ = in_call;
     region->held_.reset();
@@ -26,11 +28,11 @@ std::shared_ptr<RegionInput> RegionInput::within(nn::Module& parent, RankGroup g
 
 // A tensor that the graph saves outlives the call: a forward that is computed again, without hooks, finds it so.
 at::Tensor RegionInput::enter(const at::Tensor& input) {
-  if (!input.requires_grad()) return parallel_copy(input, group_);
+  if (!gathers_ && !input.requires_grad()) return input;
   const Weak key(input.getIntrusivePtr());
   if (input_ == key)
     if (auto entered = entered_.lock()) return at::Tensor(std::move(entered));
-  at::Tensor entered = parallel_copy(input, group_);
+  at::Tensor entered = gathers_ ? gather_sequence(input, group_) : parallel_copy(input, group_);
   input_ = key;
   entered_ = Weak(entered.getIntrusivePtr());
   if (in_call_) held_ = entered;

@@ -15,17 +15,19 @@ namespace accel::parallel {
 
 class RegionInput {
  public:
-  explicit RegionInput(RankGroup group) : group_(std::move(group)) {}
+  // `gathers`: ranks have their positions of the sequence alone.
+  RegionInput(RankGroup group, bool gathers) : group_(std::move(group)), gathers_(gathers) {}
   // For layers that are called within `parent`.
-  static std::shared_ptr<RegionInput> within(nn::Module& parent, RankGroup group);
+  static std::shared_ptr<RegionInput> within(nn::Module& parent, RankGroup group, bool gathers);
 
-  // Enters by parallel_copy(). The same input returns the same tensor while that one exists.
+  // Enters by parallel_copy(), or gathers the sequence. The same input returns the same tensor while that one exists.
   at::Tensor enter(const at::Tensor& input);
 
  private:
   using Weak = c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>;
 
   RankGroup group_;
+  bool gathers_;
   Weak input_{c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>()}, entered_ = input_;
   bool in_call_ = false;  // of the parent
   at::Tensor held_;       // what entered last in it

@@ -13,17 +13,20 @@ namespace accel::parallel {
 namespace {
 
 constexpr SplitStyle kStyles[] = {
-    {"colwise", SplitAlong::kOutputs, false, false, false},
-    {"colwise_gather_output", SplitAlong::kOutputs, false, true, false},
-    {"colwise_rep", SplitAlong::kOutputs, false, true, false},
-    {"packed_colwise", SplitAlong::kOutputs, false, false, true},
-    {"rowwise", SplitAlong::kInputs, false, false, false},
-    {"rowwise_split_input", SplitAlong::kInputs, true, false, false},
-    {"rowwise_rep", SplitAlong::kInputs, true, false, false},
-    {"packed_rowwise", SplitAlong::kInputs, false, false, true},
-    {"embedding_rowwise", SplitAlong::kRows, false, true, false},
-    {"embedding_colwise", SplitAlong::kColumns, false, true, false},
-    {"replicate", SplitAlong::kNothing, false, false, false},
+    {"colwise", SplitAlong::kOutputs, false, false, false, false},
+    {"colwise_gather_output", SplitAlong::kOutputs, false, true, false, false},
+    {"colwise_rep", SplitAlong::kOutputs, false, true, false, false},
+    {"packed_colwise", SplitAlong::kOutputs, false, false, true, false},
+    {"rowwise", SplitAlong::kInputs, false, false, false, false},
+    {"rowwise_split_input", SplitAlong::kInputs, true, false, false, false},
+    {"rowwise_rep", SplitAlong::kInputs, true, false, false, false},
+    {"packed_rowwise", SplitAlong::kInputs, false, false, true, false},
+    {"embedding_rowwise", SplitAlong::kRows, false, true, false, false},
+    {"embedding_colwise", SplitAlong::kColumns, false, true, false, false},
+    {"replicate", SplitAlong::kNothing, false, false, false, false},
+    {"split_output", SplitAlong::kNothing, false, false, false, false},
+    {"sequence_parallel", SplitAlong::kNothing, false, false, false, true},
+    {"replicated_with_grad_allreduce", SplitAlong::kNothing, false, false, false, true},
 };
 
 std::string known_styles() {
@@ -73,18 +76,22 @@ SplitRule read_rule(const std::string& text) {
 struct KindPlan {
   const char* kind;
   const char* rules;
+  const char* between;  // rules of what is between split layers, where sequences are split
 };
 constexpr KindPlan kKindPlans[] = {
-    {"SelfAttention", "in_proj packed_colwise(3); out_proj rowwise"},
+    {"SelfAttention", "in_proj packed_colwise(3); out_proj rowwise", ""},
     {"GPT2Model",
      "h.*.attn.c_attn packed_colwise(3); h.*.attn.c_proj rowwise; h.*.mlp.c_fc colwise; h.*.mlp.c_proj rowwise; "
-     "wte embedding_rowwise; wpe replicate"},
-    {"GPT2LMHeadModel", "lm_head colwise_gather_output"},
+     "wte embedding_rowwise",
+     "h.*.ln_1 sequence_parallel; h.*.ln_2 sequence_parallel; ln_f sequence_parallel; wpe split_output"},
+    {"GPT2LMHeadModel", "lm_head colwise_gather_output", ""},
     {"LlamaModel",
      "layers.*.self_attn.q_proj colwise; layers.*.self_attn.k_proj colwise; layers.*.self_attn.v_proj colwise; "
      "layers.*.self_attn.o_proj rowwise; layers.*.mlp.gate_proj colwise; layers.*.mlp.up_proj colwise; "
-     "layers.*.mlp.down_proj rowwise; embed_tokens embedding_rowwise"},
-    {"LlamaForCausalLM", "lm_head colwise_gather_output"},
+     "layers.*.mlp.down_proj rowwise; embed_tokens embedding_rowwise",
+     "layers.*.input_layernorm sequence_parallel; layers.*.post_attention_layernorm sequence_parallel; "
+     "norm sequence_parallel"},
+    {"LlamaForCausalLM", "lm_head colwise_gather_output", ""},
 };
 
 }  // namespace
@@ -115,13 +122,17 @@ std::vector<SplitRule> read_plan(std::string_view text) {
   return rules;
 }
 
-std::vector<SplitRule> plan_of(const nn::Module& model) {
+std::vector<SplitRule> plan_of(const nn::Module& model, bool sequence_parallel) {
   std::vector<SplitRule> plan;
+  bool begins_sequences = false, ends_sequences = false;
   for (const auto& [path, module] : nn::named_modules(model)) {
     if (dynamic_cast<const nn::CallbackModule*>(module) != nullptr) continue;  // a program's class may have such a name
     for (const KindPlan& known : kKindPlans) {
       if (module->kind() != known.kind) continue;
-      for (SplitRule& rule : read_plan(known.rules)) {
+      for (SplitRule& rule :
+           read_plan(sequence_parallel ? std::string(known.rules) + ";" + known.between : known.rules)) {
+        begins_sequences = begins_sequences || rule.style->along == SplitAlong::kRows;
+        ends_sequences = ends_sequences || (rule.style->along == SplitAlong::kOutputs && rule.style->gathers_output);
         if (!path.empty()) rule.pattern = path + "." + rule.pattern;
         plan.push_back(std::move(rule));
       }
@@ -130,6 +141,11 @@ std::vector<SplitRule> plan_of(const nn::Module& model) {
   require(!plan.empty(), Status::kUnsupported, "there is no plan that splits a model of kind '", model.kind(),
           "' over the axis tensor of the mesh; expected rules in tensor_parallel.plan, or 'none' for a program that "
           "splits its model itself");
+  require(!sequence_parallel || (begins_sequences && ends_sequences), Status::kUnsupported,
+          "sequence_parallel is 1 for a model of kind '", model.kind(),
+          "', and its plan has no embedding and head where the split sequence begins and ends; expected GPT-2 or Llama "
+          "with "
+          "its head, or rules of the program");
   return plan;
 }
 

@@ -20,6 +20,7 @@ struct SplitStyle {
   bool splits_input;    // the input is whole on all ranks, and each takes its part
   bool gathers_output;  // the output is whole on all ranks
   bool is_packed;       // the output, or the input, is several tensors behind each other, which are split one by one
+  bool sums_gradients;  // of a whole layer, of whose gradients each rank computes a term
 };
 
 struct SplitRule {
@@ -34,7 +35,8 @@ struct SplitRule {
 // "PATTERN STYLE", one a line or with ; between them.
 std::vector<SplitRule> read_plan(std::string_view text);
 
-// The plan of a model's kind, or of those modules in it that have one. Fails if there is none.
-std::vector<SplitRule> plan_of(const nn::Module& model);
+// The plan of a model's kind, or of those modules in it that have one. Fails if there is none, or none that splits
+// sequences where that is asked for.
+std::vector<SplitRule> plan_of(const nn::Module& model, bool sequence_parallel);
 
 }  // namespace accel::parallel

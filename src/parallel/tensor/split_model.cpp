@@ -16,11 +16,13 @@
 
 #include "base/error.hpp"
 #include "nn/layers/attention_heads.hpp"
+#include "nn/layers/dropout.hpp"
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/projection.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/weight_store.hpp"
 #include "parallel/regions/region_input.hpp"
+#include "parallel/regions/sequence_region.hpp"
 #include "parallel/sync_module_states.hpp"
 #include "parallel/tensor/split_layers.hpp"
 #include "parallel/tensor/split_parameters.hpp"
@@ -47,8 +49,8 @@ struct Layer {
 
 class ModelSplit {
  public:
-  ModelSplit(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group)
-      : model_(model), group_(group), plan_(plan), used_(plan.size()) {
+  ModelSplit(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group, bool sequence_parallel)
+      : model_(model), group_(group), sequence_parallel_(sequence_parallel), plan_(plan), used_(plan.size()) {
     add_layers(model, "", nullptr);
     for (const auto& layer : layers_) match(*layer);
     for (size_t i = 0; i < plan.size(); i++)
@@ -134,6 +136,12 @@ class ModelSplit {
               layer.module->kind(),
               "'; expected a linear layer for the styles colwise and rowwise, an embedding for the "
               "styles embedding_*, or the path of a parameter");
+      require(!is_split_output(layer) || (layer.embedding != nullptr && sequence_parallel_), Status::kInvalidArgument,
+              "rule '", layer.rule->text, "' does not fit '", path,
+              "'; expected an embedding, and sequence_parallel 1");
+      require(layer.rule->style->name != std::string_view("sequence_parallel") || sequence_parallel_,
+              Status::kInvalidArgument, "rule '", layer.rule->text,
+              "' is for layers on split sequences, and sequence_parallel is 0; expected 1, or no such rule");
     }
     const auto& parameters = layer.module->direct_parameters();
     for (size_t i = 0; i < parameters.size(); i++) {
@@ -222,21 +230,35 @@ class ModelSplit {
   }
 
   void split_forward(const Layer& layer) {
+    if (sequence_parallel_)
+      if (auto* const dropout = dynamic_cast<nn::Dropout*>(layer.module)) dropout->set_split_rank(group_->rank());
+    if (layer.rule == nullptr) return;
+    if (layer.rule->style->sums_gradients)
+      for (const auto& [name, parameter] : layer.module->direct_parameters()) sum_gradient(parameter, group_);
+    if (is_split_output(layer)) layer.embedding->set_split(std::make_shared<SequenceLookup>(group_));
     if (layer.along() == SplitAlong::kNothing) return;
     if (layer.projection != nullptr && layer.along() == SplitAlong::kOutputs) {
       const int64_t gathered =
           layer.rule->style->gathers_output ? whole_size(layer, layer.projection->output_dim()) : 0;
       layer.projection->set_split(std::make_shared<ColumnProduct>(group_, input_of(layer), gathered));
     } else if (layer.projection != nullptr) {
-      layer.projection->set_split(std::make_shared<RowProduct>(group_, layer.rule->style->splits_input));
+      layer.projection->set_split(
+          std::make_shared<RowProduct>(group_, layer.rule->style->splits_input, sequence_parallel_));
+      if (sequence_parallel_ && layer.projection->has_bias())
+        sum_gradient(layer.projection->parameter(nn::Projection::kBias), group_);
     } else if (layer.along() == SplitAlong::kRows) {
       const auto& box = layer.module->placement(0)->boxes.front().whole;
-      layer.embedding->set_split(std::make_shared<RowLookup>(group_, box.offset[0], whole_size(layer, 0)));
+      layer.embedding->set_split(
+          std::make_shared<RowLookup>(group_, box.offset[0], whole_size(layer, 0), sequence_parallel_));
     } else {
-      layer.embedding->set_split(std::make_shared<ColumnLookup>(group_, whole_size(layer, 1)));
+      layer.embedding->set_split(std::make_shared<ColumnLookup>(group_, whole_size(layer, 1), sequence_parallel_));
     }
     for (nn::Module* const module : {layer.module, layer.parent == nullptr ? nullptr : layer.parent->module})
       if (auto* const heads = dynamic_cast<nn::AttentionHeads*>(module)) heads->set_split_rank(group_->rank());
+  }
+
+  static bool is_split_output(const Layer& layer) {
+    return layer.rule->style->name == std::string_view("split_output");
   }
 
   static int64_t whole_size(const Layer& layer, int64_t dim) {
@@ -249,14 +271,15 @@ class ModelSplit {
       return layer->parent == column.parent && layer->projection != nullptr && layer->along() == SplitAlong::kOutputs;
     };
     if (column.parent == nullptr || std::count_if(layers_.begin(), layers_.end(), is_sibling) == 1)
-      return std::make_shared<RegionInput>(group_);
+      return std::make_shared<RegionInput>(group_, sequence_parallel_);
     std::shared_ptr<RegionInput>& shared = inputs_[column.parent];
-    if (shared == nullptr) shared = RegionInput::within(*column.parent->module, group_);
+    if (shared == nullptr) shared = RegionInput::within(*column.parent->module, group_, sequence_parallel_);
     return shared;
   }
 
   nn::Module& model_;
   RankGroup group_;
+  bool sequence_parallel_;
   const std::vector<SplitRule>& plan_;
   std::vector<bool> used_;  // of the rules
   std::vector<std::unique_ptr<Layer>> layers_;
@@ -266,8 +289,9 @@ class ModelSplit {
 
 }  // namespace
 
-void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group) {
-  ModelSplit(model, plan, group).apply();
+void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group,
+                 bool sequence_parallel) {
+  ModelSplit(model, plan, group, sequence_parallel).apply();
 }
 
 }  // namespace accel::parallel

@@ -12,6 +12,6 @@ constexpr const char* kTensorAxis = "tensor";
 
 // Collective among the ranks of `group`, which get the weights of its first rank. Nothing is changed if the plan does
 // not fit the model.
-void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group);
+void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group, bool sequence_parallel);
 
 }  // namespace accel::parallel

@@ -289,7 +289,7 @@ SAME(size_of_accel_tensor_parallel_options_t, sizeof(accel_tensor_parallel_optio
 SAME(place_of_accel_tensor_parallel_options_t_struct_size, offsetof(accel_tensor_parallel_options_t, struct_size) == 0 && sizeof(((accel_tensor_parallel_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_tensor_parallel_options_t_plan, offsetof(accel_tensor_parallel_options_t, plan) == 8 && sizeof(((accel_tensor_parallel_options_t *)0)->plan) == 8);
 SAME(place_of_accel_tensor_parallel_options_t_verify_gradients, offsetof(accel_tensor_parallel_options_t, verify_gradients) == 16 && sizeof(((accel_tensor_parallel_options_t *)0)->verify_gradients) == 4);
-SAME(place_of_accel_tensor_parallel_options_t_reserved, offsetof(accel_tensor_parallel_options_t, reserved) == 20 && sizeof(((accel_tensor_parallel_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_tensor_parallel_options_t_sequence_parallel, offsetof(accel_tensor_parallel_options_t, sequence_parallel) == 20 && sizeof(((accel_tensor_parallel_options_t *)0)->sequence_parallel) == 4);
 SAME(size_of_accel_power_sgd_options_t, sizeof(accel_power_sgd_options_t) == 64);
 SAME(place_of_accel_power_sgd_options_t_struct_size, offsetof(accel_power_sgd_options_t, struct_size) == 0 && sizeof(((accel_power_sgd_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_power_sgd_options_t_matrix_approximation_rank, offsetof(accel_power_sgd_options_t, matrix_approximation_rank) == 8 && sizeof(((accel_power_sgd_options_t *)0)->matrix_approximation_rank) == 8);

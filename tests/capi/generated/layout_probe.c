@@ -289,7 +289,7 @@ int main(void) {
   printf("field struct_size %zu\n", offsetof(accel_tensor_parallel_options_t, struct_size));
   printf("field plan %zu\n", offsetof(accel_tensor_parallel_options_t, plan));
   printf("field verify_gradients %zu\n", offsetof(accel_tensor_parallel_options_t, verify_gradients));
-  printf("field reserved %zu\n", offsetof(accel_tensor_parallel_options_t, reserved));
+  printf("field sequence_parallel %zu\n", offsetof(accel_tensor_parallel_options_t, sequence_parallel));
   printf("struct accel_power_sgd_options_t %zu\n", sizeof(accel_power_sgd_options_t));
   printf("field struct_size %zu\n", offsetof(accel_power_sgd_options_t, struct_size));
   printf("field matrix_approximation_rank %zu\n", offsetof(accel_power_sgd_options_t, matrix_approximation_rank));

@@ -449,7 +449,7 @@ fn layout_of_accel_tensor_parallel_options() {
     assert_eq!(offset_of!(accel_tensor_parallel_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_tensor_parallel_options_t, plan), 8);
     assert_eq!(offset_of!(accel_tensor_parallel_options_t, verify_gradients), 16);
-    assert_eq!(offset_of!(accel_tensor_parallel_options_t, reserved), 20);
+    assert_eq!(offset_of!(accel_tensor_parallel_options_t, sequence_parallel), 20);
 }
 
 #[test]

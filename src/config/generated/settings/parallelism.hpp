@@ -15,6 +15,7 @@ namespace accel {
 struct TensorParallelSettings {
   Setting<std::string> plan{"auto"};
   Setting<bool> verify_gradients{true};
+  Setting<bool> sequence_parallel{false};
 
   static const OptionTable& table() { return option_tables::tensor_parallel_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -22,6 +23,7 @@ struct TensorParallelSettings {
   static void for_each(const Visit& visit, Settings&... settings) {
     visit(table().fields[0], settings.plan...);
     visit(table().fields[1], settings.verify_gradients...);
+    visit(table().fields[2], settings.sequence_parallel...);
   }
 };
 
