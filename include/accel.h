@@ -94,6 +94,7 @@ extern "C" {
 #include "accel/dataset.h"
 #include "accel/sampler.h"
 #include "accel/dataloader.h"
+#include "accel/parallelism.h"
 #include "accel/prepare.h"
 #include "accel/training_loop.h"
 #include "accel/parameters.h"

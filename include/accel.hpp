@@ -508,6 +508,28 @@ struct DataloaderOptions : accel_dataloader_options_t {
   DataloaderOptions() : accel_dataloader_options_t(ACCEL_DATALOADER_OPTIONS_INIT) {}
 };
 
+// How the layers of a model are split over the ranks of the axis "tensor" of the mesh (Shoeybi et al., "Megatron-LM",
+// 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the
+// axis get the same batches, and their results are those of one process. Layers are split when the model is prepared,
+// in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A
+// plan has rules "PATH STYLE", one a line or with ; between them. A path leads from the model to a layer or a
+// parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have
+// Hugging Face's names: "colwise", a linear layer by the features of its output, which stays split;
+// "colwise_gather_output" or "colwise_rep", the same, with the output gathered; "packed_colwise(3)", an output that is
+// several tensors behind each other, each of which is split, with their number or their sizes; "rowwise", a linear
+// layer by the features of its input, which is split already, while the output is whole; "rowwise_split_input" or
+// "rowwise_rep", the same of a whole input, of which each rank takes its part; "packed_rowwise(2)", as packed_colwise,
+// of the input; "embedding_rowwise" and "embedding_colwise", an embedding by its rows or its features; "replicate",
+// nothing; "sequence_parallel", a layer between split ones under the option of this name, such as a norm, and
+// "replicated_with_grad_allreduce", a layer on a rank's part of features, such as a norm over heads: each rank has all
+// of it, and the gradients are summed; "split_output", a whole layer of whose output a rank takes its positions. A
+// parameter that is no layer's is cut along its first dimension by "colwise" and "embedding_rowwise", along its second
+// one by the others, and the program's forward computes with the part. Sizes need not be divisible. Heads of an
+// attention layer stay whole.
+struct TensorParallelOptions : accel_tensor_parallel_options_t {
+  TensorParallelOptions() : accel_tensor_parallel_options_t(ACCEL_TENSOR_PARALLEL_OPTIONS_INIT) {}
+};
+
 // PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 struct PowerSgdOptions : accel_power_sgd_options_t {
   PowerSgdOptions() : accel_power_sgd_options_t(ACCEL_POWER_SGD_OPTIONS_INIT) {}
@@ -590,7 +612,7 @@ struct ParametersStepOptions : accel_parameters_step_options_t {
   ParametersStepOptions() : accel_parameters_step_options_t(ACCEL_PARAMETERS_STEP_OPTIONS_INIT) {}
 };
 
-// What is taken out of a prepared model.
+// The parts that are taken out of a prepared model.
 struct UnwrapModelOptions : accel_unwrap_model_options_t {
   UnwrapModelOptions() : accel_unwrap_model_options_t(ACCEL_UNWRAP_MODEL_OPTIONS_INIT) {}
 };
@@ -2496,6 +2518,48 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
 
   // Whether the latest update of any prepared optimizer was skipped.
   bool any_optimizer_step_was_skipped() const { return accel_any_optimizer_step_was_skipped(self()) == 1; }
+
+  // Before a layer whose outputs are split.
+  Tensor parallel_copy(const Tensor& input) {
+    Tensor out;
+    detail::check(accel_parallel_copy(get(), input.get(), out.put()));
+    return out;
+  }
+
+  // After a layer whose inputs are split.
+  Tensor parallel_reduce(const Tensor& input) {
+    Tensor out;
+    detail::check(accel_parallel_reduce(get(), input.get(), out.put()));
+    return out;
+  }
+
+  // The parts of all ranks, joined.
+  Tensor parallel_gather(const Tensor& part, std::int64_t dim, std::int64_t whole, bool replicated) {
+    Tensor out;
+    detail::check(accel_parallel_gather(get(), part.get(), dim, whole, replicated, out.put()));
+    return out;
+  }
+
+  // This rank's part of a tensor.
+  Tensor parallel_scatter(const Tensor& input, std::int64_t dim) {
+    Tensor out;
+    detail::check(accel_parallel_scatter(get(), input.get(), dim, out.put()));
+    return out;
+  }
+
+  // This rank's part of the sum over the ranks.
+  Tensor parallel_reduce_scatter(const Tensor& input, std::int64_t dim) {
+    Tensor out;
+    detail::check(accel_parallel_reduce_scatter(get(), input.get(), dim, out.put()));
+    return out;
+  }
+
+  // Splits one dimension, and joins the parts of another one, as between heads and positions.
+  Tensor parallel_all_to_all(const Tensor& input, std::int64_t split, std::int64_t join, std::int64_t whole) {
+    Tensor out;
+    detail::check(accel_parallel_all_to_all(get(), input.get(), split, join, whole, out.put()));
+    return out;
+  }
 
   // Sets how losses are scaled; before anything is prepared.
   void set_grad_scaler(const GradScalerOptions& options = {}) { detail::check(accel_set_grad_scaler(get(), &options)); }

@@ -155,6 +155,10 @@ static inline void go_unset_accel_dataloader_options_t(accel_dataloader_options_
   *options = (accel_dataloader_options_t)ACCEL_DATALOADER_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_tensor_parallel_options_t(accel_tensor_parallel_options_t *options) {
+  *options = (accel_tensor_parallel_options_t)ACCEL_TENSOR_PARALLEL_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_power_sgd_options_t(accel_power_sgd_options_t *options) {
   *options = (accel_power_sgd_options_t)ACCEL_POWER_SGD_OPTIONS_INIT;
 }
@@ -1689,6 +1693,30 @@ static inline accel_status_t go_accel_loop_begin(accel_state_t *state, accel_loo
 
 static inline accel_status_t go_accel_loop_set_batch(accel_loop_t *batches, const int64_t *rows, size_t n_rows, int64_t remainder, int32_t end_of_dataloader, go_failure *failure) {
   return go_checked(accel_loop_set_batch(batches, rows, n_rows, remainder, end_of_dataloader), failure);
+}
+
+static inline accel_status_t go_accel_parallel_copy(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_parallel_copy(state, input, out), failure);
+}
+
+static inline accel_status_t go_accel_parallel_reduce(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_parallel_reduce(state, input, out), failure);
+}
+
+static inline accel_status_t go_accel_parallel_gather(accel_state_t *state, const accel_tensor_t *part, int64_t dim, int64_t whole, int32_t replicated, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_parallel_gather(state, part, dim, whole, replicated, out), failure);
+}
+
+static inline accel_status_t go_accel_parallel_scatter(accel_state_t *state, const accel_tensor_t *input, int64_t dim, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_parallel_scatter(state, input, dim, out), failure);
+}
+
+static inline accel_status_t go_accel_parallel_reduce_scatter(accel_state_t *state, const accel_tensor_t *input, int64_t dim, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_parallel_reduce_scatter(state, input, dim, out), failure);
+}
+
+static inline accel_status_t go_accel_parallel_all_to_all(accel_state_t *state, const accel_tensor_t *input, int64_t split, int64_t join, int64_t whole, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_parallel_all_to_all(state, input, split, join, whole, out), failure);
 }
 
 static inline accel_status_t go_accel_set_grad_scaler(accel_state_t *state, const accel_grad_scaler_options_t *options, go_failure *failure) {
@@ -5856,6 +5884,56 @@ func (options *DataloaderOptions) c(given *arguments) *C.accel_dataloader_option
 	return made
 }
 
+// TensorParallelOptions: How the layers of a model are split over the ranks of the axis "tensor" of the mesh (Shoeybi
+// et al., "Megatron-LM", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer
+// states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split
+// when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole
+// tensors, and load on any mesh. A plan has rules "PATH STYLE", one a line or with ; between them. A path leads from
+// the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one
+// counts. The styles have Hugging Face's names: "colwise", a linear layer by the features of its output, which stays
+// split; "colwise_gather_output" or "colwise_rep", the same, with the output gathered; "packed_colwise(3)", an output
+// that is several tensors behind each other, each of which is split, with their number or their sizes; "rowwise", a
+// linear layer by the features of its input, which is split already, while the output is whole; "rowwise_split_input"
+// or "rowwise_rep", the same of a whole input, of which each rank takes its part; "packed_rowwise(2)", as
+// packed_colwise, of the input; "embedding_rowwise" and "embedding_colwise", an embedding by its rows or its
+// features; "replicate", nothing; "sequence_parallel", a layer between split ones under the option of this name, such
+// as a norm, and "replicated_with_grad_allreduce", a layer on a rank's part of features, such as a norm over heads:
+// each rank has all of it, and the gradients are summed; "split_output", a whole layer of whose output a rank takes
+// its positions. A parameter that is no layer's is cut along its first dimension by "colwise" and
+// "embedding_rowwise", along its second one by the others, and the program's forward computes with the part. Sizes
+// need not be divisible. Heads of an attention layer stay whole.
+type TensorParallelOptions struct {
+	// Rules; or "auto": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or
+	// "none": the program's own forward splits the model. Default "auto"
+	Plan string
+
+	// 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that
+	// differ belong to layers that the plan leaves whole although they work on split tensors, and are a
+	// COLLECTIVE_MISMATCH that names them. Default 1
+	VerifyGradients *bool
+
+	// 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one
+	// (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are
+	// sent. The length must be divisible by the number of ranks. Default 0
+	SequenceParallel *bool
+}
+
+func (options *TensorParallelOptions) c(given *arguments) *C.accel_tensor_parallel_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_tensor_parallel_options_t)(given.room(C.sizeof_accel_tensor_parallel_options_t))
+	C.go_unset_accel_tensor_parallel_options_t(made)
+	made.plan = given.nullable(options.Plan)
+	if options.VerifyGradients != nil {
+		made.verify_gradients = C.accel_flag_t(flag(*options.VerifyGradients))
+	}
+	if options.SequenceParallel != nil {
+		made.sequence_parallel = C.accel_flag_t(flag(*options.SequenceParallel))
+	}
+	return made
+}
+
 // PowerSGDOptions: PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 type PowerSGDOptions struct {
 	// Columns of the thin matrices. In [1, inf). Default 1
@@ -6343,6 +6421,10 @@ type PrepareModelOptions struct {
 	// 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor
 	// of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0
 	SplitByProgram *bool
+
+	// How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan
+	// "auto" each rank has the whole model. Default: theirs
+	TensorParallel *TensorParallelOptions
 }
 
 func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_options_t {
@@ -6366,6 +6448,7 @@ func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_o
 	if options.SplitByProgram != nil {
 		made.split_by_program = C.accel_flag_t(flag(*options.SplitByProgram))
 	}
+	made.tensor_parallel = options.TensorParallel.c(given)
 	return made
 }
 
@@ -6633,7 +6716,7 @@ func (options *ParametersStepOptions) c(given *arguments) *C.accel_parameters_st
 	return made
 }
 
-// UnwrapModelOptions: What is taken out of a prepared model.
+// UnwrapModelOptions: The parts that are taken out of a prepared model.
 type UnwrapModelOptions struct {
 	// 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it
 	// was before it was prepared. Default 1
@@ -14464,6 +14547,139 @@ func (batches *Loop) SetBatch(rows []int64, remainder int64, endOfDataloader boo
 	code := C.go_accel_loop_set_batch(batches.c(), (*C.int64_t)(first(rows)), C.size_t(len(rows)), C.int64_t(remainder), flag(endOfDataloader), &failure)
 	runtime.KeepAlive(batches)
 	return status(code, failure)
+}
+
+// ParallelCopy is accel_parallel_copy. Before a layer whose outputs are split. Forward: the same values. Backward:
+// the sum of the gradients of the ranks.
+//
+//   - state: A state, or the group of an axis.
+//   - input: A floating tensor, equal on all ranks.
+//
+// Returns: ACCEL_OK; TYPE_MISMATCH for a tensor that is not floating; COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST come
+// from the backward.
+func (state *State) ParallelCopy(input *Tensor) (out *Tensor, err error) {
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_parallel_copy(state.c(), input.c(), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(input)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
+}
+
+// ParallelReduce is accel_parallel_reduce. After a layer whose inputs are split. Forward: the sum over the ranks.
+// Backward: the same gradient.
+//
+//   - state: A state, or the group of an axis.
+//   - input: A floating tensor: what this rank computed of the sum.
+//
+// Returns: ACCEL_OK; TYPE_MISMATCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+func (state *State) ParallelReduce(input *Tensor) (out *Tensor, err error) {
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_parallel_reduce(state.c(), input.c(), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(input)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
+}
+
+// ParallelGather is accel_parallel_gather. The parts of all ranks, joined. Backward: this rank's part of the
+// gradient, or of the sum of the ranks' gradients.
+//
+//   - state: A state, or the group of an axis.
+//   - part: A floating tensor.
+//   - dim: The dimension of the parts; negative: from the last one.
+//   - whole: The size of this dimension in the result; -1: the number of ranks times that of the part.
+//   - replicated: 1: all ranks compute the same from the result, whose gradient is whole on each; 0: each computes
+//     its own, and gradients are summed.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT or SHAPE_MISMATCH where `dim` or `whole` do not fit; TYPE_MISMATCH;
+// COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+func (state *State) ParallelGather(part *Tensor, dim int64, whole int64, replicated bool) (out *Tensor, err error) {
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_parallel_gather(state.c(), part.c(), C.int64_t(dim), C.int64_t(whole), flag(replicated), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(part)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
+}
+
+// ParallelScatter is accel_parallel_scatter. This rank's part of a tensor. Backward: the gradients of the parts are
+// gathered.
+//
+//   - state: A state, or the group of an axis.
+//   - input: A floating tensor, equal on all ranks.
+//   - dim: The dimension to split; negative: from the last one.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not; TYPE_MISMATCH. Errors of the exchange
+// come from the backward.
+func (state *State) ParallelScatter(input *Tensor, dim int64) (out *Tensor, err error) {
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_parallel_scatter(state.c(), input.c(), C.int64_t(dim), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(input)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
+}
+
+// ParallelReduceScatter is accel_parallel_reduce_scatter. This rank's part of the sum over the ranks. Backward: the
+// gradients of the parts are gathered.
+//
+//   - state: A state, or the group of an axis.
+//   - input: A floating tensor: what this rank computed of the sum.
+//   - dim: The dimension to split; negative: from the last one.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not; TYPE_MISMATCH; COLLECTIVE_MISMATCH,
+// TIMEOUT, PEER_LOST.
+func (state *State) ParallelReduceScatter(input *Tensor, dim int64) (out *Tensor, err error) {
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_parallel_reduce_scatter(state.c(), input.c(), C.int64_t(dim), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(input)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
+}
+
+// ParallelAllToAll is accel_parallel_all_to_all. Splits one dimension, and joins the parts of another one, as between
+// heads and positions. Backward: the reverse.
+//
+//   - state: A state, or the group of an axis.
+//   - input: A floating tensor, which has a part of dimension `join` and the whole of `split`.
+//   - split: Different dimensions; negative: from the last one.
+//   - join: Different dimensions; negative: from the last one.
+//   - whole: The size of `join` in the result; -1: the number of ranks times that of the part.
+//
+// Returns: As accel_parallel_gather().
+func (state *State) ParallelAllToAll(input *Tensor, split int64, join int64, whole int64) (out *Tensor, err error) {
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_parallel_all_to_all(state.c(), input.c(), C.int64_t(split), C.int64_t(join), C.int64_t(whole), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(input)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
 }
 
 // SetGradScaler is accel_set_grad_scaler. Sets how losses are scaled; before anything is prepared.

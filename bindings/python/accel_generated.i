@@ -474,6 +474,10 @@ static const char accel_dataloader_options_text[] = "accel_dataloader_options_t(
 %}
 %accel_options(accel_dataloader_options, ACCEL_DATALOADER_OPTIONS_INIT, )
 %{
+static const char accel_tensor_parallel_options_text[] = "accel_tensor_parallel_options_t(*, plan=\"auto\", verify_gradients=1, sequence_parallel=0)\n--\n\nHow the layers of a model are split over the ranks of the axis \"tensor\" of the mesh (Shoeybi et al., \"Megatron-LM\", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules \"PATH STYLE\", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: \"colwise\", a linear layer by the features of its output, which stays split; \"colwise_gather_output\" or \"colwise_rep\", the same, with the output gathered; \"packed_colwise(3)\", an output that is several tensors behind each other, each of which is split, with their number or their sizes; \"rowwise\", a linear layer by the features of its input, which is split already, while the output is whole; \"rowwise_split_input\" or \"rowwise_rep\", the same of a whole input, of which each rank takes its part; \"packed_rowwise(2)\", as packed_colwise, of the input; \"embedding_rowwise\" and \"embedding_colwise\", an embedding by its rows or its features; \"replicate\", nothing; \"sequence_parallel\", a layer between split ones under the option of this name, such as a norm, and \"replicated_with_grad_allreduce\", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; \"split_output\", a whole layer of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by \"colwise\" and \"embedding_rowwise\", along its second one by the others, and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole.\n\nplan: Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Default \"auto\"\nverify_gradients: 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Default 1\nsequence_parallel: 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Default 0";
+%}
+%accel_options(accel_tensor_parallel_options, ACCEL_TENSOR_PARALLEL_OPTIONS_INIT, free((char *)$self->plan);)
+%{
 static const char accel_power_sgd_options_text[] = "accel_power_sgd_options_t(*, matrix_approximation_rank=1, start_power_sgd_iter=1000, min_compression_rate=2, orthogonalization_epsilon=0, random_seed=0, use_error_feedback=1, warm_start=1, batch_tensors_with_same_shape=0)\n--\n\nPowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.\n\nmatrix_approximation_rank: Columns of the thin matrices. In [1, inf). Default 1\nstart_power_sgd_iter: Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000\nmin_compression_rate: A matrix that saves less than this factor is not compressed. In (0, inf). Default 2\northogonalization_epsilon: Added to norms, against columns of zeros. In [0, inf). Default 0\nrandom_seed: The seed of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0\nuse_error_feedback: 1: what was lost is added to the next gradients. Default 1\nwarm_start: 1: begins with the former thin matrices. Default 1\nbatch_tensors_with_same_shape: 1: equal shapes are multiplied together. Default 0";
 %}
 %accel_options(accel_power_sgd_options, ACCEL_POWER_SGD_OPTIONS_INIT, )
@@ -498,7 +502,7 @@ static const char accel_autocast_options_text[] = "accel_autocast_options_t(*, e
 %}
 %accel_options(accel_autocast_options, ACCEL_AUTOCAST_OPTIONS_INIT, )
 %{
-static const char accel_prepare_model_options_text[] = "accel_prepare_model_options_t(*, device_placement=None, evaluation_mode=0, ddp=None, fsdp=None, deepspeed=None, bypass_device_map=0, split_by_program=0)\n--\n\nHow one model is prepared: where, and under which kind of parallelism, each with options of its own.\n\ndevice_placement: 1: on the state's device, 0: as it is. Default: as the state\nevaluation_mode: 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0\nddp: The options of data parallelism. Default: theirs\nfsdp: The options of sharding. Default: theirs\ndeepspeed: Options of sharding as DeepSpeed describes them. Default: theirs\nbypass_device_map: 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0\nsplit_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0";
+static const char accel_prepare_model_options_text[] = "accel_prepare_model_options_t(*, device_placement=None, evaluation_mode=0, ddp=None, fsdp=None, deepspeed=None, bypass_device_map=0, split_by_program=0, tensor_parallel=None)\n--\n\nHow one model is prepared: where, and under which kind of parallelism, each with options of its own.\n\ndevice_placement: 1: on the state's device, 0: as it is. Default: as the state\nevaluation_mode: 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0\nddp: The options of data parallelism. Default: theirs\nfsdp: The options of sharding. Default: theirs\ndeepspeed: Options of sharding as DeepSpeed describes them. Default: theirs\nbypass_device_map: 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0\nsplit_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0\ntensor_parallel: How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan \"auto\" each rank has the whole model. Default: theirs";
 %}
 %accel_options(accel_prepare_model_options, ACCEL_PREPARE_MODEL_OPTIONS_INIT, )
 %{
@@ -526,7 +530,7 @@ static const char accel_parameters_step_options_text[] = "accel_parameters_step_
 %}
 %accel_options(accel_parameters_step_options, ACCEL_PARAMETERS_STEP_OPTIONS_INIT, )
 %{
-static const char accel_unwrap_model_options_text[] = "accel_unwrap_model_options_t(*, keep_fp32_wrapper=1, recursive=0)\n--\n\nWhat is taken out of a prepared model.\n\nkeep_fp32_wrapper: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared. Default 1\nrecursive: 1: prepared models that are parts of it are taken out as well, and are its parts from then on. Default 0";
+static const char accel_unwrap_model_options_text[] = "accel_unwrap_model_options_t(*, keep_fp32_wrapper=1, recursive=0)\n--\n\nThe parts that are taken out of a prepared model.\n\nkeep_fp32_wrapper: 1: it still runs under the state's precision with float32 outputs, on its own rank only; 0: the model as it was before it was prepared. Default 1\nrecursive: 1: prepared models that are parts of it are taken out as well, and are its parts from then on. Default 0";
 %}
 %accel_options(accel_unwrap_model_options, ACCEL_UNWRAP_MODEL_OPTIONS_INIT, )
 %{
@@ -863,6 +867,11 @@ typedef struct accel_dataloader_options {
   accel_padding_side_t padding_side;
   accel_flag_t padding_masks;
 } accel_dataloader_options_t;
+typedef struct accel_tensor_parallel_options {
+  const char *plan;
+  accel_flag_t verify_gradients;
+  accel_flag_t sequence_parallel;
+} accel_tensor_parallel_options_t;
 typedef struct accel_power_sgd_options {
   int64_t matrix_approximation_rank;
   int64_t start_power_sgd_iter;
@@ -943,6 +952,7 @@ typedef struct accel_autocast_options {
 %accel_borrowed(accel_ddp_options_t, ddp)
 %accel_borrowed(accel_fsdp_options_t, fsdp)
 %accel_borrowed(accel_deepspeed_options_t, deepspeed)
+%accel_borrowed(accel_tensor_parallel_options_t, tensor_parallel)
 typedef struct accel_prepare_model_options {
   accel_flag_t device_placement;
   accel_flag_t evaluation_mode;
@@ -951,6 +961,7 @@ typedef struct accel_prepare_model_options {
   const accel_deepspeed_options_t *deepspeed;
   accel_flag_t bypass_device_map;
   accel_flag_t split_by_program;
+  const accel_tensor_parallel_options_t *tensor_parallel;
 } accel_prepare_model_options_t;
 %accel_borrowed(accel_prepare_model_options_t, model_options)
 typedef struct accel_estimate_memory_options {
@@ -1346,6 +1357,10 @@ typedef struct accel_launch_options {
 %accel_waits(accel_skip_first_batches)
 %newobject accel_loop_retain;
 %delobject accel_loop_release;
+%accel_waits(accel_parallel_reduce)
+%accel_waits(accel_parallel_gather)
+%accel_waits(accel_parallel_reduce_scatter)
+%accel_waits(accel_parallel_all_to_all)
 %accel_waits(accel_prepare_model)
 %accel_waits(accel_prepare_data_loader)
 %accel_waits(accel_backward)
@@ -4441,6 +4456,62 @@ accel_loop_t *accel_loop_retain(accel_loop_t *batches);
 
 batches: A loop, or NULL.";
 void accel_loop_release(accel_loop_t *batches);
+
+%feature("docstring") accel_parallel_copy "Before a layer whose outputs are split. Forward: the same values. Backward: the sum of the gradients of the ranks.
+
+state: A state, or the group of an axis.
+input: A floating tensor, equal on all ranks.
+out: The tensor for the layer. It shares the input's memory.
+Returns: ACCEL_OK; TYPE_MISMATCH for a tensor that is not floating; COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST come from the backward.";
+accel_status_t accel_parallel_copy(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_parallel_reduce "After a layer whose inputs are split. Forward: the sum over the ranks. Backward: the same gradient.
+
+state: A state, or the group of an axis.
+input: A floating tensor: what this rank computed of the sum.
+out: The sum.
+Returns: ACCEL_OK; TYPE_MISMATCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
+accel_status_t accel_parallel_reduce(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_parallel_gather "The parts of all ranks, joined. Backward: this rank's part of the gradient, or of the sum of the ranks' gradients.
+
+state: A state, or the group of an axis.
+part: A floating tensor.
+dim: The dimension of the parts; negative: from the last one.
+whole: The size of this dimension in the result; -1: the number of ranks times that of the part.
+replicated: 1: all ranks compute the same from the result, whose gradient is whole on each; 0: each computes its own, and gradients are summed.
+out: The whole tensor.
+Returns: ACCEL_OK; INVALID_ARGUMENT or SHAPE_MISMATCH where `dim` or `whole` do not fit; TYPE_MISMATCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
+accel_status_t accel_parallel_gather(accel_state_t *state, const accel_tensor_t *part, int64_t dim, int64_t whole, int32_t replicated, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_parallel_scatter "This rank's part of a tensor. Backward: the gradients of the parts are gathered.
+
+state: A state, or the group of an axis.
+input: A floating tensor, equal on all ranks.
+dim: The dimension to split; negative: from the last one.
+out: The part.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not; TYPE_MISMATCH. Errors of the exchange come from the backward.";
+accel_status_t accel_parallel_scatter(accel_state_t *state, const accel_tensor_t *input, int64_t dim, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_parallel_reduce_scatter "This rank's part of the sum over the ranks. Backward: the gradients of the parts are gathered.
+
+state: A state, or the group of an axis.
+input: A floating tensor: what this rank computed of the sum.
+dim: The dimension to split; negative: from the last one.
+out: The part of the sum.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not; TYPE_MISMATCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
+accel_status_t accel_parallel_reduce_scatter(accel_state_t *state, const accel_tensor_t *input, int64_t dim, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_parallel_all_to_all "Splits one dimension, and joins the parts of another one, as between heads and positions. Backward: the reverse.
+
+state: A state, or the group of an axis.
+input: A floating tensor, which has a part of dimension `join` and the whole of `split`.
+split: Different dimensions; negative: from the last one.
+join: Different dimensions; negative: from the last one.
+whole: The size of `join` in the result; -1: the number of ranks times that of the part.
+out: Part of `split`, the whole of `join`.
+Returns: As accel_parallel_gather().";
+accel_status_t accel_parallel_all_to_all(accel_state_t *state, const accel_tensor_t *input, int64_t split, int64_t join, int64_t whole, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_set_grad_scaler "Sets how losses are scaled; before anything is prepared.
 

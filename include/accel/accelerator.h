@@ -3,7 +3,7 @@
 #error "include accel.h"
 #endif
 
-/* What is taken out of a prepared model. @accelerate utils.extract_model_from_parallel */
+/* The parts that are taken out of a prepared model. @accelerate utils.extract_model_from_parallel */
 typedef struct accel_unwrap_model_options {
   size_t struct_size;
   accel_flag_t keep_fp32_wrapper; /* 1: it still runs under the state's precision with float32 outputs, on its own rank only;

@@ -4,7 +4,7 @@
 #endif
 
 /* =====================================================================================================================
- * 10. Accelerator: the training loop
+ * 10a. Preparing models
  * ================================================================================================================== */
 
 /* How the gradients of a bucket are sent between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType */
@@ -257,6 +257,9 @@ typedef struct accel_prepare_model_options {
   accel_flag_t split_by_program;  /* 1: the program's own forward splits the model, or its sequences, over the axes pipeline,
                                    * context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED.
                                    * Default 0 */
+  const accel_tensor_parallel_options_t *tensor_parallel; /* How layers are split over the axis tensor of the mesh, if it
+                                   * has one. With evaluation_mode and the plan "auto" each rank has the whole model.
+                                   * Default: theirs */
 } accel_prepare_model_options_t;
 
 /** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start

@@ -30,12 +30,15 @@ void require_apart(const nn::Module& module, const parallel::PlacedParameters& p
 
 }  // namespace
 
-// Ranks along these axes would train copies of one model and compute the same.
+// Ranks along these axes would train copies of one model and compute the same. Along the axis tensor the model's plan
+// splits it, which has the last word.
 void Preparation::require_split(const nn::Module& module, const PrepareModelSettings& preparation) const {
-  const int64_t parts = state_.groups().mesh()->size("pipeline,context,tensor");
+  const char* const axes =
+      preparation.tensor_parallel.plan.value == "none" ? "pipeline,context,tensor" : "pipeline,context";
+  const int64_t parts = state_.groups().mesh()->size(axes);
   require(
       parts == 1 || preparation.split_by_program || preparation.evaluation_mode ||
-          prepared_.placed->tell_parts(module, "pipeline,context,tensor"),
+          prepared_.placed->tell_parts(module, axes),
       Status::kUnsupported, "the mesh has axes that split a model or its sequences over ", parts, " ranks (",
       state_.groups().mesh()->describe(),
       "), and nothing splits this one; expected axes replicate and shard only, or split_by_program of a program whose "
@@ -45,9 +48,10 @@ void Preparation::require_split(const nn::Module& module, const PrepareModelSett
 // A mesh with a shard axis says who shares a copy. Without one all ranks do.
 parallel::ModelRanks Preparation::model_ranks(const FsdpSettings& settings) const {
   comm::Mesh& mesh = *state_.groups().mesh();
+  const auto tensor = mesh.size("tensor") > 1 ? mesh.group("tensor") : nullptr;
   if (mesh.size("shard") > 1) {
     const std::string axes = "shard,context";
-    return {state_.groups().gradient_group(), mesh.group(axes), mesh.group("replicate"), axes};
+    return {state_.groups().gradient_group(), mesh.group(axes), mesh.group("replicate"), axes, tensor};
   }
   const bool is_hybrid = settings.sharding_strategy == ShardingStrategy::kHybridShard ||
                          settings.sharding_strategy == ShardingStrategy::kHybridShardZero2;
@@ -57,7 +61,8 @@ parallel::ModelRanks Preparation::model_ranks(const FsdpSettings& settings) cons
       "sharding_strategy is HYBRID_SHARD and data_parallel_shard_size is 1; expected the number of ranks that share a "
       "copy, such as the ",
       on_host, " of this host");
-  return {state_.groups().gradient_group(), state_.groups().gradient_group(), nullptr, "replicate,shard,context"};
+  return {state_.groups().gradient_group(), state_.groups().gradient_group(), nullptr, "replicate,shard,context",
+          tensor};
 }
 
 ShardingChoice Preparation::choose_sharding(const PrepareModelSettings& preparation) const {
@@ -99,8 +104,9 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   prepared_.placed->add(prepared->parallel());
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
+  const bool verifies = settings.tensor_parallel.verify_gradients && nn::placements(*module).have_axis("tensor");
   prepared_.models.push_back({std::move(module), prepared, prepared->accumulation(), nullptr, nullptr,
-                              sharding.deepspeed, settings.deepspeed});
+                              sharding.deepspeed, settings.deepspeed, verifies});
   return prepared;
 }
 

@@ -31,6 +31,7 @@ struct ModelEntry {
   std::shared_ptr<const RegisteredMemory> memory = nullptr;  // of the application, which gets its values
   std::string deepspeed = {};                                // its settings, as accel_describe() has them
   DeepspeedSettings deepspeed_settings = {};                 // as they were given, which may have a name
+  bool verifies_gradients = false;                           // the first backward compares them along the axis tensor
 };
 
 struct PreparedObjects {

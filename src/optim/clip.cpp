@@ -134,19 +134,23 @@ at::Tensor clip_shared_gradients_by_norm(const std::vector<at::Tensor>& counted,
   std::vector<at::Tensor> gradients = dense_gradients(counted);
   const std::vector<at::Tensor> others = dense_gradients(copies);
   const bool largest = norm_type == kInfinity;
-  // Powers are summed over the ranks; a rank may have no part of any gradient, and an empty part is 0.
+  // Powers are summed over the ranks, in float64, which holds them where float32 overflows; a rank may have no part of
+  // any gradient, and an empty part is 0.
   const auto power_of = [&](const std::vector<at::Tensor>& list) {
     std::vector<at::Tensor> filled;
     for (const at::Tensor& gradient : list)
       if (gradient.numel() > 0) filled.push_back(gradient);
-    const at::Tensor norm = filled.empty() ? at::zeros({}, at::kFloat) : norm_of(filled, norm_type).to(at::kFloat);
+    const at::Tensor norm = filled.empty() ? at::zeros({}, at::kDouble) : norm_of(filled, norm_type).to(at::kDouble);
     return largest ? norm : norm.pow(norm_type);
   };
   at::Tensor total = combine(power_of(gradients).reshape({1}), largest).squeeze(0);
   if (!largest) total = total.pow(1 / norm_type);
   gradients.insert(gradients.end(), others.begin(), others.end());
   if (!gradients.empty()) scale_to_norm(gradients, total, max_norm);
-  return total;
+  const auto is_double = [](const at::Tensor& parameter) { return parameter.scalar_type() == at::kDouble; };
+  const bool exact =
+      std::any_of(counted.begin(), counted.end(), is_double) || std::any_of(copies.begin(), copies.end(), is_double);
+  return exact ? total : total.to(at::kFloat);
 }
 
 void clip_gradients_by_value(const std::vector<at::Tensor>& parameters, double clip_value) {

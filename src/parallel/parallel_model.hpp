@@ -32,6 +32,7 @@ struct ModelRanks {
   CommunicatorPtr shard;              // of these, those that share one copy of the parameters
   CommunicatorPtr replicate;          // those that have the same shard in other copies
   std::string shard_axes;             // of the mesh, along which ranks are in `shard`
+  CommunicatorPtr tensor = nullptr;   // those that have parts of the same layers; null: this rank has whole layers
   CommunicatorPtr reshard = nullptr;  // of `shard`, those that keep parameters between forward and backward; null: all
 };
 

@@ -2,8 +2,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "base/log.hpp"
+#include "nn/module_walks.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "parallel/ddp/replicated_memory.hpp"
 #include "parallel/fsdp/auto_wrap.hpp"
@@ -14,6 +18,7 @@
 #include "parallel/parallel_model.hpp"
 #include "parallel/parameters/gradient_buckets.hpp"
 #include "parallel/strategy.hpp"
+#include "parallel/tensor/split_model.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -26,6 +31,27 @@ bool has_trainable_parameter(const nn::Module& module) {
 
 bool is_sharded(int ranks, const FsdpSettings& settings) {
   return ranks > 1 && settings.enabled.value_or(false) && settings.sharding_strategy != ShardingStrategy::kNoShard;
+}
+
+// Gives each rank along the axis "tensor" parts of layers.
+ParallelModelPtr split_layers(const StrategyInput& input) {
+  const std::string& plan = input.settings.tensor_parallel.plan.value;
+  const bool sequence_parallel = input.settings.tensor_parallel.sequence_parallel;
+  if (input.settings.split_by_program || plan == "none") return nullptr;
+  const bool has_axis = input.ranks.tensor != nullptr && input.ranks.tensor->size() > 1;
+  if (plan != "auto") {
+    const std::vector<SplitRule> rules = read_plan(plan);
+    if (has_axis)
+      split_model(*input.module, rules, input.ranks.tensor, sequence_parallel);
+    else
+      log(LogLevel::kWarning,
+          "there is a plan of tensor parallelism, and tensor_parallel_size is 1: no layer is split");
+    return nullptr;
+  }
+  if (!has_axis || input.settings.evaluation_mode) return nullptr;
+  if (nn::placements(*input.module).have_axis(kTensorAxis)) return nullptr;  // the program has split it
+  split_model(*input.module, plan_of(*input.module, sequence_parallel), input.ranks.tensor, sequence_parallel);
+  return nullptr;
 }
 
 // Keeps inputs of modules instead of activations.
@@ -53,9 +79,11 @@ constexpr Strategy kStrategies[] = {recompute, shard, replicate};
 
 ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& ranks, const PrepareModelSettings& settings,
                              c10::Device device) {
+  const StrategyInput input{module, ranks, settings, device};
+  split_layers(input);
   if (!settings.evaluation_mode)
     for (const Strategy apply : kStrategies)
-      if (auto model = apply({module, ranks, settings, device})) return model;
+      if (auto model = apply(input)) return model;
   return single_process_model(module);
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_set>
 
 #include "base/error.hpp"
 #include "base/split_text.hpp"
@@ -182,7 +183,22 @@ bool PlacedParameters::tell_parts(const nn::Module& module, const std::string& a
   shared.erase(std::remove_if(shared.begin(), shared.end(), is_one), shared.end());
   if (shared.empty()) return true;
   const nn::Placements placements = nn::placements(module);
-  return std::all_of(shared.begin(), shared.end(), [&](const auto& axis) { return placements.have_axis(axis); });
+  const std::vector<at::Tensor> parameters = module.parameters();
+  return std::all_of(shared.begin(), shared.end(), [&](const auto& axis) {
+    return placements.have_axis(axis) || tensor::has_any_axis(axes_of(parameters), axis) ||
+           are_in_models(parameters, axis);
+  });
+}
+
+bool PlacedParameters::are_in_models(const std::vector<at::Tensor>& parameters, const std::string& axis) const {
+  std::unordered_set<const at::TensorImpl*> known;
+  for (const Entry& entry : entries_) {
+    const auto model = tensor::has_any_axis(entry.axes, axis) ? entry.model.lock() : nullptr;
+    if (model == nullptr) continue;
+    for (const at::Tensor& parameter : model->module()->parameters()) known.insert(parameter.unsafeGetTensorImpl());
+  }
+  return std::all_of(parameters.begin(), parameters.end(),
+                     [&](const at::Tensor& parameter) { return known.count(parameter.unsafeGetTensorImpl()) > 0; });
 }
 
 std::string PlacedParameters::axes_of_models() const {

@@ -34,7 +34,8 @@ class PlacedParameters {
   // The mesh axes along which ranks store other parts of any of the parameters; empty: there are none.
   std::string axes_of(const std::vector<at::Tensor>& parameters) const;
 
-  // Whether placements say how the ranks along each of these axes share the module; axes of size 1 share nothing.
+  // Whether placements say how the ranks along each of these axes share the module, or the models that its parameters
+  // belong to; axes of size 1 share nothing.
   bool tell_parts(const nn::Module& module, const std::string& axes) const;
   // The same of any parameter of these models.
   std::string axes() const;
@@ -62,6 +63,8 @@ class PlacedParameters {
     std::shared_ptr<comm::Mesh> mesh;
   };
 
+  // Whether each parameter belongs to a model of which ranks along the axis have parts.
+  bool are_in_models(const std::vector<at::Tensor>& parameters, const std::string& axis) const;
   std::shared_ptr<comm::Mesh> find_mesh() const;  // null behind the end of the state
   comm::Mesh& mesh() const;
 

@@ -148,7 +148,7 @@ TEST(NnLayers, SplitHeadsHasTheGradientOfItsViews) {
       return std::pair{first, torch::autograd::grad({first.square().sum()}, {projected})[0]};
     };
     const auto [expected, expected_second] = gradients(views());
-    const auto [found, found_second] = gradients(split_heads(projected, 4));
+    const auto [found, found_second] = gradients(split_heads(projected, 5));
     EXPECT_EQ(found.strides(), projected.strides());
     expect_close(found, expected, 1e-12);
     expect_close(found_second, expected_second, 1e-12);
@@ -159,14 +159,14 @@ TEST(NnLayers, SplitHeadsHasTheGradientOfItsViews) {
 TEST(NnLayers, SplitHeadsPassesSlicesOn) {
   at::manual_seed(6);
   const at::Tensor projected = at::randn({2, 7, 3 * 4 * 5}).requires_grad_();
-  const Heads heads = split_heads(projected, 4);
+  const Heads heads = split_heads(projected, 5);
   const at::Tensor whole = at::randn({2, 7, 3 * 4 * 5});
   const std::vector<at::Tensor> parts = whole.view({2, 7, 3, 4, 5}).permute({2, 0, 3, 1, 4}).unbind(0);
   const at::Tensor gradient =
       torch::autograd::grad({heads.query, heads.key, heads.value}, {projected}, {parts[0], parts[1], parts[2]})[0];
   EXPECT_TRUE(gradient.is_alias_of(whole));
   EXPECT_TRUE(gradient.equal(whole));
-  const Heads again = split_heads(projected, 4);
+  const Heads again = split_heads(projected, 5);
   const at::Tensor swapped =
       torch::autograd::grad({again.query, again.key, again.value}, {projected}, {parts[1], parts[0], parts[2]})[0];
   EXPECT_FALSE(swapped.is_alias_of(whole));

@@ -11,13 +11,11 @@
 #include <cmath>
 #include <map>
 #include <random>
-#include <thread>
 
-#include "accelerator_ranks.hpp"
 #include "checkpoint_fixture.hpp"
 #include "column_strategy.hpp"
 #include "expect_error.hpp"
-#include "launch/ranks/claimed_port.hpp"
+#include "mesh_ranks.hpp"
 #include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"
 #include "tensor/tensor_chunk.hpp"
@@ -77,38 +75,8 @@ TEST(Placement, PartsMustBeInside) {
   tests::expect_error(Status::kShapeMismatch, "as many in both", [&] { whole.cut({{0}, {4}}, "shard"); });
 }
 
-struct Sizes {
-  int64_t replicas, shards, parts;
-  int ranks() const { return static_cast<int>(replicas * shards * parts); }
-};
-
-// Runs `body` on the ranks of a job with such a mesh, which are threads.
-void on_mesh(const Sizes& sizes, const std::function<void(const AcceleratorPtr&)>& body) {
-  const launch::ClaimedPort port;
-  std::vector<std::exception_ptr> failures(static_cast<size_t>(sizes.ranks()));
-  std::vector<std::thread> ranks;
-  for (int rank = 0; rank < sizes.ranks(); rank++)
-    ranks.emplace_back([&, rank] {
-      try {
-        StateSettings settings;
-        settings.cpu = true;
-        settings.process_index = settings.local_process_index = rank;
-        settings.num_processes = settings.local_num_processes = sizes.ranks();
-        settings.main_process_port = port.number();
-        settings.data_parallel_replicate_size = sizes.replicas;
-        settings.data_parallel_shard_size = sizes.shards;
-        settings.tensor_parallel_size = sizes.parts;
-        const auto accelerator = std::make_shared<accelerator::Accelerator>(settings);
-        body(accelerator);
-        accelerator->end_training();
-      } catch (...) {
-        failures[static_cast<size_t>(rank)] = std::current_exception();
-      }
-    });
-  for (std::thread& rank : ranks) rank.join();
-  for (const std::exception_ptr& failure : failures)
-    if (failure) std::rethrow_exception(failure);
-}
+using Sizes = tests::MeshSizes;
+using tests::on_mesh;
 
 constexpr int64_t kRows = 8;
 
@@ -151,6 +119,7 @@ class Training {
   }
 
   const std::shared_ptr<nn::CallbackModule>& inner() const { return inner_; }
+  const nn::ModulePtr& model() const { return model_; }
   const std::shared_ptr<optim::Optimizer>& optimizer() const { return optimizer_; }
 
  private:
@@ -234,6 +203,21 @@ TEST(Placement, AnOverflowInOnePartSkipsTheStepInAll) {
       EXPECT_TRUE(training.optimizer()->step_was_skipped());
       expect_close(training.weights(), before);
     });
+}
+
+// Regression: the ranks summed powers of the norm in float32, where they overflow.
+TEST(Placement, TheNormOfLargeGradientsIsFinite) {
+  on_mesh({1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    Training training(accelerator, StateDictType::kFullStateDict);
+    training.backward(0);
+    double sum = 0;
+    for (const at::Tensor& parameter : training.inner()->parameters())
+      parameter.mutable_grad() = at::full(parameter.sizes(), 1e20);
+    for (const auto& [name, tensor] : training.weights()) sum += static_cast<double>(tensor.numel());
+    const double norm = accelerator->clipping().clip_gradients_by_norm(training.model(), 0.5, 2)->item<double>();
+    EXPECT_NEAR(norm / 1e20, std::sqrt(sum), 1e-5);
+    EXPECT_NEAR(training.inner()->parameter(0).grad().flatten()[0].item<double>(), 0.5 / std::sqrt(sum), 1e-6);
+  });
 }
 
 // Gradients that one rank alone has, such as those of ignored modules, change the loss scale of all models.

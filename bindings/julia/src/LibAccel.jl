@@ -1101,6 +1101,23 @@ function accel_dataloader_options_t(;
     return accel_dataloader_options_t(sizeof(accel_dataloader_options_t), batch_size, shuffle, drop_last, seed, prefetch, sampler, num_workers, pin_memory, collate, padding_value, pad_to_multiple_of, padding_side, padding_masks)
 end
 
+"""How the layers of a model are split over the ranks of the axis \"tensor\" of the mesh (Shoeybi et al., \"Megatron-LM\", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules \"PATH STYLE\", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: \"colwise\", a linear layer by the features of its output, which stays split; \"colwise_gather_output\" or \"colwise_rep\", the same, with the output gathered; \"packed_colwise(3)\", an output that is several tensors behind each other, each of which is split, with their number or their sizes; \"rowwise\", a linear layer by the features of its input, which is split already, while the output is whole; \"rowwise_split_input\" or \"rowwise_rep\", the same of a whole input, of which each rank takes its part; \"packed_rowwise(2)\", as packed_colwise, of the input; \"embedding_rowwise\" and \"embedding_colwise\", an embedding by its rows or its features; \"replicate\", nothing; \"sequence_parallel\", a layer between split ones under the option of this name, such as a norm, and \"replicated_with_grad_allreduce\", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; \"split_output\", a whole layer of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by \"colwise\" and \"embedding_rowwise\", along its second one by the others, and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole."""
+struct accel_tensor_parallel_options_t
+    struct_size::Csize_t
+    plan::Ptr{Cchar}
+    verify_gradients::accel_flag_t
+    sequence_parallel::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_tensor_parallel_options_t(;
+    plan = C_NULL,
+    verify_gradients = ACCEL_UNSET,
+    sequence_parallel = ACCEL_UNSET,
+)
+    return accel_tensor_parallel_options_t(sizeof(accel_tensor_parallel_options_t), plan, verify_gradients, sequence_parallel)
+end
+
 """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState."""
 struct accel_power_sgd_options_t
     struct_size::Csize_t
@@ -1311,6 +1328,7 @@ struct accel_prepare_model_options_t
     deepspeed::Ptr{accel_deepspeed_options_t}
     bypass_device_map::accel_flag_t
     split_by_program::accel_flag_t
+    tensor_parallel::Ptr{accel_tensor_parallel_options_t}
 end
 
 """Every field is unset that is not given."""
@@ -1322,8 +1340,9 @@ function accel_prepare_model_options_t(;
     deepspeed = C_NULL,
     bypass_device_map = ACCEL_UNSET,
     split_by_program = ACCEL_UNSET,
+    tensor_parallel = C_NULL,
 )
-    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed, bypass_device_map, split_by_program)
+    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed, bypass_device_map, split_by_program, tensor_parallel)
 end
 
 """The training whose memory is estimated."""
@@ -1462,7 +1481,7 @@ function accel_parameters_step_options_t(;
     return accel_parameters_step_options_t(sizeof(accel_parameters_step_options_t), max_grad_norm, grad_norm_type, allow_missing, reserved)
 end
 
-"""What is taken out of a prepared model."""
+"""The parts that are taken out of a prepared model."""
 struct accel_unwrap_model_options_t
     struct_size::Csize_t
     keep_fp32_wrapper::accel_flag_t
@@ -8198,6 +8217,110 @@ accel_loop_release(batches) =
     ccall(@address(accel_loop_release), Cvoid, (Ptr{accel_loop_t},), batches)
 
 """
+    accel_parallel_copy(state, input, out)
+
+Before a layer whose outputs are split. Forward: the same values. Backward: the sum of the gradients of the ranks.
+
+- `state`: A state, or the group of an axis.
+- `input`: A floating tensor, equal on all ranks.
+- `out`: The tensor for the layer. It shares the input's memory.
+
+Returns: ACCEL_OK; TYPE_MISMATCH for a tensor that is not floating; COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST come from the backward.
+
+Threads: collective.
+"""
+accel_parallel_copy(state, input, out) =
+    check(ccall(@address(accel_parallel_copy), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), state, input, out), "accel_parallel_copy")
+
+"""
+    accel_parallel_reduce(state, input, out)
+
+After a layer whose inputs are split. Forward: the sum over the ranks. Backward: the same gradient.
+
+- `state`: A state, or the group of an axis.
+- `input`: A floating tensor: what this rank computed of the sum.
+- `out`: The sum.
+
+Returns: ACCEL_OK; TYPE_MISMATCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+
+Threads: collective, waits.
+"""
+accel_parallel_reduce(state, input, out) =
+    check(@waiting(ccall(@address(accel_parallel_reduce), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Ptr{Ptr{accel_tensor_t}}), state, input, out)), "accel_parallel_reduce")
+
+"""
+    accel_parallel_gather(state, part, dim, whole, replicated, out)
+
+The parts of all ranks, joined. Backward: this rank's part of the gradient, or of the sum of the ranks' gradients.
+
+- `state`: A state, or the group of an axis.
+- `part`: A floating tensor.
+- `dim`: The dimension of the parts; negative: from the last one.
+- `whole`: The size of this dimension in the result; -1: the number of ranks times that of the part.
+- `replicated`: 1: all ranks compute the same from the result, whose gradient is whole on each; 0: each computes its own, and gradients are summed.
+- `out`: The whole tensor.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT or SHAPE_MISMATCH where `dim` or `whole` do not fit; TYPE_MISMATCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+
+Threads: collective, waits.
+"""
+accel_parallel_gather(state, part, dim, whole, replicated, out) =
+    check(@waiting(ccall(@address(accel_parallel_gather), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Int64, Int32, Ptr{Ptr{accel_tensor_t}}), state, part, dim, whole, replicated, out)), "accel_parallel_gather")
+
+"""
+    accel_parallel_scatter(state, input, dim, out)
+
+This rank's part of a tensor. Backward: the gradients of the parts are gathered.
+
+- `state`: A state, or the group of an axis.
+- `input`: A floating tensor, equal on all ranks.
+- `dim`: The dimension to split; negative: from the last one.
+- `out`: The part.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not; TYPE_MISMATCH. Errors of the exchange come from the backward.
+
+Threads: collective.
+"""
+accel_parallel_scatter(state, input, dim, out) =
+    check(ccall(@address(accel_parallel_scatter), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Ptr{Ptr{accel_tensor_t}}), state, input, dim, out), "accel_parallel_scatter")
+
+"""
+    accel_parallel_reduce_scatter(state, input, dim, out)
+
+This rank's part of the sum over the ranks. Backward: the gradients of the parts are gathered.
+
+- `state`: A state, or the group of an axis.
+- `input`: A floating tensor: what this rank computed of the sum.
+- `dim`: The dimension to split; negative: from the last one.
+- `out`: The part of the sum.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not; TYPE_MISMATCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+
+Threads: collective, waits.
+"""
+accel_parallel_reduce_scatter(state, input, dim, out) =
+    check(@waiting(ccall(@address(accel_parallel_reduce_scatter), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Ptr{Ptr{accel_tensor_t}}), state, input, dim, out)), "accel_parallel_reduce_scatter")
+
+"""
+    accel_parallel_all_to_all(state, input, split, join, whole, out)
+
+Splits one dimension, and joins the parts of another one, as between heads and positions. Backward: the reverse.
+
+- `state`: A state, or the group of an axis.
+- `input`: A floating tensor, which has a part of dimension `join` and the whole of `split`.
+- `split`: Different dimensions; negative: from the last one.
+- `join`: Different dimensions; negative: from the last one.
+- `whole`: The size of `join` in the result; -1: the number of ranks times that of the part.
+- `out`: Part of `split`, the whole of `join`.
+
+Returns: As accel_parallel_gather().
+
+Threads: collective, waits.
+"""
+accel_parallel_all_to_all(state, input, split, join, whole, out) =
+    check(@waiting(ccall(@address(accel_parallel_all_to_all), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Int64, Int64, Ptr{Ptr{accel_tensor_t}}), state, input, split, join, whole, out)), "accel_parallel_all_to_all")
+
+"""
     accel_set_grad_scaler(state, options)
 
 Sets how losses are scaled; before anything is prepared.
@@ -11675,6 +11798,12 @@ const FUNCTIONS = (
     :accel_loop_set_batch,
     :accel_loop_retain,
     :accel_loop_release,
+    :accel_parallel_copy,
+    :accel_parallel_reduce,
+    :accel_parallel_gather,
+    :accel_parallel_scatter,
+    :accel_parallel_reduce_scatter,
+    :accel_parallel_all_to_all,
     :accel_set_grad_scaler,
     :accel_loss_scale,
     :accel_grad_scaler_state,

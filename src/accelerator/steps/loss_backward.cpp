@@ -12,6 +12,7 @@
 #include "accelerator/checkpoints/rank_state.hpp"
 #include "base/error.hpp"
 #include "optim/lomo.hpp"
+#include "parallel/gradient_check.hpp"
 
 namespace accel::accelerator {
 namespace {
@@ -69,7 +70,10 @@ void LossBackward::back_propagate(const at::Tensor& loss, double factor, const t
   if (prepared_.grad_scaler != nullptr) factor *= prepared_.grad_scaler->scale_for_backward();
   const kernels::ComputeScope scope(state_.compute_policy());
   // The factor is in the seed of backward, so the loss is not multiplied. It hardly ever changes.
-  if (options.gradient.defined()) return tensor::backward(loss, options, options.gradient * factor);
+  if (options.gradient.defined()) {
+    tensor::backward(loss, options, options.gradient * factor);
+    return verify_gradients();
+  }
   const bool same = seed_.defined() && seed_factor_ == factor && seed_.sizes() == loss.sizes() &&
                     seed_.scalar_type() == loss.scalar_type() && seed_.device() == loss.device();
   if (!same) {
@@ -77,9 +81,18 @@ void LossBackward::back_propagate(const at::Tensor& loss, double factor, const t
     seed_factor_ = factor;
   }
   tensor::backward(loss, options, seed_);
+  verify_gradients();
 } catch (const std::exception& error) {
   for (const ModelEntry& entry : prepared_.models) entry.parallel()->note_failed_backward(error.what());
   throw;
+}
+
+void LossBackward::verify_gradients() {
+  constexpr const char* kAxis = "tensor";
+  for (ModelEntry& entry : prepared_.models)
+    if (entry.verifies_gradients &&
+        parallel::check_equal_gradients(*entry.model, kAxis, *state_.groups().mesh()->group(kAxis)))
+      entry.verifies_gradients = false;
 }
 
 void LossBackward::run(const at::Tensor& loss, const tensor::BackwardOptions& options) {

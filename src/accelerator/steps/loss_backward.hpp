@@ -46,6 +46,8 @@ class LossBackward {
 
  private:
   void back_propagate(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
+  // Compares the gradients of the models of which that was asked and which have got some. Collective along the axis.
+  void verify_gradients();
   // Sets the weight of losses in the open accumulation windows; gradients that are already accumulated are rescaled.
   void set_loss_weight(double weight);
   std::vector<at::Tensor> gradients_of_current() const;

@@ -12,6 +12,7 @@
 #include "config/generated/settings/launch.hpp"
 #include "config/generated/settings/logger.hpp"
 #include "config/generated/settings/module.hpp"
+#include "config/generated/settings/parallelism.hpp"
 #include "config/generated/settings/parameters.hpp"
 #include "config/generated/settings/prepare.hpp"
 #include "config/generated/settings/profiler.hpp"
@@ -77,6 +78,8 @@ inline const OptionTable& table_of(const accel_image_options_t*) { return option
 inline accel_image_options_t unset_options(const accel_image_options_t*) { return ACCEL_IMAGE_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_dataloader_options_t*) { return option_tables::dataloader_options; }
 inline accel_dataloader_options_t unset_options(const accel_dataloader_options_t*) { return ACCEL_DATALOADER_OPTIONS_INIT; }
+inline const OptionTable& table_of(const accel_tensor_parallel_options_t*) { return option_tables::tensor_parallel_options; }
+inline accel_tensor_parallel_options_t unset_options(const accel_tensor_parallel_options_t*) { return ACCEL_TENSOR_PARALLEL_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_power_sgd_options_t*) { return option_tables::power_sgd_options; }
 inline accel_power_sgd_options_t unset_options(const accel_power_sgd_options_t*) { return ACCEL_POWER_SGD_OPTIONS_INIT; }
 inline const OptionTable& table_of(const accel_ddp_options_t*) { return option_tables::ddp_options; }
@@ -154,6 +157,7 @@ PackingSettings settings_type(const accel_packing_options_t*);
 CsvSettings settings_type(const accel_csv_options_t*);
 ImageSettings settings_type(const accel_image_options_t*);
 DataloaderSettings settings_type(const accel_dataloader_options_t*);
+TensorParallelSettings settings_type(const accel_tensor_parallel_options_t*);
 PowerSgdSettings settings_type(const accel_power_sgd_options_t*);
 DdpSettings settings_type(const accel_ddp_options_t*);
 FsdpSettings settings_type(const accel_fsdp_options_t*);

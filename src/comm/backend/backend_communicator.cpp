@@ -277,8 +277,10 @@ std::shared_ptr<Work> BackendCommunicator::start_batch(const DeviceBackend& devi
   if (device.device != c10::DeviceType::CPU && device.backend) {
     Posted posted;
     const auto post_on_stream = [&]() -> DeviceWaiter::Wait {
+      std::vector<Collective> owned;  // a work that fails drops its tensors, and its stream may still write to them
+      for (const Collective* const one : batch) owned.push_back(*one);
       posted = post_batch(device, batch, thread);
-      return [group = group_, posted] {
+      return [group = group_, posted, owned = std::move(owned)] {
         try {
           wait_for_backend(*posted.work, posted.device, *group);
         } catch (const std::exception&) {

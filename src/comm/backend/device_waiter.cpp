@@ -24,11 +24,19 @@ struct DeviceWaiter::Shared {
     const CommunicationStream* stream;  // null without a device
   };
 
+  // A work that failed: copies that are queued behind it may still write to its tensors. A stream that never ends must
+  // not hold up the error.
+  struct Failed {
+    Wait wait;  // owns the tensors
+    c10::Event end;
+  };
+
   std::mutex mutex;
   std::condition_variable changed;
   std::list<Posted> posted;
   bool closed = false;
   std::list<CommunicationStream> streams;  // one for each device, made with its first work
+  std::list<Failed> failed;                // of the thread alone
   std::thread thread;
 
   const CommunicationStream& stream_of(c10::Device device) {
@@ -37,13 +45,28 @@ struct DeviceWaiter::Shared {
     return streams.emplace_back(device);
   }
 
-  void wait(const Posted& one) const {
+  void wait(Posted& one) {
     const at::ThreadLocalStateGuard settings(one.settings);
     const CurrentCall current(one.function);
     if (one.stream == nullptr) return one.wait();
     const CommunicationStream::Guard stream(*one.stream);
-    one.wait();
+    try {
+      one.wait();
+    } catch (...) {
+      failed.push_back({std::move(one.wait), one.stream->mark()});
+      throw;
+    }
     stream.synchronize();
+  }
+
+  void free_failed() noexcept {
+    failed.remove_if([](const Failed& work) {
+      try {
+        return work.end.query();
+      } catch (const std::exception&) {
+        return true;  // the device is lost, and nothing writes any more
+      }
+    });
   }
 };
 
@@ -84,13 +107,14 @@ void DeviceWaiter::run(const std::shared_ptr<Shared>& shared) {
       if (shared->posted.empty()) return;
       next.splice(next.begin(), shared->posted, shared->posted.begin());
     }
+    shared->free_failed();
     std::exception_ptr error;
     try {
       shared->wait(next.front());
     } catch (...) {
       error = std::current_exception();
     }
-    next.front().wait = nullptr;  // what it held is free before anybody hears of the end
+    next.front().wait = nullptr;  // what it held is free before anybody hears of a good end
     next.front().work->complete({}, error);
   }
 }

@@ -458,6 +458,12 @@ constexpr OptionField kDataloaderOptions[] = {
     {"padding_masks", "With PAD, 1: a bool tensor, true where no filling is, as \"<key>_mask\" in a map, elsewhere behind the tensor. Default 0", OptionKind::kFlag, 4, 84, 108, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
+constexpr OptionField kTensorParallelOptions[] = {
+    {"plan", "Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Default \"auto\"", OptionKind::kText, 8, 8, 153, kNone, nullptr, "auto", nullptr, nullptr, 0, false},
+    {"verify_gradients", "1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Default 1", OptionKind::kFlag, 4, 16, 243, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"sequence_parallel", "1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Default 0", OptionKind::kFlag, 4, 20, 275, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kPowerSgdOptions[] = {
     {"matrix_approximation_rank", "Columns of the thin matrices. In [1, inf). Default 1", OptionKind::kInteger, 8, 8, 29, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
     {"start_power_sgd_iter", "Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000", OptionKind::kInteger, 8, 16, 89, {0, kInfinity, false, true}, nullptr, "1000", nullptr, nullptr, 0, false},
@@ -551,6 +557,7 @@ constexpr OptionField kPrepareModelOptions[] = {
     {"deepspeed", "Options of sharding as DeepSpeed describes them. Default: theirs", OptionKind::kObject, 8, 32, 48, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::deepspeed_options},
     {"bypass_device_map", "1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0", OptionKind::kFlag, 4, 40, 94, kNone, "ACCELERATE_BYPASS_DEVICE_MAP", "0", nullptr, nullptr, 0, false},
     {"split_by_program", "1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0", OptionKind::kFlag, 4, 44, 169, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"tensor_parallel", "How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan \"auto\" each rank has the whole model. Default: theirs", OptionKind::kObject, 8, 48, 141, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::tensor_parallel_options},
 };
 
 constexpr OptionField kEstimateMemoryOptions[] = {
@@ -803,13 +810,14 @@ const OptionTable packing_options{"accel_packing_options_t", 48, kPackingOptions
 const OptionTable csv_options{"accel_csv_options_t", 40, kCsvOptions, std::size(kCsvOptions)};
 const OptionTable image_options{"accel_image_options_t", 32, kImageOptions, std::size(kImageOptions)};
 const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataloaderOptions, std::size(kDataloaderOptions)};
+const OptionTable tensor_parallel_options{"accel_tensor_parallel_options_t", 24, kTensorParallelOptions, std::size(kTensorParallelOptions)};
 const OptionTable power_sgd_options{"accel_power_sgd_options_t", 64, kPowerSgdOptions, std::size(kPowerSgdOptions)};
 const OptionTable ddp_options{"accel_ddp_options_t", 56, kDdpOptions, std::size(kDdpOptions)};
 const OptionTable fsdp_options{"accel_fsdp_options_t", 152, kFsdpOptions, std::size(kFsdpOptions)};
 const OptionTable deepspeed_options{"accel_deepspeed_options_t", 96, kDeepspeedOptions, std::size(kDeepspeedOptions)};
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
-const OptionTable prepare_model_options{"accel_prepare_model_options_t", 48, kPrepareModelOptions, std::size(kPrepareModelOptions)};
+const OptionTable prepare_model_options{"accel_prepare_model_options_t", 56, kPrepareModelOptions, std::size(kPrepareModelOptions)};
 const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 56, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 48, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
@@ -866,6 +874,7 @@ OptionTables all_option_tables() {
       &option_tables::csv_options,
       &option_tables::image_options,
       &option_tables::dataloader_options,
+      &option_tables::tensor_parallel_options,
       &option_tables::power_sgd_options,
       &option_tables::ddp_options,
       &option_tables::fsdp_options,

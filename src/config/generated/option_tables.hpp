@@ -31,6 +31,7 @@ extern const OptionTable packing_options;
 extern const OptionTable csv_options;
 extern const OptionTable image_options;
 extern const OptionTable dataloader_options;
+extern const OptionTable tensor_parallel_options;
 extern const OptionTable power_sgd_options;
 extern const OptionTable ddp_options;
 extern const OptionTable fsdp_options;

@@ -14,7 +14,7 @@
 #include "nn/architectures/model_config.hpp"
 #include "nn/creation_device.hpp"
 #include "nn/layers/activation.hpp"
-#include "nn/layers/attention.hpp"
+#include "nn/layers/attention_heads.hpp"
 #include "nn/layers/conv1d.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/embedding.hpp"
@@ -87,10 +87,12 @@ ModulePtr projection(int64_t in_features, int64_t out_features, double deviation
                                   at::zeros({out_features}, new_parameter_options()));
 }
 
-class Gpt2Attention final : public Module {
+class Gpt2Attention final : public Module, public AttentionHeads {
  public:
   Gpt2Attention(const Gpt2Config& config, int64_t layer)
-      : Module("GPT2Attention"), num_heads_(config.n_head), dropout_(config.attn_pdrop) {
+      : Module("GPT2Attention"),
+        AttentionHeads(config.n_head, config.n_head, config.n_embd / config.n_head),
+        dropout_(config.attn_pdrop) {
     if (config.scale_attn_weights)
       scale_ = 1.0 / std::sqrt(static_cast<double>(config.n_embd) / static_cast<double>(config.n_head));
     if (config.scale_attn_by_inverse_layer_idx) scale_ /= static_cast<double>(layer + 1);
@@ -101,14 +103,18 @@ class Gpt2Attention final : public Module {
 
  protected:
   c10::IValue forward(const Inputs& inputs) override {
-    const Heads heads = split_heads(c_attn_->call(only_tensor(inputs)), num_heads_);
-    const at::Tensor mixed = at::scaled_dot_product_attention(
-        heads.query, heads.key, heads.value, {}, is_training() ? dropout_ : 0.0, /*is_causal=*/true, scale_);
+    const Heads heads = split_heads(c_attn_->call(only_tensor(inputs)), head_size());
+    const double dropout = is_training() ? dropout_ : 0.0;
+    at::Tensor mixed;
+    {
+      const auto branch = branch_of_rank(dropout, heads.query.device());
+      mixed = at::scaled_dot_product_attention(heads.query, heads.key, heads.value, {}, dropout, /*is_causal=*/true,
+                                               scale_);
+    }
     return resid_dropout_->call(c_proj_->call(join_heads(mixed)));
   }
 
  private:
-  int64_t num_heads_;
   double dropout_;
   double scale_ = 1.0;
   ModulePtr c_attn_, c_proj_, resid_dropout_;

@@ -18,6 +18,7 @@
 #include "nn/architectures/rotary_embedding.hpp"
 #include "nn/creation_device.hpp"
 #include "nn/layers/activation.hpp"
+#include "nn/layers/attention_heads.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/initial.hpp"
@@ -140,11 +141,14 @@ at::Tensor attend_causally(const at::Tensor& query, const at::Tensor& key, const
   return at::scaled_dot_product_attention(query, keys, values, mask, dropout);
 }
 
-class LlamaAttention final : public Module {
+class LlamaAttention final : public Module, public AttentionHeads {
  public:
   explicit LlamaAttention(const LlamaConfig& config)
-      : Module("LlamaAttention"), head_dim_(config.head_dim), dropout_(config.attention_dropout) {
-    const int64_t width = config.num_attention_heads * head_dim_, key_width = config.num_key_value_heads * head_dim_;
+      : Module("LlamaAttention"),
+        AttentionHeads(config.num_attention_heads, config.num_key_value_heads, config.head_dim),
+        dropout_(config.attention_dropout) {
+    const int64_t width = config.num_attention_heads * config.head_dim;
+    const int64_t key_width = config.num_key_value_heads * config.head_dim;
     add_child("q_proj", q_proj_ = linear_layer(config.hidden_size, width, config.attention_bias, config));
     add_child("k_proj", k_proj_ = linear_layer(config.hidden_size, key_width, config.attention_bias, config));
     add_child("v_proj", v_proj_ = linear_layer(config.hidden_size, key_width, config.attention_bias, config));
@@ -172,7 +176,12 @@ class LlamaAttention final : public Module {
       key = at::cat({earlier[0].toTensor(), key}, 2);
       value = at::cat({earlier[1].toTensor(), value}, 2);
     }
-    const at::Tensor mixed = attend_causally(query, key, value, is_training() ? dropout_ : 0.0);
+    const double dropout = is_training() ? dropout_ : 0.0;
+    at::Tensor mixed;
+    {
+      const auto branch = branch_of_rank(dropout, query.device());
+      mixed = attend_causally(query, key, value, dropout);
+    }
     at::Tensor output = o_proj_->call(join_heads(mixed));
     if (past == nullptr) return output;
     return tree::new_list({std::move(output), tree::new_list({std::move(key), std::move(value)})});
@@ -180,10 +189,9 @@ class LlamaAttention final : public Module {
 
  private:
   at::Tensor heads_of(const at::Tensor& projected) const {
-    return projected.unflatten(-1, {-1, head_dim_}).transpose(1, 2);
+    return projected.unflatten(-1, {-1, head_size()}).transpose(1, 2);
   }
 
-  int64_t head_dim_;
   double dropout_;
   ModulePtr q_proj_, k_proj_, v_proj_, o_proj_;
 };

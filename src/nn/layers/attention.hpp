@@ -1,21 +1,23 @@
 #pragma once
 
-#include "nn/module.hpp"
+#include "nn/layers/attention_heads.hpp"
+#include "nn/layers/projection.hpp"
 
 namespace accel::nn {
 
 // Self-attention with the parameters of torch.nn.MultiheadAttention; input [batch, length, embed_dim].
-class SelfAttention final : public Module {
+class SelfAttention final : public Projection, public AttentionHeads {
  public:
   SelfAttention(int64_t embed_dim, int64_t num_heads, bool causal, bool bias, double dropout);
+
+  // The projection to query, key and value, which are packed in this order.
+  std::string product_name() const override { return "in_proj"; }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override;
 
  private:
-  int64_t num_heads_;
   bool causal_;
-  bool has_bias_;
   double dropout_;
   ModulePtr out_projection_;
 };

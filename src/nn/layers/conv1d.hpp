@@ -1,11 +1,11 @@
 #pragma once
 
-#include "nn/module.hpp"
+#include "nn/layers/projection.hpp"
 
 namespace accel::nn {
 
 // y = x weight + bias, weight [in_features, out_features]: GPT-2's linear layer, which its checkpoints call Conv1D.
-class Conv1d final : public Module {
+class Conv1d final : public Projection {
  public:
   Conv1d(at::Tensor weight, at::Tensor bias);
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/dropout.h>
 
 #include "base/error.hpp"
+#include "tensor/device/generator_branch.hpp"
 
 namespace accel::nn {
 
@@ -20,6 +21,7 @@ Dropout::Dropout(double probability) : Module("Dropout"), probability_(probabili
 c10::IValue Dropout::forward(const Inputs& inputs) {
   const at::Tensor& input = only_tensor(inputs);
   if (!is_training() || probability_ == 0) return input;
+  const tensor::GeneratorBranch branch(input.device(), split_rank_);
   return at::dropout(input, probability_, /*train=*/true);
 }
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include "nn/module.hpp"
 
 namespace accel::nn {
@@ -9,11 +12,15 @@ class Dropout final : public Module {
  public:
   explicit Dropout(double probability);
 
+  // Ranks have parts of its input, and this one has this number: each drops elements of its own.
+  void set_split_rank(int64_t rank) { split_rank_ = static_cast<uint64_t>(rank); }
+
  protected:
   c10::IValue forward(const Inputs& inputs) override;
 
  private:
   double probability_;
+  std::optional<uint64_t> split_rank_;
 };
 
 // Checks a dropout probability.

@@ -26,7 +26,7 @@ c10::IValue Embedding::forward(const Inputs& inputs) {
   require(indices.scalar_type() == at::kLong || indices.scalar_type() == at::kInt, Status::kTypeMismatch,
           "an embedding was called with dtype ", tensor::dtype_name(indices.scalar_type()),
           "; expected int64 or int32");
-  return at::embedding(parameter(0), indices);
+  return split_ == nullptr ? at::embedding(parameter(0), indices) : split_->look_up(parameter(0), indices);
 }
 
 }  // namespace accel::nn

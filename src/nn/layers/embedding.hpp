@@ -1,8 +1,18 @@
 #pragma once
 
+#include <memory>
+#include <utility>
+
 #include "nn/module.hpp"
 
 namespace accel::nn {
+
+// How ranks that have parts of the table look up rows together.
+class SplitLookup {
+ public:
+  virtual ~SplitLookup() = default;
+  virtual at::Tensor look_up(const at::Tensor& weight, const at::Tensor& indices) const = 0;
+};
 
 // Looks up rows of weight [num_embeddings, embedding_dim].
 class Embedding final : public Module {
@@ -10,8 +20,13 @@ class Embedding final : public Module {
   Embedding(int64_t num_embeddings, int64_t embedding_dim);
   explicit Embedding(at::Tensor weight);
 
+  void set_split(std::shared_ptr<const SplitLookup> split) { split_ = std::move(split); }
+
  protected:
   c10::IValue forward(const Inputs& inputs) override;
+
+ private:
+  std::shared_ptr<const SplitLookup> split_;  // null: this rank has the whole table
 };
 
 }  // namespace accel::nn

@@ -3,7 +3,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linear.h>
 
 #include "base/error.hpp"
 #include "nn/creation_device.hpp"
@@ -11,7 +10,7 @@
 
 namespace accel::nn {
 
-Linear::Linear(int64_t in_features, int64_t out_features, bool bias) : Module("Linear"), has_bias_(bias) {
+Linear::Linear(int64_t in_features, int64_t out_features, bool bias) : Projection("Linear", 0, bias) {
   check_size(in_features, "in_features");
   check_size(out_features, "out_features");
   add_parameter("weight", at::empty({out_features, in_features}, new_parameter_options()));
@@ -21,13 +20,11 @@ Linear::Linear(int64_t in_features, int64_t out_features, bool bias) : Module("L
   fill_bias_uniform(parameter(1), parameter(0));
 }
 
-Linear::Linear(at::Tensor weight, at::Tensor bias) : Module("Linear"), has_bias_(bias.defined()) {
+Linear::Linear(at::Tensor weight, at::Tensor bias) : Projection("Linear", 0, bias.defined()) {
   add_parameter("weight", std::move(weight));
-  if (has_bias_) add_parameter("bias", std::move(bias));
+  if (has_bias()) add_parameter("bias", std::move(bias));
 }
 
-c10::IValue Linear::forward(const Inputs& inputs) {
-  return at::linear(only_tensor(inputs), parameter(0), has_bias_ ? parameter(1) : at::Tensor());
-}
+c10::IValue Linear::forward(const Inputs& inputs) { return project(only_tensor(inputs)); }
 
 }  // namespace accel::nn

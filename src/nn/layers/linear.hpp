@@ -1,11 +1,11 @@
 #pragma once
 
-#include "nn/module.hpp"
+#include "nn/layers/projection.hpp"
 
 namespace accel::nn {
 
 // y = x weight^T + bias, weight [out_features, in_features].
-class Linear final : public Module {
+class Linear final : public Projection {
  public:
   Linear(int64_t in_features, int64_t out_features, bool bias);
   // With given tensors; `bias` may be undefined.
@@ -13,9 +13,6 @@ class Linear final : public Module {
 
  protected:
   c10::IValue forward(const Inputs& inputs) override;
-
- private:
-  bool has_bias_;
 };
 
 }  // namespace accel::nn

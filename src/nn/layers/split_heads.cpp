@@ -63,9 +63,9 @@ class SplitHeadsBackward final : public Node {
 
 }  // namespace
 
-Heads split_heads(const at::Tensor& projected, int64_t num_heads) {
-  const int64_t batch = projected.size(0), length = projected.size(1), width = projected.size(2) / 3;
-  const std::vector<int64_t> split = {batch, length, 3, num_heads, width / num_heads};
+Heads split_heads(const at::Tensor& projected, int64_t head_size) {
+  const int64_t batch = projected.size(0), length = projected.size(1), num_heads = projected.size(2) / 3 / head_size;
+  const std::vector<int64_t> split = {batch, length, 3, num_heads, head_size};
   if (!at::GradMode::is_enabled() || !projected.requires_grad()) {
     const std::vector<at::Tensor> parts = heads_of(projected.view(split));
     return {parts[0], parts[1], parts[2]};

@@ -12,7 +12,7 @@ struct Heads {
   at::Tensor key;
   at::Tensor value;
 };
-Heads split_heads(const at::Tensor& projected, int64_t num_heads);
+Heads split_heads(const at::Tensor& projected, int64_t head_size);
 
 // Back to [batch, length, heads * size].
 at::Tensor join_heads(const at::Tensor& mixed);

@@ -8,7 +8,7 @@
 
 namespace accel::nn {
 
-// What the mean of a cross entropy is divided by, for the SplitSequence: the number of targets but `ignore_index`, or
+// The divisor of the mean of a cross entropy, for the SplitSequence: the number of targets but `ignore_index`, or
 // the sum of their classes' weights.
 at::Tensor counted_targets(const at::Tensor& target, const std::optional<at::Tensor>& class_weight,
                            int64_t ignore_index);

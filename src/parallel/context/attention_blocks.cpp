@@ -17,7 +17,8 @@ namespace {
 
 constexpr int64_t kPositions = 2;  // the dimension
 
-// What is seen of a block, which queries see it, and whether the two have the same positions under a causal mask.
+// The part of a block that is seen, which queries see it, and whether the two have the same positions under a causal
+// mask.
 struct SeenBlock {
   Share queries, keys;
   bool is_diagonal = false;

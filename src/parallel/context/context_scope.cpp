@@ -69,7 +69,7 @@ std::vector<at::Tensor> parts_of(const ContextParallelism& split, const std::vec
   return parts;
 }
 
-// What a handle shows; its version stays.
+// A handle shows this; its version stays.
 void show(const at::Tensor& buffer, const at::Tensor& data) {
   buffer.unsafeGetTensorImpl()->shallow_copy_from(data.getIntrusivePtr());
 }

@@ -21,7 +21,8 @@ class CallbackHook final : public CommHook {
   Finish start(const GradientBucket& bucket) override {
     callback_(bucket.memory, static_cast<int64_t>(bucket.index), bucket.is_last);
     if (bucket.memory.is_cpu()) return [] {};
-    // What the callback has queued on this thread's stream of the device comes first where the exchange is finished.
+    // The work that the callback has queued on this thread's stream of the device comes first where the exchange is
+    // finished.
     auto done = c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), std::vector{bucket.memory.device()});
     done->markCompleted(bucket.memory);
     return [done] { done->waitAndThrow(); };

@@ -20,7 +20,7 @@ namespace accel::parallel {
 
 using RankGroup = std::shared_ptr<comm::Communicator>;
 
-// What this rank has of a dimension of size `whole`.
+// The part that this rank has of a dimension of size `whole`.
 struct Share {
   int64_t begin = 0, size = 0;
 };

@@ -285,6 +285,11 @@ SAME(place_of_accel_dataloader_options_t_padding_value, offsetof(accel_dataloade
 SAME(place_of_accel_dataloader_options_t_pad_to_multiple_of, offsetof(accel_dataloader_options_t, pad_to_multiple_of) == 72 && sizeof(((accel_dataloader_options_t *)0)->pad_to_multiple_of) == 8);
 SAME(place_of_accel_dataloader_options_t_padding_side, offsetof(accel_dataloader_options_t, padding_side) == 80 && sizeof(((accel_dataloader_options_t *)0)->padding_side) == 4);
 SAME(place_of_accel_dataloader_options_t_padding_masks, offsetof(accel_dataloader_options_t, padding_masks) == 84 && sizeof(((accel_dataloader_options_t *)0)->padding_masks) == 4);
+SAME(size_of_accel_tensor_parallel_options_t, sizeof(accel_tensor_parallel_options_t) == 24);
+SAME(place_of_accel_tensor_parallel_options_t_struct_size, offsetof(accel_tensor_parallel_options_t, struct_size) == 0 && sizeof(((accel_tensor_parallel_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_tensor_parallel_options_t_plan, offsetof(accel_tensor_parallel_options_t, plan) == 8 && sizeof(((accel_tensor_parallel_options_t *)0)->plan) == 8);
+SAME(place_of_accel_tensor_parallel_options_t_verify_gradients, offsetof(accel_tensor_parallel_options_t, verify_gradients) == 16 && sizeof(((accel_tensor_parallel_options_t *)0)->verify_gradients) == 4);
+SAME(place_of_accel_tensor_parallel_options_t_sequence_parallel, offsetof(accel_tensor_parallel_options_t, sequence_parallel) == 20 && sizeof(((accel_tensor_parallel_options_t *)0)->sequence_parallel) == 4);
 SAME(size_of_accel_power_sgd_options_t, sizeof(accel_power_sgd_options_t) == 64);
 SAME(place_of_accel_power_sgd_options_t_struct_size, offsetof(accel_power_sgd_options_t, struct_size) == 0 && sizeof(((accel_power_sgd_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_power_sgd_options_t_matrix_approximation_rank, offsetof(accel_power_sgd_options_t, matrix_approximation_rank) == 8 && sizeof(((accel_power_sgd_options_t *)0)->matrix_approximation_rank) == 8);
@@ -364,7 +369,7 @@ SAME(size_of_accel_autocast_options_t, sizeof(accel_autocast_options_t) == 16);
 SAME(place_of_accel_autocast_options_t_struct_size, offsetof(accel_autocast_options_t, struct_size) == 0 && sizeof(((accel_autocast_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_autocast_options_t_enabled, offsetof(accel_autocast_options_t, enabled) == 8 && sizeof(((accel_autocast_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_autocast_options_t_cache_enabled, offsetof(accel_autocast_options_t, cache_enabled) == 12 && sizeof(((accel_autocast_options_t *)0)->cache_enabled) == 4);
-SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 48);
+SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 56);
 SAME(place_of_accel_prepare_model_options_t_struct_size, offsetof(accel_prepare_model_options_t, struct_size) == 0 && sizeof(((accel_prepare_model_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_prepare_model_options_t_device_placement, offsetof(accel_prepare_model_options_t, device_placement) == 8 && sizeof(((accel_prepare_model_options_t *)0)->device_placement) == 4);
 SAME(place_of_accel_prepare_model_options_t_evaluation_mode, offsetof(accel_prepare_model_options_t, evaluation_mode) == 12 && sizeof(((accel_prepare_model_options_t *)0)->evaluation_mode) == 4);
@@ -373,6 +378,7 @@ SAME(place_of_accel_prepare_model_options_t_fsdp, offsetof(accel_prepare_model_o
 SAME(place_of_accel_prepare_model_options_t_deepspeed, offsetof(accel_prepare_model_options_t, deepspeed) == 32 && sizeof(((accel_prepare_model_options_t *)0)->deepspeed) == 8);
 SAME(place_of_accel_prepare_model_options_t_bypass_device_map, offsetof(accel_prepare_model_options_t, bypass_device_map) == 40 && sizeof(((accel_prepare_model_options_t *)0)->bypass_device_map) == 4);
 SAME(place_of_accel_prepare_model_options_t_split_by_program, offsetof(accel_prepare_model_options_t, split_by_program) == 44 && sizeof(((accel_prepare_model_options_t *)0)->split_by_program) == 4);
+SAME(place_of_accel_prepare_model_options_t_tensor_parallel, offsetof(accel_prepare_model_options_t, tensor_parallel) == 48 && sizeof(((accel_prepare_model_options_t *)0)->tensor_parallel) == 8);
 SAME(size_of_accel_estimate_memory_options_t, sizeof(accel_estimate_memory_options_t) == 56);
 SAME(place_of_accel_estimate_memory_options_t_struct_size, offsetof(accel_estimate_memory_options_t, struct_size) == 0 && sizeof(((accel_estimate_memory_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_estimate_memory_options_t_num_processes, offsetof(accel_estimate_memory_options_t, num_processes) == 8 && sizeof(((accel_estimate_memory_options_t *)0)->num_processes) == 8);
@@ -995,6 +1001,15 @@ static void test_accel_dataloader_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_tensor_parallel_options_t(void **state) {
+  static const accel_tensor_parallel_options_t expected = ACCEL_TENSOR_PARALLEL_OPTIONS_INIT;
+  accel_tensor_parallel_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_TENSOR_PARALLEL, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_power_sgd_options_t(void **state) {
   static const accel_power_sgd_options_t expected = ACCEL_POWER_SGD_OPTIONS_INIT;
   accel_power_sgd_options_t given;
@@ -1311,6 +1326,7 @@ int main(void) {
       cmocka_unit_test(test_accel_csv_options_t),
       cmocka_unit_test(test_accel_image_options_t),
       cmocka_unit_test(test_accel_dataloader_options_t),
+      cmocka_unit_test(test_accel_tensor_parallel_options_t),
       cmocka_unit_test(test_accel_power_sgd_options_t),
       cmocka_unit_test(test_accel_ddp_options_t),
       cmocka_unit_test(test_accel_fsdp_options_t),

@@ -285,6 +285,11 @@ int main(void) {
   printf("field pad_to_multiple_of %zu\n", offsetof(accel_dataloader_options_t, pad_to_multiple_of));
   printf("field padding_side %zu\n", offsetof(accel_dataloader_options_t, padding_side));
   printf("field padding_masks %zu\n", offsetof(accel_dataloader_options_t, padding_masks));
+  printf("struct accel_tensor_parallel_options_t %zu\n", sizeof(accel_tensor_parallel_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_tensor_parallel_options_t, struct_size));
+  printf("field plan %zu\n", offsetof(accel_tensor_parallel_options_t, plan));
+  printf("field verify_gradients %zu\n", offsetof(accel_tensor_parallel_options_t, verify_gradients));
+  printf("field sequence_parallel %zu\n", offsetof(accel_tensor_parallel_options_t, sequence_parallel));
   printf("struct accel_power_sgd_options_t %zu\n", sizeof(accel_power_sgd_options_t));
   printf("field struct_size %zu\n", offsetof(accel_power_sgd_options_t, struct_size));
   printf("field matrix_approximation_rank %zu\n", offsetof(accel_power_sgd_options_t, matrix_approximation_rank));
@@ -373,6 +378,7 @@ int main(void) {
   printf("field deepspeed %zu\n", offsetof(accel_prepare_model_options_t, deepspeed));
   printf("field bypass_device_map %zu\n", offsetof(accel_prepare_model_options_t, bypass_device_map));
   printf("field split_by_program %zu\n", offsetof(accel_prepare_model_options_t, split_by_program));
+  printf("field tensor_parallel %zu\n", offsetof(accel_prepare_model_options_t, tensor_parallel));
   printf("struct accel_estimate_memory_options_t %zu\n", sizeof(accel_estimate_memory_options_t));
   printf("field struct_size %zu\n", offsetof(accel_estimate_memory_options_t, struct_size));
   printf("field num_processes %zu\n", offsetof(accel_estimate_memory_options_t, num_processes));

@@ -3476,6 +3476,66 @@ skip_first_batches(loader::DataLoader, num_batches) =
     of_form(loader, made(DataLoader, out -> LibAccel.accel_skip_first_batches(loader, num_batches, out)))
 
 """
+    parallel_copy(state, input)
+
+Before a layer whose outputs are split. Forward: the same values. Backward: the sum of the gradients of the ranks.
+"""
+parallel_copy(state::State, input::Tensor) =
+    made(Tensor, out -> LibAccel.accel_parallel_copy(state, input, out))
+
+"""
+    parallel_reduce(state, input)
+
+After a layer whose inputs are split. Forward: the sum over the ranks. Backward: the same gradient.
+"""
+parallel_reduce(state::State, input::Tensor) =
+    made(Tensor, out -> LibAccel.accel_parallel_reduce(state, input, out))
+
+"""
+    parallel_gather(state, part, dim, whole, replicated)
+
+The parts of all ranks, joined. Backward: this rank's part of the gradient, or of the sum of the ranks' gradients.
+
+- `dim`: The dimension of the parts; negative: from the last one.
+- `whole`: The size of this dimension in the result; -1: the number of ranks times that of the part.
+- `replicated`: 1: all ranks compute the same from the result, whose gradient is whole on each; 0: each computes its own, and gradients are summed.
+"""
+parallel_gather(state::State, part::Tensor, dim, whole, replicated) =
+    made(Tensor, out -> LibAccel.accel_parallel_gather(state, part, dim, whole, replicated, out))
+
+"""
+    parallel_scatter(state, input, dim)
+
+This rank's part of a tensor. Backward: the gradients of the parts are gathered.
+
+- `dim`: The dimension to split; negative: from the last one.
+"""
+parallel_scatter(state::State, input::Tensor, dim) =
+    made(Tensor, out -> LibAccel.accel_parallel_scatter(state, input, dim, out))
+
+"""
+    parallel_reduce_scatter(state, input, dim)
+
+This rank's part of the sum over the ranks. Backward: the gradients of the parts are gathered.
+
+- `dim`: The dimension to split; negative: from the last one.
+"""
+parallel_reduce_scatter(state::State, input::Tensor, dim) =
+    made(Tensor, out -> LibAccel.accel_parallel_reduce_scatter(state, input, dim, out))
+
+"""
+    parallel_all_to_all(state, input, split, join, whole)
+
+Splits one dimension, and joins the parts of another one, as between heads and positions. Backward: the reverse.
+
+- `split`: Different dimensions; negative: from the last one.
+- `join`: Different dimensions; negative: from the last one.
+- `whole`: The size of `join` in the result; -1: the number of ranks times that of the part.
+"""
+parallel_all_to_all(state::State, input::Tensor, split, join, whole) =
+    made(Tensor, out -> LibAccel.accel_parallel_all_to_all(state, input, split, join, whole, out))
+
+"""
     loss_scale(state)
 
 The factor of the next backward. An optimizer step shrinks it after an overflow, and lets it grow from time to time.

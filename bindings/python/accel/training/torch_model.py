@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from .. import capi
 from ..big_models import meta_parameters
 from ..engine.bridge import to_torch
+from ..parallel import split_layers
 from ..parallel.deepspeed import selected_of
 from ..state.job import sharded_by
 from . import sparse_gradients, uncovered_gradients
@@ -41,7 +42,10 @@ def prepare(model: torch.nn.Module, state, options, exchange):
         inner = mirror(model, parts)
         capi.accel_module_set_forward(inner, run_forward)
         capi.accel_module_train(inner, int(model.training))
+        split = split_layers.prepare(model, state, options)
         handle = capi.accel_prepare_model(state, inner, options)
+        if split is not None:
+            split.add_hooks()
     for module, part in parts.items():
         part.is_shared = wraps
         followed[module] = part

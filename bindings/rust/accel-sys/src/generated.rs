@@ -2416,6 +2416,32 @@ impl Default for accel_dataloader_options_t {
     }
 }
 
+/// How the layers of a model are split over the ranks of the axis "tensor" of the mesh (Shoeybi et al., "Megatron-LM", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules "PATH STYLE", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: "colwise", a linear layer by the features of its output, which stays split; "colwise_gather_output" or "colwise_rep", the same, with the output gathered; "packed_colwise(3)", an output that is several tensors behind each other, each of which is split, with their number or their sizes; "rowwise", a linear layer by the features of its input, which is split already, while the output is whole; "rowwise_split_input" or "rowwise_rep", the same of a whole input, of which each rank takes its part; "packed_rowwise(2)", as packed_colwise, of the input; "embedding_rowwise" and "embedding_colwise", an embedding by its rows or its features; "replicate", nothing; "sequence_parallel", a layer between split ones under the option of this name, such as a norm, and "replicated_with_grad_allreduce", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; "split_output", a whole layer of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by "colwise" and "embedding_rowwise", along its second one by the others, and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_tensor_parallel_options_t {
+    pub struct_size: usize,
+    /// Rules; or "auto": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or "none": the program's own forward splits the model. Default "auto"
+    pub plan: *const c_char,
+    /// 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Default 1
+    pub verify_gradients: accel_flag_t,
+    /// 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Default 0
+    pub sequence_parallel: accel_flag_t,
+}
+
+/// Every field of [`accel_tensor_parallel_options_t`] unset.
+pub const ACCEL_TENSOR_PARALLEL_OPTIONS_INIT: accel_tensor_parallel_options_t = accel_tensor_parallel_options_t {
+    struct_size: core::mem::size_of::<accel_tensor_parallel_options_t>(),
+    plan: core::ptr::null(),
+    verify_gradients: ACCEL_UNSET,
+    sequence_parallel: ACCEL_UNSET,
+};
+impl Default for accel_tensor_parallel_options_t {
+    fn default() -> Self {
+        ACCEL_TENSOR_PARALLEL_OPTIONS_INIT
+    }
+}
+
 /// PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2738,6 +2764,8 @@ pub struct accel_prepare_model_options_t {
     pub bypass_device_map: accel_flag_t,
     /// 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0
     pub split_by_program: accel_flag_t,
+    /// How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan "auto" each rank has the whole model. Default: theirs
+    pub tensor_parallel: *const accel_tensor_parallel_options_t,
 }
 
 /// Every field of [`accel_prepare_model_options_t`] unset.
@@ -2750,6 +2778,7 @@ pub const ACCEL_PREPARE_MODEL_OPTIONS_INIT: accel_prepare_model_options_t = acce
     deepspeed: core::ptr::null(),
     bypass_device_map: ACCEL_UNSET,
     split_by_program: ACCEL_UNSET,
+    tensor_parallel: core::ptr::null(),
 };
 impl Default for accel_prepare_model_options_t {
     fn default() -> Self {
@@ -2964,7 +2993,7 @@ impl Default for accel_parameters_step_options_t {
     }
 }
 
-/// What is taken out of a prepared model.
+/// The parts that are taken out of a prepared model.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_unwrap_model_options_t {
@@ -8104,6 +8133,92 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_loop_release(batches: *mut accel_loop_t);
+
+    /// Before a layer whose outputs are split.
+    ///
+    /// Forward: the same values. Backward: the sum of the gradients of the ranks.
+    ///
+    /// * `state`: A state, or the group of an axis.
+    /// * `input`: A floating tensor, equal on all ranks.
+    /// * `out`: The tensor for the layer. It shares the input's memory.
+    ///
+    /// Returns: ACCEL_OK; TYPE_MISMATCH for a tensor that is not floating; COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST come from the backward.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_parallel_copy(state: *mut accel_state_t, input: *const accel_tensor_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// After a layer whose inputs are split.
+    ///
+    /// Forward: the sum over the ranks. Backward: the same gradient.
+    ///
+    /// * `state`: A state, or the group of an axis.
+    /// * `input`: A floating tensor: what this rank computed of the sum.
+    /// * `out`: The sum.
+    ///
+    /// Returns: ACCEL_OK; TYPE_MISMATCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_parallel_reduce(state: *mut accel_state_t, input: *const accel_tensor_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// The parts of all ranks, joined.
+    ///
+    /// Backward: this rank's part of the gradient, or of the sum of the ranks' gradients.
+    ///
+    /// * `state`: A state, or the group of an axis.
+    /// * `part`: A floating tensor.
+    /// * `dim`: The dimension of the parts; negative: from the last one.
+    /// * `whole`: The size of this dimension in the result; -1: the number of ranks times that of the part.
+    /// * `replicated`: 1: all ranks compute the same from the result, whose gradient is whole on each; 0: each computes its own, and gradients are summed.
+    /// * `out`: The whole tensor.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT or SHAPE_MISMATCH where `dim` or `whole` do not fit; TYPE_MISMATCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_parallel_gather(state: *mut accel_state_t, part: *const accel_tensor_t, dim: i64, whole: i64, replicated: i32, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// This rank's part of a tensor.
+    ///
+    /// Backward: the gradients of the parts are gathered.
+    ///
+    /// * `state`: A state, or the group of an axis.
+    /// * `input`: A floating tensor, equal on all ranks.
+    /// * `dim`: The dimension to split; negative: from the last one.
+    /// * `out`: The part.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not; TYPE_MISMATCH. Errors of the exchange come from the backward.
+    ///
+    /// Threads: collective. Since 0.1.
+    pub fn accel_parallel_scatter(state: *mut accel_state_t, input: *const accel_tensor_t, dim: i64, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// This rank's part of the sum over the ranks.
+    ///
+    /// Backward: the gradients of the parts are gathered.
+    ///
+    /// * `state`: A state, or the group of an axis.
+    /// * `input`: A floating tensor: what this rank computed of the sum.
+    /// * `dim`: The dimension to split; negative: from the last one.
+    /// * `out`: The part of the sum.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not; TYPE_MISMATCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_parallel_reduce_scatter(state: *mut accel_state_t, input: *const accel_tensor_t, dim: i64, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// Splits one dimension, and joins the parts of another one, as between heads and positions.
+    ///
+    /// Backward: the reverse.
+    ///
+    /// * `state`: A state, or the group of an axis.
+    /// * `input`: A floating tensor, which has a part of dimension `join` and the whole of `split`.
+    /// * `split`: Different dimensions; negative: from the last one.
+    /// * `join`: Different dimensions; negative: from the last one.
+    /// * `whole`: The size of `join` in the result; -1: the number of ranks times that of the part.
+    /// * `out`: Part of `split`, the whole of `join`.
+    ///
+    /// Returns: As accel_parallel_gather().
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_parallel_all_to_all(state: *mut accel_state_t, input: *const accel_tensor_t, split: i64, join: i64, whole: i64, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// Sets how losses are scaled; before anything is prepared.
     ///

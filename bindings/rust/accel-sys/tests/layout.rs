@@ -443,6 +443,16 @@ fn layout_of_accel_dataloader_options() {
 }
 
 #[test]
+fn layout_of_accel_tensor_parallel_options() {
+    assert_eq!(size_of::<accel_tensor_parallel_options_t>(), 24);
+    assert_eq!(align_of::<accel_tensor_parallel_options_t>(), 8);
+    assert_eq!(offset_of!(accel_tensor_parallel_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_tensor_parallel_options_t, plan), 8);
+    assert_eq!(offset_of!(accel_tensor_parallel_options_t, verify_gradients), 16);
+    assert_eq!(offset_of!(accel_tensor_parallel_options_t, sequence_parallel), 20);
+}
+
+#[test]
 fn layout_of_accel_power_sgd_options() {
     assert_eq!(size_of::<accel_power_sgd_options_t>(), 64);
     assert_eq!(align_of::<accel_power_sgd_options_t>(), 8);
@@ -553,7 +563,7 @@ fn layout_of_accel_autocast_options() {
 
 #[test]
 fn layout_of_accel_prepare_model_options() {
-    assert_eq!(size_of::<accel_prepare_model_options_t>(), 48);
+    assert_eq!(size_of::<accel_prepare_model_options_t>(), 56);
     assert_eq!(align_of::<accel_prepare_model_options_t>(), 8);
     assert_eq!(offset_of!(accel_prepare_model_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_prepare_model_options_t, device_placement), 8);
@@ -563,6 +573,7 @@ fn layout_of_accel_prepare_model_options() {
     assert_eq!(offset_of!(accel_prepare_model_options_t, deepspeed), 32);
     assert_eq!(offset_of!(accel_prepare_model_options_t, bypass_device_map), 40);
     assert_eq!(offset_of!(accel_prepare_model_options_t, split_by_program), 44);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, tensor_parallel), 48);
 }
 
 #[test]

@@ -7,6 +7,7 @@
 
 #include "config/generated/choices.hpp"
 #include "config/generated/option_tables.hpp"
+#include "config/generated/settings/parallelism.hpp"
 #include "config/setting.hpp"
 
 namespace accel {
@@ -207,6 +208,7 @@ struct PrepareModelSettings {
   DeepspeedSettings deepspeed;
   Setting<bool> bypass_device_map{false};
   Setting<bool> split_by_program{false};
+  TensorParallelSettings tensor_parallel;
 
   static const OptionTable& table() { return option_tables::prepare_model_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.

@@ -22,6 +22,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("recurse", "Recurse"),
     ("remove_non_persistent", "RemoveNonPersistent"),
     ("replacement", "Replacement"),
+    ("replicated", "GatheredGradient"),
     ("requires_grad", "RequiresGrad"),
     ("reset", "ResetReport"),
     ("reset_peak", "ResetPeak"),

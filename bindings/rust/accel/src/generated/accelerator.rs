@@ -2,6 +2,103 @@
 use super::*;
 
 impl State {
+    /// Before a layer whose outputs are split. Forward: the same values. Backward: the sum of the gradients of the
+    /// ranks.
+    ///
+    /// * `input`: A floating tensor, equal on all ranks.
+    ///
+    /// Gives: The tensor for the layer. It shares the input's memory.
+    ///
+    /// # Errors
+    /// TypeMismatch, Timeout, PeerLost, CollectiveMismatch.
+    #[inline]
+    pub fn parallel_copy(&self, input: &Tensor) -> Result<Tensor> {
+        memory::reads(input)?;
+        made(|out| unsafe { sys::accel_parallel_copy(self.as_raw(), input.as_raw(), out) })
+    }
+
+    /// After a layer whose inputs are split. Forward: the sum over the ranks. Backward: the same gradient.
+    ///
+    /// * `input`: A floating tensor: what this rank computed of the sum.
+    ///
+    /// Gives: The sum.
+    ///
+    /// # Errors
+    /// TypeMismatch, Timeout, PeerLost, CollectiveMismatch.
+    #[inline]
+    pub fn parallel_reduce(&self, input: &Tensor) -> Result<Tensor> {
+        memory::reads(input)?;
+        made(|out| unsafe { sys::accel_parallel_reduce(self.as_raw(), input.as_raw(), out) })
+    }
+
+    /// The parts of all ranks, joined. Backward: this rank's part of the gradient, or of the sum of the ranks'
+    /// gradients.
+    ///
+    /// * `part`: A floating tensor.
+    /// * `dim`: The dimension of the parts; negative: from the last one.
+    /// * `whole`: The size of this dimension in the result; -true: the number of ranks times that of the part.
+    /// * `replicated`: All ranks compute the same from the result, whose gradient is whole on each; false: each
+    ///   computes its own, and gradients are summed.
+    ///
+    /// Gives: The whole tensor.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch, ShapeMismatch, Timeout, PeerLost, CollectiveMismatch.
+    #[inline]
+    pub fn parallel_gather(&self, part: &Tensor, dim: i64, whole: i64, replicated: GatheredGradient) -> Result<Tensor> {
+        memory::reads(part)?;
+        made(|out| unsafe {
+            sys::accel_parallel_gather(self.as_raw(), part.as_raw(), dim, whole, replicated.into(), out)
+        })
+    }
+
+    /// This rank's part of a tensor. Backward: the gradients of the parts are gathered.
+    ///
+    /// * `input`: A floating tensor, equal on all ranks.
+    /// * `dim`: The dimension to split; negative: from the last one.
+    ///
+    /// Gives: The part.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch.
+    #[inline]
+    pub fn parallel_scatter(&self, input: &Tensor, dim: i64) -> Result<Tensor> {
+        memory::reads(input)?;
+        made(|out| unsafe { sys::accel_parallel_scatter(self.as_raw(), input.as_raw(), dim, out) })
+    }
+
+    /// This rank's part of the sum over the ranks. Backward: the gradients of the parts are gathered.
+    ///
+    /// * `input`: A floating tensor: what this rank computed of the sum.
+    /// * `dim`: The dimension to split; negative: from the last one.
+    ///
+    /// Gives: The part of the sum.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch, Timeout, PeerLost, CollectiveMismatch.
+    #[inline]
+    pub fn parallel_reduce_scatter(&self, input: &Tensor, dim: i64) -> Result<Tensor> {
+        memory::reads(input)?;
+        made(|out| unsafe { sys::accel_parallel_reduce_scatter(self.as_raw(), input.as_raw(), dim, out) })
+    }
+
+    /// Splits one dimension, and joins the parts of another one, as between heads and positions. Backward: the
+    /// reverse.
+    ///
+    /// * `input`: A floating tensor, which has a part of dimension `join` and the whole of `split`.
+    /// * `split`: Different dimensions; negative: from the last one.
+    /// * `join`: Different dimensions; negative: from the last one.
+    /// * `whole`: The size of `join` in the result; -true: the number of ranks times that of the part.
+    ///
+    /// Gives: Part of `split`, the whole of `join`.
+    #[inline]
+    pub fn parallel_all_to_all(&self, input: &Tensor, split: i64, join: i64, whole: i64) -> Result<Tensor> {
+        memory::reads(input)?;
+        made(|out| unsafe {
+            sys::accel_parallel_all_to_all(self.as_raw(), input.as_raw(), split, join, whole, out)
+        })
+    }
+
     /// Sets how losses are scaled; before anything is prepared.
     ///
     /// * `options`: `None`: defaults.

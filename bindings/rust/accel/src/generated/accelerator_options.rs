@@ -3,6 +3,58 @@ use super::*;
 use crate::options::*;
 
 crate::configuration::builder! {
+    /// How the layers of a model are split over the ranks of the axis "tensor" of the mesh (Shoeybi et al.,
+    /// "Megatron-LM", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer
+    /// states. Ranks along the axis get the same batches, and their results are those of one process. Layers are
+    /// split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints
+    /// have whole tensors, and load on any mesh. A plan has rules "PATH STYLE", one a line or with ; between them.
+    /// A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules
+    /// that match, the first one counts. The styles have Hugging Face's names: "colwise", a linear layer by the
+    /// features of its output, which stays split; "colwise_gather_output" or "colwise_rep", the same, with the
+    /// output gathered; "packed_colwise(3)", an output that is several tensors behind each other, each of which is
+    /// split, with their number or their sizes; "rowwise", a linear layer by the features of its input, which is
+    /// split already, while the output is whole; "rowwise_split_input" or "rowwise_rep", the same of a whole input,
+    /// of which each rank takes its part; "packed_rowwise(2)", as packed_colwise, of the input; "embedding_rowwise"
+    /// and "embedding_colwise", an embedding by its rows or its features; "replicate", nothing;
+    /// "sequence_parallel", a layer between split ones under the option of this name, such as a norm, and
+    /// "replicated_with_grad_allreduce", a layer on a rank's part of features, such as a norm over heads: each rank
+    /// has all of it, and the gradients are summed; "split_output", a whole layer of whose output a rank takes its
+    /// positions. A parameter that is no layer's is cut along its first dimension by "colwise" and
+    /// "embedding_rowwise", along its second one by the others, and the program's forward computes with the part.
+    /// Sizes need not be divisible. Heads of an attention layer stay whole.
+    #[derive(Clone)]
+    TensorParallelOptions(accel_tensor_parallel_options_t = ACCEL_TENSOR_PARALLEL_OPTIONS_INIT), Kept,
+    plan: String = plan,
+    verify_gradients: bool = verify_gradients,
+    sequence_parallel: bool = sequence_parallel,
+}
+
+impl TensorParallelOptions {
+    /// Rules; or "auto": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or
+    /// "none": the program's own forward splits the model. Default "auto".
+    pub fn plan(mut self, plan: impl AsRef<str>) -> Self {
+        self.0.plan = self.1.text(plan.as_ref());
+        self
+    }
+
+    /// After the first backward the ranks compare the gradients of all parameters that are not split: those that
+    /// differ belong to layers that the plan leaves whole although they work on split tensors, and are a
+    /// COLLECTIVE_MISMATCH that names them. Default true.
+    pub fn verify_gradients(mut self, verify_gradients: bool) -> Self {
+        self.0.verify_gradients = verify_gradients.into();
+        self
+    }
+
+    /// Between split layers a rank has its positions of the sequence alone, which is the last dimension but one
+    /// (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are
+    /// sent. The length must be divisible by the number of ranks. Default false.
+    pub fn sequence_parallel(mut self, sequence_parallel: bool) -> Self {
+        self.0.sequence_parallel = sequence_parallel.into();
+        self
+    }
+}
+
+crate::configuration::builder! {
     /// PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
     #[derive(Clone, Copy)]
     PowerSgdOptions(accel_power_sgd_options_t = ACCEL_POWER_SGD_OPTIONS_INIT), (),
@@ -541,6 +593,7 @@ crate::configuration::builder! {
     deepspeed: DeepspeedOptions = deepspeed,
     bypass_device_map: bool = bypass_device_map,
     split_by_program: bool = split_by_program,
+    tensor_parallel: TensorParallelOptions = tensor_parallel,
 }
 
 impl PrepareModelOptions {
@@ -585,6 +638,13 @@ impl PrepareModelOptions {
     /// the mesh; where nothing does, such an axis is UNSUPPORTED. Default false.
     pub fn split_by_program(mut self, split_by_program: bool) -> Self {
         self.0.split_by_program = split_by_program.into();
+        self
+    }
+
+    /// How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan
+    /// "auto" each rank has the whole model. Default: theirs.
+    pub fn tensor_parallel(mut self, tensor_parallel: TensorParallelOptions) -> Self {
+        self.0.tensor_parallel = self.1.keep(tensor_parallel, |options| &options.0 as *const _);
         self
     }
 }
@@ -821,7 +881,7 @@ impl ParametersStepOptions {
 }
 
 crate::configuration::builder! {
-    /// What is taken out of a prepared model.
+    /// The parts that are taken out of a prepared model.
     #[derive(Clone, Copy)]
     UnwrapModelOptions(accel_unwrap_model_options_t = ACCEL_UNWRAP_MODEL_OPTIONS_INIT), (),
     keep_fp32_wrapper: bool = keep_fp32_wrapper,

@@ -42,6 +42,8 @@ flags! {
     RemoveNonPersistent: Yes, No;
     /// `replacement` of functions: `With` is true.
     Replacement: With, Without;
+    /// `replicated` of functions: `Replicated` is true.
+    GatheredGradient: Replicated, Partial;
     /// `requires_grad` of functions: `Yes` is true.
     RequiresGrad: Yes, No;
     /// `reset` of functions: `Yes` is true.

@@ -1,0 +1,65 @@
+"""Models of torch and transformers whose layers are split over ranks, by their plans or by rules."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from test_tensor_parallel import numbers  # noqa: E402
+
+TRAINING = """
+    import os
+    import torch
+    from accel import Accelerator, ParallelismConfig
+
+    parts, kind = int(os.environ["WORLD_SIZE"]), os.environ["KIND"]
+    accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(tp_size=parts) if parts > 1 else None)
+    torch.manual_seed(5 + accelerator.process_index)  # the first rank's weights count
+    if kind == "llama":
+        from transformers import LlamaConfig, LlamaForCausalLM
+        model = LlamaForCausalLM(LlamaConfig(hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_attention_heads=6,
+                                             num_key_value_heads=2, vocab_size=17, tie_word_embeddings=bool(int(os.environ.get("TIED", "0")))))
+        plan, logits = None, lambda output: output.logits
+    else:
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words = torch.nn.Embedding(17, 9, padding_idx=16)
+                self.up, self.down = torch.nn.Linear(9, 13), torch.nn.Linear(13, 8)
+                self.middle, self.last = torch.nn.Linear(8, 7), torch.nn.Linear(7, 17, bias=False)
+
+            def forward(self, ids):
+                return self.last(self.middle(torch.tanh(self.down(torch.tanh(self.up(self.words(ids)))))))
+
+        model = Net()
+        plan = "words embedding_rowwise; up colwise; down rowwise\\nmiddle colwise_rep; last rowwise_split_input"
+        logits = lambda output: output
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    whole = sum(parameter.numel() for parameter in model.parameters())
+    model = accelerator.prepare_model(model, plan=plan)
+    optimizer = accelerator.prepare(optimizer)
+    own = sum(parameter.numel() for parameter in model.parameters())
+    assert parts == 1 and own == whole or own < 0.6 * whole, (own, whole)
+    ids = (torch.arange(32) * 5 % 17).reshape(4, 8)
+    seen = []
+    for step in range(5):
+        output = logits(model(ids))
+        loss = torch.nn.functional.cross_entropy(output[:, :-1].reshape(-1, 17), ids[:, 1:].reshape(-1))
+        accelerator.backward(loss)
+        seen += [loss.item(), float(accelerator.clip_grad_norm_(model.parameters(), 1.0))]
+        optimizer.step()
+        optimizer.zero_grad()
+    state = accelerator.get_state_dict(model)
+    if accelerator.is_main_process:
+        seen.append(sum(float(tensor.double().abs().sum()) for tensor in state.values()))
+    print(seen)
+    accelerator.end_training()
+"""
+
+
+@pytest.mark.parametrize("settings", [{"KIND": "net"}, {"KIND": "llama"}, {"KIND": "llama", "TIED": 1}], ids=str)
+def test_training_is_that_of_one_process(ranks, settings):
+    if settings["KIND"] == "llama":
+        pytest.importorskip("transformers")
+    alone = numbers(ranks(TRAINING, 1, **settings)[0])
+    first, second = ranks(TRAINING, 2, **settings)
+    assert numbers(first) == pytest.approx(alone, rel=1e-4)
+    assert numbers(second) == pytest.approx(alone[:-1], rel=1e-4)

@@ -1,0 +1,112 @@
+/* Part of accel.h, which programs include. */
+#ifndef ACCEL_H
+#error "include accel.h"
+#endif
+
+/* =====================================================================================================================
+ * 10. Accelerator: the training loop
+ * ================================================================================================================== */
+
+/* How the layers of a model are split over the ranks of the axis "tensor" of the mesh (Shoeybi et al., "Megatron-LM", 2019).
+ * Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the
+ * same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start
+ * from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh.
+ *
+ * A plan has rules "PATH STYLE", one a line or with ; between them. A path leads from the model to a layer or a parameter, and
+ * * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names:
+ * "colwise", a linear layer by the features of its output, which stays split; "colwise_gather_output" or "colwise_rep", the
+ * same, with the output gathered; "packed_colwise(3)", an output that is several tensors behind each other, each of which is
+ * split, with their number or their sizes; "rowwise", a linear layer by the features of its input, which is split already,
+ * while the output is whole; "rowwise_split_input" or "rowwise_rep", the same of a whole input, of which each rank takes its
+ * part; "packed_rowwise(2)", as packed_colwise, of the input; "embedding_rowwise" and "embedding_colwise", an embedding by its
+ * rows or its features; "replicate", nothing; "sequence_parallel", a layer between split ones under the option of this name, such as a norm, and
+ * "replicated_with_grad_allreduce", a layer on a rank's part of features, such as a norm over heads: each rank has all of it,
+ * and the gradients are summed; "split_output", a whole layer of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by "colwise" and
+ * "embedding_rowwise", along its second one by the others, and the program's forward computes with the part. Sizes need not be
+ * divisible. Heads of an attention layer stay whole. @accelerate TorchTensorParallelPlugin, TorchTensorParallelConfig */
+typedef struct accel_tensor_parallel_options {
+  size_t struct_size;
+  const char *plan;             /* Rules; or "auto": the plan of the model's kind, which GPT-2, Llama and self-attention layers
+                                 * have; or "none": the program's own forward splits the model. Default "auto" */
+  accel_flag_t verify_gradients; /* 1: after the first backward the ranks compare the gradients of all parameters that are not
+                                  * split: those that differ belong to layers that the plan leaves whole although they work on
+                                  * split tensors, and are a COLLECTIVE_MISMATCH that names them. Default 1 */
+  accel_flag_t sequence_parallel; /* 1: between split layers a rank has its positions of the sequence alone, which is the last
+                                 * dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less
+                                 * time and memory, and as many bytes are sent. The length must be divisible by the number
+                                 * of ranks. Default 0 */
+} accel_tensor_parallel_options_t;
+
+/* Operators at the ends of a region of a model whose tensors are split over the ranks of a group, such as that of
+ * accel_mesh_group(mesh, "tensor"): for forwards of programs, and for parameters that are cut by a rule or by the program. Each is
+ * an exchange in the forward and its adjoint in the backward, or nothing in one of the two. All ranks of the group call the same
+ * operators in the same order. A dimension of size T is split so that sizes differ by at most one: the first T % n ranks have one
+ * more. On a group of one rank an operator returns its input. */
+
+/** Before a layer whose outputs are split. Forward: the same values. Backward: the sum of the gradients of the ranks.
+ * @param state A state, or the group of an axis.
+ * @param input A floating tensor, equal on all ranks.
+ * @param out The tensor for the layer. It shares the input's memory.
+ * @return ACCEL_OK; TYPE_MISMATCH for a tensor that is not floating; COLLECTIVE_MISMATCH, TIMEOUT or PEER_LOST come from the
+ *   backward.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_parallel_copy(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *ACCEL_OWNED *out);
+
+/** After a layer whose inputs are split. Forward: the sum over the ranks. Backward: the same gradient.
+ * @param state A state, or the group of an axis.
+ * @param input A floating tensor: what this rank computed of the sum.
+ * @param out The sum.
+ * @return ACCEL_OK; TYPE_MISMATCH; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_parallel_reduce(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t *ACCEL_OWNED *out);
+
+/** The parts of all ranks, joined. Backward: this rank's part of the gradient, or of the sum of the ranks' gradients.
+ * @param state A state, or the group of an axis.
+ * @param part A floating tensor.
+ * @param dim The dimension of the parts; negative: from the last one.
+ * @param whole The size of this dimension in the result; -1: the number of ranks times that of the part.
+ * @param replicated 1: all ranks compute the same from the result, whose gradient is whole on each; 0: each computes its own,
+ *   and gradients are summed.
+ * @param out The whole tensor.
+ * @return ACCEL_OK; INVALID_ARGUMENT or SHAPE_MISMATCH where `dim` or `whole` do not fit; TYPE_MISMATCH; COLLECTIVE_MISMATCH,
+ *   TIMEOUT, PEER_LOST.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_parallel_gather(accel_state_t *state, const accel_tensor_t *part, int64_t dim, int64_t whole, int32_t replicated,
+                      accel_tensor_t *ACCEL_OWNED *out);
+
+/** This rank's part of a tensor. Backward: the gradients of the parts are gathered.
+ * @param state A state, or the group of an axis.
+ * @param input A floating tensor, equal on all ranks.
+ * @param dim The dimension to split; negative: from the last one.
+ * @param out The part.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not; TYPE_MISMATCH. Errors of the exchange come from the
+ *   backward.
+ * @threads collective */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_parallel_scatter(accel_state_t *state, const accel_tensor_t *input, int64_t dim, accel_tensor_t *ACCEL_OWNED *out);
+
+/** This rank's part of the sum over the ranks. Backward: the gradients of the parts are gathered.
+ * @param state A state, or the group of an axis.
+ * @param input A floating tensor: what this rank computed of the sum.
+ * @param dim The dimension to split; negative: from the last one.
+ * @param out The part of the sum.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not; TYPE_MISMATCH; COLLECTIVE_MISMATCH, TIMEOUT,
+ *   PEER_LOST.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_parallel_reduce_scatter(accel_state_t *state, const accel_tensor_t *input, int64_t dim, accel_tensor_t *ACCEL_OWNED *out);
+
+/** Splits one dimension, and joins the parts of another one, as between heads and positions. Backward: the reverse.
+ * @param state A state, or the group of an axis.
+ * @param input A floating tensor, which has a part of dimension `join` and the whole of `split`.
+ * @param split,join Different dimensions; negative: from the last one.
+ * @param whole The size of `join` in the result; -1: the number of ranks times that of the part.
+ * @param out Part of `split`, the whole of `join`.
+ * @return As accel_parallel_gather().
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_parallel_all_to_all(accel_state_t *state, const accel_tensor_t *input, int64_t split, int64_t join, int64_t whole,
+                          accel_tensor_t *ACCEL_OWNED *out);

@@ -1,0 +1,71 @@
+// Section 10: operators at the ends of split regions.
+#include <optional>
+
+#include "accel.h"
+#include "accelerator/accelerator.hpp"
+#include "base/error.hpp"
+#include "capi/calls/guard.hpp"
+#include "capi/calls/handles.hpp"
+#include "parallel/regions/parallel_operators.hpp"
+#include "tensor/dtype.hpp"
+
+namespace accel::capi {
+namespace {
+
+parallel::RankGroup group_of(accel_state_t* state) { return accelerator_of(state)->state().communicator(); }
+
+const at::Tensor& floating(const accel_tensor_t* tensor, const char* name) {
+  const at::Tensor& checked = check(tensor, name).tensor;
+  require(checked.is_floating_point(), Status::kTypeMismatch, name, " has dtype ",
+          tensor::dtype_name(checked.scalar_type()), "; expected a floating one, which has a gradient");
+  return checked;
+}
+
+std::optional<int64_t> size_of_whole(int64_t whole) {
+  require(whole >= -1, Status::kInvalidArgument, "whole is ", whole,
+          "; expected the size of the joined dimension, or -1 for equal parts");
+  return whole == -1 ? std::nullopt : std::optional(whole);
+}
+
+}  // namespace
+
+ACCEL_FUNCTION accel_status_t accel_parallel_copy(accel_state_t* state, const accel_tensor_t* input,
+                                                  accel_tensor_t** out) {
+  return guarded(__func__, out, [&] { return parallel::parallel_copy(floating(input, "input"), group_of(state)); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_parallel_reduce(accel_state_t* state, const accel_tensor_t* input,
+                                                    accel_tensor_t** out) {
+  return guarded(__func__, out, [&] { return parallel::parallel_reduce(floating(input, "input"), group_of(state)); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_parallel_gather(accel_state_t* state, const accel_tensor_t* part, int64_t dim,
+                                                    int64_t whole, int32_t replicated, accel_tensor_t** out) {
+  return guarded(__func__, out, [&] {
+    const auto gradient =
+        replicated != 0 ? parallel::GatheredGradient::kReplicated : parallel::GatheredGradient::kPartial;
+    return parallel::parallel_gather(floating(part, "part"), dim, gradient, group_of(state), size_of_whole(whole));
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_parallel_scatter(accel_state_t* state, const accel_tensor_t* input, int64_t dim,
+                                                     accel_tensor_t** out) {
+  return guarded(__func__, out,
+                 [&] { return parallel::parallel_scatter(floating(input, "input"), dim, group_of(state)); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_parallel_reduce_scatter(accel_state_t* state, const accel_tensor_t* input,
+                                                            int64_t dim, accel_tensor_t** out) {
+  return guarded(__func__, out,
+                 [&] { return parallel::parallel_reduce_scatter(floating(input, "input"), dim, group_of(state)); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_parallel_all_to_all(accel_state_t* state, const accel_tensor_t* input,
+                                                        int64_t split, int64_t join, int64_t whole,
+                                                        accel_tensor_t** out) {
+  return guarded(__func__, out, [&] {
+    return parallel::parallel_all_to_all(floating(input, "input"), split, join, group_of(state), size_of_whole(whole));
+  });
+}
+
+}  // namespace accel::capi

@@ -1,0 +1,35 @@
+#include "nn/layers/projection.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+
+#include <vector>
+
+namespace accel::nn {
+namespace {
+
+// The weight is [inputs, outputs].
+at::Tensor multiply_transposed(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  std::vector<int64_t> sizes = input.sizes().vec();
+  sizes.back() = weight.size(1);
+  const at::Tensor rows = input.reshape({-1, weight.size(0)});
+  return (bias.defined() ? at::addmm(bias, rows, weight) : at::mm(rows, weight)).view(sizes);
+}
+
+// The weight is [outputs, inputs].
+at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  return at::linear(input, weight, bias);
+}
+
+}  // namespace
+
+at::Tensor Projection::project(const at::Tensor& input) const {
+  const at::Tensor& weight = parameter(kWeight);
+  const at::Tensor bias = has_bias_ ? parameter(kBias) : at::Tensor();
+  const Product product = output_dim_ == 0 ? multiply : multiply_transposed;
+  return split_ == nullptr ? product(input, weight, bias) : split_->multiply(input, weight, bias, product);
+}
+
+}  // namespace accel::nn

@@ -1,0 +1,51 @@
+// Projection: a layer that multiplies its input with a weight, which may be split over ranks by its outputs or inputs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "nn/module.hpp"
+
+namespace accel::nn {
+
+// The product of an input with a weight, and the bias if it is defined.
+using Product = at::Tensor (*)(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
+
+// How ranks that have parts of a weight compute the layer's product together.
+class SplitProduct {
+ public:
+  virtual ~SplitProduct() = default;
+  virtual at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                              Product product) const = 0;
+};
+
+class Projection : public Module {
+ public:
+  // The dimension of the weight that has the output features; the other one has those of the input.
+  int64_t output_dim() const { return output_dim_; }
+  int64_t in_features() const { return parameter(kWeight).size(1 - output_dim_); }
+  int64_t out_features() const { return parameter(kWeight).size(output_dim_); }
+  bool has_bias() const { return has_bias_; }
+  // The name of the product in a layer that computes more than it; otherwise empty.
+  virtual std::string product_name() const { return ""; }
+
+  void set_split(std::shared_ptr<const SplitProduct> split) { split_ = std::move(split); }
+  bool is_split() const { return split_ != nullptr; }
+
+  // The indices of its parameters.
+  static constexpr size_t kWeight = 0, kBias = 1;
+
+ protected:
+  Projection(std::string kind, int64_t output_dim, bool has_bias)
+      : Module(std::move(kind)), output_dim_(output_dim), has_bias_(has_bias) {}
+
+  at::Tensor project(const at::Tensor& input) const;
+
+ private:
+  int64_t output_dim_;
+  bool has_bias_;
+  std::shared_ptr<const SplitProduct> split_;  // null: this rank has the whole weight
+};
+
+}  // namespace accel::nn

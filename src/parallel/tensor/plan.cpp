@@ -1,0 +1,152 @@
+#include "parallel/tensor/plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "base/error.hpp"
+#include "base/split_text.hpp"
+#include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
+
+namespace accel::parallel {
+namespace {
+
+constexpr SplitStyle kStyles[] = {
+    {"colwise", SplitAlong::kOutputs, false, false, false, false},
+    {"colwise_gather_output", SplitAlong::kOutputs, false, true, false, false},
+    {"colwise_rep", SplitAlong::kOutputs, false, true, false, false},
+    {"packed_colwise", SplitAlong::kOutputs, false, false, true, false},
+    {"rowwise", SplitAlong::kInputs, false, false, false, false},
+    {"rowwise_split_input", SplitAlong::kInputs, true, false, false, false},
+    {"rowwise_rep", SplitAlong::kInputs, true, false, false, false},
+    {"packed_rowwise", SplitAlong::kInputs, false, false, true, false},
+    {"embedding_rowwise", SplitAlong::kRows, false, true, false, false},
+    {"embedding_colwise", SplitAlong::kColumns, false, true, false, false},
+    {"replicate", SplitAlong::kNothing, false, false, false, false},
+    {"split_output", SplitAlong::kNothing, false, false, false, false},
+    {"sequence_parallel", SplitAlong::kNothing, false, false, false, true},
+    {"replicated_with_grad_allreduce", SplitAlong::kNothing, false, false, false, true},
+};
+
+std::string known_styles() {
+  std::string names;
+  for (const SplitStyle& style : kStyles) names += (names.empty() ? "" : ", ") + std::string(style.name);
+  return names;
+}
+
+const SplitStyle& find_style(std::string_view name, const std::string& rule) {
+  const auto* const found =
+      std::find_if(std::begin(kStyles), std::end(kStyles), [&](const SplitStyle& style) { return name == style.name; });
+  require(found != std::end(kStyles), Status::kInvalidArgument, "rule '", rule, "' of the plan has the style '", name,
+          "'; expected one of ", known_styles());
+  return *found;
+}
+
+int64_t read_size(const std::string& text, const std::string& rule) {
+  int64_t size = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  require(error == std::errc() && end == text.data() + text.size() && size > 0, Status::kInvalidArgument, "rule '",
+          rule, "' of the plan has '", text,
+          "' in its brackets; expected the number of packed tensors, or their sizes, ", "such as packed_colwise(3)");
+  return size;
+}
+
+SplitRule read_rule(const std::string& text) {
+  constexpr const char* kBlanks = " \t\r";
+  const size_t blank = text.find_first_of(kBlanks), style_begin = text.find_first_not_of(kBlanks, blank);
+  require(blank != std::string::npos && style_begin != std::string::npos, Status::kInvalidArgument, "rule '", text,
+          "' of the plan has one part; expected a path and a style, such as 'layers.*.mlp.up_proj colwise'");
+  SplitRule rule{text.substr(0, blank), nullptr, {}, text};
+  const std::string style = text.substr(style_begin);
+  const size_t bracket = style.find('(');
+  rule.style = &find_style(style.substr(0, bracket), text);
+  if (bracket != std::string::npos) {
+    require(style.back() == ')', Status::kInvalidArgument, "rule '", text, "' of the plan has no closing bracket");
+    for (const std::string& size : split_text(style.substr(bracket + 1, style.size() - bracket - 2)))
+      rule.packed.push_back(read_size(size, text));
+  }
+  require(rule.style->is_packed != rule.packed.empty(), Status::kInvalidArgument, "rule '", text, "' of the plan has ",
+          rule.packed.empty() ? "no" : "a", " number of packed tensors, which the packed styles and no others take; ",
+          "expected packed_colwise(3), for example");
+  return rule;
+}
+
+// Plans by the kind of a module, with paths from that module.
+struct KindPlan {
+  const char* kind;
+  const char* rules;
+  const char* between;  // rules of what is between split layers, where sequences are split
+};
+constexpr KindPlan kKindPlans[] = {
+    {"SelfAttention", "in_proj packed_colwise(3); out_proj rowwise", ""},
+    {"GPT2Model",
+     "h.*.attn.c_attn packed_colwise(3); h.*.attn.c_proj rowwise; h.*.mlp.c_fc colwise; h.*.mlp.c_proj rowwise; "
+     "wte embedding_rowwise",
+     "h.*.ln_1 sequence_parallel; h.*.ln_2 sequence_parallel; ln_f sequence_parallel; wpe split_output"},
+    {"GPT2LMHeadModel", "lm_head colwise_gather_output", ""},
+    {"LlamaModel",
+     "layers.*.self_attn.q_proj colwise; layers.*.self_attn.k_proj colwise; layers.*.self_attn.v_proj colwise; "
+     "layers.*.self_attn.o_proj rowwise; layers.*.mlp.gate_proj colwise; layers.*.mlp.up_proj colwise; "
+     "layers.*.mlp.down_proj rowwise; embed_tokens embedding_rowwise",
+     "layers.*.input_layernorm sequence_parallel; layers.*.post_attention_layernorm sequence_parallel; "
+     "norm sequence_parallel"},
+    {"LlamaForCausalLM", "lm_head colwise_gather_output", ""},
+};
+
+}  // namespace
+
+bool SplitRule::matches(std::string_view path) const {
+  std::string_view rest = pattern;
+  while (true) {
+    const size_t rule_end = rest.find('.'), path_end = path.find('.');
+    const std::string_view part = rest.substr(0, rule_end);
+    if (part != "*" && part != path.substr(0, path_end)) return false;
+    if (rule_end == std::string_view::npos || path_end == std::string_view::npos) return rule_end == path_end;
+    rest.remove_prefix(rule_end + 1);
+    path.remove_prefix(path_end + 1);
+  }
+}
+
+std::vector<SplitRule> read_plan(std::string_view text) {
+  std::vector<SplitRule> rules;
+  while (!text.empty()) {
+    const size_t end = text.find_first_of(";\n");
+    const std::string_view part = text.substr(0, end);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    const size_t first = part.find_first_not_of(" \t\r"), last = part.find_last_not_of(" \t\r");
+    if (first != std::string_view::npos) rules.push_back(read_rule(std::string(part.substr(first, last - first + 1))));
+  }
+  require(!rules.empty(), Status::kInvalidArgument,
+          "the plan has no rule; expected 'auto', or rules such as 'layers.*.mlp.up_proj colwise'");
+  return rules;
+}
+
+std::vector<SplitRule> plan_of(const nn::Module& model, bool sequence_parallel) {
+  std::vector<SplitRule> plan;
+  bool begins_sequences = false, ends_sequences = false;
+  for (const auto& [path, module] : nn::named_modules(model)) {
+    if (dynamic_cast<const nn::CallbackModule*>(module) != nullptr) continue;  // a program's class may have such a name
+    for (const KindPlan& known : kKindPlans) {
+      if (module->kind() != known.kind) continue;
+      for (SplitRule& rule :
+           read_plan(sequence_parallel ? std::string(known.rules) + ";" + known.between : known.rules)) {
+        begins_sequences = begins_sequences || rule.style->along == SplitAlong::kRows;
+        ends_sequences = ends_sequences || (rule.style->along == SplitAlong::kOutputs && rule.style->gathers_output);
+        if (!path.empty()) rule.pattern = path + "." + rule.pattern;
+        plan.push_back(std::move(rule));
+      }
+    }
+  }
+  require(!plan.empty(), Status::kUnsupported, "there is no plan that splits a model of kind '", model.kind(),
+          "' over the axis tensor of the mesh; expected rules in tensor_parallel.plan, or 'none' for a program that "
+          "splits its model itself");
+  require(!sequence_parallel || (begins_sequences && ends_sequences), Status::kUnsupported,
+          "sequence_parallel is 1 for a model of kind '", model.kind(),
+          "', and its plan has no embedding and head where the split sequence begins and ends; expected GPT-2 or Llama "
+          "with "
+          "its head, or rules of the program");
+  return plan;
+}
+
+}  // namespace accel::parallel

@@ -1,0 +1,42 @@
+// Plans of tensor parallelism: rules that say how the layers of a model are split over ranks, in the terms of Hugging
+// Face's `base_model_tp_plan`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nn/module.hpp"
+
+namespace accel::parallel {
+
+// Ranks have parts of a product's output or input features, or of the rows or features of an embedding's table.
+enum class SplitAlong { kNothing, kOutputs, kInputs, kRows, kColumns };
+
+struct SplitStyle {
+  const char* name;
+  SplitAlong along;
+  bool splits_input;    // the input is whole on all ranks, and each takes its part
+  bool gathers_output;  // the output is whole on all ranks
+  bool is_packed;       // the output, or the input, is several tensors behind each other, which are split one by one
+  bool sums_gradients;  // of a whole layer, of whose gradients each rank computes a term
+};
+
+struct SplitRule {
+  std::string pattern;  // a path from the root of the model; * is one part of a path
+  const SplitStyle* style = nullptr;
+  std::vector<int64_t> packed;  // sizes of packed tensors, or their number alone
+  std::string text;             // as it was written
+
+  bool matches(std::string_view path) const;
+};
+
+// "PATTERN STYLE", one a line or with ; between them.
+std::vector<SplitRule> read_plan(std::string_view text);
+
+// The plan of a model's kind, or of those modules in it that have one. Fails if there is none, or none that splits
+// sequences where that is asked for.
+std::vector<SplitRule> plan_of(const nn::Module& model, bool sequence_parallel);
+
+}  // namespace accel::parallel

@@ -1,0 +1,46 @@
+#include "parallel/tensor/split_layers.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_assert_async.h>
+#include <ATen/ops/embedding.h>
+
+namespace accel::parallel {
+
+at::Tensor ColumnProduct::multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                                   nn::Product product) const {
+  const at::Tensor own = product(input_->enter(input), weight, bias);
+  if (gathered_features_ == 0) return own;
+  return parallel_gather(own, -1, GatheredGradient::kReplicated, group_, gathered_features_);
+}
+
+at::Tensor sum_terms(const at::Tensor& terms, const RankGroup& group, bool splits_sequence) {
+  return splits_sequence ? sum_and_split_sequence(terms, group) : parallel_reduce(terms, group);
+}
+
+at::Tensor RowProduct::multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                                nn::Product product) const {
+  const at::Tensor own = product(splits_input_ ? parallel_scatter(input, -1, group_) : input, weight, {});
+  const at::Tensor sum = sum_terms(own, group_, splits_sequence_);
+  return bias.defined() ? sum + bias.to(sum.scalar_type()) : sum;
+}
+
+at::Tensor RowLookup::look_up(const at::Tensor& weight, const at::Tensor& indices) const {
+  at::_assert_async(indices.ge(0).logical_and_(indices.lt(rows_)).all(), "index out of range in self");
+  const at::Tensor own = indices - begin_;
+  const at::Tensor is_elsewhere = own.lt(0).logical_or_(own.ge(weight.size(0)));
+  const at::Tensor found = at::embedding(weight, own.masked_fill(is_elsewhere, 0));
+  return sum_terms(found.masked_fill(is_elsewhere.unsqueeze(-1), 0), group_, splits_sequence_);
+}
+
+at::Tensor ColumnLookup::look_up(const at::Tensor& weight, const at::Tensor& indices) const {
+  const at::Tensor whole =
+      parallel_gather(at::embedding(weight, indices), -1, GatheredGradient::kReplicated, group_, features_);
+  return splits_sequence_ ? split_sequence(whole, group_) : whole;
+}
+
+at::Tensor SequenceLookup::look_up(const at::Tensor& weight, const at::Tensor& indices) const {
+  return split_sequence(at::embedding(weight, indices), group_);
+}
+
+}  // namespace accel::parallel

@@ -1,0 +1,297 @@
+#include "parallel/tensor/split_model.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "nn/layers/attention_heads.hpp"
+#include "nn/layers/dropout.hpp"
+#include "nn/layers/embedding.hpp"
+#include "nn/layers/projection.hpp"
+#include "nn/module_walks.hpp"
+#include "nn/weight_store.hpp"
+#include "parallel/regions/region_input.hpp"
+#include "parallel/regions/sequence_region.hpp"
+#include "parallel/sync_module_states.hpp"
+#include "parallel/tensor/split_layers.hpp"
+#include "parallel/tensor/split_parameters.hpp"
+#include "tensor/tensor_chunk.hpp"
+
+namespace accel::parallel {
+namespace {
+
+std::string join_path(const std::string& path, const std::string& name) {
+  return path.empty() || name.empty() ? path + name : path + "." + name;
+}
+
+// A module of the model, with what the plan says of it.
+struct Layer {
+  std::string path;
+  nn::Module* module = nullptr;
+  Layer* parent = nullptr;  // null: the model
+  nn::Projection* projection = nullptr;
+  nn::Embedding* embedding = nullptr;
+  const SplitRule* rule = nullptr;  // of the layer's product or table
+
+  SplitAlong along() const { return rule == nullptr ? SplitAlong::kNothing : rule->style->along; }
+};
+
+class ModelSplit {
+ public:
+  ModelSplit(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group, bool sequence_parallel)
+      : model_(model), group_(group), sequence_parallel_(sequence_parallel), plan_(plan), used_(plan.size()) {
+    add_layers(model, "", nullptr);
+    for (const auto& layer : layers_) match(*layer);
+    for (size_t i = 0; i < plan.size(); i++)
+      require(used_[i], Status::kInvalidArgument, "rule '", plan[i].text,
+              "' of the plan matches no layer and no parameter; expected a path of the model, such as '",
+              example_path(), "'");
+    for (const auto& layer : layers_) require_row_layer(*layer);
+  }
+
+  void apply() {
+    sync_module_states(model_, *group_);
+    nn::Placements placements;
+    {
+      const at::NoGradGuard no_grad;
+      for (const auto& [tensor, cut] : cuts_) {
+        if (!cut.dimension) continue;
+        const tensor::Placement placement =
+            split_placement(cut.parameter.sizes().vec(), *cut.dimension, group_->rank(), group_->size(), kTensorAxis);
+        cut.parameter.set_data(tensor::read_part(cut.parameter.detach(), placement, cut.path).clone());
+        placements.set(cut.parameter, std::make_shared<const tensor::Placement>(placement));
+      }
+    }
+    // Before the parameters are used: sizes of layers are those of the whole.
+    nn::set_placements(model_, placements);
+    for (const auto& layer : layers_) split_forward(*layer);
+  }
+
+ private:
+  struct ParameterCut {
+    at::Tensor parameter;
+    std::string path;
+    std::string rule;  // for messages
+    std::optional<DimensionCut> dimension;
+  };
+
+  void add_layers(nn::Module& module, const std::string& path, Layer* parent) {
+    if (std::any_of(layers_.begin(), layers_.end(), [&](const auto& known) { return known->module == &module; }))
+      return;
+    require(
+        module.weight_store() == nullptr, Status::kInvalidArgument, "module '", path,
+        "' of the model is dispatched or offloaded, and its layers are split over ranks; expected a model without a "
+        "device map");
+    layers_.push_back(std::make_unique<Layer>());
+    Layer& layer = *layers_.back();
+    layer.path = path;
+    layer.module = &module;
+    layer.parent = parent;
+    layer.projection = dynamic_cast<nn::Projection*>(&module);
+    layer.embedding = dynamic_cast<nn::Embedding*>(&module);
+    for (const auto& [name, child] : module.children()) add_layers(*child, join_path(path, name), &layer);
+  }
+
+  const SplitRule* find_rule(const std::string& path) {
+    for (size_t i = 0; i < plan_.size(); i++)
+      if (plan_[i].matches(path)) {
+        used_[i] = true;
+        return &plan_[i];
+      }
+    return nullptr;
+  }
+
+  static std::string product_path(const Layer& layer) {
+    return layer.projection == nullptr ? layer.path : join_path(layer.path, layer.projection->product_name());
+  }
+
+  std::string example_path() const {
+    for (const auto& layer : layers_)
+      if (layer->projection != nullptr) return product_path(*layer);
+    const auto parameters = nn::named_parameters(model_);
+    return parameters.empty() ? "layer.weight" : parameters.front().first;
+  }
+
+  void match(Layer& layer) {
+    const std::string path = product_path(layer);
+    layer.rule = find_rule(path);
+    if (layer.rule != nullptr) {
+      const SplitAlong along = layer.along();
+      const bool fits =
+          along == SplitAlong::kNothing ||
+          (layer.projection != nullptr && (along == SplitAlong::kOutputs || along == SplitAlong::kInputs)) ||
+          (layer.embedding != nullptr && (along == SplitAlong::kRows || along == SplitAlong::kColumns));
+      require(fits, Status::kInvalidArgument, "rule '", layer.rule->text, "' does not fit '", path, "', of kind '",
+              layer.module->kind(),
+              "'; expected a linear layer for the styles colwise and rowwise, an embedding for the "
+              "styles embedding_*, or the path of a parameter");
+      require(!is_split_output(layer) || (layer.embedding != nullptr && sequence_parallel_), Status::kInvalidArgument,
+              "rule '", layer.rule->text, "' does not fit '", path,
+              "'; expected an embedding, and sequence_parallel 1");
+      require(layer.rule->style->name != std::string_view("sequence_parallel") || sequence_parallel_,
+              Status::kInvalidArgument, "rule '", layer.rule->text,
+              "' is for layers on split sequences, and sequence_parallel is 0; expected 1, or no such rule");
+    }
+    const auto& parameters = layer.module->direct_parameters();
+    for (size_t i = 0; i < parameters.size(); i++) {
+      const auto& [name, parameter] = parameters[i];
+      const std::string parameter_path = join_path(layer.path, name);
+      const SplitRule* const own = find_rule(parameter_path);
+      const SplitRule* const rule = own != nullptr ? own : layer.rule;
+      const bool is_of_layer = layer.projection != nullptr || layer.embedding != nullptr;
+      require(own == nullptr || !is_of_layer, Status::kInvalidArgument, "rule '", own == nullptr ? "" : own->text,
+              "' names a parameter of a layer that is split as a whole; expected '", path, "'");
+      ParameterCut cut{parameter, parameter_path, rule == nullptr ? "none" : "'" + rule->text + "'", std::nullopt};
+      if (rule != nullptr) cut.dimension = cut_of(layer, *rule, i, parameter, parameter_path);
+      add_cut(std::move(cut));
+    }
+  }
+
+  // How a rule cuts a parameter; nothing: the rank has all of it.
+  std::optional<DimensionCut> cut_of(const Layer& layer, const SplitRule& rule, size_t index,
+                                     const at::Tensor& parameter, const std::string& path) const {
+    const SplitAlong along = rule.style->along;
+    if (along == SplitAlong::kNothing) return std::nullopt;
+    const bool is_bias = layer.projection != nullptr ? index == nn::Projection::kBias : parameter.dim() < 2;
+    if (is_bias && along != SplitAlong::kOutputs && along != SplitAlong::kRows) return std::nullopt;
+    const bool along_second = along == SplitAlong::kInputs || along == SplitAlong::kColumns;
+    const bool is_transposed = layer.projection != nullptr && !is_bias && layer.projection->output_dim() == 1;
+    const size_t dim = along_second != is_transposed ? 1 : 0;
+    require(static_cast<int64_t>(dim) < parameter.dim(), Status::kInvalidArgument, "rule '", rule.text,
+            "' cuts dimension ", dim, " of '", path, "', whose shape is ", parameter.sizes());
+    const int64_t size = parameter.size(static_cast<int64_t>(dim));
+    DimensionCut cut{dim, packed_sizes(rule, size, path), 1};
+    const bool is_within = !rule.style->gathers_output && !rule.style->splits_input;
+    const nn::AttentionHeads* const heads = is_within ? heads_around(layer) : nullptr;
+    for (const int64_t packed : cut.packed) {
+      const int64_t inseparable = heads == nullptr ? 1 : heads->inseparable(packed);
+      require(packed % inseparable == 0, Status::kInvalidArgument, "rule '", rule.text, "' cuts ", packed,
+              " features of '", path, "', which are not heads of ", inseparable, "; expected whole heads");
+      require(packed / inseparable >= group_->size(), Status::kInvalidArgument, "'", path, "' has ",
+              packed / inseparable, heads == nullptr ? " features" : " heads", " to split over ", group_->size(),
+              " ranks; expected at least as many, or a smaller tensor_parallel_size");
+      cut.inseparable = inseparable;
+    }
+    return cut;
+  }
+
+  // The attention whose heads a projection computes, or reads.
+  static const nn::AttentionHeads* heads_around(const Layer& layer) {
+    if (const auto* const own = dynamic_cast<const nn::AttentionHeads*>(layer.module)) return own;
+    return layer.parent == nullptr ? nullptr : dynamic_cast<const nn::AttentionHeads*>(layer.parent->module);
+  }
+
+  // Tied parameters have one cut.
+  void add_cut(ParameterCut cut) {
+    const auto [known, is_new] = cuts_.emplace(cut.parameter.unsafeGetTensorImpl(), cut);
+    if (is_new) return;
+    require(known->second.dimension == cut.dimension, Status::kInvalidArgument, "'", known->second.path, "' and '",
+            cut.path, "' are one parameter, and their rules cut it in different ways: ", known->second.rule, " and ",
+            cut.rule, "; expected rules that agree, such as embedding_rowwise and colwise_gather_output");
+  }
+
+  // The output of a column layer is read by a row layer: of the nearest module around it that has other linear layers.
+  void require_row_layer(const Layer& column) const {
+    if (column.projection == nullptr || column.along() != SplitAlong::kOutputs || column.rule->style->gathers_output)
+      return;
+    const std::string path = product_path(column);
+    for (const Layer* around = &column; around != nullptr; around = around->parent) {
+      bool has_others = false, has_row = false;
+      for (const auto& layer : layers_) {
+        if (layer->projection == nullptr || !is_inside(*layer, *around)) continue;
+        has_others = has_others || layer->along() != SplitAlong::kOutputs;
+        has_row = has_row || layer->along() == SplitAlong::kInputs;
+      }
+      if (!has_others) continue;
+      require(has_row, Status::kInvalidArgument, "rule '", column.rule->text, "' splits the output of '", path,
+              "', and no layer in '", around->path,
+              "' takes it; expected a rowwise layer there, or the style colwise_gather_output");
+      return;
+    }
+    fail(Status::kInvalidArgument, "rule '", column.rule->text, "' splits the output of '", path,
+         "', and no layer takes it; expected a rowwise layer, or the style colwise_gather_output");
+  }
+
+  static bool is_inside(const Layer& layer, const Layer& around) {
+    for (const Layer* each = &layer; each != nullptr; each = each->parent)
+      if (each == &around) return true;
+    return false;
+  }
+
+  void split_forward(const Layer& layer) {
+    if (sequence_parallel_)
+      if (auto* const dropout = dynamic_cast<nn::Dropout*>(layer.module)) dropout->set_split_rank(group_->rank());
+    if (layer.rule == nullptr) return;
+    if (layer.rule->style->sums_gradients)
+      for (const auto& [name, parameter] : layer.module->direct_parameters()) sum_gradient(parameter, group_);
+    if (is_split_output(layer)) layer.embedding->set_split(std::make_shared<SequenceLookup>(group_));
+    if (layer.along() == SplitAlong::kNothing) return;
+    if (layer.projection != nullptr && layer.along() == SplitAlong::kOutputs) {
+      const int64_t gathered =
+          layer.rule->style->gathers_output ? whole_size(layer, layer.projection->output_dim()) : 0;
+      layer.projection->set_split(std::make_shared<ColumnProduct>(group_, input_of(layer), gathered));
+    } else if (layer.projection != nullptr) {
+      layer.projection->set_split(
+          std::make_shared<RowProduct>(group_, layer.rule->style->splits_input, sequence_parallel_));
+      if (sequence_parallel_ && layer.projection->has_bias())
+        sum_gradient(layer.projection->parameter(nn::Projection::kBias), group_);
+    } else if (layer.along() == SplitAlong::kRows) {
+      const auto& box = layer.module->placement(0)->boxes.front().whole;
+      layer.embedding->set_split(
+          std::make_shared<RowLookup>(group_, box.offset[0], whole_size(layer, 0), sequence_parallel_));
+    } else {
+      layer.embedding->set_split(std::make_shared<ColumnLookup>(group_, whole_size(layer, 1), sequence_parallel_));
+    }
+    for (nn::Module* const module : {layer.module, layer.parent == nullptr ? nullptr : layer.parent->module})
+      if (auto* const heads = dynamic_cast<nn::AttentionHeads*>(module)) heads->set_split_rank(group_->rank());
+  }
+
+  static bool is_split_output(const Layer& layer) {
+    return layer.rule->style->name == std::string_view("split_output");
+  }
+
+  static int64_t whole_size(const Layer& layer, int64_t dim) {
+    return layer.module->placement(0)->shape[static_cast<size_t>(dim)];
+  }
+
+  // Column layers of one parent read the same input.
+  std::shared_ptr<RegionInput> input_of(const Layer& column) {
+    const auto is_sibling = [&](const auto& layer) {
+      return layer->parent == column.parent && layer->projection != nullptr && layer->along() == SplitAlong::kOutputs;
+    };
+    if (column.parent == nullptr || std::count_if(layers_.begin(), layers_.end(), is_sibling) == 1)
+      return std::make_shared<RegionInput>(group_, sequence_parallel_);
+    std::shared_ptr<RegionInput>& shared = inputs_[column.parent];
+    if (shared == nullptr) shared = RegionInput::within(*column.parent->module, group_, sequence_parallel_);
+    return shared;
+  }
+
+  nn::Module& model_;
+  RankGroup group_;
+  bool sequence_parallel_;
+  const std::vector<SplitRule>& plan_;
+  std::vector<bool> used_;  // of the rules
+  std::vector<std::unique_ptr<Layer>> layers_;
+  std::unordered_map<const at::TensorImpl*, ParameterCut> cuts_;
+  std::map<const Layer*, std::shared_ptr<RegionInput>> inputs_;
+};
+
+}  // namespace
+
+void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group,
+                 bool sequence_parallel) {
+  ModelSplit(model, plan, group, sequence_parallel).apply();
+}
+
+}  // namespace accel::parallel

@@ -1,0 +1,17 @@
+// Splits a model's layers over ranks, in place, by a plan: tensor parallelism (Shoeybi et al., "Megatron-LM", 2019).
+#pragma once
+
+#include "nn/module.hpp"
+#include "parallel/regions/parallel_operators.hpp"
+#include "parallel/tensor/plan.hpp"
+
+namespace accel::parallel {
+
+// The axis of the mesh along which ranks have parts of layers.
+constexpr const char* kTensorAxis = "tensor";
+
+// Collective among the ranks of `group`, which get the weights of its first rank. Nothing is changed if the plan does
+// not fit the model.
+void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group, bool sequence_parallel);
+
+}  // namespace accel::parallel

@@ -1,0 +1,82 @@
+/* Section 10: operators at the ends of split regions, and plans, of one process. Several ranks are the matter of
+ * tests/distributed and tests/engine. */
+#include "capi_test.h"
+
+static const accel_device_t kCpu = {ACCEL_DEVICE_CPU, -1};
+
+static int set_up(void **state) {
+  accel_state_options_t options = one_process_options();
+  return accel_state_create(&options, (accel_state_t **)state) == ACCEL_OK ? 0 : -1;
+}
+
+static int tear_down(void **state) {
+  accel_state_release(*state);
+  return assert_nothing_left(state);
+}
+
+static accel_tensor_t *full(accel_dtype_t dtype) {
+  const int64_t shape[] = {2, 3};
+  accel_tensor_t *tensor = NULL;
+  assert_ok(accel_tensor_full(shape, 2, 2, dtype, &kCpu, &tensor));
+  return tensor;
+}
+
+static void test_one_rank_returns_its_input(void **state) {
+  accel_tensor_t *input = full(ACCEL_DTYPE_FLOAT32), *results[6] = {NULL};
+  assert_ok(accel_parallel_copy(*state, input, &results[0]));
+  assert_ok(accel_parallel_reduce(*state, input, &results[1]));
+  assert_ok(accel_parallel_gather(*state, input, -1, -1, 1, &results[2]));
+  assert_ok(accel_parallel_scatter(*state, input, 0, &results[3]));
+  assert_ok(accel_parallel_reduce_scatter(*state, input, 1, &results[4]));
+  assert_ok(accel_parallel_all_to_all(*state, input, 0, 1, 3, &results[5]));
+  for (size_t i = 0; i < 6; i++) {
+    int32_t same = 0;
+    const accel_value_t left = accel_arg_tensor(input), right = accel_arg_tensor(results[i]);
+    assert_ok(accel_value_equal(&left, &right, &same));
+    assert_int_equal(same, 1);
+    accel_tensor_release(results[i]);
+  }
+  accel_tensor_release(input);
+}
+
+static void test_wrong_arguments(void **state) {
+  accel_tensor_t *input = full(ACCEL_DTYPE_FLOAT32), *numbers = full(ACCEL_DTYPE_INT64), *out = NULL;
+  assert_fails(accel_parallel_copy(*state, numbers, &out), ACCEL_ERROR_TYPE_MISMATCH, "input has dtype int64");
+  assert_fails(accel_parallel_reduce(NULL, input, &out), ACCEL_ERROR_INVALID_ARGUMENT, "state is NULL");
+  assert_fails(accel_parallel_reduce(*state, NULL, &out), ACCEL_ERROR_INVALID_ARGUMENT, "input is NULL");
+  assert_fails(accel_parallel_gather(*state, input, 2, -1, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT,
+               "2 of a tensor with 2");
+  assert_fails(accel_parallel_gather(*state, input, 0, -2, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT, "whole is -2");
+  assert_fails(accel_parallel_gather(*state, input, 0, 5, 1, &out), ACCEL_ERROR_SHAPE_MISMATCH, "5");
+  assert_fails(accel_parallel_scatter(*state, input, -3, &out), ACCEL_ERROR_INVALID_ARGUMENT, "-3 of a tensor with 2");
+  assert_fails(accel_parallel_all_to_all(*state, input, 1, -1, -1, &out), ACCEL_ERROR_INVALID_ARGUMENT,
+               "both dimension");
+  assert_null(out);
+  accel_tensor_release(numbers);
+  accel_tensor_release(input);
+}
+
+/* A plan is read on one rank too, where nothing is split. */
+static void test_plans(void **state) {
+  accel_module_t *linear = NULL, *model = NULL;
+  accel_tensor_parallel_options_t splitting = ACCEL_TENSOR_PARALLEL_OPTIONS_INIT;
+  accel_prepare_model_options_t options = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  options.tensor_parallel = &splitting;
+  assert_ok(accel_module_linear(3, 2, 1, &linear));
+  splitting.plan = "layer diagonal";
+  assert_fails(accel_prepare_model(*state, linear, &options, &model), ACCEL_ERROR_INVALID_ARGUMENT,
+               "style 'diagonal'; expected one of colwise");
+  splitting.plan = "layer colwise";
+  assert_ok(accel_prepare_model(*state, linear, &options, &model));
+  accel_module_release(model);
+  accel_module_release(linear);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_one_rank_returns_its_input, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_wrong_arguments, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_plans, set_up, tear_down),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,49 @@
+// Accelerators of ranks on a mesh, which run as threads of one process.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "accelerator_ranks.hpp"
+#include "launch/ranks/claimed_port.hpp"
+
+namespace accel::tests {
+
+struct MeshSizes {
+  int64_t replicas, shards, parts;  // of the axes replicate, shard and tensor
+  int ranks() const { return static_cast<int>(replicas * shards * parts); }
+};
+
+// Runs `body` on the ranks of a job with such a mesh.
+inline void on_mesh(const MeshSizes& sizes, const std::function<void(const AcceleratorPtr&)>& body) {
+  const launch::ClaimedPort port;
+  std::vector<std::exception_ptr> failures(static_cast<size_t>(sizes.ranks()));
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < sizes.ranks(); rank++)
+    ranks.emplace_back([&, rank] {
+      try {
+        StateSettings settings;
+        settings.cpu = true;
+        settings.process_index = settings.local_process_index = rank;
+        settings.num_processes = settings.local_num_processes = sizes.ranks();
+        settings.main_process_port = port.number();
+        settings.data_parallel_replicate_size = sizes.replicas;
+        settings.data_parallel_shard_size = sizes.shards;
+        settings.tensor_parallel_size = sizes.parts;
+        const auto accelerator = std::make_shared<accelerator::Accelerator>(settings);
+        body(accelerator);
+        accelerator->end_training();
+      } catch (...) {
+        failures[static_cast<size_t>(rank)] = std::current_exception();
+      }
+    });
+  for (std::thread& rank : ranks) rank.join();
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace accel::tests
