@@ -73,7 +73,7 @@ class FolderWriter {
   void write(const std::string& name, const c10::IValue& value) {
     if (share(name, value)) return;
     OutputFile output(folder_ + "/" + name, files_);
-    write_value(output, value, options_.compression_level);
+    write_value(output, value, static_cast<int>(options_.compression_level));
     finish(name, output, [&] { return holds_value(output.path(), value); });
   }
 
@@ -104,7 +104,7 @@ class FolderWriter {
     if (former == nullptr) return false;
     NoFiles none;
     OutputFile measured(name, none);
-    write_value(measured, value, options_.compression_level);
+    write_value(measured, value, static_cast<int>(options_.compression_level));
     measured.finish();
     if (measured.size() != former->size || measured.hash() != former->hash) return false;
     const std::string existing = options_.previous + "/" + name, path = folder_ + "/" + name;
