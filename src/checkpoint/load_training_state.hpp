@@ -6,13 +6,12 @@
 #include <string>
 
 #include "checkpoint/training_state.hpp"
+#include "config/generated/settings/checkpoint.hpp"
 
 namespace accel::checkpoint {
 
-struct LoadOptions {
-  bool allow_missing = false;      // what the checkpoint lacks is a warning instead of an error
+struct LoadOptions : LoadStateSettings {
   bool save_on_each_node = false;  // as it was saved
-  bool verify = true;              // compares the hashes of all files that are read with the manifest
 };
 
 struct LoadedState {

@@ -15,6 +15,13 @@
 namespace accel::checkpoint {
 namespace {
 
+// In bytes.
+uint64_t size_of(const c10::IValue& state) {
+  uint64_t bytes = 0;
+  tree::for_each_tensor(state, [&](const at::Tensor& tensor) { bytes += tensor.nbytes(); });
+  return bytes;
+}
+
 struct Offer {
   size_t entry;
   std::string stem;
@@ -69,12 +76,6 @@ void check_offers(const Offers& offers, int rank, const Offers& of_first, int fi
 
 }  // namespace
 
-uint64_t size_of(const c10::IValue& state) {
-  uint64_t bytes = 0;
-  tree::for_each_tensor(state, [&](const at::Tensor& tensor) { bytes += tensor.nbytes(); });
-  return bytes;
-}
-
 std::string offer_files(const TrainingState& state, const SaveOptions& options) {
   Json::Items offers;
   Stems stems;
@@ -97,17 +98,22 @@ std::string offer_files(const TrainingState& state, const SaveOptions& options) 
   return print_json(Json(std::move(offers)));
 }
 
-std::vector<PlannedFile> plan_files(const std::vector<std::string>& texts, const Ranks& ranks) {
+SavePlan plan_save(const TrainingState& state, const std::vector<std::string>& texts, const Ranks& ranks) {
   std::vector<Offers> offers;
   for (const std::string& text : texts) offers.push_back(parse_offers(text));
   const Offers& first = offers.front();
   for (size_t rank = 1; rank < offers.size(); rank++)
     check_offers(offers[rank], ranks.first_of_folder + static_cast<int>(rank), first, ranks.first_of_folder);
 
+  const auto this_rank = static_cast<size_t>(ranks.writer());
+  SavePlan plan;
+  plan.random_states = random_states_name(ranks.rank);
+  plan.rank_states = rank_state_name(ranks.rank);
+  for (const StateEntry& entry : state)
+    if (is_per_rank(entry.kind)) plan.bytes += size_of(entry.state);
   std::vector<uint64_t> load(offers.size(), 0);
   for (const Offer& file : first)
     if (!file.is_equal_on_all_ranks) load[0] += file.bytes;
-  std::vector<PlannedFile> plan;
   for (const Offer& file : first) {
     if (file.name.empty()) continue;
     size_t writer = 0;
@@ -117,10 +123,13 @@ std::vector<PlannedFile> plan_files(const std::vector<std::string>& texts, const
       if (may_write && load[rank] < load[writer]) writer = rank;
     }
     if (file.is_equal_on_all_ranks) load[writer] += file.bytes;
-    const Offer* const own = find_stem(offers[static_cast<size_t>(ranks.writer())], file.stem);
-    const bool has_own = own != nullptr && !own->name.empty();
-    plan.push_back(
-        {has_own ? std::optional(own->entry) : std::nullopt, file.stem, file.name, static_cast<int>(writer)});
+    const Offer* const own = find_stem(offers[this_rank], file.stem);
+    const bool writes = writer == this_rank;
+    if (own == nullptr || own->name.empty() || !(writes || own->has_chunks)) continue;
+    WriteItem item{own->entry, writes ? file.name : "", own->has_chunks ? chunks_name(file.stem, ranks.rank) : "", {}};
+    if (writes && is_index(file.name)) item.shards = {shard_name(file.stem, 0), shard_name(file.stem, 1)};
+    if (writes) plan.bytes += own->bytes;
+    plan.items.push_back(std::move(item));
   }
   return plan;
 }

@@ -1,10 +1,9 @@
-// Who writes what of a checkpoint: one plan for all ranks that share the folder, made of what each of them has. The
-// list of the first of them counts: what it lacks or leaves out is not saved.
+// The plan of a save: the files that this rank writes. It is made once, of what all ranks that share the folder have.
+// The list of the first of them counts: states that it lacks or leaves out are not saved.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,23 +13,26 @@ namespace accel::checkpoint {
 
 struct SaveOptions;
 
-// A file that one rank writes for all; if its state is in chunks, every rank writes a file of its own chunks beside it.
-struct PlannedFile {
-  std::optional<size_t> entry;  // of this rank's state; nothing: it lacks it, or leaves it out
-  std::string stem;
-  std::string name;
-  int writer;  // its number among the ranks of the folder
+// One state of this rank and the files that it writes of it.
+struct WriteItem {
+  size_t entry;                     // of the state
+  std::string name;                 // the file of all but its chunks; empty: another rank writes that
+  std::string chunks;               // the file of this rank's chunks; empty: the state has none
+  std::vector<std::string> shards;  // the files of a model's frozen tensors and of the others; `name` is their index
 };
 
-// In bytes.
-uint64_t size_of(const c10::IValue& state);
+struct SavePlan {
+  std::vector<WriteItem> items;
+  std::string random_states, rank_states;  // files of the states that every rank writes for itself
+  uint64_t bytes = 0;                      // of all files, about
+};
 
-// Describes the files that this rank has and may write, as text for the others.
+// Describes the states that this rank has and may write, as text for the others.
 std::string offer_files(const TrainingState& state, const SaveOptions& options);
 
 // `offers` are those of the ranks of the folder, in order. A file that any rank may write goes to the rank with the
 // least to write so far. kInvalidState if a rank has an object that the first one lacks, or no chunks of a state that
 // is in chunks.
-std::vector<PlannedFile> plan_files(const std::vector<std::string>& offers, const Ranks& ranks);
+SavePlan plan_save(const TrainingState& state, const std::vector<std::string>& offers, const Ranks& ranks);
 
 }  // namespace accel::checkpoint

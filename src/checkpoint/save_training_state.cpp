@@ -73,7 +73,7 @@ class FolderWriter {
   void write(const std::string& name, const c10::IValue& value) {
     if (share(name, value)) return;
     OutputFile output(folder_ + "/" + name, files_);
-    write_value(output, value, options_.compression_level);
+    write_value(output, value, static_cast<int>(options_.compression_level));
     finish(name, output, [&] { return holds_value(output.path(), value); });
   }
 
@@ -104,7 +104,7 @@ class FolderWriter {
     if (former == nullptr) return false;
     NoFiles none;
     OutputFile measured(name, none);
-    write_value(measured, value, options_.compression_level);
+    write_value(measured, value, static_cast<int>(options_.compression_level));
     measured.finish();
     if (measured.size() != former->size || measured.hash() != former->hash) return false;
     const std::string existing = options_.previous + "/" + name, path = folder_ + "/" + name;
@@ -123,9 +123,8 @@ class FolderWriter {
 };
 
 // A model in two files with an index, so that the one with the frozen tensors can be shared.
-void write_in_shards(FolderWriter& writer, const PlannedFile& file, const StateEntry& entry) {
+void write_in_shards(FolderWriter& writer, const WriteItem& item, const StateEntry& entry) {
   ShardedIndex index;
-  const std::string stem = file.stem;
   std::array<c10::impl::GenericDict, 2> shards = {tree::new_map(), tree::new_map()};  // frozen, others
   std::unordered_set<const void*> counted;
   for (const auto& member : entry.state.toGenericDict()) {
@@ -133,30 +132,22 @@ void write_in_shards(FolderWriter& writer, const PlannedFile& file, const StateE
     const at::Tensor& tensor = member.value().toTensor();
     const size_t shard = entry.frozen.count(name) > 0 ? 0 : 1;
     shards[shard].insert(name, tensor);
-    index.weight_map.emplace_back(name, shard_name(stem, shard));
+    index.weight_map.emplace_back(name, item.shards[shard]);
     if (counted.insert(tensor.const_data_ptr()).second) index.total_size += tensor.nbytes();
   }
-  for (size_t shard = 0; shard < shards.size(); shard++) writer.write(shard_name(stem, shard), shards[shard]);
-  writer.write_text(file.name, print_sharded_index(index));
+  for (size_t shard = 0; shard < shards.size(); shard++) writer.write(item.shards[shard], shards[shard]);
+  writer.write_text(item.name, print_sharded_index(index));
 }
 
-void write_shared(FolderWriter& writer, const PlannedFile& file, const TrainingState& state, const Ranks& ranks) {
-  if (!file.entry) return;
-  const StateEntry& entry = state[*file.entry];
-  const bool writes = file.writer == ranks.writer();
-  if (!has_chunks(entry.state)) {
-    if (writes && is_index(file.name))
-      write_in_shards(writer, file, entry);
-    else if (writes)
-      writer.write(file.name, entry.state);
-    return;
-  }
+void write_item(FolderWriter& writer, const WriteItem& item, const StateEntry& entry) {
+  if (!item.shards.empty()) return write_in_shards(writer, item, entry);
+  if (item.chunks.empty()) return writer.write(item.name, entry.state);
   const SplitState split = split_chunks(entry.state, entry.kind == StateKind::kModel);
-  if (writes) writer.write(file.name, split.rest);
-  writer.write_chunks(chunks_name(file.stem, ranks.rank), split.chunks);
+  if (!item.name.empty()) writer.write(item.name, split.rest);
+  writer.write_chunks(item.chunks, split.chunks);
 }
 
-void write_own(FolderWriter& writer, const TrainingState& state, int rank) {
+void write_own(FolderWriter& writer, const SavePlan& plan, const TrainingState& state) {
   auto generators = tree::new_map(), own = tree::new_map();
   auto loaders = tree::new_list();
   for (const StateEntry& entry : state) {
@@ -165,8 +156,8 @@ void write_own(FolderWriter& writer, const TrainingState& state, int rank) {
     if (entry.kind == StateKind::kRankState) own.insert(entry.name, entry.state);
   }
   own.insert(kDataloadersKey, loaders);
-  writer.write(random_states_name(rank), generators);
-  writer.write(rank_state_name(rank), own);
+  writer.write(plan.random_states, generators);
+  writer.write(plan.rank_states, own);
 }
 
 void collect_files(const std::string& folder, const std::string& below, std::vector<std::string>& found) {
@@ -242,17 +233,8 @@ TrainingState TrainingStateWriter::collect(const CollectState& collect, const Ra
     state = collect(temporary_);
     return offer_files(state, options_);
   });
-  plan_ = plan_files(offers, ranks);
+  plan_ = plan_save(state, offers, ranks);
   return state;
-}
-
-uint64_t TrainingStateWriter::bytes_to_write(const TrainingState& state, const Ranks& ranks) const {
-  uint64_t bytes = 0;
-  for (const PlannedFile& file : plan_)
-    if (file.entry && file.writer == ranks.writer()) bytes += size_of(state[*file.entry].state);
-  for (const StateEntry& entry : state)
-    if (is_per_rank(entry.kind)) bytes += size_of(entry.state);
-  return bytes;
 }
 
 void TrainingStateWriter::write(const TrainingState& state, const Ranks& ranks) {
@@ -262,8 +244,8 @@ void TrainingStateWriter::write(const TrainingState& state, const Ranks& ranks) 
     require(::stat(temporary_.c_str(), &status) == 0, Status::kIo, "'", temporary_, "', which rank ",
             ranks.first_of_folder, " made, is not there; the folder must be one that these ranks share");
     FolderWriter writer(temporary_, options_, files_);
-    for (const PlannedFile& file : plan_) write_shared(writer, file, state, ranks);
-    write_own(writer, state, ranks.rank);
+    for (const WriteItem& item : plan_.items) write_item(writer, item, state[item.entry]);
+    write_own(writer, plan_, state);
     return print_file_records(writer.records());
   });
 

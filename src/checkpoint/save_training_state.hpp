@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "checkpoint/files/atomic_folder.hpp"
 #include "checkpoint/files/file_system.hpp"
@@ -28,11 +27,11 @@ class TrainingStateWriter {
   // The folder that will have the name. Files that are added to it before write() belong to the checkpoint.
   const std::string& temporary() const { return temporary_; }
 
-  // The state of this rank, and the plan of who writes what. If `collect` throws on one rank, all ranks throw.
+  // Returns the state of this rank, and makes the plan of the save. If `collect` throws on one rank, all ranks throw.
   TrainingState collect(const CollectState& collect, const Ranks& ranks);
 
   // About how many bytes this rank will write of what was collected.
-  uint64_t bytes_to_write(const TrainingState& state, const Ranks& ranks) const;
+  uint64_t bytes_to_write() const { return plan_.bytes; }
 
   // Writes this rank's files of the state that was collected, or of a copy, then the manifest, and gives the folder its
   // name. On failure nothing changes, and every rank throws the error of the first rank that failed.
@@ -44,7 +43,7 @@ class TrainingStateWriter {
   FileSystem& files_;
   std::unique_ptr<AtomicFolder> target_;  // of the first rank
   std::string temporary_;
-  std::vector<PlannedFile> plan_;
+  SavePlan plan_;
 };
 
 // All parts.

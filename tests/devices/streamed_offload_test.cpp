@@ -187,8 +187,8 @@ TEST_F(StreamedOffload, DevicesKeepWhatTheMapPromises) {
       MaxMemory memory;
       for (int i = 0; i < devices; i++) memory.emplace_back(std::to_string(i), limit);
       memory.emplace_back("cpu", block_bytes(shape) * 3);
-      DeviceMapSettings wanted;
-      wanted.no_split_module_classes = {"Block"};
+      DeviceMapOptions wanted;
+      wanted.no_split_module_classes = "Block";
       const auto model = empty_block_model(shape);
       const DeviceMap map = infer_device_map(*model, memory, wanted).map;
       std::vector<int64_t> before;

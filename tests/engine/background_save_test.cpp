@@ -35,7 +35,12 @@ using checkpoint::tests::Folder;
 using std::chrono::milliseconds;
 using tests::expect_error;
 
-constexpr SaveTiming kAsynchronous{true, false};
+checkpoint::SaveOptions asynchronous(WhenBusy when_busy = WhenBusy::kWait) {
+  checkpoint::SaveOptions options;
+  options.asynchronous = true;
+  options.when_busy = when_busy;
+  return options;
+}
 constexpr milliseconds kLong(30000);
 
 nn::ModulePtr model_of(int64_t elements) {
@@ -64,7 +69,7 @@ TEST(BackgroundSave, HasWhatWasThereWhenTheCallReturned) {
       accelerator->preparation().prepare_model(model);
       for (int save = 1; save <= 3; save++) {
         fill(model, save);
-        accelerator->projects().save_checkpoint(folder / std::to_string(save), {}, kAsynchronous);
+        accelerator->projects().save_checkpoint(folder / std::to_string(save), asynchronous());
         for (int step = 0; step < 5; step++) fill(model, -step);
       }
       EXPECT_TRUE(accelerator->projects().wait_for_checkpoint(kLong));
@@ -83,7 +88,7 @@ TEST(BackgroundSave, TheTrainingCommunicatesMeanwhile) {
     const nn::ModulePtr model = model_of(1 << 20);
     accelerator->preparation().prepare_model(model);
     fill(model, 7);
-    accelerator->projects().save_checkpoint(folder / "s", {}, kAsynchronous);
+    accelerator->projects().save_checkpoint(folder / "s", asynchronous());
     for (int round = 0; round < 200; round++) accelerator->state().communicator()->barrier();
     EXPECT_EQ(number_in(accelerator, model, folder / "s"), 7);  // waits for it
   });
@@ -95,13 +100,12 @@ TEST(BackgroundSave, ASecondOneWaitsOrIsRefused) {
     const nn::ModulePtr model = model_of(8 << 20);
     accelerator->preparation().prepare_model(model);
     fill(model, 1);
-    accelerator->projects().save_checkpoint(folder / "a", {}, kAsynchronous);
+    accelerator->projects().save_checkpoint(folder / "a", asynchronous());
     const auto progress = accelerator->projects().checkpoint_progress();
     if (progress.is_busy) {
       EXPECT_GE(progress.total, 32 << 20);
-      expect_error(Status::kInvalidState, "/a' is under way", [&] {
-        accelerator->projects().save_checkpoint(folder / "b", {}, {true, true});
-      });
+      expect_error(Status::kInvalidState, "/a' is under way",
+                   [&] { accelerator->projects().save_checkpoint(folder / "b", asynchronous(WhenBusy::kRefuse)); });
     }
     fill(model, 2);
     accelerator->projects().save_checkpoint(folder / "b", {});  // waits
@@ -122,7 +126,7 @@ TEST(BackgroundSave, RotationComesBehindIt) {
     accelerator->preparation().prepare_model(model);
     for (int save = 0; save < 4; save++) {
       fill(model, save);
-      accelerator->projects().save_checkpoint(std::nullopt, {}, kAsynchronous);
+      accelerator->projects().save_checkpoint(std::nullopt, asynchronous());
     }
     EXPECT_TRUE(accelerator->projects().wait_for_checkpoint(kLong));
     accelerator->state().communicator()->barrier();
@@ -140,7 +144,7 @@ TEST(BackgroundSave, TheEndOfTheAcceleratorFinishesIt) {
     const nn::ModulePtr model = model_of(4 << 20);
     accelerator->preparation().prepare_model(model);
     fill(model, 5);
-    accelerator->projects().save_checkpoint(folder / "s", {}, kAsynchronous);
+    accelerator->projects().save_checkpoint(folder / "s", asynchronous());
   });
   EXPECT_EQ(checkpoint::load_manifest(folder / "s").world_size, 2);
   EXPECT_EQ(folder.entries(), 1U);

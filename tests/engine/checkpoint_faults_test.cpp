@@ -601,7 +601,8 @@ TEST(FaultyWriter, WhatIsReplacedWhileItIsReadIsNoMixture) {
     std::array<double, 2> numbers{};
     on_ranks(2, [&](const Ranks& ranks) {
       try {
-        const LoadOptions unverified{false, false, false};
+        LoadOptions unverified;
+        unverified.verify = false;
         TrainingState state = checkpoint::load_training_state(path, example(ranks.rank, 0), unverified, ranks).entries;
         const double number = model_tensors(entry_of(state, StateKind::kModel, 1).state).front().second.item<double>();
         EXPECT_TRUE(same(state, example(ranks.rank, number)));

@@ -76,8 +76,9 @@ TEST_F(Images, FoldersAreLabels) {
   EXPECT_EQ(item.at("image").toTensor().sizes(), (std::vector<int64_t>{3, 3, 4}));
   EXPECT_EQ(dataset.item(0).toGenericDict().at("label").toInt(), 0);
   expect_error(Status::kShapeMismatch, "item 1 of the batch", [&] { dataset.batch({0, 1}); });
-  ImageOptions options;
-  options.size = {8, 6};
+  ImageSettings options;
+  options.height = 8;
+  options.width = 6;
   options.channels = 1;
   const ImageDataset sized(folder_.native(), options);
   const auto batch = sized.batch({0, 1}).toGenericDict();

@@ -66,8 +66,10 @@ TEST(InferDeviceMap, EveryTensorHasOneDeviceAndLimitsAndTiesHold) {
     tests::RandomModel random(seed);
     const nn::ModulePtr model = random.make(random.draw(1, 3));
     const MaxMemory memory = random.memory(total_size(*model));
-    DeviceMapSettings settings;
-    settings.no_split_module_classes = random.classes();
+    DeviceMapOptions settings;
+    std::string classes;
+    for (const std::string& name : random.classes()) classes += (classes.empty() ? "" : ",") + name;
+    settings.no_split_module_classes = classes;
     settings.fallback_allocation = random.chance(0.5);
     settings.optimal_packing = random.chance(0.3);
     settings.clean_result = false;
@@ -90,7 +92,7 @@ TEST(InferDeviceMap, CleanedMapsMeanTheSame) {
     tests::RandomModel random(seed);
     const nn::ModulePtr model = random.make(3);
     const MaxMemory memory = random.memory(total_size(*model));
-    DeviceMapSettings settings;
+    DeviceMapOptions settings;
     settings.clean_result = false;
     const DeviceMap whole = infer_device_map(*model, memory, settings).map;
     const DeviceMap cleaned = clean_device_map(whole);
@@ -115,7 +117,7 @@ TEST(InferDeviceMap, ADtypeBelowAByteCounts) {
     one->add_parameter("weight", at::empty({100}, at::TensorOptions().dtype(at::kFloat).device(at::kMeta)));
     model_in_floats->add_child(name, one);
   }
-  DeviceMapSettings settings;
+  DeviceMapOptions settings;
   settings.dtype = "int4";
   EXPECT_EQ(infer_device_map(*model_in_floats, MaxMemory{{"0", 150}}, settings).map, (DeviceMap{{"", "0"}}));
   settings.dtype = "fp8";
@@ -130,7 +132,7 @@ TEST(InferDeviceMap, ADtypeBelowAByteCounts) {
 // 10 and 20 bytes fit on accelerator 0 beside the 30 for the largest layer, the first 30 do not.
 TEST(InferDeviceMap, ExplainsEachDecision) {
   const nn::ModulePtr model = chain({10, 20, 30, 30});
-  DeviceMapSettings settings;
+  DeviceMapOptions settings;
   const InferredDeviceMap inferred = infer_device_map(*model, MaxMemory{{"0", 70}, {"cpu", 29}}, settings, true);
   EXPECT_EQ(inferred.map, (DeviceMap{{"a", "0"}, {"b", "0"}, {"c", "disk"}, {"d", "disk"}}));
   std::vector<std::string> decisions;
@@ -179,8 +181,8 @@ TEST(InferDeviceMap, BuffersOfSplitModulesHaveAPlace) {
 }
 
 TEST(InferDeviceMap, WithoutTheDiskNamesWhatDoesNotFit) {
-  DeviceMapSettings settings;
-  settings.without_disk = true;
+  DeviceMapOptions settings;
+  settings.allow_disk = false;
   const MaxMemory memory{{"0", 65}, {"cpu", 25}};
   const nn::ModulePtr model = chain({10, 20, 30, 40});
   tests::expect_error(Status::kOutOfMemory, "'b' needs 20 bytes; 0 has 15 left of 65",

@@ -128,7 +128,7 @@ TEST_F(RowFiles, CsvThatIsMalformed) {
   refused(5, "7, column 'a' is 'ten'; expected Long");
   refused(6, "8, column 'a' is empty");
   expect_error(Status::kCorrupt, "row 3", [&] { dataset.batch({0, 1}); });
-  options.skips_malformed = true;
+  options.skip_malformed = true;
   const CsvDataset skipping(path, std::nullopt, options);
   EXPECT_EQ(all(skipping), R"({"a":1,"b":2} {"a":5,"b":6})");
   EXPECT_EQ(skipping.num_skipped(), 6);

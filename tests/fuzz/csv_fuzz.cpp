@@ -41,7 +41,7 @@ FUZZ_TARGET(csv) {
   try {
     const data::CsvDataset dataset(file.path(), std::nullopt, options);
     const int64_t readable = readable_rows(dataset);
-    options.skips_malformed = true;
+    options.skip_malformed = true;
     const data::CsvDataset skipping(file.path(), std::nullopt, options);
     check(skipping.length() == readable && skipping.num_skipped() == dataset.length() - readable);
     check(readable_rows(skipping) == readable);

@@ -14,7 +14,7 @@ TEST(BalancedMemory, AsTheReferenceDivides) {
   for (const Case& one : read_cases("balanced_memory")) {
     SCOPED_TRACE(one.name);
     const nn::ModulePtr model = build_module_tree(one.input);
-    bigmodel::DeviceMapSettings settings = read_size_settings(one.input);
+    bigmodel::DeviceMapOptions settings = read_size_settings(one.input);
     settings.low_zero = member(one.input, "low_zero").toBool();
     const bigmodel::MaxMemory given =
         bigmodel::read_max_memory(map_of_pairs(member(one.input, "max_memory")), "max_memory");

@@ -33,8 +33,8 @@ DeviceMap sorted(DeviceMap map) {
 // What is wrong with a map: a limit that does not hold, or tied parameters that are not together. Tensors without a
 // place, which the reference leaves, are on no device.
 std::string problem_of(const nn::Module& model, const DeviceMap& map, const bigmodel::MaxMemory& memory,
-                       const bigmodel::DeviceMapSettings& settings) {
-  const nn::SizeRules rules(settings.dtype, settings.special_dtypes);
+                       const bigmodel::DeviceMapOptions& settings) {
+  const nn::SizeRules rules = settings.size_rules();
   std::map<std::string, double> used;
   nn::TensorSelection all;
   all.recurse = true;
@@ -59,7 +59,7 @@ TEST(DeviceMap, AsTheReferencePlacesModels) {
   for (const Case& one : read_cases("device_map")) {
     SCOPED_TRACE(one.name);
     const nn::ModulePtr model = build_module_tree(one.input);
-    bigmodel::DeviceMapSettings settings = read_size_settings(one.input);
+    bigmodel::DeviceMapOptions settings = read_size_settings(one.input);
     settings.offload_buffers = member(one.input, "offload_buffers").toBool();
     settings.fallback_allocation = member(one.input, "fallback_allocation").toBool();
     settings.clean_result = false;

@@ -53,8 +53,8 @@ TEST(ModuleSizes, OfEachModuleAndTensorUnderTheRules) {
   for (const Case& one : read_cases("module_sizes")) {
     SCOPED_TRACE(one.name);
     const nn::ModulePtr model = build_module_tree(one.input);
-    const bigmodel::DeviceMapSettings settings = read_size_settings(one.input);
-    const nn::SizeRules rules(settings.dtype, settings.special_dtypes);
+    const bigmodel::DeviceMapOptions settings = read_size_settings(one.input);
+    const nn::SizeRules rules = settings.size_rules();
     const nn::ModuleSizes sizes = nn::compute_module_sizes(*model, rules);
     const nn::ModuleSizes of_buffers = nn::compute_module_sizes(*model, rules, /*buffers_only=*/true);
     EXPECT_EQ(numbers(sizes), numbers(member(one.expected, "sizes")));
@@ -65,7 +65,7 @@ TEST(ModuleSizes, OfEachModuleAndTensorUnderTheRules) {
     for (const std::string& leaf : texts(member(one.expected, "leaves")))
       if (numbers(sizes).count(leaf) > 0) leaves.push_back(leaf);
     EXPECT_EQ(nn::module_leaves(sizes), leaves);
-    const nn::LargestLayer layer = nn::largest_layer(*model, sizes, settings.no_split_module_classes);
+    const nn::LargestLayer layer = nn::largest_layer(*model, sizes, settings.classes());
     EXPECT_DOUBLE_EQ(layer.bytes, member(member(one.expected, "max_layer"), "size").toScalar().toDouble());
     EXPECT_EQ(layer.names, texts(member(member(one.expected, "max_layer"), "names")));
   }

@@ -52,12 +52,15 @@ std::vector<std::string> texts(const c10::IValue& list) {
   return found;
 }
 
-bigmodel::DeviceMapSettings read_size_settings(const c10::IValue& input) {
-  bigmodel::DeviceMapSettings settings;
+bigmodel::DeviceMapOptions read_size_settings(const c10::IValue& input) {
+  bigmodel::DeviceMapOptions settings;
   if (const auto dtype = optional_member(input, "dtype")) settings.dtype = dtype->toStringRef();
   for (const auto& entry : member(input, "special_dtypes").toGenericDict())
     settings.special_dtypes.emplace_back(entry.key().toStringRef(), entry.value().toStringRef());
-  settings.no_split_module_classes = texts(member(input, "no_split_module_classes"));
+  std::string classes;
+  for (const std::string& name : texts(member(input, "no_split_module_classes")))
+    classes += (classes.empty() ? "" : ",") + name;
+  settings.no_split_module_classes = classes;
   return settings;
 }
 

@@ -18,7 +18,7 @@ nn::ModulePtr build_module_tree(const c10::IValue& input);
 std::vector<std::string> texts(const c10::IValue& list);
 
 // {dtype, special_dtypes, no_split_module_classes} of an input.
-bigmodel::DeviceMapSettings read_size_settings(const c10::IValue& input);
+bigmodel::DeviceMapOptions read_size_settings(const c10::IValue& input);
 
 // A list of [key, value] as a map.
 c10::IValue map_of_pairs(const c10::IValue& pairs);

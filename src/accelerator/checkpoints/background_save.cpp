@@ -34,7 +34,7 @@ void BackgroundSave::start(const std::string& folder, std::unique_ptr<checkpoint
                            std::function<void(const checkpoint::Ranks&)> then) {
   folder_ = folder;
   files_.written = 0;
-  total_ = static_cast<int64_t>(writer->bytes_to_write(state, ranks));
+  total_ = static_cast<int64_t>(writer->bytes_to_write());
   // Shared, because std::function copies; the last owner is the thread.
   const auto work =
       std::make_shared<std::pair<std::unique_ptr<checkpoint::TrainingStateWriter>, checkpoint::TrainingState>>(

@@ -13,13 +13,12 @@
 
 namespace accel::accelerator {
 
-void ProjectCheckpoints::save_checkpoint(const std::optional<std::string>& given, checkpoint::SaveOptions options,
-                                         const SaveTiming& timing) {
+void ProjectCheckpoints::save_checkpoint(const std::optional<std::string>& given, checkpoint::SaveOptions options) {
   options.save_on_each_node = project_.settings().save_on_each_node;
   const checkpoint::Ranks ranks = ranks_of(state_, options.save_on_each_node);
   std::string folder;
   checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
-    finish_background_save(timing.refuse_when_busy);
+    finish_background_save(options.when_busy == WhenBusy::kRefuse);
     folder = given ? *given : project_.next_folder();
     if (ranks.writer() != 0) return {};
     if (!given) project_.require_new(folder);
@@ -38,7 +37,7 @@ void ProjectCheckpoints::save_checkpoint(const std::optional<std::string>& given
       return {};
     });
   };
-  if (timing.asynchronous) {
+  if (options.asynchronous) {
     start_background_save(folder, options, ranks, rotate);
     project_.count_save();
     return;

@@ -13,11 +13,6 @@
 
 namespace accel::accelerator {
 
-struct SaveTiming {
-  bool asynchronous = false;      // returns when the tensors are copied
-  bool refuse_when_busy = false;  // while an asynchronous save is under way; otherwise waits for it
-};
-
 class ProjectCheckpoints {
  public:
   // Both are those of the accelerator that has this.
@@ -25,8 +20,8 @@ class ProjectCheckpoints {
 
   checkpoint::Project& project() { return project_; }
   // Collective. Saves the training in the folder, or as the project's next checkpoint if none is given.
-  void save_checkpoint(const std::optional<std::string>& folder, checkpoint::SaveOptions options,
-                       const SaveTiming& timing = {});
+  // An asynchronous save returns when the tensors are copied.
+  void save_checkpoint(const std::optional<std::string>& folder, checkpoint::SaveOptions options);
   // Collective. Loads the checkpoint of the folder, or the newest of the project.
   void load_checkpoint(const std::optional<std::string>& folder, checkpoint::LoadOptions options);
   // Waits for an asynchronous save; false if it is under way after the timeout. Throws its error, once; else the next

@@ -89,46 +89,46 @@ double balance_margin(const ModuleTree& tree, const std::vector<std::string>& cl
 }  // namespace
 
 InferredDeviceMap infer_device_map(const nn::Module& model, const std::optional<MaxMemory>& max_memory,
-                                   const DeviceMapSettings& settings, bool explain_too) {
+                                   const DeviceMapOptions& options, bool explain_too) {
   const MaxMemory memory = max_memory ? ordered_memory(*max_memory) : available_memory();
-  const nn::SizeRules rules(settings.dtype, settings.special_dtypes);
-  const ModuleTree tree(model, rules, settings.no_split_module_classes);
-  const std::vector<Tier> tiers = tiers_of(memory, settings.without_disk);
+  const nn::SizeRules rules = options.size_rules();
+  const ModuleTree tree(model, rules, options.classes());
+  const std::vector<Tier> tiers = tiers_of(memory, !options.allow_disk);
   require(!tiers.empty(), Status::kInvalidArgument, "max_memory has no device and the disk is not allowed; add one");
   const Placement placement =
-      settings.optimal_packing ? pack_chain(tree, tiers) : place_in_order(tree, tiers, settings.fallback_allocation);
+      options.optimal_packing ? pack_chain(tree, tiers) : place_in_order(tree, tiers, options.fallback_allocation);
   InferredDeviceMap inferred;
   inferred.map.reserve(placement.placed.size());
   for (const auto& [node, tier] : placement.placed)
     inferred.map.emplace_back(tree.path(node), placement.tiers[static_cast<size_t>(tier)].place);
-  if (settings.clean_result) inferred.map = clean_device_map(inferred.map);
-  if (!settings.offload_buffers) check_buffers(tree, rules, placement, inferred);
+  if (options.clean_result) inferred.map = clean_device_map(inferred.map);
+  if (!options.offload_buffers) check_buffers(tree, rules, placement, inferred);
   report_empty_tiers(placement.tiers, inferred);
-  if (settings.verbose)
+  if (options.verbose)
     for (const Step& step : placement.steps) log(LogLevel::kInfo, line_of(tree, placement, step));
   if (explain_too) inferred.explanation = explain(tree, placement);
   return inferred;
 }
 
 MaxMemory balanced_memory(const nn::Module& model, const std::optional<MaxMemory>& max_memory,
-                          const DeviceMapSettings& settings) {
+                          const DeviceMapOptions& options) {
   MaxMemory memory = max_memory ? ordered_memory(*max_memory) : available_memory();
   std::vector<size_t> accelerators;
   for (size_t i = 0; i < memory.size(); i++)
     if (is_accelerator(memory[i].first) && memory[i].second > 0) accelerators.push_back(i);
   if (accelerators.empty()) return memory;
   const size_t count = accelerators.size();
-  const bool low_zero = settings.low_zero && count > 1;
+  const bool low_zero = options.low_zero && count > 1;
   if (count == 1 && !max_memory) {
     double& bytes = memory[accelerators.front()].second;
     bytes = std::floor(bytes * 0.9);
     log(LogLevel::kInfo, "a tenth of the memory of accelerator ", memory[accelerators.front()].first,
         " is left free; give max_memory to use more");
   }
-  const ModuleTree tree(model, {settings.dtype, settings.special_dtypes}, settings.no_split_module_classes);
+  const ModuleTree tree(model, options.size_rules(), options.classes());
   const double total = tree[0].size;
-  const double part = std::floor(total / static_cast<double>(low_zero ? count - 1 : count)) +
-                      balance_margin(tree, settings.no_split_module_classes);
+  const double part =
+      std::floor(total / static_cast<double>(low_zero ? count - 1 : count)) + balance_margin(tree, options.classes());
   // With low_zero the first accelerator, which may have nothing at all, gets what the others have no room for.
   double others = 0;
   for (size_t i = 0; i < count; i++) {
@@ -143,7 +143,7 @@ MaxMemory balanced_memory(const nn::Module& model, const std::optional<MaxMemory
 }
 
 DeviceMap resolve_device_map(const c10::IValue& device_map, const nn::Module& model,
-                             const std::optional<MaxMemory>& max_memory, const DeviceMapSettings& settings) {
+                             const std::optional<MaxMemory>& max_memory, const DeviceMapOptions& options) {
   if (device_map.isGenericDict()) {
     DeviceMap map = read_device_map(device_map, "device_map");
     require_paths(model, map);
@@ -153,8 +153,8 @@ DeviceMap resolve_device_map(const c10::IValue& device_map, const nn::Module& mo
   require(device_map.isString(), Status::kTypeMismatch, "device_map is a ", tree::kind_name(device_map),
           "; expected a map, or a text such as \"auto\"");
   const std::string& strategy = device_map.toStringRef();
-  if (strategy == "sequential") return infer_device_map(model, max_memory, settings).map;
-  DeviceMapSettings balanced = settings;
+  if (strategy == "sequential") return infer_device_map(model, max_memory, options).map;
+  DeviceMapOptions balanced = options;
   balanced.low_zero = strategy == "balanced_low_0";
   require(balanced.low_zero || strategy == "auto" || strategy == "balanced", Status::kInvalidArgument,
           "device_map is '", strategy,

@@ -8,24 +8,21 @@
 #include <utility>
 #include <vector>
 
+#include "base/split_text.hpp"
 #include "bigmodel/device_map/device_map.hpp"
 #include "bigmodel/device_map/explanation.hpp"
 #include "bigmodel/device_map/max_memory.hpp"
+#include "config/generated/settings/device_map.hpp"
 #include "nn/module.hpp"
+#include "nn/module_sizes.hpp"
 
 namespace accel::bigmodel {
 
-struct DeviceMapSettings {
-  std::vector<std::string> no_split_module_classes;
-  std::string dtype;  // in which floating weights will be loaded; empty: their own
-  std::vector<std::pair<std::string, std::string>> special_dtypes;  // of single tensors, by name
-  bool offload_buffers = false;                                     // buffers of offloaded modules are offloaded too
-  bool fallback_allocation = false;  // an empty device gets a smaller module of those behind the one that is too large
-  bool clean_result = true;
-  bool verbose = false;          // decisions are written to the log
-  bool optimal_packing = false;  // chain_packing.hpp
-  bool without_disk = false;
-  bool low_zero = false;  // of balanced memory: the first accelerator gets what the others have no room for
+struct DeviceMapOptions : DeviceMapSettings {
+  std::vector<std::pair<std::string, std::string>> special_dtypes = {};  // of single tensors, by name
+
+  nn::SizeRules size_rules() const { return {dtype, special_dtypes}; }
+  std::vector<std::string> classes() const { return split_text(no_split_module_classes.value); }  // that stay together
 };
 
 struct InferredDeviceMap {
@@ -38,17 +35,17 @@ struct InferredDeviceMap {
 
 // @accelerate infer_auto_device_map
 InferredDeviceMap infer_device_map(const nn::Module& model, const std::optional<MaxMemory>& max_memory,
-                                   const DeviceMapSettings& settings, bool explain = false);
+                                   const DeviceMapOptions& options, bool explain = false);
 
 // A memory with which the accelerators get equal parts. If it is not given, one accelerator gets 90 % of its free
 // memory.
 // @accelerate get_balanced_memory
 MaxMemory balanced_memory(const nn::Module& model, const std::optional<MaxMemory>& max_memory,
-                          const DeviceMapSettings& settings);
+                          const DeviceMapOptions& options);
 
 // Resolves a program's device map: a map, which is checked, or the text "auto" (as "balanced"), "balanced",
 // "balanced_low_0" or "sequential". kNotFound for a path that is not in the model.
 DeviceMap resolve_device_map(const c10::IValue& device_map, const nn::Module& model,
-                             const std::optional<MaxMemory>& max_memory, const DeviceMapSettings& settings);
+                             const std::optional<MaxMemory>& max_memory, const DeviceMapOptions& options);
 
 }  // namespace accel::bigmodel

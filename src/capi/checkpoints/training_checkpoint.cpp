@@ -119,17 +119,9 @@ ACCEL_FUNCTION accel_status_t accel_save_state(accel_state_t* state, const char*
                                                const accel_save_state_options_t* options) {
   return guarded(__func__, [&] {
     const auto& accelerator = accelerator_of(state);
-    const SaveStateSettings settings = read_settings(options, "options");
-    checkpoint::SaveOptions save;
-    save.safe_serialization = settings.safe_serialization;
-    save.compression_level = static_cast<int>(settings.compression_level);
-    save.incremental = settings.incremental;
-    save.durable = settings.durable;
+    checkpoint::SaveOptions save{read_settings(options, "options")};
     save.library = library_version();
-    accelerator::SaveTiming timing;
-    timing.asynchronous = settings.asynchronous;
-    timing.refuse_when_busy = settings.when_busy.value == WhenBusy::kRefuse;
-    accelerator->projects().save_checkpoint(optional_text(folder), std::move(save), timing);
+    accelerator->projects().save_checkpoint(optional_text(folder), std::move(save));
   });
 }
 
@@ -156,11 +148,7 @@ ACCEL_FUNCTION accel_status_t accel_load_state(accel_state_t* state, const char*
                                                const accel_load_state_options_t* options) {
   return guarded(__func__, [&] {
     const auto& accelerator = accelerator_of(state);
-    const LoadStateSettings settings = read_settings(options, "options");
-    checkpoint::LoadOptions load;
-    load.allow_missing = settings.allow_missing;
-    load.verify = settings.verify;
-    accelerator->projects().load_checkpoint(optional_text(folder), load);
+    accelerator->projects().load_checkpoint(optional_text(folder), {read_settings(options, "options")});
   });
 }
 

@@ -1,7 +1,11 @@
 // Section 4: collectives, blocking and asynchronous.
+#include <algorithm>
+#include <chrono>
+
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
 #include "accelerator/metrics.hpp"
+#include "base/error.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/values/buffer.hpp"
@@ -376,6 +380,16 @@ ACCEL_FUNCTION accel_status_t accel_recv_async(accel_state_t* state, accel_tenso
 ACCEL_FUNCTION accel_status_t accel_flight_record(const accel_state_t* state, accel_buffer_t* out) {
   return guarded(__func__, out, [&] {
     return new_buffer(check(state, "state").accelerator->state().communicator()->flight_record()->to_json());
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_progress(accel_state_t* state, int64_t max_us) {
+  return guarded(__func__, [&] {
+    comm::Communicator& communicator = *check(state, "state").accelerator->state().communicator();
+    require(max_us >= 0, Status::kInvalidArgument, "max_us is ", max_us, "; expected 0 or more");
+    const std::chrono::microseconds longest = std::chrono::hours(24 * 365);
+    const bool under_way = communicator.group().works->progress(std::min(std::chrono::microseconds(max_us), longest));
+    return under_way ? ACCEL_IN_PROGRESS : ACCEL_OK;
   });
 }
 

@@ -5,13 +5,16 @@
 #include <chrono>
 
 #include "accel.h"
-#include "accelerator/accelerator.hpp"
 #include "base/error.hpp"
 #include "capi/calls/callback.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/values/value.hpp"
+#include "comm/communicator.hpp"
+#include "comm/group.hpp"
+#include "comm/work_list.hpp"
 #include "trace/span.hpp"
+#include "trace/step_times.hpp"
 
 accel_work::accel_work(std::shared_ptr<accel::comm::Work> work, const accel::comm::Communicator& communicator)
     : work(std::move(work)), works(communicator.group().works), step_times(communicator.step_times()) {
@@ -78,15 +81,5 @@ ACCEL_FUNCTION accel_status_t accel_work_then(accel_work_t* work, accel_work_fn 
 ACCEL_FUNCTION accel_work_t* accel_work_retain(accel_work_t* work) { return retain_handle(__func__, work, "work"); }
 
 ACCEL_FUNCTION void accel_work_release(accel_work_t* work) { release_handle(work); }
-
-ACCEL_FUNCTION accel_status_t accel_progress(accel_state_t* state, int64_t max_us) {
-  return guarded(__func__, [&] {
-    comm::Communicator& communicator = *check(state, "state").accelerator->state().communicator();
-    require(max_us >= 0, Status::kInvalidArgument, "max_us is ", max_us, "; expected 0 or more");
-    const std::chrono::microseconds longest = std::chrono::hours(24 * 365);
-    const bool under_way = communicator.group().works->progress(std::min(std::chrono::microseconds(max_us), longest));
-    return under_way ? ACCEL_IN_PROGRESS : ACCEL_OK;
-  });
-}
 
 }  // namespace accel::capi

@@ -31,29 +31,14 @@ data::CsvType read_type(const std::string& column, const c10::IValue& type) {
 }
 
 data::CsvOptions read_csv_options(const accel_csv_options_t* options) {
-  const auto given = read_options(options, "options");
-  data::CsvOptions settings;
-  set_given(settings.delimiter, given.delimiter);
-  set_given(settings.has_header, given.has_header);
-  set_given(settings.skips_malformed, given.skip_malformed);
-  set_given(settings.missing, given.missing);
-  if (given.types == nullptr) return settings;
-  const c10::IValue types = to_ivalue(*given.types, "options.types");
+  data::CsvOptions settings{read_settings(options, "options")};
+  const accel_value_t* const given = given_options(options, "options").types;
+  if (given == nullptr) return settings;
+  const c10::IValue types = to_ivalue(*given, "options.types");
   require(types.isGenericDict(), Status::kTypeMismatch,
           "options.types is not a map; expected a map from columns to types");
   for (const auto& entry : types.toGenericDict())
     settings.types.emplace_back(entry.key().toStringRef(), read_type(entry.key().toStringRef(), entry.value()));
-  return settings;
-}
-
-data::ImageOptions read_image_options(const accel_image_options_t* options) {
-  const auto given = read_options(options, "options");
-  data::ImageOptions settings;
-  set_given(settings.channels, given.channels);
-  const auto height = optional_number(given.height), width = optional_number(given.width);
-  require(height.has_value() == width.has_value(), Status::kInvalidArgument, "only ", height ? "height" : "width",
-          " is given; expected both, or none to keep the images' sizes");
-  if (height) settings.size = {*height, *width};
   return settings;
 }
 
@@ -98,7 +83,7 @@ ACCEL_FUNCTION accel_status_t accel_dataset_images(const char* folder, const acc
                                                    accel_dataset_t** out) {
   return guarded(__func__, out, [&] {
     check_pointer(folder, "folder");
-    return std::make_shared<data::ImageDataset>(folder, read_image_options(options));
+    return std::make_shared<data::ImageDataset>(folder, read_settings(options, "options"));
   });
 }
 

@@ -60,8 +60,8 @@ struct ChosenMap {
 ChosenMap choose_map(const nn::Module& model, const accel_value_t* map, const accel_value_t* max_memory,
                      const DispatchSettings& settings) {
   if (is_absent(map)) return {};
-  bigmodel::DeviceMapSettings wanted;
-  wanted.no_split_module_classes = split_text(settings.no_split_module_classes.value);
+  bigmodel::DeviceMapOptions wanted;
+  wanted.no_split_module_classes = settings.no_split_module_classes;
   if (settings.dtype.value)
     wanted.dtype = tensor::dtype_name(tensor::dtype_from_number(static_cast<int32_t>(*settings.dtype.value)));
   wanted.offload_buffers = settings.offload_buffers;

@@ -9,7 +9,6 @@
 #include "accel.h"
 #include "base/byte_size.hpp"
 #include "base/error.hpp"
-#include "base/split_text.hpp"
 #include "bigmodel/device_map/device_map_value.hpp"
 #include "bigmodel/device_map/infer_device_map.hpp"
 #include "capi/calls/guard.hpp"
@@ -42,24 +41,8 @@ std::vector<std::pair<std::string, std::string>> read_special_dtypes(const accel
   return dtypes;
 }
 
-bigmodel::DeviceMapSettings read_map_settings(const accel_device_map_options_t* options) {
-  const accel_device_map_options_t given = read_options(options, "options");
-  bigmodel::DeviceMapSettings settings;
-  settings.dtype = optional_text(given.dtype).value_or("");
-  settings.special_dtypes = read_special_dtypes(given.special_dtypes);
-  settings.no_split_module_classes = split_text(optional_text(given.no_split_module_classes).value_or(""));
-  set_given(settings.offload_buffers, given.offload_buffers);
-  set_given(settings.fallback_allocation, given.fallback_allocation);
-  set_given(settings.clean_result, given.clean_result);
-  set_given(settings.verbose, given.verbose);
-  set_given(settings.optimal_packing, given.optimal_packing);
-  settings.without_disk = given.allow_disk == 0;
-  set_given(settings.low_zero, given.low_zero);
-  return settings;
-}
-
-nn::SizeRules size_rules(const bigmodel::DeviceMapSettings& settings) {
-  return {settings.dtype, settings.special_dtypes};
+bigmodel::DeviceMapOptions read_map_options(const accel_device_map_options_t* options) {
+  return {read_settings(options, "options"), read_special_dtypes(given_options(options, "options").special_dtypes)};
 }
 
 std::optional<bigmodel::MaxMemory> read_memory(const accel_value_t* value) {
@@ -127,7 +110,7 @@ ACCEL_FUNCTION accel_status_t accel_compute_module_sizes(const accel_module_t* m
   return guarded(__func__, out, [&] {
     const bool only = read_flag(buffers_only, "buffers_only");
     return from_ivalue(
-        value_of_sizes(nn::compute_module_sizes(model_of(module), size_rules(read_map_settings(options)), only)));
+        value_of_sizes(nn::compute_module_sizes(model_of(module), read_map_options(options).size_rules(), only)));
   });
 }
 
@@ -149,9 +132,9 @@ ACCEL_FUNCTION accel_status_t accel_get_max_layer_size(const accel_module_t* mod
                                                        const accel_device_map_options_t* options, accel_value_t* out) {
   return guarded(__func__, out, [&] {
     const nn::Module& model = model_of(module);
-    const bigmodel::DeviceMapSettings settings = read_map_settings(options);
-    const nn::LargestLayer layer = nn::largest_layer(model, nn::compute_module_sizes(model, size_rules(settings)),
-                                                     settings.no_split_module_classes);
+    const bigmodel::DeviceMapOptions map_options = read_map_options(options);
+    const nn::LargestLayer layer =
+        nn::largest_layer(model, nn::compute_module_sizes(model, map_options.size_rules()), map_options.classes());
     auto map = tree::new_map();
     map.insert("size", bigmodel::value_of_bytes(layer.bytes));
     map.insert("names", list_of_names(layer.names));
@@ -213,7 +196,7 @@ ACCEL_FUNCTION accel_status_t accel_get_balanced_memory(const accel_module_t* mo
   return guarded(__func__, out, [&] {
     const nn::Module& model = model_of(module);
     return from_ivalue(
-        bigmodel::value_of(bigmodel::balanced_memory(model, read_memory(max_memory), read_map_settings(options))));
+        bigmodel::value_of(bigmodel::balanced_memory(model, read_memory(max_memory), read_map_options(options))));
   });
 }
 
@@ -224,7 +207,7 @@ ACCEL_FUNCTION accel_status_t accel_infer_auto_device_map(const accel_module_t* 
     const nn::Module& model = model_of(module);
     check_pointer(out, "out");
     const bigmodel::InferredDeviceMap inferred = bigmodel::infer_device_map(
-        model, read_memory(max_memory), read_map_settings(options), out_explanation != nullptr);
+        model, read_memory(max_memory), read_map_options(options), out_explanation != nullptr);
     OwnedValue map(from_ivalue(bigmodel::value_of(inferred.map)));
     if (out_explanation != nullptr) give(out_explanation, value_of_explanation(inferred));
     *out = map.release();
@@ -238,7 +221,7 @@ ACCEL_FUNCTION accel_status_t accel_resolve_device_map(const accel_module_t* mod
     const nn::Module& model = model_of(module);
     const c10::IValue wanted = to_ivalue(*check_pointer(device_map, "device_map"), "device_map");
     return from_ivalue(bigmodel::value_of(
-        bigmodel::resolve_device_map(wanted, model, read_memory(max_memory), read_map_settings(options))));
+        bigmodel::resolve_device_map(wanted, model, read_memory(max_memory), read_map_options(options))));
   });
 }
 

@@ -29,9 +29,7 @@ std::vector<at::Tensor> read_inputs(const accel_value_t& value) {
 tensor::BackwardOptions read_backward_options(const accel_backward_options_t* given) {
   if (given == nullptr) return {};
   const accel_backward_options_t options = read_options(given, "options");
-  tensor::BackwardOptions result;
-  set_given(result.retain_graph, options.retain_graph);
-  set_given(result.create_graph, options.create_graph);
+  tensor::BackwardOptions result{settings_of(options)};
   if (options.inputs != nullptr) result.inputs = read_inputs(*options.inputs);
   if (options.gradient != nullptr) result.gradient = check(options.gradient, "options.gradient").tensor;
   return result;

@@ -84,15 +84,16 @@ RowEnd row_end_of(char delimiter) {
 }  // namespace
 
 CsvDataset::CsvDataset(const std::string& path, const std::optional<std::string>& suffix, const CsvOptions& options)
-    : RowDataset(RowIndex(find_files(path, suffix, "CSV"), row_end_of(options.delimiter), options.has_header)),
+    : RowDataset(RowIndex(find_files(path, suffix, "CSV"), row_end_of(static_cast<char>(options.delimiter)),
+                          options.has_header)),
       options_(options) {
-  require(options.delimiter != '"' && options.delimiter != '\n' && options.delimiter != '\r' &&
-              static_cast<unsigned char>(options.delimiter) < 0x80 && options.delimiter != '\0',
-          Status::kInvalidArgument, "the delimiter is the character ", static_cast<int>(options.delimiter),
+  require(options.delimiter != '"' && options.delimiter != '\n' && options.delimiter != '\r' && options.delimiter > 0 &&
+              options.delimiter < 0x80,
+          Status::kInvalidArgument, "the delimiter is the character ", options.delimiter,
           "; expected one of ASCII that is not a quote or a newline");
   read_header();
   choose_types();
-  if (options.skips_malformed) skip_malformed();
+  if (options.skip_malformed) skip_malformed();
 }
 
 void CsvDataset::read_header() {
@@ -105,7 +106,7 @@ void CsvDataset::read_header() {
     require(first_bad_byte(*header) == header->size(), Status::kCorrupt, "'", rows().path(file),
             "', row 1 is not text; expected UTF-8 without NUL");
     try {
-      split_csv_row(*header, options_.delimiter, cells);
+      split_csv_row(*header, delimiter(), cells);
     } catch (const Error& error) {
       fail(error.status(), "'", rows().path(file), "', row 1: ", error.message());
     }
@@ -163,7 +164,7 @@ void CsvDataset::split(int64_t index, Cells& cells) const {
   if (bad < row.size())
     fail(Status::kCorrupt, rows().place(index), " is not text at byte ", bad, "; expected UTF-8 without NUL");
   try {
-    split_csv_row(row, options_.delimiter, cells);
+    split_csv_row(row, delimiter(), cells);
   } catch (const Error& error) {
     fail(error.status(), rows().place(index), ": ", error.message());
   }
@@ -179,7 +180,7 @@ c10::IValue CsvDataset::convert(int64_t index, size_t column, std::string& cell)
   c10::IValue value;
   if (!content.empty()) {
     value = value_in(content, *type);
-  } else if (options_.missing && *type != at::kBool) {
+  } else if (options_.missing.value && *type != at::kBool) {
     const double number = *options_.missing;
     if (!at::isIntegralType(*type, false)) {
       value = value_of(number, *type);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "config/generated/settings/dataset.hpp"
 #include "data/datasets/row_dataset.hpp"
 
 namespace accel::data {
@@ -15,12 +16,8 @@ namespace accel::data {
 // Nothing stands for text.
 using CsvType = std::optional<c10::ScalarType>;
 
-struct CsvOptions {
-  char delimiter = ',';
-  bool has_header = true;  // else the columns are named "0", "1", ...
-  bool skips_malformed = false;
-  std::optional<double> missing;                       // what an empty cell is in a column of numbers; else an error
-  std::vector<std::pair<std::string, CsvType>> types;  // of columns that are not to be inferred
+struct CsvOptions : CsvSettings {
+  std::vector<std::pair<std::string, CsvType>> types = {};  // of columns that are not to be inferred
 };
 
 // An item is a map from each column's name to its cell. A column whose type is not given has the narrowest of bool,
@@ -39,6 +36,7 @@ class CsvDataset final : public RowDataset {
  private:
   using Cells = std::vector<std::string>;
 
+  char delimiter() const { return static_cast<char>(options_.delimiter); }
   void read_header();
   void choose_types();
   CsvType inferred_type(size_t column, const std::vector<Cells>& rows) const;

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "base/error.hpp"
 #include "data/datasets/file_list.hpp"
@@ -31,21 +33,24 @@ std::string subfolder_of(const std::filesystem::path& file, const std::filesyste
   return inside.has_parent_path() ? inside.begin()->native() : std::string();
 }
 
-at::Tensor resized(const at::Tensor& image, const std::pair<int64_t, int64_t>& size) {
-  if (image.size(1) == size.first && image.size(2) == size.second) return image;
-  const at::Tensor scaled = at::_upsample_bilinear2d_aa(image.unsqueeze(0).to(at::kFloat), {size.first, size.second},
+at::Tensor resized(const at::Tensor& image, int64_t height, int64_t width) {
+  if (image.size(1) == height && image.size(2) == width) return image;
+  const at::Tensor scaled = at::_upsample_bilinear2d_aa(image.unsqueeze(0).to(at::kFloat), {height, width},
                                                         /*align_corners=*/false);
   return scaled.squeeze(0).round_().clamp_(0, 255).to(at::kByte);
 }
 
 }  // namespace
 
-ImageDataset::ImageDataset(const std::string& folder, const ImageOptions& options) : options_(options) {
+ImageDataset::ImageDataset(const std::string& folder, const ImageSettings& settings) : settings_(settings) {
   require(can_decode_images(), Status::kUnsupported,
           "this build cannot read images; build with -Dimages=enabled, libjpeg-turbo and libpng");
-  require(options.channels == 1 || options.channels == 3, Status::kInvalidArgument, "channels is ", options.channels,
+  require(settings.channels == 1 || settings.channels == 3, Status::kInvalidArgument, "channels is ", settings.channels,
           "; expected 1 or 3");
-  require(!options.size || (options.size->first >= 1 && options.size->second >= 1), Status::kInvalidArgument,
+  const std::optional<int64_t>&height = settings.height, &width = settings.width;
+  require(height.has_value() == width.has_value(), Status::kInvalidArgument, "only ", height ? "height" : "width",
+          " is given; expected both, or none to keep the images' sizes");
+  require(!height || (*height >= 1 && *width >= 1), Status::kInvalidArgument,
           "images are to be brought to a size of 0; expected a height and a width of at least 1");
   std::error_code error;  // of what cannot be examined; it is then no folder
   require(std::filesystem::is_directory(folder, error), Status::kNotFound, "'", folder,
@@ -76,8 +81,8 @@ ImageDataset::ImageDataset(const std::string& folder, const ImageOptions& option
 c10::IValue ImageDataset::read_item(int64_t index) const {
   const File& file = files_[static_cast<size_t>(index)];
   const FileBytes bytes(file.path);
-  at::Tensor image = decode_image(bytes.text(), options_.channels, file.path);
-  if (options_.size) image = resized(image, *options_.size);
+  at::Tensor image = decode_image(bytes.text(), settings_.channels, file.path);
+  if (settings_.height.value) image = resized(image, *settings_.height, *settings_.width);
   ItemBuilder item(true);
   item.add("image", {std::move(image), {}});
   if (file.label != kNoLabel) item.add("label", {file.label, {}});

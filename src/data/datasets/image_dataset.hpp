@@ -2,28 +2,23 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "config/generated/settings/dataset.hpp"
 #include "data/dataset.hpp"
 
 namespace accel::data {
 
-struct ImageOptions {
-  int64_t channels = 3;  // 1 or 3
-  // Height and width that pictures are brought to, bilinear with antialiasing, so that they can be stacked; else they
-  // keep theirs.
-  std::optional<std::pair<int64_t, int64_t>> size;
-};
-
+// With a height and a width, pictures are brought to them, bilinear with antialiasing, so that they can be stacked;
+// else they keep theirs.
+//
 // An item is a map {image: uint8 [channels, height, width], label: int, path: string}. The label of a picture is the
 // number of the subfolder that contains it, in the order of their names; pictures directly in the folder itself
 // have none. Files that do not end as JPEG and PNG do are not pictures and are counted.
 class ImageDataset final : public Dataset {
  public:
-  ImageDataset(const std::string& folder, const ImageOptions& options);
+  ImageDataset(const std::string& folder, const ImageSettings& settings);
   int64_t length() const override { return static_cast<int64_t>(files_.size()); }
   int64_t num_skipped() const override { return num_skipped_; }
 
@@ -36,7 +31,7 @@ class ImageDataset final : public Dataset {
     int64_t label;  // -1 for none
   };
 
-  ImageOptions options_;
+  ImageSettings settings_;
   std::vector<File> files_;
   int64_t num_skipped_ = 0;
 };

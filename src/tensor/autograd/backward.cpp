@@ -63,7 +63,7 @@ void backward(const at::Tensor& tensor, const BackwardOptions& options, const at
   } else if (options.gradient.defined()) {
     seeds.push_back(options.gradient);
   }
-  torch::autograd::backward({tensor}, seeds, options.retain_graph, options.create_graph,
+  torch::autograd::backward({tensor}, seeds, options.retain_graph.value, options.create_graph,
                             options.inputs.value_or(std::vector<at::Tensor>()));
 }
 

@@ -7,13 +7,13 @@
 #include <optional>
 #include <vector>
 
+#include "config/generated/settings/tensor.hpp"
+
 namespace accel::tensor {
 
-struct BackwardOptions {
-  std::optional<bool> retain_graph;               // default: create_graph
-  bool create_graph = false;                      // gradients are differentiable too
-  std::optional<std::vector<at::Tensor>> inputs;  // only these leaves get gradients
-  at::Tensor gradient;                            // of the tensor; undefined: 1, for a tensor with one element
+struct BackwardOptions : BackwardSettings {
+  std::optional<std::vector<at::Tensor>> inputs = {};  // only these leaves get gradients
+  at::Tensor gradient = {};                            // of the tensor; undefined: 1, for a tensor with one element
 };
 
 // Throws if a backward cannot start from the tensor: kShapeMismatch for the shape, kInvalidArgument for inputs.
