@@ -1,6 +1,7 @@
 /* Calls every function that takes pointers with wrong ones. `null_pointers`: each argument that may not be NULL is NULL
- * in turn. `wrong_handles`: each handle is one of another kind, and one that was released. The functions and what they
- * take are the rows of generated/swept_functions.inc; the message of a refused call names the argument. */
+ * in turn. `wrong_handles`: each handle is one of another kind, and one that was released. `immense_counts`: each array
+ * has more items than any memory holds. The functions and what they take are the rows of generated/swept_functions.inc;
+ * the message of a refused call names the argument. */
 #include <inttypes.h>
 
 #include "capi_test.h"
@@ -145,12 +146,12 @@ static int release_samples(void **state) {
   return assert_nothing_left(state);
 }
 
-enum argument_kind { A_POINTER, A_HANDLE, A_ARRAY_OF_HANDLES, A_VALUE };
+enum argument_kind { A_POINTER, A_HANDLE, A_ARRAY_OF_HANDLES, A_VALUE, A_COUNT };
 
 struct argument {
   const char *name;
   enum argument_kind kind;
-  void *valid; /* the pointer itself; of a handle, where it is stored in samples.valid */
+  void *valid; /* the pointer itself, or the count; of a handle, where it is stored in samples.valid */
   int may_be_null;
 };
 
@@ -187,6 +188,7 @@ struct function {
 #define HANDLE(name_, type) .name = #name_, .kind = A_HANDLE, .valid = (void *)&samples.valid.type
 #define HANDLES(name_, type) .name = #name_, .kind = A_ARRAY_OF_HANDLES, .valid = (void *)&samples.valid.type
 #define VALUE(name_) .name = #name_, .kind = A_VALUE, .valid = &samples.value
+#define COUNT(name_) .name = #name_, .kind = A_COUNT, .valid = (void *)1, .may_be_null = 1
 static const struct function functions[] = {
 #define FUNCTION(name, gives, arguments, ...) {#name, call_##name, GIVES_##gives, {__VA_ARGS__}},
 #include "generated/swept_functions.inc"
@@ -223,6 +225,7 @@ static void valid_arguments(const struct function *function, void **arguments) {
 static int is_refused(const struct function *function, size_t place, const char *wrong, void *given,
                       accel_status_t expected) {
   const char *const name = function->arguments[place].name;
+  const char *const said = function->arguments[place].kind == A_COUNT ? "more than any memory holds" : name;
   void *arguments[MOST_ARGUMENTS];
   ++call_count;
   if (only_counts) return 1;
@@ -234,7 +237,7 @@ static int is_refused(const struct function *function, size_t place, const char 
   accel_status_t status = (accel_status_t)answer;
   int names_argument = 1;
   if (function->gives_status) {
-    names_argument = strstr(accel_last_error(), name) != NULL;
+    names_argument = strstr(accel_last_error(), said) != NULL;
   } else {
     accel_error_t *error = NULL;
     assert_ok(accel_error_take(&error));
@@ -289,6 +292,15 @@ static int refuses_wrong_handles(const struct function *function) {
   return refused;
 }
 
+static int refuses_immense_counts(const struct function *function) {
+  int refused = 1;
+  for (size_t i = 0; i < MOST_ARGUMENTS && function->arguments[i].name != NULL; ++i) {
+    if (function->arguments[i].kind == A_COUNT)
+      refused &= is_refused(function, i, "an immense", (void *)SIZE_MAX, ACCEL_ERROR_INVALID_ARGUMENT);
+  }
+  return refused;
+}
+
 static int (*refuses)(const struct function *function);
 
 static void sweep(void **state) {
@@ -299,20 +311,30 @@ static void sweep(void **state) {
 static int64_t unchecked_call(void *const *arguments) { return arguments == NULL ? ACCEL_ERROR_USER : ACCEL_OK; }
 
 static void a_missing_check_is_found(void **state) {
-  static const struct function unchecked = {"unchecked", unchecked_call, GIVES_STATUS, {{HANDLE(tensor, tensor)}}};
+  static const struct function unchecked = {
+      "unchecked", unchecked_call, GIVES_STATUS, {{HANDLE(tensor, tensor)}, {COUNT(n_items)}}};
   (void)state;
   print_message("expected to be found:\n");
   assert_false(refuses(&unchecked));
 }
 
+static const struct {
+  const char *name;
+  int (*refuses)(const struct function *function);
+} sweeps[] = {{"null_pointers", refuses_null_pointers},
+              {"wrong_handles", refuses_wrong_handles},
+              {"immense_counts", refuses_immense_counts}};
+
 int main(int argc, char **argv) {
   static struct CMUnitTest tests[FUNCTION_COUNT + 1];
   size_t count = 0;
-  if (argc != 2 || (strcmp(argv[1], "null_pointers") != 0 && strcmp(argv[1], "wrong_handles") != 0)) {
-    print_error("usage: sweep null_pointers|wrong_handles\n");
+  for (size_t i = 0; i < sizeof(sweeps) / sizeof(sweeps[0]); ++i) {
+    if (argc == 2 && strcmp(argv[1], sweeps[i].name) == 0) refuses = sweeps[i].refuses;
+  }
+  if (refuses == NULL) {
+    print_error("usage: sweep null_pointers|wrong_handles|immense_counts\n");
     return 2;
   }
-  refuses = strcmp(argv[1], "null_pointers") == 0 ? refuses_null_pointers : refuses_wrong_handles;
   only_counts = 1;
   for (size_t i = 0; i < FUNCTION_COUNT; ++i) {
     const size_t before = call_count;

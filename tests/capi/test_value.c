@@ -152,8 +152,7 @@ static void test_int_list(void **state) {
   assert_ok(accel_value_int_list(items, 3, &list));
   assert_json(&list, "[-9223372036854775808,0,9223372036854775807]");
   accel_value_dispose(&list);
-  assert_fails(accel_value_int_list(NULL, 2, &list), ACCEL_ERROR_INVALID_ARGUMENT,
-               "items is NULL; expected 2 integers");
+  assert_fails(accel_value_int_list(NULL, 2, &list), ACCEL_ERROR_INVALID_ARGUMENT, "items is NULL; expected 2 items");
 }
 
 static void test_map(void **state) {

@@ -279,6 +279,28 @@ TEST(DdpGradients, WhichParametersAreUnusedMayChange) {
   });
 }
 
+// Regression: without views of the buckets, the gradient of a parameter that only a backward without sync had used
+// stayed that of its rank.
+TEST(DdpGradients, WhatOnlyABackwardWithoutSyncUsedIsExchanged) {
+  run_ranks(2, [&](const std::shared_ptr<comm::Communicator>& communicator) {
+    for (const bool views : {true, false}) {
+      DdpSettings options;
+      options.find_unused_parameters = true;
+      options.gradient_as_bucket_view = views;
+      const auto model = make_model(1);
+      DistributedDataParallel ddp(model, communicator, options);
+      const int64_t begin = communicator->rank() * 6;
+      ddp.set_gradient_sync(false);
+      backward(ddp.call(nn::Inputs{rows(begin, begin + 3), true}).toTensor());
+      const at::Tensor expected = nn::find_tensor(*model, "spare").grad().clone();
+      communicator->all_reduce(expected, comm::ReduceOp::kMean);
+      ddp.set_gradient_sync(true);
+      backward(ddp.call(rows(begin + 3, begin + 6)));
+      EXPECT_TRUE(at::allclose(nn::find_tensor(*model, "spare").grad(), expected)) << views;
+    }
+  });
+}
+
 TEST(DdpGradients, AStaticGraphLearnsWhatIsUnused) {
   DdpSettings options;
   options.static_graph = true;

@@ -77,6 +77,9 @@ def row(api, function):
         elif pointers or base in callbacks:
             passed.append(f"a[{index}]" if pointers else f"CALLBACK({base}, a[{index}])")
             arguments.append(f"{{{'OPTIONAL, ' if parameter['nullable'] else ''}{argument(parameter, handles, structs)}}}")
+        elif base == "size_t" and parameter["name"].startswith("n_"):
+            passed.append(f"(size_t)a[{index}]")
+            arguments.append(f"{{COUNT({parameter['name']})}}")
         else:
             passed.append(f"samples.{handle_name(base)}" if base in structs else
                           "ACCEL_DTYPE_FLOAT32" if base == "accel_dtype_t" else "1")

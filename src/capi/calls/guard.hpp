@@ -77,13 +77,20 @@ T* check_pointer(T* pointer, const char* name) {
   return pointer;
 }
 
-// Copies what the caller says is there; `name` is that of the pointer.
+// An array of the caller, before its items are read; it may be NULL when there are none.
 template <typename T>
-std::vector<T> read_array(const T* values, size_t count, const char* name) {
-  check_pointer(values, name);
+const T* check_array(const T* items, size_t count, const char* name) {
+  require(items != nullptr || count == 0, Status::kInvalidArgument, name, " is NULL; expected ", count, " items");
   require(count <= PTRDIFF_MAX / sizeof(T), Status::kInvalidArgument, name, " has ", count,
           " items, more than any memory holds");
-  return {values, values + count};
+  return items;
+}
+
+// Copies what the caller says is there.
+template <typename T>
+std::vector<T> read_array(const T* items, size_t count, const char* name) {
+  check_array(check_pointer(items, name), count, name);
+  return {items, items + count};
 }
 
 // Creates a handle from an object of the engine.

@@ -56,7 +56,7 @@ ACCEL_FUNCTION accel_status_t accel_dataset_subset(accel_dataset_t* dataset, int
 ACCEL_FUNCTION accel_status_t accel_dataset_concatenate(accel_dataset_t* const* datasets, size_t n_datasets,
                                                         accel_dataset_t** out) {
   return guarded(__func__, out, [&] {
-    check_pointer(datasets, "datasets");
+    check_array(check_pointer(datasets, "datasets"), n_datasets, "datasets");
     std::vector<std::shared_ptr<const data::Dataset>> parts;
     for (size_t i = 0; i < n_datasets; ++i) parts.push_back(check_numbered(datasets[i], "datasets[i]").dataset);
     return std::make_shared<data::ConcatenatedDataset>(std::move(parts));
@@ -73,7 +73,7 @@ ACCEL_FUNCTION accel_status_t accel_dataset_merge(accel_dataset_t* const* source
                                                   const accel_value_t* weights, int64_t seed, accel_merge_end_t end,
                                                   accel_dataset_t** out) {
   return guarded(__func__, out, [&] {
-    check_pointer(sources, "sources");
+    check_array(check_pointer(sources, "sources"), n_sources, "sources");
     std::vector<std::shared_ptr<const data::IterableDataset>> streams;
     for (size_t i = 0; i < n_sources; ++i) {
       const accel_dataset& source = check(sources[i], "sources[i]");

@@ -24,7 +24,7 @@ namespace {
 
 template <typename Number>
 std::vector<Number> read_numbers(const Number* numbers, size_t count, const char* name) {
-  if (count > 0) check_pointer(numbers, name);
+  check_array(numbers, count, name);
   return {numbers, numbers + count};
 }
 

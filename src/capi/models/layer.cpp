@@ -78,7 +78,7 @@ ACCEL_FUNCTION accel_status_t accel_module_sequential(accel_module_t* const* mod
                                                       accel_module_t** out) {
   return guarded(__func__, [&] {
     check_pointer(out, "out");
-    if (n_modules > 0) check_pointer(modules, "modules");
+    check_array(modules, n_modules, "modules");
     std::vector<nn::ModulePtr> children;
     for (size_t i = 0; i < n_modules; i++) children.push_back(check(modules[i], "modules").module);
     return make_layer<nn::Sequential>("accel_module_sequential", out, children);

@@ -123,15 +123,15 @@ c10::SmallVector<Item, 8> to_arguments(std::string_view operator_name, const cha
 
 c10::SmallVector<tensor::Argument, 8> positional_arguments(std::string_view operator_name, const accel_value_t* args,
                                                            size_t n_args) {
-  require(args != nullptr || n_args == 0, Status::kInvalidArgument, "args is NULL; expected ", n_args, " values");
+  check_array(args, n_args, "args");
   return to_arguments<tensor::Argument>(operator_name, "args", n_args,
                                         [&](size_t index) { return to_argument(args[index]); });
 }
 
 c10::SmallVector<tensor::NamedArgument, 8> named_arguments(std::string_view operator_name, const char* const* names,
                                                            const accel_value_t* kwargs, size_t n_kwargs) {
-  require((names != nullptr && kwargs != nullptr) || n_kwargs == 0, Status::kInvalidArgument,
-          "names or kwargs is NULL; expected ", n_kwargs, " of each");
+  check_array(names, n_kwargs, "names");
+  check_array(kwargs, n_kwargs, "kwargs");
   return to_arguments<tensor::NamedArgument>(operator_name, "kwargs", n_kwargs, [&](size_t index) {
     return tensor::NamedArgument{check_pointer(names[index], "name"), to_argument(kwargs[index])};
   });

@@ -121,7 +121,7 @@ ACCEL_FUNCTION accel_status_t accel_span_begin(const char* name, accel_scope_t**
 
 ACCEL_FUNCTION accel_status_t accel_merge_traces(const char* const* paths, size_t n_paths, const char* path) {
   return guarded(__func__, [&] {
-    if (n_paths > 0) check_pointer(paths, "paths");
+    check_array(paths, n_paths, "paths");
     check_pointer(path, "path");
     std::vector<std::string> files;
     for (size_t i = 0; i < n_paths; i++) files.emplace_back(check_pointer(paths[i], "paths"));

@@ -226,8 +226,8 @@ ACCEL_FUNCTION accel_status_t accel_log_scalars(accel_state_t* state, const char
                                                 size_t n_values, int64_t step) {
   return guarded(__func__, [&] {
     track::Trackers& trackers = trackers_of(state);
-    check_pointer(names, "names");
-    check_pointer(values, "values");
+    check_array(check_pointer(names, "names"), n_values, "names");
+    check_array(check_pointer(values, "values"), n_values, "values");
     for (size_t i = 0; i < n_values; i++) check_text(check_pointer(names[i], "names[i]"), "names");
     log_and_tell(
         [&] {
@@ -306,7 +306,8 @@ ACCEL_FUNCTION accel_status_t accel_log_figure(accel_state_t* state, const char*
   return guarded(__func__, [&] {
     track::Trackers& trackers = trackers_of(state);
     check_text(check_pointer(name, "name"), "name");
-    const std::string_view content(static_cast<const char*>(check_pointer(bytes, "bytes")), n_bytes);
+    const auto* const first = static_cast<const char*>(check_pointer(bytes, "bytes"));
+    const std::string_view content(check_array(first, n_bytes, "bytes"), n_bytes);
     log_and_tell(
         [&] {
           trackers.log(step, [&](Record& record) {

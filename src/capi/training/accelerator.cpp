@@ -177,7 +177,7 @@ ACCEL_FUNCTION accel_status_t accel_prepare(accel_state_t* state, const accel_pr
                                             accel_prepare_item_t* out_items) {
   return guarded(__func__, [&] {
     accelerator::Accelerator& accelerator = *accelerator_of(state);
-    check_pointer(items, "items");
+    check_array(check_pointer(items, "items"), n_items, "items");
     check_pointer(out_items, "out_items");
     std::vector<accelerator::PreparedObject> objects;
     for (size_t i = 0; i < n_items; i++) objects.push_back(read_item(items, i));

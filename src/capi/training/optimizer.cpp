@@ -154,7 +154,7 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_create(const accel_module_t* modul
     const Callback<accel_update_fn> callback(update, user_data, destroy);  // taken over whatever fails
     check_pointer(update, "update");
     std::vector<std::string> names;
-    if (n_states > 0) check_pointer(state_names, "state_names");
+    check_array(state_names, n_states, "state_names");
     for (size_t i = 0; i < n_states; ++i) names.emplace_back(check_pointer(state_names[i], "state_names[i]"));
     const auto run = [callback, names](const optim::CallbackUpdate& given) {
       const TensorHandle parameter(new_tensor(given.parameter));

@@ -27,15 +27,10 @@ accel_status_t create(const char* function, accel_optimizer_t* optimizer, accel_
 }
 
 optim::SchedulerParts read_parts(accel_scheduler_t* const* schedulers, size_t count) {
-  check_pointer(schedulers, "schedulers");
+  check_array(check_pointer(schedulers, "schedulers"), count, "schedulers");
   std::vector<std::shared_ptr<optim::Scheduler>> parts;
   for (size_t i = 0; i < count; i++) parts.push_back(check(schedulers[i], "schedulers[i]").scheduler);
   return optim::scheduler_parts(parts);
-}
-
-std::vector<int64_t> read_milestones(const int64_t* milestones, size_t count) {
-  check_pointer(milestones, "milestones");
-  return {milestones, milestones + count};
 }
 
 }  // namespace
@@ -100,7 +95,7 @@ ACCEL_FUNCTION accel_status_t accel_scheduler_inverse_sqrt(accel_optimizer_t* op
 ACCEL_FUNCTION accel_status_t accel_scheduler_multi_step(accel_optimizer_t* optimizer, const int64_t* milestones,
                                                          size_t n_milestones, double gamma, accel_scheduler_t** out) {
   return create(__func__, optimizer, out,
-                [&] { return optim::multi_step_schedule(read_milestones(milestones, n_milestones), gamma); });
+                [&] { return optim::multi_step_schedule(read_array(milestones, n_milestones, "milestones"), gamma); });
 }
 
 ACCEL_FUNCTION accel_status_t accel_scheduler_constant(accel_optimizer_t* optimizer, double factor, int64_t total_iters,
@@ -170,7 +165,7 @@ ACCEL_FUNCTION accel_status_t accel_scheduler_sequential(accel_scheduler_t* cons
                                                          accel_scheduler_t** out) {
   return guarded(__func__, out, [&] {
     optim::SchedulerParts parts = read_parts(schedulers, n_schedulers);
-    std::vector<int64_t> steps = read_milestones(milestones, n_milestones);
+    std::vector<int64_t> steps = read_array(milestones, n_milestones, "milestones");
     return std::make_shared<optim::SequentialScheduler>(std::move(parts), std::move(steps));
   });
 }

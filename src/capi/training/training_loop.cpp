@@ -19,7 +19,7 @@ namespace accel::capi {
 namespace {
 
 std::vector<nn::ModulePtr> read_modules(accel_module_t* const* modules, size_t count) {
-  if (count > 0) check_pointer(modules, "modules");
+  check_array(modules, count, "modules");
   std::vector<nn::ModulePtr> result;
   result.reserve(count);
   for (size_t i = 0; i < count; i++) result.push_back(check(modules[i], "modules[i]").module);

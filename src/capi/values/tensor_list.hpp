@@ -14,7 +14,7 @@
 namespace accel::capi {
 
 inline std::vector<at::Tensor> read_tensors(accel_tensor_t* const* tensors, size_t count, const char* name) {
-  check_pointer(tensors, name);
+  check_array(check_pointer(tensors, name), count, name);
   const std::string entry = std::string(name) + "[i]";
   std::vector<at::Tensor> list;
   for (size_t i = 0; i < count; ++i) list.push_back(check(tensors[i], entry.c_str()).tensor);

@@ -39,7 +39,7 @@ accel_status_t apply(const char* name, const accel_value_t* value, accel_value_t
 }
 
 std::vector<std::string> texts(const char* const* items, size_t count, const char* name) {
-  require(items != nullptr || count == 0, Status::kInvalidArgument, name, " is NULL; expected ", count, " strings");
+  check_array(items, count, name);
   std::vector<std::string> result;
   for (size_t i = 0; i < count; i++) result.emplace_back(check_pointer(items[i], name));
   return result;

@@ -101,8 +101,7 @@ ACCEL_FUNCTION accel_status_t accel_value_bytes(const void* data, size_t size, c
 
 ACCEL_FUNCTION accel_status_t accel_value_int_list(const int64_t* items, size_t n_items, accel_value_t* out) {
   return guarded(__func__, out, [&] {
-    require(items != nullptr || n_items == 0, Status::kInvalidArgument, "items is NULL; expected ", n_items,
-            " integers");
+    check_array(items, n_items, "items");
     auto list = tree::new_list();
     list.reserve(n_items);
     for (size_t i = 0; i < n_items; i++) list.push_back(items[i]);

@@ -90,7 +90,7 @@ c10::IValue to_ivalue(const accel_value_t& value, const char* name) {
 }
 
 std::vector<c10::IValue> to_ivalues(const accel_value_t* values, size_t count, const char* name) {
-  require(values != nullptr || count == 0, Status::kInvalidArgument, name, " is NULL; expected ", count, " values");
+  check_array(values, count, name);
   std::vector<c10::IValue> converted;
   converted.reserve(count);
   for (size_t i = 0; i < count; i++) converted.push_back(to_ivalue(values[i], name));

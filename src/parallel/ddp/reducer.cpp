@@ -118,8 +118,8 @@ void Reducer::prepare_for_backward(const std::vector<at::Tensor>& outputs) {
 
 void Reducer::gradient_arrived(size_t number) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (parameters_[number].grad().defined()) use_.note(number);  // the next exchange covers what accumulates without one
   if (state_ == State::kIdle || state_ == State::kBroken) return;
-  if (parameters_[number].grad().defined()) use_.note(number);
   if (learns_static_graph()) return graph_.learn_visit(number);
   const State former = state_;
   if (former == State::kExpecting || former == State::kIncomplete) {
