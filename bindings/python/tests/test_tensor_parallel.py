@@ -18,7 +18,9 @@ TRAINING = """
         options = accel.capi.accel_activation_checkpointing_options_t()
         options.class_names = "GPT2Block"
         accel.capi.accel_checkpoint_activations(model.handle, options)
-    model, optimizer = accelerator.prepare(model, optim.SGD(model.parameters(), lr=0.2))
+    optimizer = optim.SGD(model.parameters(), lr=0.2)
+    model = accelerator.prepare_model(model, tensor_parallel={"sequence_parallel": int(os.environ.get("SEQUENCE", 0))})
+    optimizer = accelerator.prepare(optimizer)
     tokens = accel.arange(32).reshape(4, 8) * 5 % 17
     losses = []
     for step in range(6):
@@ -39,16 +41,17 @@ def numbers(printed):
     return [float(number) for number in printed.strip().strip("[]").split(",")]
 
 
-@pytest.mark.parametrize("settings", [{}, {"RECOMPUTE": 1}, {"PRECISION": "bf16"}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"RECOMPUTE": 1}, {"PRECISION": "bf16"}, {"SEQUENCE": 1, "RECOMPUTE": 1}], ids=str)
 def test_training_is_that_of_one_process(ranks, settings):
     alone = numbers(ranks(TRAINING, 1, **settings)[0])
     for printed in ranks(TRAINING, 2, **settings):
         assert numbers(printed) == pytest.approx(alone, rel=2e-2 if "PRECISION" in settings else 1e-5)
 
 
-def test_ranks_drop_weights_of_their_own_heads(ranks):
+@pytest.mark.parametrize("sequence", [0, 1])
+def test_ranks_drop_elements_of_their_own(ranks, sequence):
     """Heads are shared unevenly, so that the ranks draw unequally often in attention, and must be equal behind it."""
-    first, second = ranks(TRAINING, 2, DROPOUT=0.3)
+    first, second = ranks(TRAINING, 2, DROPOUT=0.3, SEQUENCE=sequence)
     assert numbers(first) == numbers(second)
-    again, _ = ranks(TRAINING, 2, DROPOUT=0.3, RECOMPUTE=1)
+    again, _ = ranks(TRAINING, 2, DROPOUT=0.3, RECOMPUTE=1, SEQUENCE=sequence)
     assert numbers(again) == pytest.approx(numbers(first), rel=1e-5)

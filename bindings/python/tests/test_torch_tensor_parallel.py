@@ -34,7 +34,7 @@ TRAINING = """
         logits = lambda output: output
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     whole = sum(parameter.numel() for parameter in model.parameters())
-    model = accelerator.prepare_model(model, plan=plan)
+    model = accelerator.prepare_model(model, tensor_parallel=plan and {"plan": plan})
     optimizer = accelerator.prepare(optimizer)
     own = sum(parameter.numel() for parameter in model.parameters())
     assert parts == 1 and own == whole or own < 0.6 * whole, (own, whole)

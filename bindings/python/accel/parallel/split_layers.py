@@ -17,8 +17,10 @@ _STYLES = _COLUMNS + _ROWS + _TABLES + ("replicate",)
 
 def prepare(model: torch.nn.Module, state, options) -> "Split | None":
     """What to do with a model that is about to be prepared, whose plan becomes rules for its parameters; None: its layers stay whole."""
+    if options.tensor_parallel.sequence_parallel == 1:
+        raise NotImplementedError("sequence_parallel: layers of torch keep whole sequences; expected a model of accel, or sequence_parallel=False")
     mesh = capi.accel_state_mesh(state)
-    plan = options.tensor_parallel.plan if options.tensor_parallel is not None else "auto"
+    plan = options.tensor_parallel.plan or "auto"
     if capi.accel_mesh_size(mesh, "tensor") == 1 or options.split_by_program or plan == "none" or plan == "auto" and options.evaluation_mode:
         return None
     split = Split(model, _rules_of(model) if plan == "auto" else _read(plan), capi.accel_mesh_group(mesh, "tensor"))
@@ -30,8 +32,8 @@ def _rules_of(model):
     """The plan that a model of transformers has."""
     plan = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None)
     if not plan:
-        raise ValueError(f"{type(model).__name__} has no tp_plan, and tp_size is above 1: expected rules, prepare_model(model, plan=\"layers.*.up "
-                         "colwise; layers.*.down rowwise\"), or split_by_program=True for a forward that splits the model itself")
+        raise ValueError(f"{type(model).__name__} has no tp_plan, and tp_size is above 1: expected rules, prepare_model(model, tensor_parallel={\"plan\": "
+                         "\"layers.*.up colwise; layers.*.down rowwise\"}), or split_by_program=True for a forward that splits the model itself")
     return list(plan.items())
 
 

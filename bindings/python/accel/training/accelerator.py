@@ -256,12 +256,12 @@ class Accelerator(methods.Accelerator, Observed):
         return result[0] if len(result) == 1 else tuple(result)
 
     def prepare_model(self, model: Any, device_placement: "bool | None" = None, evaluation_mode: bool = False, *,
-                      split_by_program: "bool | None" = None, plan: "str | None" = None) -> Any:
+                      split_by_program: "bool | None" = None, tensor_parallel: "dict | None" = None) -> Any:
         """On the device, under the precision, and data-parallel when there are several ranks. With `evaluation_mode` it runs on its own
         rank only; with device_placement=False the model stays where it is. A model of torch stays one: the same object with one rank,
         with several a DistributedModel around it. split_by_program says that the model's own forward follows the axes tp, cp and pp of the mesh;
-        None: where it has parameters that torch or transformers has split. Such axes are an error else, but for tp: the plan says how the layers
-        of a model are split over it (docs/parallelism.md); None: the plan of the model's kind."""
+        None: where it has parameters that torch or transformers has split. Such axes are an error else, but for tp, over which
+        layers are split by a plan: tensor_parallel has fields of accel_tensor_parallel_options_t (docs/parallelism.md)."""
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
             return remembered(self._models, model)
         is_spread = dispatched_models.require_trainable(check_model("prepare_model", model), self.num_processes)
@@ -273,10 +273,7 @@ class Accelerator(methods.Accelerator, Observed):
         if DistributedDataParallelKwargs in self._handlers:
             ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
             options.ddp = ddp
-        splitting = capi.accel_tensor_parallel_options_t()
-        if plan is not None:
-            splitting.plan = plan
-        options.tensor_parallel = splitting
+        options.tensor_parallel = splitting = capi.accel_tensor_parallel_options_t(**tensor_parallel or {})
         sharding = sharding_choice.options_of(model, options)  # the options only point to them, too
         if is_torch_model(model):
             exchanges = self.use_distributed and not evaluation_mode
