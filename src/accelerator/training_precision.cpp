@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "config/deepspeed_config.hpp"
 #include "config/precedence.hpp"
 
 namespace accel::accelerator {

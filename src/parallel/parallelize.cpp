@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/generated/settings/prepare/prepare_model.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "parallel/ddp/replicated_memory.hpp"
 #include "parallel/fsdp/auto_wrap.hpp"

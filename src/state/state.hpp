@@ -7,6 +7,7 @@
 #include <string>
 
 #include "comm/communicator.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "config/process_place.hpp"
 #include "config/state_settings.hpp"
 #include "kernels/compute_policy.hpp"

@@ -16,6 +16,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/tracking.hpp"
 #include "capi/tracking/tracked_pictures.hpp"
 #include "capi/tracking/tracked_values.hpp"
 #include "capi/values/buffer.hpp"

@@ -15,6 +15,8 @@
 #include "capi/calls/loaded_libtorch.hpp"
 #include "capi/calls/options.hpp"
 #include "capi/calls/scope.hpp"
+#include "capi/generated/options/profiler.hpp"
+#include "capi/generated/options/state.hpp"
 #include "capi/models/device.hpp"
 #include "capi/values/buffer.hpp"
 #include "capi/values/value.hpp"

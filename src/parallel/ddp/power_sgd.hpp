@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/settings/prepare/power_sgd.hpp"
 #include "parallel/ddp/comm_hook.hpp"
 #include "parallel/ddp/gradient_averaging.hpp"
 #include "tensor/stateful.hpp"
