@@ -5,6 +5,9 @@
 #include <memory>
 
 #include "accelerator/accelerator.hpp"
+#include "config/generated/settings/prepare/ddp.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "rank_threads.hpp"
 
 namespace accel::tests {

@@ -43,7 +43,7 @@ def main():
         return 77
     root = pathlib.Path(sys.argv[1]).resolve()
     files = [file for folder in FOLDERS for file in sorted((root / folder).rglob("*"))
-             if file.suffix in (".c", ".h", ".cpp", ".hpp") and file.name != BY_HAND and file.parent.name != GENERATED]
+             if file.suffix in (".c", ".h", ".cpp", ".hpp") and file.name != BY_HAND and GENERATED not in file.parts]
     if not files:
         return 0
     if sys.argv[2:]:

@@ -33,6 +33,9 @@ INNER_LAYER = {
     "comm/ucx/host": 0, "comm/ucx/transport": 1, "comm/ucx/algorithms": 2, "comm/ucx/progress": 3, "comm/ucx": 4,
 }
 PUBLIC_HEADER = "accel.h"
+# Each header with settings, and the most sources that one may reach: they are compiled anew when its comment changes.
+SETTINGS = "config/generated/settings"
+MOST_REACHED = 42
 # Headers of LibTorch that cost every source that reaches them seconds more than ATen/core/Tensor.h and ATen/ops/<name>.h.
 HEAVY = re.compile(
     r"ATen/(ATen|Functions|Operators|NativeFunctions|autocast_mode)\.h"
@@ -184,6 +187,16 @@ def room_problems(source):
             yield f"src/: {stem} is in {' and in '.join(sorted(folders))}; expected names that differ"
 
 
+def settings_problems(source):
+    texts = {file.relative_to(source).as_posix(): file.read_text() for file in source.rglob("*.[ch]pp")}
+    included = {name: {other for other in unit_cycles.INCLUDE.findall(text) if other in texts} for name, text in texts.items()}
+    reached = collections.Counter(header for name in texts if name.endswith(".cpp") for header in unit_cycles.reached_from(name, included)
+                                  if header.startswith(SETTINGS))
+    for header, count in sorted(reached.items()):
+        if count > MOST_REACHED:
+            yield f"src/{header}: reaches {count} sources; expected at most {MOST_REACHED}: declare its struct where a reference is enough"
+
+
 def fragment_problems(root):
     """Comments without a subject, once there are many of them."""
     found = []
@@ -215,6 +228,7 @@ def problems(root):
     yield from unit_cycles.problems(root)
     yield from class_members.problems(root)
     yield from fragment_problems(root)
+    yield from settings_problems(source)
     for folder in ("src", "tests", "tools", "examples", "bench", "bindings"):
         for file in sorted((root / folder).rglob("*")):
             if not file.is_file() or file.suffix not in CODE or "__pycache__" in file.parts:

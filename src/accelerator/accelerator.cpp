@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "config/generated/settings/state/state.hpp"
 #include "kernels/memory/cpu_allocator.hpp"
 #include "state/random.hpp"
 #include "tensor/device/device_work.hpp"

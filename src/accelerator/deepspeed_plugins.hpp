@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "accelerator/prepared_objects.hpp"
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/settings/prepare/deepspeed.hpp"
 
 namespace accel::accelerator {
 

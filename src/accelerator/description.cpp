@@ -8,6 +8,7 @@
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "base/error.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "config/precision_name.hpp"
 #include "tensor/dtype.hpp"
 

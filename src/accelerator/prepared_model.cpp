@@ -1,6 +1,7 @@
 #include "accelerator/prepared_model.hpp"
 
 #include "base/error.hpp"
+#include "config/generated/choices/precision.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {

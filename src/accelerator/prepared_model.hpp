@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/prepare/autocast.hpp"
 #include "kernels/compute_policy.hpp"
 #include "nn/module.hpp"
 #include "parallel/parallel_model.hpp"

@@ -9,7 +9,7 @@
 #include "accelerator/parameters/registered_parameters.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/settings/prepare/deepspeed.hpp"
 #include "data/prepared_dataloader.hpp"
 #include "nn/module.hpp"
 #include "optim/schedules/scheduler.hpp"

@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "config/deepspeed_config.hpp"
 #include "config/fsdp_settings.hpp"
+#include "config/generated/settings/prepare/deepspeed.hpp"
 
 namespace accel::accelerator {
 namespace {

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "config/deepspeed_config.hpp"
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/prepare/fsdp.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
 #include "state/gradient_state.hpp"
 
 namespace accel::accelerator {

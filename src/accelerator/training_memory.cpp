@@ -6,6 +6,7 @@
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/sharding_choice.hpp"
 #include "base/error.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
 #include "nn/module_shapes.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/placements.hpp"

@@ -1,7 +1,7 @@
 // Estimates the memory that training a model takes on each rank, by the settings with which it would be prepared.
 #pragma once
 
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/settings/prepare/estimate_memory.hpp"
 #include "nn/module.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/memory_estimate.hpp"

@@ -5,6 +5,8 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "config/deepspeed_config.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "config/precedence.hpp"
 
 namespace accel::accelerator {

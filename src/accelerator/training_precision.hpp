@@ -5,10 +5,14 @@
 #include <optional>
 
 #include "accelerator/prepared_objects.hpp"
-#include "config/deepspeed_config.hpp"
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/settings/prepare/autocast.hpp"
+#include "config/generated/settings/prepare/grad_scaler.hpp"
 #include "precision/grad_scaler.hpp"
 #include "state/state.hpp"
+
+namespace accel {
+struct DeepspeedLossScale;
+}
 
 namespace accel::accelerator {
 

@@ -8,6 +8,7 @@
 #include "bigmodel/dispatch.hpp"
 #include "bigmodel/load_checkpoint.hpp"
 #include "comm/communicator.hpp"
+#include "config/generated/settings/big_model/dispatch.hpp"
 
 namespace accel::bigmodel {
 

@@ -7,7 +7,7 @@
 
 #include "bigmodel/device_map/device_map.hpp"
 #include "bigmodel/mapped_files.hpp"
-#include "config/generated/settings/big_model.hpp"
+#include "config/generated/settings/big_model/dispatch.hpp"
 #include "nn/module.hpp"
 
 namespace accel::bigmodel {

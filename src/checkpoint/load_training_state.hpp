@@ -6,7 +6,7 @@
 #include <string>
 
 #include "checkpoint/training_state.hpp"
-#include "config/generated/settings/checkpoint.hpp"
+#include "config/generated/settings/checkpoint/load_state.hpp"
 
 namespace accel::checkpoint {
 

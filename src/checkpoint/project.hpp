@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoint/files/file_system.hpp"
-#include "config/generated/settings/checkpoint.hpp"
+#include "config/generated/settings/checkpoint/project.hpp"
 
 namespace accel::checkpoint {
 

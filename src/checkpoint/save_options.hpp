@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "config/generated/settings/checkpoint.hpp"
+#include "config/generated/settings/checkpoint/save_state.hpp"
 
 namespace accel::checkpoint {
 

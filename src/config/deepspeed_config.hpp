@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/prepare/deepspeed.hpp"
+#include "config/generated/settings/prepare/fsdp.hpp"
 
 namespace accel {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/settings/prepare/fsdp.hpp"
 
 namespace accel {
 

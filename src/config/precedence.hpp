@@ -1,5 +1,5 @@
 // Precedence of option values: explicit call > environment > configuration file > default. For all structs, those of
-// the header and the engine's settings (config/generated/settings.hpp).
+// the header and the engine's settings (config/generated/settings/).
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Names of the mixed precisions.
 #pragma once
 
-#include "config/generated/choices.hpp"
+#include "config/generated/choices/precision.hpp"
 
 namespace accel {
 

@@ -5,6 +5,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "config/generated/settings/state/state.hpp"
 
 namespace accel {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <string>
 
-#include "config/generated/settings/state.hpp"
-
 namespace accel {
+
+struct StateSettings;
 
 // Further information of launchers.
 struct LauncherEnvironment {

@@ -7,6 +7,9 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "config/generated/choices/cpu_kernels.hpp"
+#include "config/generated/choices/cpu_memory.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "config/precedence.hpp"
 #include "config/process_place.hpp"
 #include "config/unsupported_environment.hpp"

@@ -1,9 +1,9 @@
 // Settings of a state, resolved by config/precedence.hpp.
 #pragma once
 
-#include "config/generated/settings/state.hpp"
-
 namespace accel {
+
+struct StateSettings;
 
 // Completes the settings of a call.
 StateSettings resolve_state_settings(StateSettings given);

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "config/generated/settings/logger.hpp"
+#include "config/generated/settings/logger/log_sink.hpp"
 
 namespace accel::track {
 

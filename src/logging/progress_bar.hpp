@@ -9,7 +9,7 @@
 #include <string>
 #include <thread>
 
-#include "config/generated/settings/progress.hpp"
+#include "config/generated/settings/progress/progress.hpp"
 #include "logging/progress_display.hpp"
 #include "logging/progress_line.hpp"
 #include "logging/progress_rate.hpp"

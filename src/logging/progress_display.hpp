@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "config/generated/settings/progress.hpp"
+#include "config/generated/settings/progress/progress.hpp"
 #include "logging/terminal.hpp"
 
 namespace accel::track {

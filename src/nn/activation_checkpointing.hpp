@@ -2,7 +2,7 @@
 // @accelerate fsdp2_apply_ac
 #pragma once
 
-#include "config/generated/settings/module.hpp"
+#include "config/generated/settings/module/activation_checkpointing.hpp"
 #include "nn/module.hpp"
 
 namespace accel::nn {

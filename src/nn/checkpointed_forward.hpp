@@ -10,7 +10,7 @@
 #include <functional>
 #include <memory>
 
-#include "config/generated/settings/module.hpp"
+#include "config/generated/settings/module/activation_checkpointing.hpp"
 #include "nn/module.hpp"
 
 namespace accel::nn {

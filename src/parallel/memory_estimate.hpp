@@ -8,8 +8,12 @@
 #include <cstdint>
 #include <functional>
 
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/choices/precision.hpp"
 #include "nn/module.hpp"
+
+namespace accel {
+struct PrepareModelSettings;
+}
 
 namespace accel::parallel {
 

@@ -11,10 +11,13 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "config/generated/settings/prepare.hpp"
 #include "nn/module.hpp"
 #include "parallel/gradient_exchange.hpp"
 #include "parallel/parameter_parts.hpp"
+
+namespace accel {
+struct PrepareModelSettings;
+}
 
 namespace accel::parallel {
 

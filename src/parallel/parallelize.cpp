@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "config/generated/choices/sharding_strategy.hpp"
+#include "config/generated/settings/prepare/fsdp.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
 #include "nn/module_walks.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "parallel/ddp/replicated_memory.hpp"

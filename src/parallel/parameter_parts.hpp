@@ -8,8 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "config/generated/choices.hpp"
 #include "optim/optimizer.hpp"
+
+namespace accel {
+enum class StateDictType : int32_t;
+}
 
 namespace accel::parallel {
 

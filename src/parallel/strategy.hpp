@@ -5,7 +5,6 @@
 
 #include <c10/core/Device.h>
 
-#include "config/generated/settings/prepare.hpp"
 #include "nn/module.hpp"
 #include "parallel/parallel_model.hpp"
 

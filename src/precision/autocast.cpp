@@ -1,3 +1,5 @@
+#include "config/generated/settings/prepare/autocast.hpp"
+#include "config/generated/choices/precision.hpp"
 #include "precision/autocast.hpp"
 
 #include <ATen/autocast_mode.h>
@@ -37,6 +39,9 @@ AutocastStateScope::~AutocastStateScope() {
   at::autocast::set_autocast_cache_enabled(former_.cache_enabled);
   at::autocast::set_autocast_dtype(former_.device, former_.dtype);
 }
+
+AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device)
+    : AutocastGuard(precision, device, AutocastSettings()) {}
 
 AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings) {
   if (precision != Precision::kBf16 && precision != Precision::kFp16) return;

@@ -4,10 +4,15 @@
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
+#include <cstdint>
 #include <optional>
 
-#include "config/generated/settings/prepare.hpp"
 #include "precision/autocast_weight_cache.hpp"
+
+namespace accel {
+enum class Precision : int32_t;
+struct AutocastSettings;
+}  // namespace accel
 
 namespace accel::precision {
 
@@ -41,7 +46,8 @@ class AutocastStateScope {
 // Sets autocast for a precision. Only bf16 and fp16 change anything.
 class AutocastGuard {
  public:
-  AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings = {});
+  AutocastGuard(Precision precision, c10::DeviceType device);  // with the default settings
+  AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings);
 
  private:
   std::optional<AutocastStateScope> scope_;

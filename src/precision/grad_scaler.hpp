@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/settings/prepare/grad_scaler.hpp"
 #include "tensor/stateful.hpp"
 
 namespace accel::precision {

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "comm/communicator.hpp"
-#include "config/generated/settings/profiler.hpp"
+#include "config/generated/settings/profiler/profile.hpp"
 
 namespace accel::profile {
 

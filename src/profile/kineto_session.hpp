@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/generated/settings/profiler.hpp"
+#include "config/generated/settings/profiler/profile.hpp"
 
 namespace accel::profile {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "config/generated/settings/profiler.hpp"
+#include "config/generated/settings/profiler/profile.hpp"
 #include "profile/kineto_session.hpp"
 #include "trace/span.hpp"
 

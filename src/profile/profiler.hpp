@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "comm/communicator.hpp"
-#include "config/generated/settings/profiler.hpp"
+#include "config/generated/settings/profiler/profile.hpp"
 #include "json/json.hpp"
 #include "profile/clock_offset.hpp"
 #include "profile/profile_recorder.hpp"

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "tensor/device/accelerator_library.hpp"
 #include "tensor/device/device.hpp"
 #include "tensor/device/device_availability.hpp"

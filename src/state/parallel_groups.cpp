@@ -1,4 +1,5 @@
 #include "state/parallel_groups.hpp"
+#include "config/generated/settings/state/state.hpp"
 
 #include <algorithm>
 #include <iterator>

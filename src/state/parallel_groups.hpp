@@ -7,7 +7,10 @@
 
 #include "comm/communicator.hpp"
 #include "comm/mesh.hpp"
-#include "config/generated/settings/state.hpp"
+
+namespace accel {
+struct StateSettings;
+}
 
 namespace accel::state {
 

@@ -21,7 +21,9 @@
 #include "comm/rendezvous/job_start.hpp"
 #include "comm/rendezvous/rendezvous.hpp"
 #include "comm/rendezvous/rendezvous_endpoints.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "config/precedence.hpp"
+#include "config/state_settings.hpp"
 #include "kernels/attention/attention_dispatch.hpp"
 #include "kernels/gelu_dispatch.hpp"
 #include "kernels/matmul/convolution_dispatch.hpp"
@@ -258,44 +260,46 @@ AccumulationSettings accumulation(const StateSettings& settings) {
 }  // namespace
 
 State::State(const StateSettings& given)
-    : settings_(resolve_state_settings(given)), launcher_(launcher_environment()), device_(choose_device(settings_)) {
-  set_log_rank(*settings_.process_index);
-  if (!settings_.timeout_ms.value) settings_.timeout_ms.value = device_.is_cpu() ? 1800000 : 600000;
-  if (device_.is_cpu() && names_device(settings_)) host_choice_ = std::make_shared<tensor::HostChoice>();
+    : settings_(std::make_shared<StateSettings>(resolve_state_settings(given))),
+      launcher_(launcher_environment()),
+      device_(choose_device(*settings_)) {
+  set_log_rank(*settings_->process_index);
+  if (!settings_->timeout_ms.value) settings_->timeout_ms.value = device_.is_cpu() ? 1800000 : 600000;
+  if (device_.is_cpu() && names_device(*settings_)) host_choice_ = std::make_shared<tensor::HostChoice>();
   seed_late_accelerator(device_);
-  check_precision(settings_.mixed_precision, device_);
-  check_peer_copies(settings_, device_);
-  share_cores(settings_, device_);
-  bind_processors(settings_);
-  compute_policy_ = prepare_cpu(settings_);
-  if (is_local_main_process()) log_emulation(settings_, device_, compute_policy_);
-  communicator_ = connect(settings_, launcher_, device_);
-  communicator_->group().debug = settings_.debug.value;
-  groups_ = std::make_shared<const ParallelGroups>(communicator_, settings_);
-  gradient_state_ = std::make_shared<GradientState>(accumulation(settings_));
+  check_precision(settings_->mixed_precision, device_);
+  check_peer_copies(*settings_, device_);
+  share_cores(*settings_, device_);
+  bind_processors(*settings_);
+  compute_policy_ = prepare_cpu(*settings_);
+  if (is_local_main_process()) log_emulation(*settings_, device_, compute_policy_);
+  communicator_ = connect(*settings_, launcher_, device_);
+  communicator_->group().debug = settings_->debug.value;
+  groups_ = std::make_shared<const ParallelGroups>(communicator_, *settings_);
+  gradient_state_ = std::make_shared<GradientState>(accumulation(*settings_));
 }
 
 State::State(const State& parent, std::shared_ptr<comm::Communicator> group)
-    : settings_(parent.settings_),
+    : settings_(std::make_shared<StateSettings>(*parent.settings_)),
       launcher_(parent.launcher_),
       device_(parent.device_),
       communicator_(std::move(group)),
-      gradient_state_(std::make_shared<GradientState>(accumulation(settings_))),
+      gradient_state_(std::make_shared<GradientState>(accumulation(*settings_))),
       compute_policy_(parent.compute_policy_) {
-  communicator_->group().debug = settings_.debug.value;
-  settings_.process_index.value = communicator_->rank();
-  settings_.num_processes.value = communicator_->size();
-  place_on_host(settings_, *communicator_, parent.process_index() - parent.local_process_index());
+  communicator_->group().debug = settings_->debug.value;
+  settings_->process_index.value = communicator_->rank();
+  settings_->num_processes.value = communicator_->size();
+  place_on_host(*settings_, *communicator_, parent.process_index() - parent.local_process_index());
   // The parent's mesh is of its own ranks. Here all ranks are replicas.
-  for (auto* const size : {&settings_.pipeline_parallel_size, &settings_.data_parallel_shard_size,
-                           &settings_.context_parallel_size, &settings_.tensor_parallel_size})
+  for (auto* const size : {&settings_->pipeline_parallel_size, &settings_->data_parallel_shard_size,
+                           &settings_->context_parallel_size, &settings_->tensor_parallel_size})
     size->value = 1;
-  settings_.data_parallel_replicate_size.value.reset();
-  groups_ = std::make_shared<const ParallelGroups>(communicator_, settings_);
+  settings_->data_parallel_replicate_size.value.reset();
+  groups_ = std::make_shared<const ParallelGroups>(communicator_, *settings_);
 }
 
 State::State(const State& parent, const StateSettings& given)
-    : settings_(share_settings(parent.settings_, given)),
+    : settings_(std::make_shared<StateSettings>(share_settings(*parent.settings_, given))),
       launcher_(parent.launcher_),
       device_(parent.device_),
       communicator_(parent.communicator_),
@@ -304,9 +308,14 @@ State::State(const State& parent, const StateSettings& given)
       compute_policy_(parent.compute_policy_) {
   require(!given.cpu || device_.is_cpu(), Status::kInvalidArgument, "cpu is 1 and the job computes on ", device_,
           "; expected none, or a job of its own");
-  check_precision(settings_.mixed_precision, device_);
-  gradient_state_->set_settings(accumulation(settings_));
+  check_precision(settings_->mixed_precision, device_);
+  gradient_state_->set_settings(accumulation(*settings_));
 }
+
+int State::process_index() const { return static_cast<int>(*settings_->process_index); }
+int State::num_processes() const { return static_cast<int>(*settings_->num_processes); }
+int State::local_process_index() const { return static_cast<int>(*settings_->local_process_index); }
+int State::local_num_processes() const { return static_cast<int>(*settings_->local_num_processes); }
 
 DistributedType State::distributed_type() const {
   if (!use_distributed()) return DistributedType::kNo;
@@ -315,12 +324,12 @@ DistributedType State::distributed_type() const {
 
 std::string State::describe() const {
   const bool tuned = compute_policy_.use_tuned_kernels;
-  const std::string cost = cost_of_bfloat16(settings_, device_, compute_policy_);
+  const std::string cost = cost_of_bfloat16(*settings_, device_, compute_policy_);
   const std::string& backends = communicator_->group().backend_name;
   const std::string staged = comm::staged_devices(backends);
   return text("device = ", device_, "\nbackend = ", use_distributed() ? backends : "none",
               staged.empty() ? "" : text("\ncollectives of ", staged, " tensors = staged through host memory"),
-              "\nmesh = ", groups_->mesh()->describe(), "\n", describe_settings(settings_),
+              "\nmesh = ", groups_->mesh()->describe(), "\n", describe_settings(*settings_),
               "float32 products = ", tuned ? kernels::describe_matmul_dispatch() : "LibTorch's kernels",
               "\nbf16 products = ", tuned ? kernels::describe_emulation(at::kBFloat16) : "LibTorch's kernels", "\n",
               cost.empty() ? "" : "bf16 is emulated = " + cost + "\n", "memory of large CPU tensors = ",

@@ -8,12 +8,15 @@
 
 #include "comm/communicator.hpp"
 #include "config/process_place.hpp"
-#include "config/state_settings.hpp"
 #include "kernels/compute_policy.hpp"
 #include "state/gradient_state.hpp"
 #include "state/parallel_groups.hpp"
 #include "state/trigger.hpp"
 #include "tensor/device/accelerator_library.hpp"
+
+namespace accel {
+struct StateSettings;
+}
 
 namespace accel::state {
 
@@ -40,11 +43,11 @@ class State {
   // A second state in the same job. The job's settings stay; those of accumulation are replaced for both.
   State(const State& parent, const StateSettings& given);
 
-  const StateSettings& settings() const { return settings_; }
-  int process_index() const { return static_cast<int>(*settings_.process_index); }
-  int num_processes() const { return static_cast<int>(*settings_.num_processes); }
-  int local_process_index() const { return static_cast<int>(*settings_.local_process_index); }
-  int local_num_processes() const { return static_cast<int>(*settings_.local_num_processes); }
+  const StateSettings& settings() const { return *settings_; }
+  int process_index() const;
+  int num_processes() const;
+  int local_process_index() const;
+  int local_num_processes() const;
   bool is_main_process() const { return process_index() == 0; }
   bool is_local_main_process() const { return local_process_index() == 0; }
   bool is_last_process() const { return process_index() == num_processes() - 1; }
@@ -65,7 +68,7 @@ class State {
   std::string describe() const;
 
  private:
-  StateSettings settings_;
+  std::shared_ptr<StateSettings> settings_;  // of this state alone
   LauncherEnvironment launcher_;
   c10::Device device_;
   std::shared_ptr<tensor::HostChoice> host_choice_;  // if the settings name the CPU

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "config/generated/settings/profiler.hpp"
+#include "config/generated/settings/profiler/profile.hpp"
 
 namespace accel::track {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "config/generated/choices.hpp"
+#include "config/generated/choices/tracker_failure.hpp"
 #include "track/tracker.hpp"
 
 namespace accel::track {

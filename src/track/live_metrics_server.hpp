@@ -4,7 +4,7 @@
 #include <functional>
 #include <memory>
 
-#include "config/generated/settings/report.hpp"
+#include "config/generated/settings/report/serve_metrics.hpp"
 #include "http/server/http_server.hpp"
 #include "track/live_metrics.hpp"
 

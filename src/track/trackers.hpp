@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/generated/settings/tracking.hpp"
+#include "config/generated/settings/tracking/tracking.hpp"
 #include "json/json.hpp"
 #include "track/application_trackers.hpp"
 #include "track/latest_scalars.hpp"

@@ -27,6 +27,8 @@
 #include "accelerator/batch_size_search.hpp"
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
+#include "config/generated/choices/ddp_comm_hook.hpp"
+#include "config/generated/settings/prepare/ddp.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/module_walks.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"

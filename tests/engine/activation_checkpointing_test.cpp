@@ -22,6 +22,8 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/prepare/ddp.hpp"
 #include "expect_error.hpp"
 #include "kernels/compute_policy.hpp"
 #include "kernels/memory/cpu_allocator.hpp"

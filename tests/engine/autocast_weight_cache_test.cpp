@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/prepare/autocast.hpp"
 #include "optim/rules/rules.hpp"
 #include "precision/autocast.hpp"
 #include "tensor/access.hpp"

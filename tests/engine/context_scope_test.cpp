@@ -20,6 +20,8 @@
 #include <string>
 #include <vector>
 
+#include "config/generated/choices/recompute.hpp"
+#include "config/generated/settings/module/activation_checkpointing.hpp"
 #include "expect_error.hpp"
 #include "json/json.hpp"
 #include "nn/activation_checkpointing.hpp"

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "config/state_settings.hpp"
 #include "data/device_copy.hpp"
 #include "machine/nvidia_driver.hpp"

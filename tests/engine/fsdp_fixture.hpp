@@ -13,7 +13,9 @@
 #include <string>
 
 #include "comm/group.hpp"
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/choices/auto_wrap_policy.hpp"
+#include "config/generated/choices/sharding_strategy.hpp"
+#include "config/generated/settings/prepare/fsdp.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/placements.hpp"

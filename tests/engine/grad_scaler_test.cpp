@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "config/generated/settings/state/state.hpp"
 
 namespace accel::precision {
 namespace grad_scaler_test {

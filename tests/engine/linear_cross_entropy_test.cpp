@@ -30,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "config/generated/choices/precision.hpp"
 #include "expect_error.hpp"
 #include "kernels/attention/softmax_rows.hpp"
 #include "kernels/cross_entropy_chunks.hpp"
@@ -254,7 +255,7 @@ TEST(LinearCrossEntropy, MultipliesInTheDtypeOfAutocast) {
   for (const char* reduction : {"none", "mean"}) {
     Problem problem = fixed_problem();
     problem.reduction = reduction;
-    const precision::AutocastGuard autocast(Precision::kBf16, c10::DeviceType::CPU, {});
+    const precision::AutocastGuard autocast(Precision::kBf16, c10::DeviceType::CPU);
     const Outcome found = differentiate(problem, fused), peer = differentiate(problem, unfused);
     EXPECT_EQ(found.loss.scalar_type(), at::kFloat);
     EXPECT_GT(distance(found.loss, fused(problem.in(at::kDouble))), 1e-7) << "nothing was rounded";

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "accelerator_ranks.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "launch/ranks/claimed_port.hpp"
 
 namespace accel::tests {

@@ -1,7 +1,8 @@
 // Where the engine has a struct of its own beside the settings that the header describes, both begin with the same.
 #include <gtest/gtest.h>
 
-#include "config/generated/settings/dataloader.hpp"
+#include "config/generated/choices/padding_side.hpp"
+#include "config/generated/settings/dataloader/dataloader.hpp"
 #include "data/loader_input.hpp"
 
 namespace accel {

@@ -14,6 +14,9 @@
 
 #include "checkpoint_fixture.hpp"
 #include "column_strategy.hpp"
+#include "config/generated/choices/state_dict_type.hpp"
+#include "config/generated/settings/prepare/grad_scaler.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
 #include "expect_error.hpp"
 #include "mesh_ranks.hpp"
 #include "nn/module_walks.hpp"

@@ -16,6 +16,8 @@
 
 #include "accelerator/prepared_model.hpp"
 #include "base/error.hpp"
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
 #include "fsdp_fixture.hpp"
 #include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
 #include "fsdp_fixture.hpp"
 #include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "comm/record/flight_record.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
 #include "fsdp_fixture.hpp"
 #include "nn/module_walks.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"

@@ -1,5 +1,8 @@
 // The schedule of a sharded model, without a model: lists of actions from events.
 #include "parallel/schedule/sharding_schedule.hpp"
+#include "config/generated/choices/backward_prefetch.hpp"
+#include "config/generated/choices/sharding_strategy.hpp"
+#include "config/generated/settings/prepare/fsdp.hpp"
 
 #include <gtest/gtest.h>
 

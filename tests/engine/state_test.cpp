@@ -14,7 +14,11 @@
 
 #include "base/current_call.hpp"
 #include "base/error.hpp"
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/choices/cpu_kernels.hpp"
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/prepare/ddp.hpp"
+#include "config/generated/settings/prepare/grad_scaler.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "config/precedence.hpp"
 #include "config/process_place.hpp"
 #include "kernels/compute_policy.hpp"

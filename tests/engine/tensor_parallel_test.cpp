@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "checkpoint_fixture.hpp"
+#include "config/generated/choices/state_dict_type.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
 #include "expect_error.hpp"
 #include "mesh_ranks.hpp"
 #include "nn/architectures/architecture.hpp"

@@ -16,6 +16,7 @@
 
 #include "accelerator_ranks.hpp"
 #include "checkpoint/formats/torch/torch_file.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "fixture.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/layers/linear.hpp"

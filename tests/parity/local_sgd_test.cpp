@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "config/generated/settings/prepare/ddp.hpp"
 #include "fixture.hpp"
 #include "nn/callback_module.hpp"
 #include "optim/rules/rules.hpp"

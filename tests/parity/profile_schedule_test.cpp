@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/backend/backend_communicator.hpp"
-#include "config/generated/settings/profiler.hpp"
+#include "config/generated/settings/profiler/profile.hpp"
 #include "fixture.hpp"
 #include "profile/profiler.hpp"
 #include "trace/profile_schedule.hpp"

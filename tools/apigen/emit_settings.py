@@ -1,5 +1,5 @@
 """The engine's structs of settings: for each options struct its fields with their defaults, each with the source of its value.
-Each header of include/accel has one of its own, so that a change of one topic compiles little anew.
+Each has a header of its own, in the folder of its header of include/accel, and so has each enumeration: a change of one compiles little anew.
 
 Optimizers have tables of their own (src/optim), and read theirs by name.
 """
@@ -15,15 +15,22 @@ TYPES = {"flag": "bool", "integer": "int64_t", "number": "double", "text": "std:
 def emit(api, root):
     structs = [struct for struct in api["structs"] if option.is_options(struct)]
     settings = without_optimizers(structs, api)
-    topics = {struct["name"]: topic_of(struct, root) for struct in settings}
-    files = {f"{TABLES}/choices.hpp": choices(settings, api), f"{STRUCTS}/option_structs.hpp": overloads(structs, topics)}
-    for topic in topics.values():
-        files[path_of(topic)] = header([struct for struct in settings if topics[struct["name"]] == topic], settings, topics)
+    topics = {struct["name"]: topic_of(struct, root) for struct in structs}
+    paths = {struct["name"]: path_of(struct, topics[struct["name"]]) for struct in settings}
+    files = {choice_path(alias): choice(alias, constants, api) for alias, constants in option.used_choices(settings).items()}
+    for struct in settings:
+        files[paths[struct["name"]]] = header(struct, {known["name"]: settings_name(known) for known in settings}, paths)
+    for topic in sorted(set(topics.values())):
+        files[f"{STRUCTS}/options/{topic}.hpp"] = traits([struct for struct in structs if topics[struct["name"]] == topic], paths)
     return files
 
 
-def path_of(topic):
-    return f"{TABLES}/settings/{topic}.hpp"
+def path_of(struct, topic):
+    return f"{TABLES}/settings/{topic}/{short(struct).removesuffix('_options')}.hpp"
+
+
+def choice_path(alias):
+    return f"{TABLES}/choices/{alias.removeprefix('accel_').removesuffix('_t')}.hpp"
 
 
 def include(path):
@@ -93,34 +100,35 @@ def struct_of(struct, names):
             f"  static void for_each(const Visit& visit, Settings&... settings) {{\n{''.join(visits)}  }}\n}};\n\n")
 
 
-def enumerations(structs, api):
+def choice(alias, constants, api):
     values = {known["name"]: known["value"] for known in api["constants"]}
-    return "".join(f"enum class {enumeration(alias)} : int32_t {{ " +
-                   ", ".join(f"k{camel(called)} = {values[name]}" for name, called in choice_names(alias, constants).items()) +
-                   " };\n" for alias, constants in option.used_choices(structs).items())
+    members = ", ".join(f"k{camel(called)} = {values[name]}" for name, called in choice_names(alias, constants).items())
+    return (f"{NOTE}#pragma once\n\n#include <cstdint>\n\nnamespace accel {{\n\n"
+            f"enum class {enumeration(alias)} : int32_t {{ {members} }};\n\n}}  // namespace accel\n")
 
 
-def choices(structs, api):
-    return f"{NOTE}#pragma once\n\n#include <cstdint>\n\nnamespace accel {{\n\n{enumerations(structs, api)}\n}}  // namespace accel\n"
-
-
-def header(structs, all_structs, topics):
-    """The settings of one topic."""
-    names = {struct["name"]: settings_name(struct) for struct in all_structs}
-    own = topics[structs[0]["name"]]
-    nested = {field["type"]["base"] for struct in structs for field in struct["fields"][1:] if field.get("option")} & names.keys()
-    others = sorted({topics[name] for name in nested} - {own})
-    files = [f"{TABLES}/choices.hpp", f"{TABLES}/option_tables.hpp", *map(path_of, others)]
+def header(struct, names, paths):
+    """`names`: {C struct: its settings}, `paths`: {C struct: their header}"""
+    fields = [field for field in struct["fields"][1:] if field.get("option")]
+    nested = {paths[field["type"]["base"]] for field in fields if field["type"]["base"] in paths}
+    choices = {choice_path(field["type"]["base"]) for field in fields if field["option"]["kind"] == "choice"}
+    files = sorted([*choices, *nested, "src/config/option_table.hpp", "src/config/setting.hpp"])
     return (f"{NOTE}#pragma once\n\n#include <cstdint>\n#include <optional>\n#include <string>\n\n" + "".join(map(include, files)) +
-            '#include "config/setting.hpp"\n\nnamespace accel {\n\n' +
-            "".join(struct_of(struct, names) for struct in structs) + "}  // namespace accel\n")
+            f"\nnamespace accel {{\n\nnamespace option_tables {{\nextern const OptionTable {short(struct)};\n}}\n\n" +
+            struct_of(struct, names) + "}  // namespace accel\n")
 
 
-def overloads(structs, topics):
-    types = "".join(f"{settings_name(struct)} settings_type(const {struct['name']}*);\n" for struct in structs if struct["name"] in topics)
-    lines = "".join(f"inline const OptionTable& table_of(const {struct['name']}*) {{ return option_tables::{short(struct)}; }}\n"
-                    f"inline {struct['name']} unset_options(const {struct['name']}*) {{ return {struct['init_macro']}; }}\n"
-                    for struct in structs)
-    files = [f"{TABLES}/option_tables.hpp", *map(path_of, sorted(set(topics.values())))]
-    return (NOTE + '#pragma once\n\n#include "accel.h"\n' + "".join(map(include, files)) +
-            f"\nnamespace accel::capi {{\n\n{lines}\n// Which settings of the engine a struct becomes; never defined.\n{types}\n}}  // namespace accel::capi\n")
+def trait(struct, paths):
+    name = struct["name"]
+    settings = f"  using Settings = {settings_name(struct)};\n" if name in paths else ""
+    return (f"template <>\nstruct OptionsStruct<{name}> {{\n{settings}"
+            f"  static const OptionTable& table() {{ return option_tables::{short(struct)}; }}\n"
+            f"  static {name} unset() {{ return {struct['init_macro']}; }}\n}};\n")
+
+
+def traits(structs, paths):
+    """How the structs of one topic are read."""
+    tables = [] if all(struct["name"] in paths for struct in structs) else [f"{TABLES}/option_tables.hpp"]
+    files = sorted(["src/capi/calls/options.hpp", *tables, *(paths[struct["name"]] for struct in structs if struct["name"] in paths)])
+    return (f'{NOTE}#pragma once\n\n#include "accel.h"\n' + "".join(map(include, files)) +
+            "\nnamespace accel::capi {\n\n" + "\n".join(trait(struct, paths) for struct in structs) + "\n}  // namespace accel::capi\n")

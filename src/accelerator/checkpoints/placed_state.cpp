@@ -12,6 +12,7 @@
 #include "base/split_text.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "checkpoint/training_state.hpp"
+#include "config/generated/choices/state_dict_type.hpp"
 #include "nn/module_walks.hpp"
 #include "tensor/file_memory.hpp"
 #include "tensor/tensor_chunk.hpp"

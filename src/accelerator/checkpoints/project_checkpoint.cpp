@@ -10,6 +10,7 @@
 #include "checkpoint/files/make_folders.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "comm/group.hpp"
+#include "config/generated/settings/state/state.hpp"
 
 namespace accel::accelerator {
 

@@ -19,6 +19,7 @@
 #include "checkpoint/save_training_state.hpp"
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
+#include "config/generated/choices/state_dict_type.hpp"
 #include "nn/module_walks.hpp"
 #include "os/bus_error_guard.hpp"
 #include "tensor/device/generator.hpp"

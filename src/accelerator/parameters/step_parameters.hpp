@@ -5,7 +5,7 @@
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/parameters/prepared_parameters.hpp"
-#include "config/generated/settings/parameters.hpp"
+#include "config/generated/settings/parameters/parameters_step.hpp"
 #include "nn/module.hpp"
 #include "optim/optimizer.hpp"
 

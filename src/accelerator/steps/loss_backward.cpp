@@ -11,6 +11,7 @@
 
 #include "accelerator/checkpoints/rank_state.hpp"
 #include "base/error.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "optim/lomo.hpp"
 #include "parallel/gradient_check.hpp"
 

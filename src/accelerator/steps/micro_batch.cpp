@@ -1,4 +1,5 @@
 #include "accelerator/steps/micro_batch.hpp"
+#include "config/generated/settings/state/state.hpp"
 
 #include <utility>
 

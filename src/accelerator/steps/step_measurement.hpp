@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "config/generated/settings/report.hpp"
+#include "config/generated/settings/report/serve_metrics.hpp"
 #include "state/state.hpp"
 #include "track/step_report.hpp"
 

@@ -12,7 +12,7 @@
 #include "bigmodel/device_map/device_map.hpp"
 #include "bigmodel/device_map/explanation.hpp"
 #include "bigmodel/device_map/max_memory.hpp"
-#include "config/generated/settings/device_map.hpp"
+#include "config/generated/settings/device_map/device_map.hpp"
 #include "nn/module.hpp"
 #include "nn/module_sizes.hpp"
 

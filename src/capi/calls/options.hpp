@@ -6,17 +6,20 @@
 
 #include "accel.h"
 #include "base/error.hpp"
-#include "capi/generated/option_structs.hpp"
 #include "config/option_table.hpp"
 #include "config/precedence.hpp"
 
 namespace accel::capi {
 
+// An options struct has a table(), an unset() one, and Settings of the engine if it has any: capi/generated/options/.
+template <typename Options>
+struct OptionsStruct;
+
 // A whole, checked struct: the caller's fields, all others unset. For calls that change some settings of an object.
 template <typename Options>
 Options given_options(const Options* given, const char* name) {
-  Options result = unset_options(given);
-  accel::read_options(table_of(given), given, name, &result);
+  Options result = OptionsStruct<Options>::unset();
+  accel::read_options(OptionsStruct<Options>::table(), given, name, &result);
   return result;
 }
 
@@ -24,16 +27,16 @@ Options given_options(const Options* given, const char* name) {
 template <typename Options>
 Options read_options(const Options* given, const char* name) {
   Options result = given_options(given, name);
-  resolve_options(table_of(given), &result);
+  resolve_options(OptionsStruct<Options>::table(), &result);
   return result;
 }
 
 // Fields of a struct as settings of the engine.
 template <typename Options>
 auto settings_of(const Options& read) {
-  decltype(settings_type(&read)) result;
-  decltype(result)::for_each([&read](const OptionField& field, auto& setting) { read_option(field, &read, setting); },
-                             result);
+  using Settings = typename OptionsStruct<Options>::Settings;
+  Settings result;
+  Settings::for_each([&read](const OptionField& field, auto& setting) { read_option(field, &read, setting); }, result);
   return result;
 }
 

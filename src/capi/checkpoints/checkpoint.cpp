@@ -11,6 +11,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/checkpoint.hpp"
 #include "capi/values/named_tensors.hpp"
 #include "capi/values/value.hpp"
 #include "checkpoint/formats/model_files.hpp"

@@ -9,6 +9,7 @@
 #include "accel.h"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/checkpoint.hpp"
 #include "capi/values/value.hpp"
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/merge_weights.hpp"

@@ -15,6 +15,7 @@
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
 #include "capi/calls/version.hpp"
+#include "capi/generated/options/checkpoint.hpp"
 #include "capi/training/state_callbacks.hpp"
 #include "capi/values/value.hpp"
 #include "tensor/tree.hpp"

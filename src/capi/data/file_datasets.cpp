@@ -8,6 +8,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/dataset.hpp"
 #include "capi/values/value.hpp"
 #include "data/datasets/csv_dataset.hpp"
 #include "data/datasets/image_dataset.hpp"

@@ -9,6 +9,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/dataset.hpp"
 #include "capi/values/tensor_list.hpp"
 #include "capi/values/value.hpp"
 #include "checkpoint/formats/safetensors.hpp"

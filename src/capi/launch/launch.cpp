@@ -17,6 +17,7 @@
 #include "capi/calls/options.hpp"
 #include "capi/calls/process_check.hpp"
 #include "capi/calls/thread_error.hpp"
+#include "capi/generated/options/launch.hpp"
 #include "capi/values/buffer.hpp"
 #include "config/precision_name.hpp"
 #include "kernels/thread_count.hpp"

@@ -29,6 +29,7 @@
 #include "capi/calls/object.hpp"
 #include "capi/calls/options.hpp"
 #include "capi/calls/scope.hpp"
+#include "capi/generated/options/big_model.hpp"
 #include "capi/models/device.hpp"
 #include "capi/values/named_tensors.hpp"
 #include "capi/values/tensor_list.hpp"

@@ -15,6 +15,7 @@
 #include "capi/calls/handles.hpp"
 #include "capi/calls/object.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/device_map.hpp"
 #include "capi/values/named_tensors.hpp"
 #include "capi/values/owned_value.hpp"
 #include "capi/values/value.hpp"

@@ -14,6 +14,7 @@
 #include "capi/calls/object.hpp"
 #include "capi/calls/options.hpp"
 #include "capi/calls/scope.hpp"
+#include "capi/generated/options/module.hpp"
 #include "capi/models/device.hpp"
 #include "capi/values/named_tensors.hpp"
 #include "capi/values/value.hpp"

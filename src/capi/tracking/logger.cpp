@@ -11,6 +11,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/logger.hpp"
 #include "logging/log_sink.hpp"
 
 namespace accel::capi {

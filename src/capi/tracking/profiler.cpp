@@ -14,6 +14,7 @@
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
 #include "capi/calls/scope.hpp"
+#include "capi/generated/options/profiler.hpp"
 #include "capi/values/buffer.hpp"
 #include "capi/values/value.hpp"
 #include "json/json.hpp"

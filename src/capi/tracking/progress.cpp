@@ -13,6 +13,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/progress.hpp"
 #include "capi/values/value.hpp"
 #include "data/prepared_dataloader.hpp"
 #include "logging/progress_bar.hpp"

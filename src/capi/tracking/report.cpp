@@ -1,4 +1,5 @@
 // Section 14: reports on the training loop.
+#include "capi/generated/options/report.hpp"
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
 #include "accelerator/steps/step_measurement.hpp"

@@ -19,6 +19,7 @@
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
 #include "capi/calls/scope.hpp"
+#include "capi/generated/options/prepare.hpp"
 #include "capi/training/state_callbacks.hpp"
 #include "capi/values/buffer.hpp"
 #include "capi/values/named_tensors.hpp"

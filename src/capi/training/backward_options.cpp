@@ -8,6 +8,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/tensor.hpp"
 #include "capi/values/value.hpp"
 #include "tensor/tree.hpp"
 

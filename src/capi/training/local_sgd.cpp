@@ -10,6 +10,7 @@
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
 #include "capi/calls/scope.hpp"
+#include "capi/generated/options/training_loop.hpp"
 #include "capi/values/value.hpp"
 
 namespace accel::capi {

@@ -15,6 +15,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/optimizer_options.hpp"
 #include "capi/values/tensor_handle.hpp"
 #include "capi/values/tensor_list.hpp"
 #include "capi/values/value.hpp"
@@ -30,7 +31,7 @@ template <typename Options>
 optim::GivenSettings named_settings(const Options* given) {
   const Options options = read_options(given, "options");
   optim::GivenSettings settings;
-  for (const OptionField& field : table_of(given))
+  for (const OptionField& field : OptionsStruct<Options>::table())
     if (field.kind != OptionKind::kReserved) settings.emplace_back(field.name, option_value(field, &options));
   return settings;
 }

@@ -10,6 +10,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/parameters.hpp"
 #include "capi/values/named_tensors.hpp"
 
 namespace accel::capi {

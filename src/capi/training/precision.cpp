@@ -5,6 +5,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/prepare.hpp"
 #include "capi/values/buffer.hpp"
 #include "capi/values/value.hpp"
 #include "tensor/tree.hpp"

@@ -10,6 +10,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/scheduler.hpp"
 #include "capi/values/value.hpp"
 #include "optim/schedules/composed_scheduler.hpp"
 #include "optim/schedules/lr_scheduler.hpp"

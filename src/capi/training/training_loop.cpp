@@ -12,8 +12,11 @@
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
 #include "capi/calls/scope.hpp"
+#include "capi/generated/options/prepare.hpp"
+#include "capi/generated/options/tensor.hpp"
 #include "capi/training/backward_options.hpp"
 #include "capi/training/precision.hpp"
+#include "config/generated/settings/state/state.hpp"
 
 namespace accel::capi {
 namespace {

@@ -9,6 +9,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
+#include "capi/generated/options/tensor.hpp"
 #include "capi/models/device.hpp"
 #include "capi/training/backward_options.hpp"
 #include "capi/values/value.hpp"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/generated/settings/dataset.hpp"
+#include "config/generated/settings/dataset/csv.hpp"
 #include "data/datasets/row_dataset.hpp"
 
 namespace accel::data {

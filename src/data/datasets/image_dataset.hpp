@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "config/generated/settings/dataset.hpp"
+#include "config/generated/settings/dataset/image.hpp"
 #include "data/dataset.hpp"
 
 namespace accel::data {

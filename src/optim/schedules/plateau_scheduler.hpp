@@ -1,7 +1,7 @@
 // Plateau scheduler: reduces the rates when a metric has stopped improving, as torch's ReduceLROnPlateau.
 #pragma once
 
-#include "config/generated/settings/scheduler.hpp"
+#include "config/generated/settings/scheduler/plateau.hpp"
 #include "optim/schedules/scheduler.hpp"
 
 namespace accel::optim {

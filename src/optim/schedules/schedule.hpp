@@ -9,7 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "config/generated/settings/scheduler.hpp"
+#include "config/generated/settings/scheduler/cyclic.hpp"
+#include "config/generated/settings/scheduler/one_cycle.hpp"
 #include "optim/settings.hpp"
 
 namespace accel::optim {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "config/generated/settings/prepare/ddp.hpp"
 #include "nn/module.hpp"
 #include "parallel/ddp/comm_hook.hpp"
 #include "parallel/gradient_buffer.hpp"

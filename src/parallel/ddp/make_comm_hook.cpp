@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "config/generated/choices/ddp_comm_hook.hpp"
 #include "parallel/ddp/gradient_averaging.hpp"
 #include "parallel/ddp/power_sgd.hpp"
 #include "parallel/ddp/rounding_hook.hpp"

@@ -1,7 +1,7 @@
 // Makes the communication hooks of DDP.
 #pragma once
 
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/settings/prepare/ddp.hpp"
 #include "parallel/ddp/comm_hook.hpp"
 #include "parallel/gradient_exchange.hpp"
 #include "tensor/stateful.hpp"

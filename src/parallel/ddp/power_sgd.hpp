@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/settings/prepare/power_sgd.hpp"
 #include "parallel/ddp/comm_hook.hpp"
 #include "parallel/ddp/gradient_averaging.hpp"
 #include "parallel/gradient_exchange.hpp"

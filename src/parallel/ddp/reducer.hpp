@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/settings/prepare/ddp.hpp"
 #include "parallel/ddp/arrival_order.hpp"
 #include "parallel/ddp/bucket_exchange.hpp"
 #include "parallel/ddp/comm_hook.hpp"

@@ -1,5 +1,6 @@
 #include "parallel/ddp/replicated_memory.hpp"
 
+#include "config/generated/settings/prepare/ddp.hpp"
 #include "nn/module_walks.hpp"
 
 #include <ATen/core/Tensor.h>

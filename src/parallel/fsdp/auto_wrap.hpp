@@ -4,8 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "config/generated/settings/prepare.hpp"
 #include "nn/module.hpp"
+
+namespace accel {
+struct FsdpSettings;
+}
 
 namespace accel::parallel {
 

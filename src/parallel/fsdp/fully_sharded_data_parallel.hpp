@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/settings/prepare/fsdp.hpp"
 #include "parallel/fsdp/auto_wrap.hpp"
 #include "parallel/fsdp/fixed_parameters.hpp"
 #include "parallel/fsdp/module_hooks.hpp"

@@ -1,6 +1,7 @@
 // Memory of a sharded model.
 #pragma once
 
+#include "config/generated/settings/prepare/fsdp.hpp"
 #include "parallel/memory_estimate.hpp"
 
 namespace accel::parallel {

@@ -7,7 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "config/generated/settings/prepare.hpp"
+#include "config/generated/choices/state_dict_type.hpp"
+#include "config/generated/settings/prepare/fsdp.hpp"
 #include "parallel/fsdp/parameter_group.hpp"
 #include "parallel/parallel_model.hpp"
 #include "parallel/parameter_parts.hpp"

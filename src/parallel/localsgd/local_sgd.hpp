@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "config/generated/settings/training_loop.hpp"
+#include "config/generated/settings/training_loop/local_sgd.hpp"
 #include "parallel/localsgd/outer_sgd.hpp"
 #include "parallel/parallel_model.hpp"
 #include "tensor/stateful.hpp"

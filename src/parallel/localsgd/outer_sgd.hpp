@@ -7,7 +7,7 @@
 
 #include <vector>
 
-#include "config/generated/settings/training_loop.hpp"
+#include "config/generated/settings/training_loop/local_sgd.hpp"
 #include "optim/parameter_optimizer.hpp"
 
 namespace accel::parallel {

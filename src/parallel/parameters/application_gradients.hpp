@@ -11,6 +11,10 @@
 #include "comm/work.hpp"
 #include "parallel/parallel_model.hpp"
 
+namespace accel {
+struct FsdpSettings;
+}
+
 namespace accel::parallel {
 
 // Whether a gradient was computed in the memory that it is wanted in.

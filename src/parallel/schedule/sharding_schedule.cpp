@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "config/generated/settings/prepare/fsdp.hpp"
+
 namespace accel::parallel {
 
 using Kind = ShardingAction::Kind;
@@ -15,7 +17,9 @@ bool reshards_after_forward(const FsdpSettings& settings) {
 }
 
 ShardingSchedule::ShardingSchedule(std::vector<size_t> expected, const FsdpSettings& settings)
-    : settings_(settings),
+    : limits_gathers_(settings.limit_all_gathers),
+      prefetches_forward_(settings.forward_prefetch),
+      backward_prefetch_(settings.backward_prefetch),
       reshards_after_forward_(reshards_after_forward(settings)),
       groups_(expected.size()),
       order_(std::move(expected)) {}
@@ -34,7 +38,7 @@ ShardingActions ShardingSchedule::begin_module(size_t group) {
   if (in_backward_) return actions;  // a forward that is computed again
   is_expected_ = order_.use(group) && is_expected_;
   calls_.push_back({group, calls_.size() + 1, false});
-  if (settings_.forward_prefetch && is_expected_)
+  if (prefetches_forward_ && is_expected_)
     for (size_t i = 0; i < std::min(depth(), order_.left_in_pass()); i++)
       actions.push_back({Kind::kStartUnshard, order_.upcoming(i)});
   return actions;
@@ -69,7 +73,7 @@ ShardingActions ShardingSchedule::begin_module_backward(size_t group) {
     found->has_begun = true;
     backward_position_ = found->end;  // those within it come next
   }
-  if (settings_.backward_prefetch == BackwardPrefetch::kBackwardPre) prefetch_in_backward(actions);
+  if (backward_prefetch_ == BackwardPrefetch::kBackwardPre) prefetch_in_backward(actions);
   return actions;
 }
 
@@ -86,7 +90,7 @@ ShardingActions ShardingSchedule::complete_gradients(size_t group, bool exchange
   ShardingActions actions;
   end_group(group, exchange, actions);
   if (!has_frozen || groups_[group].has_inputs) actions.push_back({Kind::kReshard, group});
-  if (settings_.backward_prefetch == BackwardPrefetch::kBackwardPost) prefetch_in_backward(actions);
+  if (backward_prefetch_ == BackwardPrefetch::kBackwardPost) prefetch_in_backward(actions);
   return actions;
 }
 

@@ -13,8 +13,12 @@
 #include <optional>
 #include <vector>
 
-#include "config/generated/settings/prepare.hpp"
 #include "nn/call_order.hpp"
+
+namespace accel {
+struct FsdpSettings;
+enum class BackwardPrefetch : int32_t;
+}  // namespace accel
 
 namespace accel::parallel {
 
@@ -77,14 +81,15 @@ class ShardingSchedule {
     bool has_inputs = false;  // the gradients of the latest call's inputs
   };
 
-  size_t depth() const { return settings_.limit_all_gathers ? 1 : 2; }
+  size_t depth() const { return limits_gathers_ ? 1 : 2; }
   void prefetch_in_backward(ShardingActions& actions) const;
   void end_group(size_t group, bool exchange, ShardingActions& actions);
   void finish_reduce(ShardingActions& actions);
   void reshard_all(ShardingActions& actions) const;
   bool is_root(size_t group) const { return group + 1 == groups_.size(); }
 
-  FsdpSettings settings_;
+  bool limits_gathers_, prefetches_forward_;
+  BackwardPrefetch backward_prefetch_;
   bool reshards_after_forward_;
   std::vector<Group> groups_;
   nn::CallOrder order_;

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "config/generated/settings/tensor.hpp"
+#include "config/generated/settings/tensor/backward.hpp"
 
 namespace accel::tensor {
 
