@@ -19,11 +19,12 @@
  * split, with their number or their sizes; "rowwise", a linear layer by the features of its input, which is split already,
  * while the output is whole; "rowwise_split_input" or "rowwise_rep", the same of a whole input, of which each rank takes its
  * part; "packed_rowwise(2)", as packed_colwise, of the input; "embedding_rowwise" and "embedding_colwise", an embedding by its
- * rows or its features; "replicate", nothing; "sequence_parallel", a layer between split ones under the option of this name, such as a norm, and
- * "replicated_with_grad_allreduce", a layer on a rank's part of features, such as a norm over heads: each rank has all of it,
- * and the gradients are summed; "split_output", a whole layer of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by "colwise" and
- * "embedding_rowwise", along its second one by the others, and the program's forward computes with the part. Sizes need not be
- * divisible. Heads of an attention layer stay whole. @accelerate TorchTensorParallelPlugin, TorchTensorParallelConfig */
+ * rows or its features; "replicate", nothing; "sequence_parallel", a layer between split ones under the option of this name,
+ * such as a norm, and "replicated_with_grad_allreduce", a layer on a rank's part of features, such as a norm over heads: each
+ * rank has all of it, and the gradients are summed; "split_output", a whole embedding of whose output a rank takes its
+ * positions. A parameter that is no layer's is cut along its first dimension by "colwise" and "embedding_rowwise", along its
+ * second one by "rowwise" and "embedding_colwise", and the program's forward computes with the part. Sizes need not be
+ * divisible. Heads of an attention layer stay whole. */
 typedef struct accel_tensor_parallel_options {
   size_t struct_size;
   const char *plan;             /* Rules; or "auto": the plan of the model's kind, which GPT-2, Llama and self-attention layers

@@ -135,7 +135,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_parameters_gradient(const
  * @param gradient Copied in the first micro-batch of a window, added in the others. NULL: the application has written, or in
  *   later micro-batches added, it in the memory of accel_parameters_gradient().
  * @return ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MISMATCH.
- * @threads any */
+ * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_parameters_grad_ready(
     accel_parameters_t *parameters, size_t index, const accel_tensor_t *ACCEL_NULLABLE gradient);
 
@@ -152,7 +152,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_parameters_synchronize(ac
  * @param parameters The parameters.
  * @param out_work The exchange under way.
  * @return ACCEL_OK; INVALID_STATE as there. The errors of the collectives come from the work.
- * @threads collective */
+ * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_parameters_synchronize_async(accel_parameters_t *parameters, accel_work_t *ACCEL_OWNED *out_work);
 

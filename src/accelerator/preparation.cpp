@@ -33,11 +33,10 @@ void require_apart(const nn::Module& module, const parallel::PlacedParameters& p
 
 }  // namespace
 
-// Ranks along these axes would train copies of one model and compute the same. Along the axis tensor the model's plan
-// splits it, which has the last word.
+// Ranks along these axes would train copies of one model and compute the same. Along the axis tensor the model has a
+// plan, or the program says that it splits the model.
 void Preparation::require_split(const nn::Module& module, const PrepareModelSettings& preparation) const {
-  const char* const axes =
-      preparation.tensor_parallel.plan.value == "none" ? "pipeline,context,tensor" : "pipeline,context";
+  const char* const axes = "pipeline,context";
   const int64_t parts = state_.groups().mesh()->size(axes);
   require(
       parts == 1 || preparation.split_by_program || preparation.evaluation_mode ||

@@ -8,7 +8,13 @@ namespace accel::comm {
 
 void Work::complete(c10::IValue result, const std::exception_ptr& error) noexcept {
   std::vector<Callback> continuations;
-  set_backend_wait(nullptr);  // what it held is free before anybody hears of the end
+  std::function<void()> backend_wait;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ending_ = true;
+    backend_wait.swap(backend_wait_);
+  }
+  backend_wait = nullptr;  // what it held is free before anybody hears of the end
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     result_ = std::move(result);
@@ -63,7 +69,7 @@ void Work::synchronize() const {
 
 void Work::set_backend_wait(std::function<void()> backend_wait) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!ended_) backend_wait_.swap(backend_wait);
+  if (!ending_) backend_wait_.swap(backend_wait);
 }
 
 void Work::on_end(Callback continuation) {

@@ -49,6 +49,7 @@ class Work {
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   bool ended_ = false;
+  bool ending_ = false;  // its backend has nothing to wait for any more
   std::function<void()> backend_wait_;
   c10::IValue result_;
   std::exception_ptr error_;

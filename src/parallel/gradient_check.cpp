@@ -64,7 +64,9 @@ bool check_equal_gradients(const nn::Module& module, const std::string& axis, co
   }
   require(differing.empty(), Status::kCollectiveMismatch, "the ranks along the axis ", axis,
           " of the mesh have different gradients of parameters that they store as a whole: ", differing,
-          "; expected layers that work on whole tensors, or rules of the plan that split them");
+          "; expected layers that work on whole tensors, or the style replicated_with_grad_allreduce for those that "
+          "work on a "
+          "rank's features");
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 
 #include "accelerator/accelerator.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
 #include "device_fixture.hpp"

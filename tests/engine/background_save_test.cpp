@@ -22,6 +22,7 @@
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/snapshot.hpp"
 #include "checkpoint_fixture.hpp"
+#include "config/generated/settings/checkpoint/project.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/module_walks.hpp"
 #include "tensor/tensor_chunk.hpp"

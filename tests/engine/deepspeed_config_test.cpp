@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "config/deepspeed_keys.hpp"
+#include "config/generated/choices/precision.hpp"
 #include "config/precedence.hpp"
 #include "expect_error.hpp"
 #include "settings_fixture.hpp"

@@ -23,6 +23,8 @@
 #include "accelerator/batch_size_search.hpp"
 #include "base/error.hpp"
 #include "capi/calls/guard.hpp"
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "data/device_copy.hpp"
 #include "expect_error.hpp"
 #include "nn/activation_checkpointing.hpp"

@@ -29,6 +29,8 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "kernels/attention/attention_dispatch.hpp"
 #include "kernels/compute_policy.hpp"
 #include "kernels/matmul/autotune_cache.hpp"

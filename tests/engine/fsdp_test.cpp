@@ -24,6 +24,8 @@
 #include "big_model_fixture.hpp"
 #include "checkpoint_fixture.hpp"
 #include "comm/group.hpp"
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"
 #include "nn/callback_module.hpp"

@@ -17,6 +17,7 @@
 #include "accelerator/metrics.hpp"
 #include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "numbers.hpp"
 
 namespace accel::data {

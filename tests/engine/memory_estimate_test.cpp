@@ -31,6 +31,8 @@
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/steps/micro_batch.hpp"
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "kernels/memory/cpu_allocator.hpp"
 #include "launch/ranks/claimed_port.hpp"
 #include "nn/callback_module.hpp"

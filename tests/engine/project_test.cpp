@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checkpoint_fixture.hpp"
+#include "config/generated/settings/checkpoint/project.hpp"
 
 namespace accel::checkpoint::tests::project {
 namespace {

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "config/fsdp_settings.hpp"
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "config/precedence.hpp"
 #include "config/state_settings.hpp"
 #include "expect_error.hpp"

@@ -18,6 +18,7 @@
 #include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "checkpoint_fixture.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/module_walks.hpp"

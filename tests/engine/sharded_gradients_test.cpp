@@ -17,6 +17,7 @@
 #include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "checkpoint_fixture.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "expect_error.hpp"
 #include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"

@@ -10,6 +10,8 @@
 
 #include "accelerator/join_uneven_inputs.hpp"
 #include "accelerator_ranks.hpp"
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"
 #include "nn/module_walks.hpp"

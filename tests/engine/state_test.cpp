@@ -21,6 +21,7 @@
 #include "config/generated/settings/state/state.hpp"
 #include "config/precedence.hpp"
 #include "config/process_place.hpp"
+#include "config/state_settings.hpp"
 #include "kernels/compute_policy.hpp"
 #include "state/split.hpp"
 

@@ -285,6 +285,32 @@ TEST(TensorParallel, GradientsThatDifferAreFoundInTheFirstBackward) {
   });
 }
 
+// The same with the rule that the parameter needs.
+TEST(TensorParallel, ParametersMayHaveRulesOfTheirOwn) {
+  const Case scaled{"",
+                    [] {
+                      const auto model = std::make_shared<nn::CallbackModule>("Scaled");
+                      model->add_child("words", std::make_shared<nn::Embedding>(kVocabulary, 8));
+                      model->add_child("up", std::make_shared<nn::Linear>(8, 12, true));
+                      model->add_child("down", std::make_shared<nn::Linear>(12, kVocabulary, true));
+                      model->add_parameter("scale", at::empty({1}), true);
+                      model->add_parameter("shift", at::empty({12}), true);
+                      model->set_forward([](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
+                        const auto layer = [&](size_t index) { return self.children()[index].second; };
+                        const at::Tensor hidden = layer(1)->call(layer(0)->call(inputs[0].toTensor()));
+                        return layer(2)->call(hidden * self.parameter(0) + self.parameter(1));
+                      });
+                      return with_known_weights(model);
+                    },
+                    "up colwise; down rowwise; scale replicated_with_grad_allreduce; shift colwise"};
+  const Trained expected = train_alone({"", scaled.make, "auto"}, 5);
+  on_mesh({1, 1, 3}, [&](const AcceleratorPtr& accelerator) {
+    Training training(accelerator, scaled);
+    for (int step = 0; step < 5; step++) EXPECT_NEAR(training.step(step).second, expected.steps[step].second, 1e-9);
+    expect_close(training.weights(), expected.weights, 1e-9);
+  });
+}
+
 void expect_refused(Status status, const std::string& message, const Case& test) {
   SCOPED_TRACE(test.plan);
   on_mesh({1, 1, 2}, [&](const AcceleratorPtr& accelerator) {
@@ -300,6 +326,8 @@ TEST(TensorParallel, PlansThatDoNotFitAreRefused) {
   refuse("up colwise; down rowwise; other.* colwise", "rule 'other.* colwise' of the plan matches no layer");
   refuse("norm colwise", "rule 'norm colwise' does not fit 'norm', of kind 'LayerNorm'");
   refuse("up colwise; down replicate", "no layer in '' takes it; expected a rowwise layer");
+  refuse("down rowwise", "takes a split input for 'down', and no layer");
+  refuse("attention.in_proj colwise; attention.out_proj rowwise", "which are those of no query, key or value");
   refuse("up diagonal", "has the style 'diagonal'; expected one of colwise, ");
   refuse("up", "rule 'up' of the plan has one part");
   refuse(" ; ", "the plan has no rule");
@@ -312,7 +340,7 @@ TEST(TensorParallel, PlansThatDoNotFitAreRefused) {
                  {"", gpt2, "transformer.wte embedding_rowwise"});
   expect_refused(Status::kInvalidArgument, "rule 'norm sequence_parallel' is for layers on split sequences",
                  {"", mixed, kMixedSequencePlan});
-  expect_refused(Status::kUnsupported, "has no embedding and head where the split sequence begins",
+  expect_refused(Status::kInvalidArgument, "has no embedding and head where the split sequence begins",
                  {"", [] { return std::make_shared<nn::SelfAttention>(8, 2, true, true, 0.0); }, "auto", 0, true});
   expect_refused(Status::kUnsupported, "there is no plan that splits a model of kind 'Linear'",
                  {"", [] { return std::make_shared<nn::Linear>(4, 4, true); }, "auto"});

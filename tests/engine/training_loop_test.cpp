@@ -31,6 +31,8 @@
 #include "base/error.hpp"
 #include "capi/calls/handles.hpp"
 #include "checkpoint_fixture.hpp"
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
 #include "nn/callback_module.hpp"

@@ -23,6 +23,7 @@
 #include "base/error.hpp"
 #include "capi/calls/handles.hpp"
 #include "comm/collective_error.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "data/sampler.hpp"
 #include "nn/callback_module.hpp"

@@ -6,6 +6,7 @@
 
 #include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "fixture.hpp"
 #include "nn/module_walks.hpp"
 #include "tensor/tree.hpp"

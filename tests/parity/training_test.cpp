@@ -20,6 +20,8 @@
 #include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "checkpoint/formats/safetensors.hpp"
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/state/state.hpp"
 #include "config/precision_name.hpp"
 #include "fixture.hpp"
 #include "nn/module_walks.hpp"

@@ -18,6 +18,25 @@ TRAINING = """
         model = LlamaForCausalLM(LlamaConfig(hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_attention_heads=6,
                                              num_key_value_heads=2, vocab_size=17, tie_word_embeddings=bool(int(os.environ.get("TIED", "0")))))
         plan, logits = None, lambda output: output.logits
+    elif kind == "conv1d":
+        from transformers.pytorch_utils import Conv1D
+
+        class Scaled(torch.nn.Embedding):  # a forward of its own
+            def forward(self, ids):
+                return super().forward(ids) * 3
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words, self.norm = Scaled(17, 8), torch.nn.LayerNorm(6)
+                self.up, self.down = Conv1D(12, 8), Conv1D(17, 12)
+
+            def forward(self, ids):
+                hidden = self.norm(self.up(self.words(ids)).unflatten(-1, (-1, 6))).flatten(-2)  # a norm over heads
+                return self.down(torch.tanh(hidden))
+
+        model, logits = Net(), lambda output: output
+        plan = "words embedding_rowwise; up colwise; down rowwise; norm replicated_with_grad_allreduce"
     else:
         class Net(torch.nn.Module):
             def __init__(self):
@@ -55,9 +74,9 @@ TRAINING = """
 """
 
 
-@pytest.mark.parametrize("settings", [{"KIND": "net"}, {"KIND": "llama"}, {"KIND": "llama", "TIED": 1}], ids=str)
+@pytest.mark.parametrize("settings", [{"KIND": "net"}, {"KIND": "conv1d"}, {"KIND": "llama"}, {"KIND": "llama", "TIED": 1}], ids=str)
 def test_training_is_that_of_one_process(ranks, settings):
-    if settings["KIND"] == "llama":
+    if settings["KIND"] != "net":
         pytest.importorskip("transformers")
     alone = numbers(ranks(TRAINING, 1, **settings)[0])
     first, second = ranks(TRAINING, 2, **settings)

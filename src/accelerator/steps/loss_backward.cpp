@@ -152,6 +152,11 @@ void LossBackward::run_lomo(const at::Tensor& loss, std::optional<double> lr) {
   require(!lomo.empty(), Status::kInvalidState,
           "no LOMO optimizer is prepared; expected one of accel_optimizer_lomo()");
   if (!state_.use_distributed()) return optim::lomo_backward(lomo, loss, lr);
+  for (const auto& optimizer : lomo)
+    require(
+        !tensor::has_any_axis(prepared_.placed->axes_of(optimizer->parameters()), "tensor"), Status::kUnsupported,
+        "LOMO updates a model whose layers are split over the axis tensor of the mesh; expected AdamW or SGD, or ranks "
+        "with whole layers");
   Parameters parameters;
   for (const auto& optimizer : lomo)
     for (const at::Tensor& parameter : optimizer->parameters()) parameters.insert(parameter.unsafeGetTensorImpl());

@@ -19,6 +19,8 @@
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
 #include "capi/calls/scope.hpp"
+#include "capi/generated/options/accelerator.hpp"
+#include "capi/generated/options/parallelism.hpp"
 #include "capi/generated/options/prepare.hpp"
 #include "capi/training/state_callbacks.hpp"
 #include "capi/values/buffer.hpp"

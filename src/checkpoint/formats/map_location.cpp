@@ -6,6 +6,7 @@
 
 #include <unordered_map>
 
+#include "os/bus_error_guard.hpp"
 #include "tensor/device/device_availability.hpp"
 #include "tensor/tree.hpp"
 
@@ -13,9 +14,12 @@ namespace accel::checkpoint {
 namespace {
 
 at::Storage moved_storage(const at::Storage& storage, c10::Device device) {
+  const BusErrorGuard lost_pages;  // the storage may be that of a mapped file
   at::Tensor bytes = at::empty({0}, at::TensorOptions(at::kByte).device(storage.device()));
   bytes.set_(storage, 0, {static_cast<int64_t>(storage.nbytes())}, {1});
-  return bytes.to(device).storage();
+  at::Storage moved = bytes.to(device).storage();
+  lost_pages.check();
+  return moved;
 }
 
 }  // namespace

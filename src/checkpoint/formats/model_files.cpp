@@ -16,6 +16,7 @@
 #include "checkpoint/formats/sharded_index.hpp"
 #include "checkpoint/formats/torch/torch_file.hpp"
 #include "checkpoint/formats/value_file.hpp"
+#include "os/bus_error_guard.hpp"
 #include "os/list_folder.hpp"
 #include "tensor/tree.hpp"
 
@@ -193,9 +194,11 @@ void check_framework(const MappedFile& file) {
 
 void append_file(const std::string& path, Framework framework, NamedTensors& tensors) {
   const auto file = std::make_shared<const MappedFile>(path);
+  const BusErrorGuard lost_pages;
   const bool is_safetensors = ends_with(path, ".safetensors") && !is_compressed(file->text()) &&
                               !is_torch_file(file->text().substr(0, kTorchFileBytes));
   if (is_safetensors && framework == Framework::kTorch) check_framework(*file);
+  lost_pages.check();
   const c10::IValue value = read_value(file);
   require(value.isGenericDict(), Status::kTypeMismatch, "'", path, "' holds a ", tree::kind_name(value),
           "; expected a map of tensors");

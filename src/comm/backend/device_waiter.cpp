@@ -3,6 +3,7 @@
 #include <ATen/ThreadLocalState.h>
 #include <c10/util/ParallelGuard.h>
 
+#include <chrono>
 #include <condition_variable>
 #include <list>
 #include <mutex>
@@ -53,10 +54,27 @@ struct DeviceWaiter::Shared {
     try {
       one.wait();
     } catch (...) {
-      failed.push_back({std::move(one.wait), one.stream->mark()});
+      hold(one);
       throw;
     }
     stream.synchronize();
+  }
+
+  // The error that is under way is told, whatever becomes of the event.
+  void hold(Posted& one) noexcept {
+    try {
+      failed.push_back({std::move(one.wait), one.stream->mark()});
+    } catch (const std::exception&) {  // the device is lost, and nothing writes any more
+    }
+  }
+
+  // At the end of the group, which waits for a while and then leaves memory that is still written to where it is.
+  void end_failed() noexcept {
+    constexpr auto kLongest = std::chrono::seconds(5);
+    const auto end = std::chrono::steady_clock::now() + kLongest;
+    for (free_failed(); !failed.empty() && std::chrono::steady_clock::now() < end; free_failed())
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    if (!failed.empty()) static_cast<void>(std::make_unique<std::list<Failed>>(std::move(failed)).release());
   }
 
   void free_failed() noexcept {
@@ -104,7 +122,7 @@ void DeviceWaiter::run(const std::shared_ptr<Shared>& shared) {
     {
       std::unique_lock<std::mutex> lock(shared->mutex);
       shared->changed.wait(lock, [&] { return shared->closed || !shared->posted.empty(); });
-      if (shared->posted.empty()) return;
+      if (shared->posted.empty()) break;
       next.splice(next.begin(), shared->posted, shared->posted.begin());
     }
     shared->free_failed();
@@ -117,6 +135,7 @@ void DeviceWaiter::run(const std::shared_ptr<Shared>& shared) {
     next.front().wait = nullptr;  // what it held is free before anybody hears of a good end
     next.front().work->complete({}, error);
   }
+  shared->end_failed();
 }
 
 void DeviceWaiter::join() {

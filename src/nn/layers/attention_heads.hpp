@@ -19,6 +19,10 @@ class AttentionHeads {
   int64_t inseparable(int64_t features) const {
     return features == heads_ * head_size_ ? heads_ / key_heads_ * head_size_ : head_size_;
   }
+  // Whether a projection to or from queries, keys or values has as many features.
+  bool has_projection(int64_t features) const {
+    return features == heads_ * head_size_ || features == key_heads_ * head_size_;
+  }
   int64_t head_size() const { return head_size_; }
   // Its heads are split, and this is the rank's number among those that share them: ranks drop weights of their own.
   void set_split_rank(int64_t rank) { split_rank_ = rank; }

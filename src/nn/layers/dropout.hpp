@@ -12,7 +12,8 @@ class Dropout final : public Module {
  public:
   explicit Dropout(double probability);
 
-  // Ranks have parts of its input, and this one has this number: each drops elements of its own.
+  // Ranks of a split model draw from a branch of their random stream with this number: one of their own where they have
+  // parts of the input, and a common one elsewhere.
   void set_split_rank(int64_t rank) { split_rank_ = static_cast<uint64_t>(rank); }
 
  protected:

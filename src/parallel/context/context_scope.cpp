@@ -97,6 +97,8 @@ tensor::SavedTensorHooks::Replace parts_for(std::vector<std::pair<at::Tensor, at
 ContextScope::ContextScope(ContextParallelism split, std::vector<SplitBuffer> buffers) : scope_(sequence_of(split)) {
   const std::vector<at::Tensor> parts = parts_of(split, buffers);
   if (split.group->size() == 1) return;
+  require(split.group->device().is_cpu(), Status::kUnsupported, "a sequence is split over ranks on ",
+          split.group->device(), "; expected ranks on the CPU, where attention is overridden");
   nn::install_split_operators();
   std::vector<std::pair<at::Tensor, at::Tensor>> shown;
   for (size_t i = 0; i < buffers.size(); i++) {

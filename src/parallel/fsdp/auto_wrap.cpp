@@ -64,9 +64,13 @@ class SizeBasedWrap {
     if (!is_leaf)
       for (const auto& [name, child] : module.children())
         left += visit(path.empty() ? name : path + "." + name, *child);
+    // Ranks with parts of other sizes make the same groups.
+    const nn::Placements placements = nn::placements(module);
     for (const auto& [name, tensor] : nn::named_parameters(module))
-      if ((is_leaf || name.find('.') == std::string::npos) && counted_.insert(tensor.unsafeGetTensorImpl()).second)
-        left += tensor.numel();
+      if ((is_leaf || name.find('.') == std::string::npos) && counted_.insert(tensor.unsafeGetTensorImpl()).second) {
+        const tensor::PlacementPtr placement = placements.find(tensor);
+        left += placement == nullptr ? tensor.numel() : c10::multiply_integers(placement->shape);
+      }
     const bool is_group = is_leaf || (min_num_params_ > 0 && left >= min_num_params_ && !is_container(module));
     if (!is_group) return left;
     paths_.insert(path);

@@ -124,15 +124,12 @@ std::vector<SplitRule> read_plan(std::string_view text) {
 
 std::vector<SplitRule> plan_of(const nn::Module& model, bool sequence_parallel) {
   std::vector<SplitRule> plan;
-  bool begins_sequences = false, ends_sequences = false;
   for (const auto& [path, module] : nn::named_modules(model)) {
     if (dynamic_cast<const nn::CallbackModule*>(module) != nullptr) continue;  // a program's class may have such a name
     for (const KindPlan& known : kKindPlans) {
       if (module->kind() != known.kind) continue;
       for (SplitRule& rule :
            read_plan(sequence_parallel ? std::string(known.rules) + ";" + known.between : known.rules)) {
-        begins_sequences = begins_sequences || rule.style->along == SplitAlong::kRows;
-        ends_sequences = ends_sequences || (rule.style->along == SplitAlong::kOutputs && rule.style->gathers_output);
         if (!path.empty()) rule.pattern = path + "." + rule.pattern;
         plan.push_back(std::move(rule));
       }
@@ -141,11 +138,6 @@ std::vector<SplitRule> plan_of(const nn::Module& model, bool sequence_parallel) 
   require(!plan.empty(), Status::kUnsupported, "there is no plan that splits a model of kind '", model.kind(),
           "' over the axis tensor of the mesh; expected rules in tensor_parallel.plan, or 'none' for a program that "
           "splits its model itself");
-  require(!sequence_parallel || (begins_sequences && ends_sequences), Status::kUnsupported,
-          "sequence_parallel is 1 for a model of kind '", model.kind(),
-          "', and its plan has no embedding and head where the split sequence begins and ends; expected GPT-2 or Llama "
-          "with "
-          "its head, or rules of the program");
   return plan;
 }
 

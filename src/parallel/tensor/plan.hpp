@@ -35,8 +35,7 @@ struct SplitRule {
 // "PATTERN STYLE", one a line or with ; between them.
 std::vector<SplitRule> read_plan(std::string_view text);
 
-// The plan of a model's kind, or of those modules in it that have one. Fails if there is none, or none that splits
-// sequences where that is asked for.
+// The plan of a model's kind, or of those modules in it that have one. Fails if there is none.
 std::vector<SplitRule> plan_of(const nn::Module& model, bool sequence_parallel);
 
 }  // namespace accel::parallel

@@ -55,9 +55,12 @@ class ModelSplit {
     for (const auto& layer : layers_) match(*layer);
     for (size_t i = 0; i < plan.size(); i++)
       require(used_[i], Status::kInvalidArgument, "rule '", plan[i].text,
-              "' of the plan matches no layer and no parameter; expected a path of the model, such as '",
+              "' of the plan matches no layer and no parameter, or only such as earlier rules match; expected a path "
+              "of the "
+              "model, such as '",
               example_path(), "'");
-    for (const auto& layer : layers_) require_row_layer(*layer);
+    for (const auto& layer : layers_) require_partner(*layer);
+    if (sequence_parallel) require_region_of_sequences();
   }
 
   void apply() {
@@ -75,6 +78,8 @@ class ModelSplit {
     }
     // Before the parameters are used: sizes of layers are those of the whole.
     nn::set_placements(model_, placements);
+    for (const auto& [tensor, cut] : cuts_)
+      if (cut.sums_gradients) sum_gradient(cut.parameter, group_);
     for (const auto& layer : layers_) split_forward(*layer);
   }
 
@@ -84,6 +89,7 @@ class ModelSplit {
     std::string path;
     std::string rule;  // for messages
     std::optional<DimensionCut> dimension;
+    bool sums_gradients = false;
   };
 
   void add_layers(nn::Module& module, const std::string& path, Layer* parent) {
@@ -139,9 +145,10 @@ class ModelSplit {
       require(!is_split_output(layer) || (layer.embedding != nullptr && sequence_parallel_), Status::kInvalidArgument,
               "rule '", layer.rule->text, "' does not fit '", path,
               "'; expected an embedding, and sequence_parallel 1");
-      require(layer.rule->style->name != std::string_view("sequence_parallel") || sequence_parallel_,
-              Status::kInvalidArgument, "rule '", layer.rule->text,
-              "' is for layers on split sequences, and sequence_parallel is 0; expected 1, or no such rule");
+      require_sequence_option(*layer.rule);
+      require(!layer.rule->style->sums_gradients || !layer.module->direct_parameters().empty(),
+              Status::kInvalidArgument, "rule '", layer.rule->text, "' names '", path,
+              "', which has no parameters of its own; expected the layers in it");
     }
     const auto& parameters = layer.module->direct_parameters();
     for (size_t i = 0; i < parameters.size(); i++) {
@@ -153,7 +160,17 @@ class ModelSplit {
       require(own == nullptr || !is_of_layer, Status::kInvalidArgument, "rule '", own == nullptr ? "" : own->text,
               "' names a parameter of a layer that is split as a whole; expected '", path, "'");
       ParameterCut cut{parameter, parameter_path, rule == nullptr ? "none" : "'" + rule->text + "'", std::nullopt};
-      if (rule != nullptr) cut.dimension = cut_of(layer, *rule, i, parameter, parameter_path);
+      if (rule != nullptr) {
+        require_sequence_option(*rule);
+        cut.dimension = cut_of(layer, *rule, i, parameter, parameter_path);
+        // The bias of a row layer is added to a rank's positions of the sum.
+        const bool is_bias_of_part = sequence_parallel_ && layer.projection != nullptr && i == nn::Projection::kBias &&
+                                     rule->style->along == SplitAlong::kInputs;
+        cut.sums_gradients = rule->style->sums_gradients || is_bias_of_part;
+      }
+      require(own == nullptr || own->style->along != SplitAlong::kInputs || cut.dimension, Status::kInvalidArgument,
+              "rule '", own == nullptr ? "" : own->text, "' does not fit '", parameter_path, "' of shape ",
+              parameter.sizes(), "; expected at least two dimensions, or the style colwise");
       add_cut(std::move(cut));
     }
   }
@@ -175,6 +192,9 @@ class ModelSplit {
     const bool is_within = !rule.style->gathers_output && !rule.style->splits_input;
     const nn::AttentionHeads* const heads = is_within ? heads_around(layer) : nullptr;
     for (const int64_t packed : cut.packed) {
+      require(heads == nullptr || heads->has_projection(packed), Status::kInvalidArgument, "rule '", rule.text,
+              "' cuts ", packed, " features of '", path,
+              "', which are those of no query, key or value; expected packed_colwise(3), for example");
       const int64_t inseparable = heads == nullptr ? 1 : heads->inseparable(packed);
       require(packed % inseparable == 0, Status::kInvalidArgument, "rule '", rule.text, "' cuts ", packed,
               " features of '", path, "', which are not heads of ", inseparable, "; expected whole heads");
@@ -196,31 +216,74 @@ class ModelSplit {
   void add_cut(ParameterCut cut) {
     const auto [known, is_new] = cuts_.emplace(cut.parameter.unsafeGetTensorImpl(), cut);
     if (is_new) return;
-    require(known->second.dimension == cut.dimension, Status::kInvalidArgument, "'", known->second.path, "' and '",
-            cut.path, "' are one parameter, and their rules cut it in different ways: ", known->second.rule, " and ",
-            cut.rule, "; expected rules that agree, such as embedding_rowwise and colwise_gather_output");
+    require(known->second.dimension == cut.dimension && known->second.sums_gradients == cut.sums_gradients,
+            Status::kInvalidArgument, "'", known->second.path, "' and '", cut.path,
+            "' are one parameter, and their rules cut it in different ways: ", known->second.rule, " and ", cut.rule,
+            "; expected rules that agree, such as embedding_rowwise and colwise_gather_output");
   }
 
-  // The output of a column layer is read by a row layer: of the nearest module around it that has other linear layers.
-  void require_row_layer(const Layer& column) const {
-    if (column.projection == nullptr || column.along() != SplitAlong::kOutputs || column.rule->style->gathers_output)
-      return;
-    const std::string path = product_path(column);
-    for (const Layer* around = &column; around != nullptr; around = around->parent) {
-      bool has_others = false, has_row = false;
-      for (const auto& layer : layers_) {
-        if (layer->projection == nullptr || !is_inside(*layer, *around)) continue;
-        has_others = has_others || layer->along() != SplitAlong::kOutputs;
-        has_row = has_row || layer->along() == SplitAlong::kInputs;
+  // Whether the layer's output is split, or its input.
+  static bool gives_part(const Layer& layer) {
+    return layer.projection != nullptr && layer.along() == SplitAlong::kOutputs && !layer.rule->style->gathers_output;
+  }
+  static bool takes_part(const Layer& layer) {
+    return layer.projection != nullptr && layer.along() == SplitAlong::kInputs && !layer.rule->style->splits_input;
+  }
+
+  // The output of a column layer is read by a row layer, which has no other input: of the nearest module around it that
+  // has other linear layers.
+  void require_partner(const Layer& layer) const {
+    const bool is_column = gives_part(layer);
+    if (!is_column && !takes_part(layer)) return;
+    const Layer* around = &layer;
+    bool has_others = false, has_partner = false;
+    for (; around != nullptr && !has_others; around = has_others ? around : around->parent)
+      for (const auto& other : layers_) {
+        if (other->projection == nullptr || !is_inside(*other, *around)) continue;
+        has_others = has_others || other->along() != layer.along();
+        has_partner = has_partner || (is_column ? takes_part(*other) : gives_part(*other));
       }
-      if (!has_others) continue;
-      require(has_row, Status::kInvalidArgument, "rule '", column.rule->text, "' splits the output of '", path,
-              "', and no layer in '", around->path,
-              "' takes it; expected a rowwise layer there, or the style colwise_gather_output");
-      return;
+    const char* const words = is_column ? "' splits the output of '" : "' takes a split input for '";
+    const char* const advice = is_column
+                                   ? "takes it; expected a rowwise layer there, or the style colwise_gather_output"
+                                   : "gives it; expected a colwise layer there, or the style rowwise_split_input";
+    require(has_partner, Status::kInvalidArgument, "rule '", layer.rule->text, words, product_path(layer),
+            "', and no layer ", around == nullptr ? std::string() : "in '" + around->path + "' ", advice);
+  }
+
+  // Sequences are split from an embedding on, to a layer that gathers them.
+  void require_region_of_sequences() const {
+    const auto begins = [](const auto& layer) {
+      return layer->embedding != nullptr && layer->rule != nullptr &&
+             (layer->along() != SplitAlong::kNothing || is_split_output(*layer));
+    };
+    const auto ends = [](const auto& layer) {
+      return layer->projection != nullptr && layer->along() == SplitAlong::kOutputs &&
+             layer->rule->style->gathers_output;
+    };
+    require(std::any_of(layers_.begin(), layers_.end(), begins) && std::any_of(layers_.begin(), layers_.end(), ends),
+            Status::kInvalidArgument,
+            "sequence_parallel is 1, and the plan has no embedding and head where the split sequence begins and ends; "
+            "expected a style embedding_rowwise, and colwise_gather_output");
+  }
+
+  void require_sequence_option(const SplitRule& rule) const {
+    require(rule.style->name != std::string_view("sequence_parallel") || sequence_parallel_, Status::kInvalidArgument,
+            "rule '", rule.text,
+            "' is for layers on split sequences, and sequence_parallel is 0; expected 1, or no such rule");
+  }
+
+  // Whether a layer works on a rank's part: of sequences until they are gathered, or of features between two layers.
+  bool is_on_part(const Layer& layer) const {
+    bool is_on_features = false, is_behind_head = false;
+    for (const auto& other : layers_) {
+      if (other->parent != layer.parent) continue;
+      if (other.get() == &layer) break;
+      if (other->projection == nullptr || other->along() == SplitAlong::kNothing) continue;
+      is_on_features = gives_part(*other);
+      is_behind_head = other->along() == SplitAlong::kOutputs && other->rule->style->gathers_output;
     }
-    fail(Status::kInvalidArgument, "rule '", column.rule->text, "' splits the output of '", path,
-         "', and no layer takes it; expected a rowwise layer, or the style colwise_gather_output");
+    return is_on_features || (sequence_parallel_ && !is_behind_head);
   }
 
   static bool is_inside(const Layer& layer, const Layer& around) {
@@ -230,11 +293,10 @@ class ModelSplit {
   }
 
   void split_forward(const Layer& layer) {
-    if (sequence_parallel_)
-      if (auto* const dropout = dynamic_cast<nn::Dropout*>(layer.module)) dropout->set_split_rank(group_->rank());
+    // Each dropout moves the common random stream alike on all ranks, whatever part it drops elements of.
+    if (auto* const dropout = dynamic_cast<nn::Dropout*>(layer.module))
+      dropout->set_split_rank(is_on_part(layer) ? group_->rank() : group_->size());
     if (layer.rule == nullptr) return;
-    if (layer.rule->style->sums_gradients)
-      for (const auto& [name, parameter] : layer.module->direct_parameters()) sum_gradient(parameter, group_);
     if (is_split_output(layer)) layer.embedding->set_split(std::make_shared<SequenceLookup>(group_));
     if (layer.along() == SplitAlong::kNothing) return;
     if (layer.projection != nullptr && layer.along() == SplitAlong::kOutputs) {
@@ -244,8 +306,6 @@ class ModelSplit {
     } else if (layer.projection != nullptr) {
       layer.projection->set_split(
           std::make_shared<RowProduct>(group_, layer.rule->style->splits_input, sequence_parallel_));
-      if (sequence_parallel_ && layer.projection->has_bias())
-        sum_gradient(layer.projection->parameter(nn::Projection::kBias), group_);
     } else if (layer.along() == SplitAlong::kRows) {
       const auto& box = layer.module->placement(0)->boxes.front().whole;
       layer.embedding->set_split(
@@ -253,6 +313,7 @@ class ModelSplit {
     } else {
       layer.embedding->set_split(std::make_shared<ColumnLookup>(group_, whole_size(layer, 1), sequence_parallel_));
     }
+    if (layer.rule->style->gathers_output || layer.rule->style->splits_input) return;  // all heads are on each rank
     for (nn::Module* const module : {layer.module, layer.parent == nullptr ? nullptr : layer.parent->module})
       if (auto* const heads = dynamic_cast<nn::AttentionHeads*>(module)) heads->set_split_rank(group_->rank());
   }

@@ -2558,6 +2558,57 @@ load_state_dict(path::AbstractString; device_map = nothing) =
     result(out -> lend(device_map -> LibAccel.accel_load_state_dict(string(path), something(device_map, C_NULL), out), device_map))::Map
 
 """
+    cpu_offload(model, device = nothing, state_dict = nothing; options...)
+
+Keeps all weights in the memory of the host; each block computes on a device.
+
+- `device`: An accelerator. `nothing`: that of the first parameter.
+- `state_dict`: A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state dict has stay. `nothing` or NONE: its own.
+- `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+- `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
+- `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
+- `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
+- `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
+- `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
+- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB
+- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
+- `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
+- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
+- `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
+- `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
+- `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
+- `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
+"""
+cpu_offload(model::Model, device = nothing, state_dict = nothing; options...) =
+    (with_options(given -> lend(state_dict -> LibAccel.accel_cpu_offload(model, device === nothing ? C_NULL : Ref(as_device(device)), something(state_dict, C_NULL), given), state_dict), LibAccel.accel_dispatch_options_t; options...); nothing)
+
+"""
+    disk_offload(model, offload_folder, device = nothing; options...)
+
+Keeps all weights in files; each block computes on a device.
+
+- `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
+- `device`: The CPU or an accelerator. `nothing`: the device of the first parameter.
+- `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
+- `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
+- `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
+- `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
+- `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
+- `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
+- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB
+- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
+- `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
+- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
+- `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
+- `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
+- `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
+- `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
+"""
+disk_offload(model::Model, offload_folder::AbstractString, device = nothing; options...) =
+    (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), device === nothing ? C_NULL : Ref(as_device(device)), given), LibAccel.accel_dispatch_options_t; options...); nothing)
+
+"""
     verify_checkpoint(folder)
 
 Compares all files of a checkpoint with the sizes and hashes of its manifest.
@@ -3807,57 +3858,6 @@ memory only are written there, and leave the memory.
 """
 dispatch_model(model::Model, device_map, state_dict; options...) =
     (with_options(given -> lend(state_dict -> lend(device_map -> LibAccel.accel_dispatch_model(model, device_map, something(state_dict, C_NULL), given), device_map), state_dict), LibAccel.accel_dispatch_options_t; options...); nothing)
-
-"""
-    cpu_offload(model, device, state_dict; options...)
-
-Keeps all weights in the memory of the host; each block computes on a device.
-
-- `device`: An accelerator. `nothing`: that of the first parameter.
-- `state_dict`: A map name -> tensor of all weights, which the model uses from now on; those of buffers that no state dict has stay. `nothing` or NONE: its own.
-- `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
-- `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
-- `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
-- `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
-- `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
-- `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
-- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB
-- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
-- `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
-- `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
-- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
-- `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
-- `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
-- `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
-- `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
-"""
-cpu_offload(model::Model, device, state_dict; options...) =
-    (with_options(given -> lend(state_dict -> LibAccel.accel_cpu_offload(model, device === nothing ? C_NULL : Ref(as_device(device)), something(state_dict, C_NULL), given), state_dict), LibAccel.accel_dispatch_options_t; options...); nothing)
-
-"""
-    disk_offload(model, offload_folder, device; options...)
-
-Keeps all weights in files; each block computes on a device.
-
-- `offload_folder`: The folder of an index.json of weights on \"disk\": accel_load_checkpoint_in_model() writes it, accel_dispatch_model() reads it, and adds those that it has not. Default: none
-- `device`: The CPU or an accelerator. `nothing`: the device of the first parameter.
-- `dtype`: The dtype of floating parameters and buffers that are loaded. Default: that of each tensor in the model
-- `strict`: 1: weights that the model does not know, or that the checkpoint lacks, are an error. Default 0
-- `offload_buffers`: 1: buffers are offloaded as parameters are. Default 0
-- `force_hooks`: 1: inputs are moved also where all modules are on one device. Default 0
-- `map_weights`: 1: weights that stay on the CPU are the mapped files, whose pages are read when they are used and copied when they are changed; 0: copies in memory. Default 1
-- `broadcast_from_rank0`: 1: rank 0 reads the weights, and sends them to the others. Default 0
-- `block_bytes`: Bytes of weights that a module may have to be brought as one. In [1, inf). Default: the bytes of the largest module without children, at least 64 MiB
-- `prefetch_bytes`: Bytes of blocks that may be on the main device beside the one in use. 0: none is brought ahead. In [0, inf). Default: block_bytes
-- `main_device`: The device on which offloaded weights are used: \"cpu\", \"xpu:0\". Default: the first accelerator of the map, or the CPU
-- `no_split_module_classes`: Names of classes with commas between them: their modules are on one device. Default: none
-- `preload_module_classes`: Names of classes with commas between them: their modules are blocks whatever their size. Default: none
-- `skip_keys`: Names of inputs with commas between them that are not moved. Default: none
-- `keep_in_fp32_modules`: Paths of modules, or ends of these, with commas between them: what is in one stays float32 where dtype is float16: \"wo\" is for \"layers.0.wo.weight\" and not for \"word_embeddings.weight\". Default: none
-- `state`: The state whose ranks get the weights with broadcast_from_rank0. Default: none
-"""
-disk_offload(model::Model, offload_folder, device; options...) =
-    (with_options(given -> LibAccel.accel_disk_offload(model, string(offload_folder), device === nothing ? C_NULL : Ref(as_device(device)), given), LibAccel.accel_dispatch_options_t; options...); nothing)
 
 """
     remove_dispatch(model, recurse)

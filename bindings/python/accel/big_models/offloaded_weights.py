@@ -183,6 +183,8 @@ def mapped_file(path):
     """The tensors in a file, whoever wrote it, or in an index or a folder of weights; they share the memory of the mapped files."""
     is_one = os.path.isfile(path) and not os.fspath(path).endswith(".json")
     mapped = capi.accel_load(os.fspath(path), None) if is_one else capi.accel_load_state_dict(os.fspath(path), None)
+    if not isinstance(mapped, dict) or not all(isinstance(one, capi.accel_tensor) for one in mapped.values()):
+        raise TypeError(f"{path} holds something else than a map of tensors; expected weights")
     if torch_module() is None:
         return mapped
     from ..engine.device_copy import of_torch  # imports torch

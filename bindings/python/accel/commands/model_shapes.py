@@ -46,7 +46,7 @@ def library_on_hub(name):
         import huggingface_hub
 
         return getattr(huggingface_hub.model_info(name), "library_name", None)
-    except (ImportError, OSError, ValueError):
+    except Exception:  # the hub's client has errors of its own
         return None
 
 

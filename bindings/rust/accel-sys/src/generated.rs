@@ -2416,7 +2416,7 @@ impl Default for accel_dataloader_options_t {
     }
 }
 
-/// How the layers of a model are split over the ranks of the axis "tensor" of the mesh (Shoeybi et al., "Megatron-LM", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules "PATH STYLE", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: "colwise", a linear layer by the features of its output, which stays split; "colwise_gather_output" or "colwise_rep", the same, with the output gathered; "packed_colwise(3)", an output that is several tensors behind each other, each of which is split, with their number or their sizes; "rowwise", a linear layer by the features of its input, which is split already, while the output is whole; "rowwise_split_input" or "rowwise_rep", the same of a whole input, of which each rank takes its part; "packed_rowwise(2)", as packed_colwise, of the input; "embedding_rowwise" and "embedding_colwise", an embedding by its rows or its features; "replicate", nothing; "sequence_parallel", a layer between split ones under the option of this name, such as a norm, and "replicated_with_grad_allreduce", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; "split_output", a whole layer of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by "colwise" and "embedding_rowwise", along its second one by the others, and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole.
+/// How the layers of a model are split over the ranks of the axis "tensor" of the mesh (Shoeybi et al., "Megatron-LM", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules "PATH STYLE", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: "colwise", a linear layer by the features of its output, which stays split; "colwise_gather_output" or "colwise_rep", the same, with the output gathered; "packed_colwise(3)", an output that is several tensors behind each other, each of which is split, with their number or their sizes; "rowwise", a linear layer by the features of its input, which is split already, while the output is whole; "rowwise_split_input" or "rowwise_rep", the same of a whole input, of which each rank takes its part; "packed_rowwise(2)", as packed_colwise, of the input; "embedding_rowwise" and "embedding_colwise", an embedding by its rows or its features; "replicate", nothing; "sequence_parallel", a layer between split ones under the option of this name, such as a norm, and "replicated_with_grad_allreduce", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; "split_output", a whole embedding of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by "colwise" and "embedding_rowwise", along its second one by "rowwise" and "embedding_colwise", and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_tensor_parallel_options_t {
@@ -8625,7 +8625,7 @@ functions! {
     ///
     /// Returns: ACCEL_OK; INVALID_STATE for the second time in a micro-batch; SHAPE_MISMATCH.
     ///
-    /// Threads: any. Since 0.1.
+    /// Threads: any, waits. Since 0.1.
     pub fn accel_parameters_grad_ready(parameters: *mut accel_parameters_t, index: usize, gradient: *const accel_tensor_t) -> accel_status_t;
 
     /// The end of a micro-batch.
@@ -8648,7 +8648,7 @@ functions! {
     ///
     /// Returns: ACCEL_OK; INVALID_STATE as there. The errors of the collectives come from the work.
     ///
-    /// Threads: collective. Since 0.1.
+    /// Threads: collective, waits. Since 0.1.
     pub fn accel_parameters_synchronize_async(parameters: *mut accel_parameters_t, out_work: *mut *mut accel_work_t) -> accel_status_t;
 
     /// Gathers the parameters of one module of a sharded model.

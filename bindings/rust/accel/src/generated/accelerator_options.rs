@@ -18,10 +18,10 @@ crate::configuration::builder! {
     /// and "embedding_colwise", an embedding by its rows or its features; "replicate", nothing;
     /// "sequence_parallel", a layer between split ones under the option of this name, such as a norm, and
     /// "replicated_with_grad_allreduce", a layer on a rank's part of features, such as a norm over heads: each rank
-    /// has all of it, and the gradients are summed; "split_output", a whole layer of whose output a rank takes its
-    /// positions. A parameter that is no layer's is cut along its first dimension by "colwise" and
-    /// "embedding_rowwise", along its second one by the others, and the program's forward computes with the part.
-    /// Sizes need not be divisible. Heads of an attention layer stay whole.
+    /// has all of it, and the gradients are summed; "split_output", a whole embedding of whose output a rank takes
+    /// its positions. A parameter that is no layer's is cut along its first dimension by "colwise" and
+    /// "embedding_rowwise", along its second one by "rowwise" and "embedding_colwise", and the program's forward
+    /// computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole.
     #[derive(Clone)]
     TensorParallelOptions(accel_tensor_parallel_options_t = ACCEL_TENSOR_PARALLEL_OPTIONS_INIT), Kept,
     plan: String = plan,
