@@ -16,7 +16,8 @@ GroupInfo::GroupInfo() = default;
 GroupInfo::~GroupInfo() = default;
 
 void Communicator::wait_for_turn(Collectives collectives) const {
-  if (!collectives.empty() && !collectives[0].is_message()) group_->order.wait_for_turn();
+  const auto is_message = [](const Collective& collective) { return collective.is_message(); };
+  if (!std::all_of(collectives.begin(), collectives.end(), is_message)) group_->order.wait_for_turn();
 }
 
 std::shared_ptr<Work> Communicator::start(Collectives collectives, RunsOn thread) {

@@ -68,10 +68,12 @@ class Communicator {
   Communicator& operator=(const Communicator&) = delete;
   virtual ~Communicator() = default;
 
-  // Posts the collectives as one call and returns its work. They run after those posted before; sends and receives are
-  // unordered. Throws at once for invalid arguments.
+  // Posts the collectives as one call and returns its work, which ends when all have. They run after those posted
+  // before; sends and receives are unordered, and are posted before the collectives of the call. Messages that cross go
+  // in one call on every rank: with NCCL, those of two calls wait for each other. The call keeps the tensors, and
+  // writes them until it ends. Throws at once for invalid arguments, before anything is posted.
   std::shared_ptr<Work> start(Collectives collectives, RunsOn thread = RunsOn::kBackground);
-  // Posts the collectives and waits until they are complete.
+  // Posts the collectives and waits until they are complete; throws the error of the first that failed.
   void run(Collectives collectives);
   // start() of a call that has its turn (posting_order.hpp).
   virtual std::shared_ptr<Work> post(Collectives collectives, RunsOn thread) = 0;

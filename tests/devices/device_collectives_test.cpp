@@ -214,6 +214,27 @@ TEST_P(DeviceCollectives, TwoRanksMaySendBeforeTheyReceive) {
   });
 }
 
+// Regression: a call of several messages was done at once, while its receives were under way.
+TEST_P(DeviceCollectives, ACallOfASendAndAReceiveEndsWhenBothHave) {
+  run_ranks(3, [](const CommunicatorPtr& communicator) {
+    const int rank = communicator->rank(), next = (rank + 1) % 3, former = (rank + 2) % 3;
+    for (const int64_t numel : {1, 1'000'000})
+      for (const bool starts : {true, false}) {
+        const at::Tensor received = at::full({numel}, -1, at::TensorOptions(location(rank)).dtype(at::kFloat));
+        const at::Tensor sum = at::ones({10}, location(rank));
+        const std::vector<Collective> call{
+            Collective::send(at::full({numel}, rank, at::kFloat).to(location(rank)), next, 5),
+            Collective::all_reduce(sum, ReduceOp::kSum), Collective::receive(received, former, 5)};
+        if (starts)
+          communicator->start(call)->synchronize();
+        else
+          communicator->run(call);
+        EXPECT_TRUE(at::equal(received.cpu(), at::full({numel}, static_cast<float>(former))));
+        EXPECT_TRUE(at::equal(sum.cpu(), at::full({10}, 3.0F)));
+      }
+  });
+}
+
 TEST_P(DeviceCollectives, GroupsOfAGroupHaveTheSameBackend) {
   run_ranks(4, [](const CommunicatorPtr& communicator) {
     const int rank = communicator->rank();

@@ -203,6 +203,19 @@ TEST(UcxGroup, ACancelledCallHasSentNothing) {
   });
 }
 
+// Regression: the work of a coalesced call was complete at once, while its messages were under way.
+TEST(UcxGroup, RefusesAMessageInACoalescedCall) {
+  run_ranks(2, [](const BackendPointer& backend, int rank) {
+    Tensors tensors{at::full({4}, rank)};
+    backend->startCoalescing();
+    const auto error = expect_error([&] { backend->recv(tensors, 1 - rank, 0); });
+    dynamic_cast<Coalescing&>(*backend).cancel_coalescing();
+    EXPECT_EQ(error.failure(), CollectiveFailure::kInvalid);
+    EXPECT_NE(std::string(error.what()).find("a message is a call of its own"), std::string::npos) << error.what();
+    backend->barrier(at_once<c10d::BarrierOptions>())->wait();
+  });
+}
+
 TEST(UcxGroup, LeavesOnlyWhenAllHaveCome) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::thread leaves_at_once(

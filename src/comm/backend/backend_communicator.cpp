@@ -13,6 +13,7 @@
 #include "base/log.hpp"
 #include "comm/backend/backend_call.hpp"
 #include "comm/backend/backend_names.hpp"
+#include "comm/backend/coalescing.hpp"
 #include "comm/backend/device_waiter.hpp"
 #include "comm/backend/notifying_work.hpp"
 #include "comm/backend/plugin.hpp"
@@ -136,6 +137,10 @@ std::optional<c10::Device> stream_device(c10::DeviceType device, const Collectiv
   return collective.tensor().defined() ? collective.tensor().device() : c10::Device(device);
 }
 
+bool coalesces(const c10d::Backend& backend, bool messages) {
+  return backend.supportsCoalescing() && !(messages && dynamic_cast<const Coalescing*>(&backend) != nullptr);
+}
+
 void end_entries(const GroupInfo& group, const Entries& entries) {
   for (const uint64_t number : entries) group.flight_record->end(number, FlightEntry::State::kDone);
 }
@@ -203,7 +208,8 @@ const BackendCommunicator::DeviceBackend& BackendCommunicator::device_of(const C
   return devices_[0];
 }
 
-// One batch per device if its backend coalesces, so that a mismatch fails all of them.
+// Messages come first: they wait for no other call, and what they bring may be what a rank waits for before it joins
+// the collectives. One batch per device if its backend coalesces, so that a mismatch fails all of them.
 template <typename Post>
 void BackendCommunicator::for_each_batch(Collectives collectives, const Post& post) const {
   for (const Collective& collective : collectives) {
@@ -214,18 +220,19 @@ void BackendCommunicator::for_each_batch(Collectives collectives, const Post& po
     const Collective* const only = collectives.data();
     return post(device_of(*only), Batch(only));
   }
-  for (const DeviceBackend& device : devices_) {
-    const bool together = device.backend && device.backend->supportsCoalescing();
-    c10::SmallVector<const Collective*, 8> batch;
-    for (const Collective& collective : collectives) {
-      if (&device_of(collective) != &device) continue;
-      batch.push_back(&collective);
-      if (together) continue;
-      post(device, batch);
-      batch.clear();
+  for (const bool messages : {true, false})
+    for (const DeviceBackend& device : devices_) {
+      const bool together = device.backend && coalesces(*device.backend, messages);
+      c10::SmallVector<const Collective*, 8> batch;
+      for (const Collective& collective : collectives) {
+        if (&device_of(collective) != &device || collective.is_message() != messages) continue;
+        batch.push_back(&collective);
+        if (together) continue;
+        post(device, batch);
+        batch.clear();
+      }
+      if (!batch.empty()) post(device, batch);
     }
-    if (!batch.empty()) post(device, batch);
-  }
 }
 
 BackendCommunicator::Posted BackendCommunicator::post_batch(const DeviceBackend& device, Batch batch,
@@ -252,8 +259,7 @@ BackendCommunicator::Posted BackendCommunicator::post_batch(const DeviceBackend&
 }
 
 void BackendCommunicator::post_and_wait(Collectives collectives) {
-  for_each_batch(collectives, [this](const DeviceBackend& device, Batch batch) {
-    const Posted posted = post_batch(device, batch, RunsOn::kCaller);
+  const auto wait = [this](const Posted& posted) {
     try {
       if (posted.work) wait_for_backend(*posted.work, posted.device, *group_);
     } catch (const std::exception&) {
@@ -261,7 +267,28 @@ void BackendCommunicator::post_and_wait(Collectives collectives) {
                                             posted.work.get(), posted.messages));
     }
     end_entries(*group_, posted.entries);
-  });
+  };
+  c10::SmallVector<Posted, 2> messages;  // a send may end only when the receive beside it is posted
+  std::exception_ptr error;
+  try {
+    for_each_batch(collectives, [&](const DeviceBackend& device, Batch batch) {
+      Posted posted = post_batch(device, batch, RunsOn::kCaller);
+      if (posted.messages)
+        messages.push_back(std::move(posted));
+      else
+        wait(posted);
+    });
+  } catch (const std::exception&) {
+    error = std::current_exception();
+  }
+  for (const Posted& posted : messages) {
+    try {
+      wait(posted);
+    } catch (const std::exception&) {
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
 }
 
 std::shared_ptr<Work> BackendCommunicator::post(Collectives collectives, RunsOn thread) {

@@ -1,4 +1,5 @@
-// Interface of a backend that can forget what it coalesces. Header only, because backends are plugins.
+// Interface of a backend that can forget what it coalesces: collectives. A message is a call of its own, with its own
+// work, and is refused in a coalesced call. Header only, because backends are plugins.
 #pragma once
 
 namespace accel::comm {

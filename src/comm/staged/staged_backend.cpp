@@ -251,6 +251,10 @@ c10::intrusive_ptr<c10d::Work> StagedBackend::start_message(CollectiveCall call)
   const bool sends = call.kind == CollectiveKind::kSend;
   Tensors& tensors = sends ? call.inputs : call.outputs;
   const int peer = static_cast<int>(call.rank);
+  if (coalesced_.current() != nullptr)
+    throw CollectiveError(CollectiveFailure::kInvalid, getRank(),
+                          text(call.traits().name, " on rank ", getRank(),
+                               ": a message is a call of its own; post it outside of a coalesced call"));
   flat(tensors.at(0), call.traits().name);
   if (sends) {
     Tensors message{pipeline_->copy_to_host(tensors[0])};

@@ -118,6 +118,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::start_message(const CollectiveCall& m
   require(peer == kAnyRank ? receives : peer >= 0 && peer < getSize() && peer != getRank(),
           text("the peer must be another rank of the group, which has ", getSize()));
   require(tag >= 0, "the tag must be 0 or more");
+  require(coalesced_.current() == nullptr, "a message is a call of its own; post it outside of a coalesced call");
   const at::Tensor& tensor = tensors[0];
   require_dense_cpu(tensor, getRank(), name.c_str());
 

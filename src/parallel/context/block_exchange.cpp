@@ -38,13 +38,12 @@ class RingExchange final : public BlockExchange {
         arriving_(own) {}
 
   at::Tensor block(int64_t step) override {
-    finish(arrival_);
-    finish(departure_);
+    finish(shift_);
     const at::Tensor present = std::move(arriving_);
     if (step + 1 < group_->size()) {
       arriving_ = at::empty_like(present);
-      arrival_ = group_->start(Collective::receive(arriving_, former_rank_, kBlockTag));
-      departure_ = group_->start(Collective::send(present, next_rank_, kBlockTag));
+      shift_ = group_->start(
+          {Collective::send(present, next_rank_, kBlockTag), Collective::receive(arriving_, former_rank_, kBlockTag)});
     }
     return present;
   }
@@ -56,18 +55,16 @@ class RingExchange final : public BlockExchange {
       return;
     }
     if (step > 1) {
-      finish(sum_arrival_);
+      finish(shift_of_sum_);
       gradient.add_(sum_);
     }
-    finish(sum_departure_);
     sum_ = at::empty_like(gradient);
-    sum_departure_ = group_->start(Collective::send(gradient, next_rank_, kGradientTag));
-    sum_arrival_ = group_->start(Collective::receive(sum_, former_rank_, kGradientTag));
+    shift_of_sum_ = group_->start(
+        {Collective::send(gradient, next_rank_, kGradientTag), Collective::receive(sum_, former_rank_, kGradientTag)});
   }
 
   at::Tensor own_gradient() override {
-    finish(sum_arrival_);
-    finish(sum_departure_);
+    finish(shift_of_sum_);
     return sum_.defined() ? own_.add_(sum_) : own_;
   }
 
@@ -75,10 +72,10 @@ class RingExchange final : public BlockExchange {
   const RankGroup group_;
   const int next_rank_, former_rank_;
   at::Tensor arriving_;  // the block of the next step
-  std::shared_ptr<Work> arrival_, departure_;
+  std::shared_ptr<Work> shift_;
   at::Tensor own_;  // this rank's part of its own gradient
   at::Tensor sum_;  // the gradients of a block by the ranks before
-  std::shared_ptr<Work> sum_arrival_, sum_departure_;
+  std::shared_ptr<Work> shift_of_sum_;
 };
 
 class GatheredBlocks final : public BlockExchange {

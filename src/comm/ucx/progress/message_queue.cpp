@@ -77,6 +77,9 @@ void MessageQueue::complete(PointToPoint& call, std::exception_ptr error) const 
   } catch (const std::exception&) {
     error = std::current_exception();
   }
+  // Who waits may count on the memory.
+  call.memory.reset();
+  call.target.reset();
   call.work->complete(std::move(error), call.thread_state);
 }
 
