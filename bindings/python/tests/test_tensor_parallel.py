@@ -32,6 +32,8 @@ TRAINING = """
             optimizer.step()
             optimizer.zero_grad()
         losses.append(loss.item())
+    state = accelerator.get_state_dict(model)
+    assert not accelerator.is_main_process or state["transformer.h.0.mlp.c_fc.weight"].shape == (24, 96)
     print(losses)
     accelerator.end_training()
 """

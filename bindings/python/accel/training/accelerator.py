@@ -510,8 +510,8 @@ class Accelerator(methods.Accelerator, Observed):
         elif is_torch_model(model):
             whole = pytorch_model().sharded_state_dict(model, self._models, self._current())
         elif isinstance(model, Module):
-            is_sharded = capi.accel_sharded_modules(model.handle)  # also of the one inside a prepared model
-            whole = capi.accel_get_state_dict(self._current(), model.handle) if is_sharded else None
+            has_parts = capi.accel_sharded_modules(model.handle) or capi.accel_mesh_size(capi.accel_state_mesh(self._current()), "tensor") > 1
+            whole = capi.accel_get_state_dict(self._current(), model.handle) if has_parts else None  # also of the one inside a prepared model
         else:
             whole = None
         if whole is None:

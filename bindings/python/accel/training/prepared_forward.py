@@ -66,6 +66,8 @@ def _with_tensors(output, tensors):
 class PreparedForward:
     """The forward of a prepared model. `handle` is the engine's prepared module, `forward` what it runs, `model` the module of torch."""
 
+    is_split = False  # whether ranks have parts of the model's layers
+
     def __init__(self, handle, model, forward):
         self.handle, self.model, self.forward = handle, model, forward
 

@@ -74,6 +74,7 @@ def prepare(model: torch.nn.Module, state, options, exchange):
     else:
         prepared = model
         prepared.forward = PreparedForward(handle, model, forward)
+    prepared.forward.is_split = split is not None
     prepared._is_accelerate_prepared = True
     return prepared
 
@@ -110,11 +111,11 @@ def _call_through_engine(module, handle, forward):
 
 
 def sharded_state_dict(model, prepared, state) -> "dict | None":
-    """The whole tensors of a sharded model, or of a module inside of one of the `prepared`, on the main process, and nothing on the others; None
-    for a model that is not sharded."""
+    """The whole tensors of a model of which ranks have parts, or of a module inside of one of the `prepared`, on the main process, and nothing on the others; None
+    for a model that is whole on each rank."""
     model, path = _around(model, prepared)
     forward = forward_of(model)
-    if forward is None or not capi.accel_sharded_modules(forward.handle):
+    if forward is None or not (forward.is_split or capi.accel_sharded_modules(forward.handle)):
         return None
     prefix = f"{path}." if path else ""
     return {name[len(prefix):]: to_torch(tensor) for name, tensor in capi.accel_get_state_dict(state, forward.handle).items()
@@ -124,7 +125,8 @@ def sharded_state_dict(model, prepared, state) -> "dict | None":
 def is_inside_sharded(model, prepared) -> bool:
     """Whether a module has only the rows of this rank, because it is inside of a model that is sharded, and not the prepared one itself."""
     around, _ = _around(model, prepared)
-    return around is not model and bool(capi.accel_sharded_modules(forward_of(around).handle))
+    forward = forward_of(around)
+    return around is not model and bool(forward.is_split or capi.accel_sharded_modules(forward.handle))
 
 
 def _around(model, prepared):
