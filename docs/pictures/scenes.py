@@ -47,6 +47,13 @@ SCENES = {
                  ["c: rank 0|updates its rows", "d: rank 1|updates its rows"]],
         "arrows": ["a -> gather", "b -> gather", "gather -> forward", "forward -> reduce", "reduce -> c", "reduce -> d"],
     },
+    "parallelism": {
+        "rows": [["x: The same batch on both ranks"], ["c0: #rank 0: half of the columns|features of the output",
+                  "c1: #rank 1: half of the columns|features of the output"],
+                 ["r0: #rank 0: half of the rows|a term of the sum", "r1: #rank 1: half of the rows|a term of the sum"],
+                 ["sum: *Sum over the ranks|an all-reduce of the activations"]],
+        "arrows": ["x -> c0", "x -> c1", "c0 -> r0", "c1 -> r1", "r0 -> sum", "r1 -> sum"],
+    },
     "activation_checkpointing": {
         "rows": [["i1: #Input of block 1|stays", "i2: #Input of block 2|stays", "i3: #Input of block 3|stays", "loss: Loss"],
                  ["f1: *Forward again|then backward", "f2: *Forward again|then backward", "f3: *Forward again|then backward", "grad: Gradient"]],

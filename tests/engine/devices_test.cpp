@@ -153,7 +153,7 @@ TEST(Devices, StartedCallsHaveAStreamOfTheirOwn) {
     EXPECT_EQ(work->error() != nullptr, fails);
     std::vector<std::string> expected{"mark 0", "use 7", "hold 7",     "call", "use 0",
                                       "use 7",  "end",   "wait for 7", "use 0"};
-    if (fails) expected.erase(expected.begin() + 7);
+    if (fails) expected[7] = "mark 7";  // until then the tensors of the call are owned
     EXPECT_EQ(stream_log, expected);
   }
 }

@@ -29,6 +29,12 @@ c10::Event CommunicationStream::mark() const {
   return mark;
 }
 
+c10::Event CommunicationStream::end() const {
+  c10::Event end(stream_.device_type());
+  end.record(stream_);
+  return end;
+}
+
 CommunicationStream::Guard::Guard(const CommunicationStream& side)
     : side_(side),
       former_device_(side.guard_.exchangeDevice(side.stream_.device())),

@@ -23,6 +23,8 @@ class CommunicationStream {
   c10::Device device() const { return stream_.device(); }
   // An event after the work that is now queued on this thread's current stream of the device.
   c10::Event mark() const;
+  // An event after the work that is now queued on the communication stream.
+  c10::Event end() const;
 
   // During its lifetime this thread's current stream is the communication stream, which waits for `mark` first if
   // given.

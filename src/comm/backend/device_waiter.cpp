@@ -63,7 +63,7 @@ struct DeviceWaiter::Shared {
   // The error that is under way is told, whatever becomes of the event.
   void hold(Posted& one) noexcept {
     try {
-      failed.push_back({std::move(one.wait), one.stream->mark()});
+      failed.push_back({std::move(one.wait), one.stream->end()});
     } catch (const std::exception&) {  // the device is lost, and nothing writes any more
     }
   }

@@ -40,10 +40,12 @@ at::Tensor attention(c10::DispatchKeySet keys, const at::Tensor& query, const at
   return split->attention(query, key, value, is_causal, scale);
 }
 
+// NOLINTBEGIN(performance-unnecessary-value-param): the dispatcher passes a SymInt so
 template <c10::DispatchKey kKey>
 at::Tensor cross_entropy(c10::DispatchKeySet keys, const at::Tensor& scores, const at::Tensor& target,
                          const std::optional<at::Tensor>& class_weight, int64_t reduction, c10::SymInt ignore_index,
                          double label_smoothing) {
+  // NOLINTEND(performance-unnecessary-value-param)
   const auto split = reduction == at::Reduction::Mean ? SplitSequence::current() : nullptr;
   if (split == nullptr)
     return CrossEntropy::redispatch(keys & kBelow<kKey>, scores, target, class_weight, reduction, ignore_index,

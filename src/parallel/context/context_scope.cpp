@@ -94,7 +94,8 @@ tensor::SavedTensorHooks::Replace parts_for(std::vector<std::pair<at::Tensor, at
 
 }  // namespace
 
-ContextScope::ContextScope(ContextParallelism split, std::vector<SplitBuffer> buffers) : scope_(sequence_of(split)) {
+ContextScope::ContextScope(const ContextParallelism& split, std::vector<SplitBuffer> buffers)
+    : scope_(sequence_of(split)) {
   const std::vector<at::Tensor> parts = parts_of(split, buffers);
   if (split.group->size() == 1) return;
   require(split.group->device().is_cpu(), Status::kUnsupported, "a sequence is split over ranks on ",

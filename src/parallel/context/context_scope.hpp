@@ -28,7 +28,7 @@ class ContextScope {
  public:
   // Throws, and changes nothing: kInvalidArgument for buffers of other lengths than the first, a length that cannot be
   // split, or a tensor that needs a gradient.
-  ContextScope(ContextParallelism split, std::vector<SplitBuffer> buffers);
+  ContextScope(const ContextParallelism& split, std::vector<SplitBuffer> buffers);
   ~ContextScope();
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;

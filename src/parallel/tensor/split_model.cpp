@@ -171,7 +171,7 @@ class ModelSplit {
       require(own == nullptr || own->style->along != SplitAlong::kInputs || cut.dimension, Status::kInvalidArgument,
               "rule '", own == nullptr ? "" : own->text, "' does not fit '", parameter_path, "' of shape ",
               parameter.sizes(), "; expected at least two dimensions, or the style colwise");
-      add_cut(std::move(cut));
+      add_cut(cut);
     }
   }
 
@@ -213,7 +213,7 @@ class ModelSplit {
   }
 
   // Tied parameters have one cut.
-  void add_cut(ParameterCut cut) {
+  void add_cut(const ParameterCut& cut) {
     const auto [known, is_new] = cuts_.emplace(cut.parameter.unsafeGetTensorImpl(), cut);
     if (is_new) return;
     require(known->second.dimension == cut.dimension && known->second.sums_gradients == cut.sums_gradients,

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
+#include "base/log.hpp"
 #include "tensor/device/generator.hpp"
 
 namespace accel::tensor {
@@ -30,7 +31,12 @@ GeneratorBranch::GeneratorBranch(c10::Device device, std::optional<uint64_t> num
 }
 
 GeneratorBranch::~GeneratorBranch() {
-  if (state_.defined()) set_generator_state(generator_, state_);
+  if (!state_.defined()) return;
+  try {
+    set_generator_state(generator_, state_);
+  } catch (const std::exception& error) {
+    log(LogLevel::kWarning, "the random stream goes on in the branch: ", error.what());
+  }
 }
 
 }  // namespace accel::tensor

@@ -348,7 +348,10 @@ fn the_state_tells_and_checks() {
     let model = state.prepare_model(&nn::linear(2, 2, Bias::With).unwrap(), options).unwrap();
     let output = state.autocast(None).unwrap().run(|| ones(&[2, 2]).matmul(&ones(&[2, 2]))).unwrap();
     assert_eq!(output.dtype(), DType::BFloat16);
-    assert_eq!(state.unwrap_model(&model, UnwrapModelOptions::new().keep_fp32_wrapper(false)).unwrap().kind(), "Linear");
+    assert_eq!(
+        state.unwrap_model(&model, UnwrapModelOptions::new().keep_fp32_wrapper(false)).unwrap().kind(),
+        "Linear"
+    );
     assert!(state.describe().unwrap().contains("bf16"), "{}", state.describe().unwrap());
     state.empty_cache().unwrap();
     assert_eq!(memory_report(ResetPeak::Yes).unwrap().get("cpu").unwrap().get("kept").unwrap().as_int().unwrap(), 0);
