@@ -230,19 +230,25 @@ class ModelSplit {
     return layer.projection != nullptr && layer.along() == SplitAlong::kInputs && !layer.rule->style->splits_input;
   }
 
-  // The output of a column layer is read by a row layer, which has no other input: of the nearest module around it that
-  // has other linear layers.
+  // The nearest module around a layer that has linear layers which are split otherwise; null: there is none.
+  const Layer* nearest_with_others(const Layer& layer) const {
+    for (const Layer* around = &layer; around != nullptr; around = around->parent)
+      if (std::any_of(layers_.begin(), layers_.end(), [&](const auto& other) {
+            return other->projection != nullptr && other->along() != layer.along() && is_inside(*other, *around);
+          }))
+        return around;
+    return nullptr;
+  }
+
+  // The output of a column layer is read by a row layer, which has no other input.
   void require_partner(const Layer& layer) const {
     const bool is_column = gives_part(layer);
     if (!is_column && !takes_part(layer)) return;
-    const Layer* around = &layer;
-    bool has_others = false, has_partner = false;
-    for (; around != nullptr && !has_others; around = has_others ? around : around->parent)
-      for (const auto& other : layers_) {
-        if (other->projection == nullptr || !is_inside(*other, *around)) continue;
-        has_others = has_others || other->along() != layer.along();
-        has_partner = has_partner || (is_column ? takes_part(*other) : gives_part(*other));
-      }
+    const Layer* const around = nearest_with_others(layer);
+    const bool has_partner =
+        around != nullptr && std::any_of(layers_.begin(), layers_.end(), [&](const auto& other) {
+          return is_inside(*other, *around) && (is_column ? takes_part(*other) : gives_part(*other));
+        });
     const char* const words = is_column ? "' splits the output of '" : "' takes a split input for '";
     const char* const advice = is_column
                                    ? "takes it; expected a rowwise layer there, or the style colwise_gather_output"
