@@ -104,6 +104,7 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
       state_.compute_policy(), state_.communicator()->step_times());
   precision_.follow_loss_scale(sharding.loss_scale);  // the last step that can refuse
   prepared_.placed->add(prepared->parallel());
+  exchange_check_->add(prepared->parallel());
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
   const bool verifies = settings.tensor_parallel.verify_gradients && nn::placements(*module).have_axis("tensor");
@@ -115,9 +116,9 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
 std::shared_ptr<optim::Optimizer> Preparation::prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer) {
   require(std::dynamic_pointer_cast<PreparedOptimizer>(optimizer) == nullptr, Status::kInvalidState,
           "the optimizer is prepared already; prepare the optimizer inside it");
-  auto prepared = std::make_shared<PreparedOptimizer>(std::move(optimizer), state_.gradient_state(),
-                                                      prepared_.grad_scaler, state_.communicator()->step_times(),
-                                                      prepared_.placed, step_clipping_, prepared_.optimizers.size());
+  auto prepared = std::make_shared<PreparedOptimizer>(
+      std::move(optimizer), state_.gradient_state(), prepared_.grad_scaler, state_.communicator()->step_times(),
+      prepared_.placed, step_clipping_, exchange_check_, prepared_.optimizers.size());
   prepared_.optimizers.push_back(prepared);
   return prepared;
 }

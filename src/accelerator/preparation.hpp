@@ -10,6 +10,7 @@
 #include "accelerator/parameters/prepared_parameters.hpp"
 #include "accelerator/prepared_objects.hpp"
 #include "accelerator/sharding_choice.hpp"
+#include "accelerator/steps/exchange_check.hpp"
 #include "accelerator/steps/step_clipping.hpp"
 #include "accelerator/training_precision.hpp"
 #include "config/generated/settings/prepare/dataloader_config.hpp"
@@ -76,6 +77,7 @@ class Preparation {
   PreparedObjects& prepared_;
   TrainingPrecision& precision_;
   const std::shared_ptr<StepClipping> step_clipping_ = std::make_shared<StepClipping>();
+  const std::shared_ptr<ExchangeCheck> exchange_check_ = std::make_shared<ExchangeCheck>();
 };
 
 }  // namespace accel::accelerator

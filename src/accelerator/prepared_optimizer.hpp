@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "accelerator/steps/exchange_check.hpp"
 #include "accelerator/steps/optimizer_update.hpp"
 #include "accelerator/steps/step_clipping.hpp"
 #include "optim/optimizer.hpp"
@@ -23,7 +24,8 @@ class PreparedOptimizer final : public optim::Optimizer {
                     std::shared_ptr<const state::GradientState> gradient_state,
                     const std::shared_ptr<precision::GradScaler>& scaler, std::shared_ptr<StepTimes> step_times,
                     std::shared_ptr<const parallel::PlacedParameters> placed,
-                    std::shared_ptr<const StepClipping> clipping = nullptr, size_t index = 0);
+                    std::shared_ptr<const StepClipping> clipping = nullptr,
+                    std::shared_ptr<ExchangeCheck> exchanged = nullptr, size_t index = 0);
 
   bool step() override;
   bool step_by(const optim::Closure& closure) override;

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "comm/communicator.hpp"
 
@@ -16,6 +18,13 @@ namespace accel::parallel {
 using BucketCallback = std::function<void(const at::Tensor& buffer, int64_t bucket, bool is_last)>;
 
 using CommunicatorPtr = std::shared_ptr<comm::Communicator>;
+
+// A gradient of this rank alone, by which an update would change the parameter otherwise than on other ranks.
+struct UncoveredGradient {
+  std::string name;
+  at::Tensor parameter;
+  bool was_frozen;  // when the model was prepared; otherwise its backward followed no forward of the prepared model
+};
 
 class GradientExchange {
  public:
@@ -31,6 +40,11 @@ class GradientExchange {
   // This rank's state of the exchange across steps; nothing if there is none.
   virtual c10::IValue reduction_state() const { return {}; }
   virtual void load_reduction_state(const c10::IValue& /*saved*/) {}
+  // The gradients that no exchange has covered since a backward gave them. None while the exchange is off, of sparse
+  // ones, and where parameters have no gradients but those that were exchanged.
+  virtual std::vector<UncoveredGradient> uncovered_gradients() { return {}; }
+  // Whether this exchange has covered the gradient that the parameter has.
+  virtual bool covers(const at::Tensor& /*parameter*/) { return false; }
 };
 
 }  // namespace accel::parallel

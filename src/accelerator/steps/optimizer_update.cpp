@@ -13,11 +13,13 @@ OptimizerUpdate::OptimizerUpdate(std::shared_ptr<optim::Optimizer> optimizer,
                                  const std::shared_ptr<precision::GradScaler>& scaler,
                                  std::shared_ptr<StepTimes> step_times,
                                  std::shared_ptr<const parallel::PlacedParameters> placed,
-                                 std::shared_ptr<const StepClipping> clipping, size_t index)
+                                 std::shared_ptr<const StepClipping> clipping, std::shared_ptr<ExchangeCheck> exchanged,
+                                 size_t index)
     : optimizer_(std::move(optimizer)),
       step_times_(std::move(step_times)),
       placed_(std::move(placed)),
       clipping_(std::move(clipping)),
+      exchanged_(std::move(exchanged)),
       index_(index) {
   if (scaler == nullptr) return;
   scaled_ = precision::ScaledGradients::create(scaler, [inner = optimizer_] { return inner->parameters(); });
@@ -25,6 +27,10 @@ OptimizerUpdate::OptimizerUpdate(std::shared_ptr<optim::Optimizer> optimizer,
 
 bool OptimizerUpdate::updates_parts() const {
   return !placed_->empty() && !placed_->axes_of(optimizer_->parameters()).empty();
+}
+
+void OptimizerUpdate::check_exchanged() {
+  if (exchanged_ != nullptr) exchanged_->run(*optimizer_);
 }
 
 // The gradients are complete afterwards, and states of new parameters have the memory that their model wants.
@@ -88,6 +94,7 @@ void OptimizerUpdate::clip() {
 
 bool OptimizerUpdate::run() {
   skipped_ = true;
+  check_exchanged();
   finish_models();
   clip();
   if (scaled_ == nullptr) {
@@ -126,7 +133,10 @@ bool OptimizerUpdate::step_by(const optim::Closure& closure) {
   const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
   step_times_->note_update();
   finish_models();
-  skipped_ = !optimizer_->step_by(closure);
+  skipped_ = !optimizer_->step_by([&] {
+    closure();
+    check_exchanged();
+  });
   return !skipped_;
 }
 

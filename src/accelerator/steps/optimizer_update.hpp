@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "accelerator/steps/exchange_check.hpp"
 #include "accelerator/steps/step_clipping.hpp"
 #include "comm/communicator.hpp"
 #include "optim/optimizer.hpp"
@@ -16,11 +17,11 @@ namespace accel::accelerator {
 
 class OptimizerUpdate {
  public:
-  // `scaler` is null if losses are not scaled, and `clipping` if steps do not clip. The ranks name the optimizer by its
-  // `index` among the accelerator's.
+  // `scaler` is null if losses are not scaled, `clipping` if steps do not clip, and `exchanged` if gradients are not
+  // checked. The ranks name the optimizer by its `index` among the accelerator's.
   OptimizerUpdate(std::shared_ptr<optim::Optimizer> optimizer, const std::shared_ptr<precision::GradScaler>& scaler,
                   std::shared_ptr<StepTimes> step_times, std::shared_ptr<const parallel::PlacedParameters> placed,
-                  std::shared_ptr<const StepClipping> clipping, size_t index);
+                  std::shared_ptr<const StepClipping> clipping, std::shared_ptr<ExchangeCheck> exchanged, size_t index);
 
   // Returns whether parameters were updated.
   bool step();
@@ -38,6 +39,7 @@ class OptimizerUpdate {
   void unscale();
 
  private:
+  void check_exchanged();
   void finish_models() const;
   void announce();
   bool run();
@@ -49,6 +51,7 @@ class OptimizerUpdate {
   std::shared_ptr<StepTimes> step_times_;
   std::shared_ptr<const parallel::PlacedParameters> placed_;
   std::shared_ptr<const StepClipping> clipping_;
+  std::shared_ptr<ExchangeCheck> exchanged_;
   size_t index_;
   bool skipped_ = false;
 };

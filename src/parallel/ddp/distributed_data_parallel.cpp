@@ -1,6 +1,7 @@
 #include "parallel/ddp/distributed_data_parallel.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <c10/core/Layout.h>
 
 #include <algorithm>
 #include <utility>
@@ -34,8 +35,9 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 
 void DistributedDataParallel::make_reducer(const BucketOrder& order) {
   nn::NamedTensors trainable;
+  frozen_.clear();
   for (const auto& [name, parameter] : nn::named_parameters(*module()))
-    if (parameter.requires_grad()) trainable.emplace_back(name, parameter);
+    (parameter.requires_grad() ? trainable : frozen_).emplace_back(name, parameter);
   if (trainable.empty()) return;  // nothing to average
   reducer_ = nullptr;             // its hooks are gone before those of the next one come
   reducer_ = std::make_shared<Reducer>(trainable, options_, communicator_, current_hook(), order);
@@ -116,6 +118,20 @@ void DistributedDataParallel::load_reduction_state(const c10::IValue& saved) {
           "the saved buckets of gradients lack parameters of the model; expected those of the same model");
   memory->load_state_dict(map.at("memory"));
   make_reducer(buckets);
+}
+
+std::vector<UncoveredGradient> DistributedDataParallel::uncovered_gradients() {
+  std::vector<UncoveredGradient> found;
+  if (!exchanges()) return found;
+  if (reducer_ != nullptr) reducer_->uncovered().add_to(found);
+  for (const auto& [name, parameter] : frozen_)
+    if (parameter.grad().defined() && parameter.grad().layout() == at::kStrided)
+      found.push_back({name, parameter, /*was_frozen=*/true});
+  return found;
+}
+
+bool DistributedDataParallel::covers(const at::Tensor& parameter) {
+  return reducer_ != nullptr && reducer_->uncovered().covers(parameter);
 }
 
 // The order around a forward is that of the reference's wrapper: buckets are rebuilt before memory peaks, and buffers

@@ -31,6 +31,8 @@ class DistributedDataParallel final : public ParallelModel, public GradientExcha
   // The state of the hook, with the buckets. Loading restores the buckets.
   c10::IValue reduction_state() const override;
   void load_reduction_state(const c10::IValue& saved) override;
+  std::vector<UncoveredGradient> uncovered_gradients() override;
+  bool covers(const at::Tensor& parameter) override;
   void shadow(const ForwardNotice& others, int source) override;
 
   // Sets the hook for gradients among all ranks, from the next backward on. Returns the former one.
@@ -51,6 +53,7 @@ class DistributedDataParallel final : public ParallelModel, public GradientExcha
   CommunicatorPtr gradient_group_;  // ranks that exchange gradients now; null: none
   DdpSettings options_;
   std::vector<at::Tensor> buffers_;
+  nn::NamedTensors frozen_;           // what the reducer does not know
   CommHookPtr hook_;                  // among all ranks
   std::shared_ptr<Reducer> reducer_;  // null without trainable parameters
   bool former_forward_synced_ = true;

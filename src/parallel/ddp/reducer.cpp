@@ -40,6 +40,34 @@ std::vector<at::Tensor> tensors_of(const nn::NamedTensors& parameters) {
   return tensors;
 }
 
+[[noreturn]] void fail_with_missing_gradients(const GradientBuffer& buffer, const std::vector<std::string>& names) {
+  constexpr size_t kMostNames = 10;
+  std::string listed;
+  size_t missing = 0;
+  for (size_t number = 0; number < names.size(); number++) {
+    if (buffer.is_ready(number)) continue;
+    if (missing < kMostNames) listed += text(missing == 0 ? "" : ", ", names[number]);
+    missing += 1;
+  }
+  if (missing > kMostNames) listed += text(" and ", missing - kMostNames, " more");
+  fail(
+      Status::kInvalidState, missing, " of ", names.size(),
+      " trainable parameters got no gradient in the last backward: ", listed,
+      "; expected each to take part in the loss: set find_unused_parameters, or let those that are not trained require "
+      "no gradient");
+}
+
+// Ranks that went on would average other buckets than those that this rank has posted already.
+[[noreturn]] void fail_with_failed_backward(const GradientBuffer& buffer, const std::vector<std::string>& names,
+                                            const std::string& error) {
+  size_t ready = 0;
+  for (size_t number = 0; number < names.size(); number++) ready += buffer.is_ready(number) ? 1 : 0;
+  fail(Status::kInvalidState, "the backward before this forward failed after ", ready, " of ", names.size(),
+       " gradients", error.empty() ? "" : ": ", error,
+       "; other ranks may have exchanged gradients that this one has not, so the model cannot be trained on: end the "
+       "ranks and restart them from a checkpoint");
+}
+
 }  // namespace
 
 Reducer::Reducer(const nn::NamedTensors& parameters, const DdpSettings& settings, CommunicatorPtr communicator,
@@ -49,38 +77,12 @@ Reducer::Reducer(const nn::NamedTensors& parameters, const DdpSettings& settings
       communicator_(std::move(communicator)),
       exchange_(parameters_, settings.gradient_as_bucket_view, communicator_, std::move(hook)),
       graph_(parameters.size()),
-      use_(parameters.size(), communicator_) {
+      use_(parameters.size(), communicator_),
+      uncovered_(parameters) {
   for (const auto& [name, parameter] : parameters) names_.push_back(name);
   exchange_.set_order(order.empty() ? fill_buckets_backwards(parameters_, bucket_limits(settings_)) : order);
   for (size_t number = 0; number < parameters_.size(); number++)
     hooks_.emplace_back(parameters_[number]).set([this, number] { gradient_arrived(number); });
-}
-
-void Reducer::fail_with_missing_gradients() const {
-  constexpr size_t kMostNames = 10;
-  std::string names;
-  size_t missing = 0;
-  for (size_t number = 0; number < names_.size(); number++) {
-    if (exchange_.buffer().is_ready(number)) continue;
-    if (missing < kMostNames) names += text(missing == 0 ? "" : ", ", names_[number]);
-    missing += 1;
-  }
-  if (missing > kMostNames) names += text(" and ", missing - kMostNames, " more");
-  fail(
-      Status::kInvalidState, missing, " of ", names_.size(),
-      " trainable parameters got no gradient in the last backward: ", names,
-      "; expected each to take part in the loss: set find_unused_parameters, or let those that are not trained require "
-      "no gradient");
-}
-
-// Ranks that went on would average other buckets than those that this rank has posted already.
-void Reducer::fail_with_failed_backward() const {
-  size_t ready = 0;
-  for (size_t number = 0; number < names_.size(); number++) ready += exchange_.buffer().is_ready(number) ? 1 : 0;
-  fail(Status::kInvalidState, "the backward before this forward failed after ", ready, " of ", names_.size(),
-       " gradients", error_.empty() ? "" : ": ", error_,
-       "; other ranks may have exchanged gradients that this one has not, so the model cannot be trained on: end the "
-       "ranks and restart them from a checkpoint");
 }
 
 // Without memory for new buckets, the next forward tries again.
@@ -98,8 +100,8 @@ void Reducer::prepare_for_forward() {
     arrivals_.forget();
     make_buckets(BucketOrder(exchange_.order()));  // what is still exchanged may write to the old ones
   }
-  if (state_ == State::kExchanging) fail_with_failed_backward();
-  if (state_ == State::kIncomplete) fail_with_missing_gradients();
+  if (state_ == State::kExchanging) fail_with_failed_backward(exchange_.buffer(), names_, error_);
+  if (state_ == State::kIncomplete) fail_with_missing_gradients(exchange_.buffer(), names_);
   if (!takes_order()) return;
   if (const auto order = arrivals_.take(parameters_, bucket_limits(settings_), *communicator_)) make_buckets(*order);
 }
@@ -119,6 +121,7 @@ void Reducer::prepare_for_backward(const std::vector<at::Tensor>& outputs) {
 void Reducer::gradient_arrived(size_t number) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (parameters_[number].grad().defined()) use_.note(number);  // the next exchange covers what accumulates without one
+  if (state_ == State::kIdle) uncovered_.note(number);
   if (state_ == State::kIdle || state_ == State::kBroken) return;
   if (learns_static_graph()) return graph_.learn_visit(number);
   const State former = state_;
@@ -177,6 +180,7 @@ void Reducer::finish() {
   exchange_.finish([this](size_t number) { return use_.is_used_anywhere(number); });
   use_.wait();
   if (searches_unused()) use_.forget();
+  uncovered_.forget();  // buckets have what has accumulated, too
   state_ = State::kIdle;
 }
 

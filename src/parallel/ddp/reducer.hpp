@@ -16,6 +16,7 @@
 #include "parallel/ddp/comm_hook.hpp"
 #include "parallel/ddp/parameter_use.hpp"
 #include "parallel/ddp/static_graph.hpp"
+#include "parallel/ddp/uncovered_gradients.hpp"
 #include "parallel/gradient_buffer.hpp"
 #include "parallel/parallel_model.hpp"
 #include "tensor/autograd/gradient_hook.hpp"
@@ -45,6 +46,8 @@ class Reducer {
   void note_failed_backward(const std::string& error) { error_ = error; }
   // Takes part in one backward of the other ranks, with zero gradients.
   void shadow_backward();
+  // The gradients that no exchange has covered.
+  UncoveredGradients& uncovered() { return uncovered_; }
 
  private:
   // What has become of the latest backward that was announced, as the gradients that arrived tell it.
@@ -62,8 +65,6 @@ class Reducer {
   bool takes_order() const { return !arrivals_.is_taken() && !searches_unused(); }
 
   void make_buckets(const BucketOrder& order);
-  [[noreturn]] void fail_with_missing_gradients() const;
-  [[noreturn]] void fail_with_failed_backward() const;
   // In backward, on any of autograd's threads.
   void gradient_arrived(size_t number);
   void mark_ready(size_t number);
@@ -81,6 +82,7 @@ class Reducer {
   ArrivalOrder arrivals_;
   StaticGraph graph_;
   ParameterUse use_;
+  UncoveredGradients uncovered_;
   std::vector<size_t> unused_;               // parameters that the backward does not reach
   std::vector<tensor::GradientHook> hooks_;  // of the parameters
 };
