@@ -25,7 +25,7 @@ Collective part_of(const Collective& collective, CollectiveKind kind, int member
 }
 
 // Each rank of the host has one block, which all of them want.
-void share_on_host(const Collective& collective, const std::vector<Incoming>& blocks, Session& session) {
+void share_on_host(const Collective& collective, const Blocks<Incoming>& blocks, Session& session) {
   const Team& host = session.hosts().neighbours();
   Collective part = part_of(collective, CollectiveKind::kAllGather, host.size());
   const Incoming& own = blocks[static_cast<size_t>(host.position)];
@@ -73,7 +73,7 @@ void reduce_whole_between_hosts(const Collective& collective, Session& session) 
   }
 
   if (root < 0) {
-    std::vector<Incoming> results;
+    Blocks<Incoming> results;
     for (int position = 0; position < host.size(); position++) {
       const auto [first, last] = slice(position);
       results.push_back({collective.incoming[0].data + first, last - first});
@@ -127,7 +127,7 @@ void all_gather_between_hosts(const Collective& collective, Session& session) {
     exchange_blocks(part, 0, session);
   }
   for (int other = 0; other < hosts.count(); other++) {
-    std::vector<Incoming> blocks;
+    Blocks<Incoming> blocks;
     for (const int rank : hosts.ranks(other)) blocks.push_back(collective.incoming[rank]);
     share_on_host(collective, blocks, session);
   }

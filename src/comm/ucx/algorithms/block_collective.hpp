@@ -1,6 +1,8 @@
 // Collectives, described by the blocks that are sent to and received from each rank, and by how they are combined.
 #pragma once
 
+#include <c10/util/SmallVector.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -21,12 +23,16 @@ struct Incoming {
   size_t bytes = 0;
 };
 
+// Those of two ranks need no allocation.
+template <typename Block>
+using Blocks = c10::SmallVector<Block, 2>;
+
 struct Collective {
   Header header;
   // Block p is sent to, or received from, rank p; this rank's own is copied. all_reduce and reduce have one of each:
   // the whole tensor and the result. For reduce_scatter, incoming has only the result.
-  std::vector<Outgoing> outgoing;
-  std::vector<Incoming> incoming;
+  Blocks<Outgoing> outgoing;
+  Blocks<Incoming> incoming;
   // Reduces tensors; combines partial results. Null where that is not possible.
   Reducer reduce, combine;
   size_t element_size = 1;

@@ -78,7 +78,7 @@ class Steps {
   char* result(int from, size_t k) const { return segment_.result(from, number(k)); }
 
   // Block p is for rank p. Waits until there is room.
-  void fill(size_t k, const std::vector<Outgoing>& blocks) {
+  void fill(size_t k, const Blocks<Outgoing>& blocks) {
     wait_for_step(Stage::kTaken, number(k) - HostSegment::kDepth);
     for (int peer = 0; peer < session_.size(); peer++) {
       const auto part = this->part(blocks[peer].bytes, k);

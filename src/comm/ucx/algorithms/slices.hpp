@@ -14,9 +14,9 @@
 namespace accel::comm::ucx {
 
 struct Slices {
-  std::vector<Outgoing> inputs;   // slice p is reduced by rank p
-  char* result = nullptr;         // of the slice that this rank reduces; may be its input; null where it is not wanted
-  std::vector<Incoming> results;  // where the slices that others reduce go to; no bytes where this rank gets none
+  Blocks<Outgoing> inputs;   // slice p is reduced by rank p
+  char* result = nullptr;    // of the slice that this rank reduces; may be its input; null where it is not wanted
+  Blocks<Incoming> results;  // where the slices that others reduce go to; no bytes where this rank gets none
   int first_receiver = 0, last_receiver = -1;  // the ranks that get the result of this rank
   bool are_whole = false;                      // every rank reduces the whole tensor, or nothing
 

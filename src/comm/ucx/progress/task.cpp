@@ -5,8 +5,8 @@
 namespace accel::comm::ucx {
 namespace {
 
-template <typename Item>
-void move_all(std::vector<Item>& to, std::vector<Item>& from) {
+template <typename Items>
+void move_all(Items& to, Items& from) {
   to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
 }
 

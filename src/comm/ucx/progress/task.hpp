@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
 
 #include <chrono>
 #include <cstdint>
@@ -22,8 +23,8 @@ struct Task {
   // Makes the other task a part of this one.
   void append(Task&& other);
 
-  std::vector<Collective> parts;
-  std::vector<at::Tensor> held;                           // keeps the memory of the parts alive
+  c10::SmallVector<Collective, 1> parts;
+  c10::SmallVector<at::Tensor, 2> held;                   // keeps the memory of the parts alive
   std::vector<std::pair<at::Tensor, at::Tensor>> copies;  // (to, from): results for tensors that are not contiguous
   std::chrono::milliseconds timeout{0};
   // For its work, which takes the outputs.
