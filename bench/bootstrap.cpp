@@ -205,7 +205,8 @@ int measure(int size) {
   getrusage(RUSAGE_SELF, &used);
   if (failed) return 1;
   std::printf(
-      "{\"bench\": \"bootstrap\", \"params\": {\"ranks\": %d}, \"value\": %.4g, \"unit\": \"s\", \"higher_is_better\": false, "
+      "{\"bench\": \"bootstrap\", \"params\": {\"ranks\": %d}, \"value\": %.4g, \"unit\": \"s\", \"higher_is_better\": "
+      "false, "
       "\"requests_per_rank\": %.3g, "
       "\"megabytes\": %.4g, \"server_mb\": %.4g, \"server_cpu_s\": %.3g}\n",
       size, seconds, static_cast<double>(all.requests) / size, static_cast<double>(all.bytes) / 1e6,

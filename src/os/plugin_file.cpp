@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "os/linker_error.hpp"
+#include "os/loaded_file.hpp"
 #include "os/read_line.hpp"
 
 namespace accel {
@@ -29,9 +30,7 @@ std::string own_folder() {
     const size_t path = line.find('/'), slash = line.rfind('/');
     if (path != std::string::npos) return line.substr(path, slash - path);
   }
-  Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&own_folder), &info) == 0 || info.dli_fname == nullptr) return ".";
-  const std::string file(info.dli_fname);
+  const std::string file = loaded_file_of(&own_folder);
   const size_t slash = file.rfind('/');
   return slash == std::string::npos ? "." : file.substr(0, slash);
 }

@@ -13,18 +13,15 @@
 #include "base/error.hpp"
 #include "base/torch_compat.hpp"
 #include "os/linker_error.hpp"
+#include "os/loaded_file.hpp"
 
 namespace accel::capi {
 namespace {
 
-std::string file_of(const void* address) {
-  Dl_info info;
-  return dladdr(address, &info) != 0 && info.dli_fname != nullptr ? info.dli_fname : "an unknown file";
-}
-
 template <typename Function>
-std::string file_of_function(Function* function) {
-  return file_of(reinterpret_cast<const void*>(function));
+std::string file_of(Function* function) {
+  const std::string file = loaded_file_of(function);
+  return file.empty() ? "an unknown file" : file;
 }
 
 std::filesystem::path folder_of(const std::string& file) {
@@ -55,9 +52,8 @@ std::string version_of(const std::string& torch_cpu) {
 }  // namespace
 
 LoadedLibtorch loaded_libtorch() {
-  const std::string torch_cpu = file_of_function(&at::get_num_threads);
-  return {version_of(torch_cpu), torch_cpu, file_of_function(&c10::GetAllocator),
-          file_of_function(&require_matching_libtorch)};
+  const std::string torch_cpu = file_of(&at::get_num_threads);
+  return {version_of(torch_cpu), torch_cpu, file_of(&c10::GetAllocator), file_of(&require_matching_libtorch)};
 }
 
 void check_libtorch(const LoadedLibtorch& loaded, std::string_view built_for) {

@@ -20,6 +20,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "os/loaded_file.hpp"
 
 namespace accel::tensor {
 namespace {
@@ -64,12 +65,8 @@ bool has_driver(const AcceleratorLibrary& library) {
 
 // By the full path: the linker would look for a bare name in other folders, where another LibTorch may be.
 std::string path_of(const AcceleratorLibrary& library) {
-  Dl_info info;
-  if (library.file == nullptr || dladdr(reinterpret_cast<const void*>(&at::get_num_threads), &info) == 0 ||
-      info.dli_fname == nullptr)
-    return "";
-  const std::string beside = info.dli_fname;
-  return beside.substr(0, beside.rfind('/') + 1) + library.file;
+  const std::string beside = loaded_file_of(&at::get_num_threads);
+  return library.file == nullptr || beside.empty() ? "" : beside.substr(0, beside.rfind('/') + 1) + library.file;
 }
 
 bool is_there(const AcceleratorLibrary& library) { return access(path_of(library).c_str(), R_OK) == 0; }
