@@ -7,22 +7,16 @@
 
 #include <cstdint>
 
+#include "kernels/class_scores.hpp"
+
 namespace accel::kernels {
 
-enum class LossReduction : uint8_t { kNone, kMean, kSum };
-
 // Checked by the caller; all on one device.
-struct LinearCrossEntropy {
-  at::Tensor input;         // [rows, features]
-  at::Tensor weight;        // [classes, features], of the input's dtype, which is that of the matmuls
-  at::Tensor bias;          // [classes], of the same dtype, or undefined
-  at::Tensor target;        // [rows], int64
-  at::Tensor class_weight;  // [classes], or undefined
-  LossReduction reduction = LossReduction::kMean;
-  int64_t ignore_index = -100;
-  double label_smoothing = 0;
-  int64_t chunk_size = 0;       // rows; 0: by the number of classes
-  bool uses_operators = false;  // also on the CPU, where there are kernels for the softmax
+struct LinearCrossEntropy : CrossEntropy {
+  at::Tensor input;        // [rows, features]
+  at::Tensor weight;       // [classes, features], of the input's dtype, which is that of the matmuls
+  at::Tensor bias;         // [classes], of the same dtype, or undefined
+  int64_t chunk_size = 0;  // rows; 0: by the number of classes
 };
 
 // Undefined where not wanted.
@@ -34,9 +28,6 @@ struct WantedGradients {
   bool input = false, weight = false, bias = false;
   bool any() const { return input || weight || bias; }
 };
-
-// float64 for float64, else float32: the dtype of losses, sums and the gradients of weight and bias.
-at::ScalarType sum_dtype(const at::Tensor& input);
 
 // The loss: of each row for kNone, otherwise a scalar, whose gradients are computed too.
 at::Tensor linear_cross_entropy(const LinearCrossEntropy& problem, WantedGradients wanted, LinearGradients& gradients);
