@@ -2561,6 +2561,15 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
+  // Class scores of which this rank has some classes, such as those of a language model's head over a part of its
+  // vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its
+  // rows are the loss over all classes, with targets and class weights of all.
+  Tensor parallel_class_scores(const Tensor& scores, std::int64_t classes) {
+    Tensor out;
+    detail::check(accel_parallel_class_scores(get(), scores.get(), classes, out.put()));
+    return out;
+  }
+
   // Sets how losses are scaled; before anything is prepared.
   void set_grad_scaler(const GradScalerOptions& options = {}) { detail::check(accel_set_grad_scaler(get(), &options)); }
 

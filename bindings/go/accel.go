@@ -1719,6 +1719,10 @@ static inline accel_status_t go_accel_parallel_all_to_all(accel_state_t *state, 
   return go_checked(accel_parallel_all_to_all(state, input, split, join, whole, out), failure);
 }
 
+static inline accel_status_t go_accel_parallel_class_scores(accel_state_t *state, const accel_tensor_t *scores, int64_t classes, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_parallel_class_scores(state, scores, classes, out), failure);
+}
+
 static inline accel_status_t go_accel_set_grad_scaler(accel_state_t *state, const accel_grad_scaler_options_t *options, go_failure *failure) {
   return go_checked(accel_set_grad_scaler(state, options), failure);
 }
@@ -5916,6 +5920,12 @@ type TensorParallelOptions struct {
 	// (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are
 	// sent. The length must be divisible by the number of ranks. Default 0
 	SequenceParallel *bool
+
+	// 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class
+	// scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of
+	// them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the
+	// scores are gathered. Default 0
+	LossParallel *bool
 }
 
 func (options *TensorParallelOptions) c(given *arguments) *C.accel_tensor_parallel_options_t {
@@ -5930,6 +5940,9 @@ func (options *TensorParallelOptions) c(given *arguments) *C.accel_tensor_parall
 	}
 	if options.SequenceParallel != nil {
 		made.sequence_parallel = C.accel_flag_t(flag(*options.SequenceParallel))
+	}
+	if options.LossParallel != nil {
+		made.loss_parallel = C.accel_flag_t(flag(*options.LossParallel))
 	}
 	return made
 }
@@ -11389,10 +11402,11 @@ func InferenceMode(body func(*Scope) error) error {
 
 // CrossEntropy is accel_cross_entropy. Mean cross entropy of class scores, with gradients.
 //
-//   - logits: [..., classes].
+//   - logits: [..., classes]. Of a model with loss_parallel, and of accel_parallel_class_scores(), the classes of
+//     this rank; the loss is that over all, and the call is collective among the ranks that share them.
 //   - labels: int64 [...], -100 is left out.
 //
-// Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+// Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH; INVALID_ARGUMENT for a label that is no class of split ones.
 func CrossEntropy(logits *Tensor, labels *Tensor) (out *Tensor, err error) {
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
@@ -14675,6 +14689,33 @@ func (state *State) ParallelAllToAll(input *Tensor, split int64, join int64, who
 	code := C.go_accel_parallel_all_to_all(state.c(), input.c(), C.int64_t(split), C.int64_t(join), C.int64_t(whole), &cOut, &failure)
 	runtime.KeepAlive(state)
 	runtime.KeepAlive(input)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
+}
+
+// ParallelClassScores is accel_parallel_class_scores. Class scores of which this rank has some classes, such as those
+// of a language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the
+// result, of a view of it or of some of its rows are the loss over all classes, with targets and class weights of
+// all. Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The
+// gradient of what the scores were computed from is a term of a sum: accel_parallel_copy() before the head sums it.
+// Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation,
+// are gathered, and so whole.
+//
+//   - state: A state, or the group of an axis.
+//   - scores: A floating tensor [..., classes of this rank].
+//   - classes: The number of all classes, of which rank r has the share r.
+//
+// Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share;
+// COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+func (state *State) ParallelClassScores(scores *Tensor, classes int64) (out *Tensor, err error) {
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_parallel_class_scores(state.c(), scores.c(), C.int64_t(classes), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(scores)
 	if err = status(code, failure); err != nil {
 		return
 	}

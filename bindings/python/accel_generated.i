@@ -474,7 +474,7 @@ static const char accel_dataloader_options_text[] = "accel_dataloader_options_t(
 %}
 %accel_options(accel_dataloader_options, ACCEL_DATALOADER_OPTIONS_INIT, )
 %{
-static const char accel_tensor_parallel_options_text[] = "accel_tensor_parallel_options_t(*, plan=\"auto\", verify_gradients=1, sequence_parallel=0)\n--\n\nHow the layers of a model are split over the ranks of the axis \"tensor\" of the mesh (Shoeybi et al., \"Megatron-LM\", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules \"PATH STYLE\", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: \"colwise\", a linear layer by the features of its output, which stays split; \"colwise_gather_output\" or \"colwise_rep\", the same, with the output gathered; \"packed_colwise(3)\", an output that is several tensors behind each other, each of which is split, with their number or their sizes; \"rowwise\", a linear layer by the features of its input, which is split already, while the output is whole; \"rowwise_split_input\" or \"rowwise_rep\", the same of a whole input, of which each rank takes its part; \"packed_rowwise(2)\", as packed_colwise, of the input; \"embedding_rowwise\" and \"embedding_colwise\", an embedding by its rows or its features; \"replicate\", nothing; \"sequence_parallel\", a layer between split ones under the option of this name, such as a norm, and \"replicated_with_grad_allreduce\", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; \"split_output\", a whole embedding of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by \"colwise\" and \"embedding_rowwise\", along its second one by \"rowwise\" and \"embedding_colwise\", and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole.\n\nplan: Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Default \"auto\"\nverify_gradients: 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Default 1\nsequence_parallel: 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Default 0";
+static const char accel_tensor_parallel_options_text[] = "accel_tensor_parallel_options_t(*, plan=\"auto\", verify_gradients=1, sequence_parallel=0, loss_parallel=0)\n--\n\nHow the layers of a model are split over the ranks of the axis \"tensor\" of the mesh (Shoeybi et al., \"Megatron-LM\", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules \"PATH STYLE\", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: \"colwise\", a linear layer by the features of its output, which stays split; \"colwise_gather_output\" or \"colwise_rep\", the same, with the output gathered; \"packed_colwise(3)\", an output that is several tensors behind each other, each of which is split, with their number or their sizes; \"rowwise\", a linear layer by the features of its input, which is split already, while the output is whole; \"rowwise_split_input\" or \"rowwise_rep\", the same of a whole input, of which each rank takes its part; \"packed_rowwise(2)\", as packed_colwise, of the input; \"embedding_rowwise\" and \"embedding_colwise\", an embedding by its rows or its features; \"replicate\", nothing; \"sequence_parallel\", a layer between split ones under the option of this name, such as a norm, and \"replicated_with_grad_allreduce\", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; \"split_output\", a whole embedding of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by \"colwise\" and \"embedding_rowwise\", along its second one by \"rowwise\" and \"embedding_colwise\", and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole.\n\nplan: Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Default \"auto\"\nverify_gradients: 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Default 1\nsequence_parallel: 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Default 0\nloss_parallel: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Default 0";
 %}
 %accel_options(accel_tensor_parallel_options, ACCEL_TENSOR_PARALLEL_OPTIONS_INIT, free((char *)$self->plan);)
 %{
@@ -871,6 +871,7 @@ typedef struct accel_tensor_parallel_options {
   const char *plan;
   accel_flag_t verify_gradients;
   accel_flag_t sequence_parallel;
+  accel_flag_t loss_parallel;
 } accel_tensor_parallel_options_t;
 typedef struct accel_power_sgd_options {
   int64_t matrix_approximation_rank;
@@ -1361,6 +1362,7 @@ typedef struct accel_launch_options {
 %accel_waits(accel_parallel_gather)
 %accel_waits(accel_parallel_reduce_scatter)
 %accel_waits(accel_parallel_all_to_all)
+%accel_waits(accel_parallel_class_scores)
 %accel_waits(accel_prepare_model)
 %accel_waits(accel_prepare_data_loader)
 %accel_waits(accel_backward)
@@ -3038,10 +3040,10 @@ accel_status_t accel_inference_mode_begin(accel_scope_t **OUTPUT);
 
 %feature("docstring") accel_cross_entropy "Mean cross entropy of class scores, with gradients.
 
-logits: [..., classes].
+logits: [..., classes]. Of a model with loss_parallel, and of accel_parallel_class_scores(), the classes of this rank; the loss is that over all, and the call is collective among the ranks that share them.
 labels: int64 [...], -100 is left out.
 out: A scalar.
-Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.";
+Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH; INVALID_ARGUMENT for a label that is no class of split ones.";
 accel_status_t accel_cross_entropy(const accel_tensor_t *logits, const accel_tensor_t *labels, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_mse_loss "Mean of the squared differences, with gradients.
@@ -4514,6 +4516,15 @@ whole: The size of `join` in the result; -1: the number of ranks times that of t
 out: Part of `split`, the whole of `join`.
 Returns: As accel_parallel_gather().";
 accel_status_t accel_parallel_all_to_all(accel_state_t *state, const accel_tensor_t *input, int64_t split, int64_t join, int64_t whole, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_parallel_class_scores "Class scores of which this rank has some classes, such as those of a language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss over all classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the scores were computed from is a term of a sum: accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation, are gathered, and so whole.
+
+state: A state, or the group of an axis.
+scores: A floating tensor [..., classes of this rank].
+classes: The number of all classes, of which rank r has the share r.
+out: The same scores, or those of all classes if they require no gradient.
+Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
+accel_status_t accel_parallel_class_scores(accel_state_t *state, const accel_tensor_t *scores, int64_t classes, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_set_grad_scaler "Sets how losses are scaled; before anything is prepared.
 

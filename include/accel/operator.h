@@ -103,10 +103,11 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_enable_grad_begin(accel_s
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_inference_mode_begin(accel_scope_t *ACCEL_OWNED *out);
 
 /** Mean cross entropy of class scores, with gradients.
- * @param logits [..., classes].
+ * @param logits [..., classes]. Of a model with loss_parallel, and of accel_parallel_class_scores(), the classes of this rank; the loss
+ *   is that over all, and the call is collective among the ranks that share them.
  * @param labels int64 [...], -100 is left out.
  * @param out A scalar.
- * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+ * @return ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH; INVALID_ARGUMENT for a label that is no class of split ones.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_cross_entropy(const accel_tensor_t *logits, const accel_tensor_t *labels, accel_tensor_t *ACCEL_OWNED *out);

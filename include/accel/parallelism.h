@@ -36,6 +36,11 @@ typedef struct accel_tensor_parallel_options {
                                  * dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less
                                  * time and memory, and as many bytes are sent. The length must be divisible by the number
                                  * of ranks. Default 0 */
+  accel_flag_t loss_parallel;   /* 1: while gradients are recorded, the last layer with the style colwise_gather_output returns
+                                 * the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and
+                                 * aten::cross_entropy_loss of them are the loss over all classes, with targets among all
+                                 * (docs/parallelism.md). Without gradients the scores are gathered. Default 0 */
+  int32_t reserved; /* 0 */
 } accel_tensor_parallel_options_t;
 
 /* Operators at the ends of a region of a model whose tensors are split over the ranks of a group, such as that of
@@ -111,3 +116,19 @@ accel_parallel_reduce_scatter(accel_state_t *state, const accel_tensor_t *input,
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_parallel_all_to_all(accel_state_t *state, const accel_tensor_t *input, int64_t split, int64_t join, int64_t whole,
                           accel_tensor_t *ACCEL_OWNED *out);
+
+/** Class scores of which this rank has some classes, such as those of a language model's head over a part of its vocabulary:
+ * accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss over all
+ * classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its
+ * backward has none. The gradient of what the scores were computed from is a term of a sum: accel_parallel_copy() before the head
+ * sums it. Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation, are
+ * gathered, and so whole.
+ * @param state A state, or the group of an axis.
+ * @param scores A floating tensor [..., classes of this rank].
+ * @param classes The number of all classes, of which rank r has the share r.
+ * @param out The same scores, or those of all classes if they require no gradient.
+ * @return ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT,
+ *   PEER_LOST.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_parallel_class_scores(accel_state_t *state, const accel_tensor_t *scores, int64_t classes, accel_tensor_t *ACCEL_OWNED *out);

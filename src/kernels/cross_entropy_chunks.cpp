@@ -56,10 +56,16 @@ void add_matmul(const at::Tensor& sum, const at::Tensor& left, const at::Tensor&
   }
 }
 
+int64_t all_classes(const LinearCrossEntropy& problem) {
+  return problem.share == nullptr ? problem.weight.size(0) : problem.share->whole;
+}
+
+// The ranks that share classes have chunks of the same rows.
 int64_t rows_of_chunk(const LinearCrossEntropy& problem) {
   if (problem.chunk_size > 0) return problem.chunk_size;
-  const int64_t row = std::max<int64_t>(1, problem.weight.size(0)) * problem.input.element_size();
-  return std::max(kMinRows, kChunkBytes / row);
+  const int64_t ranks = problem.share == nullptr ? 1 : problem.share->ranks;
+  const int64_t classes = std::max<int64_t>(1, (all_classes(problem) + ranks - 1) / ranks);
+  return std::max(kMinRows, kChunkBytes / (classes * problem.input.element_size()));
 }
 
 class ChunkLoop {
@@ -67,18 +73,26 @@ class ChunkLoop {
   explicit ChunkLoop(const LinearCrossEntropy& problem)
       : problem_(problem),
         rows_(problem),
-        losses_(problem, rows_.target, problem.weight.size(0), sum_dtype(problem.input)) {}
+        losses_(problem, rows_.target, all_classes(problem), sum_dtype(problem.input)) {}
 
   // The divisor of the mean.
   at::Tensor count() const { return losses_.row_weight().sum(); }
   const Rows& rows() const { return rows_; }
 
-  // `losses` and the gradients of sum(loss * row_factor) are filled in where they are defined.
-  void run(const at::Tensor& losses, const at::Tensor& row_factor, LinearGradients* gradients) const {
+  // A run fills in those that are defined.
+  struct Results {
+    at::Tensor losses;
+    LinearGradients* gradients = nullptr;  // of sum(loss * row_factor)
+  };
+  // `row_sums` are those of the rows that have a class: kept if they are empty, otherwise taken. Null: neither.
+  void run(const Results& results, const at::Tensor& row_factor, at::Tensor* row_sums = nullptr) const {
     const int64_t chunk = std::min(rows_of_chunk(problem_), rows_.count());
     if (chunk == 0) return;
+    LinearGradients* const gradients = results.gradients;
     const at::Tensor buffer = at::empty({chunk, problem_.weight.size(0)}, problem_.input.options());
     const at::Tensor factors = gradients == nullptr ? at::Tensor() : losses_.factors(row_factor);
+    const bool takes_sums = row_sums != nullptr && row_sums->defined();
+    if (row_sums != nullptr && !takes_sums) *row_sums = at::empty({rows_.count(), 4}, factors_options());
     for (int64_t begin = 0; begin < rows_.count(); begin += chunk) {
       const int64_t count = std::min(chunk, rows_.count() - begin);
       const at::Tensor input = rows_.of(problem_.input, begin, count);
@@ -88,8 +102,9 @@ class ChunkLoop {
       else
         at::mm_out(scores_buffer, input, problem_.weight.t());
       const ClassScores scores(problem_, scores_buffer, rows_.target.narrow(0, begin, count), losses_.class_weight());
-      const at::Tensor sums = scores.measure();
-      if (losses.defined()) rows_.put(losses_.losses(sums, begin), begin, losses);
+      const at::Tensor sums = takes_sums ? row_sums->narrow(0, begin, count) : scores.measure();
+      if (row_sums != nullptr && !takes_sums) row_sums->narrow(0, begin, count).copy_(sums);
+      if (results.losses.defined()) rows_.put(losses_.losses(sums, begin), begin, results.losses);
       if (gradients == nullptr) continue;
       const at::Tensor& slopes = scores.differentiate(sums, factors.narrow(0, begin, count));
       if (gradients->input.defined()) rows_.put(at::mm(slopes, problem_.weight), begin, gradients->input);
@@ -99,6 +114,8 @@ class ChunkLoop {
   }
 
  private:
+  at::TensorOptions factors_options() const { return problem_.input.options().dtype(at::kDouble); }
+
   const LinearCrossEntropy& problem_;
   Rows rows_;
   RowLosses losses_;
@@ -126,20 +143,21 @@ at::Tensor linear_cross_entropy(const LinearCrossEntropy& problem, WantedGradien
   const ChunkLoop loop(problem);
   const at::Tensor losses = at::zeros(problem.target.sizes(), numbers);
   if (!is_single) {
-    loop.run(losses, at::Tensor(), nullptr);
+    loop.run({losses}, at::Tensor(), wanted.any() ? &gradients.row_sums : nullptr);
     return losses.to(dtype);
   }
   const at::Tensor divisor = problem.reduction == LossReduction::kMean ? loop.count() : at::ones({}, numbers);
-  loop.run(losses, divisor.reciprocal(), wanted.any() ? &gradients : nullptr);
+  loop.run({losses, wanted.any() ? &gradients : nullptr}, divisor.reciprocal());
   return (losses.sum() / divisor).to(dtype);
 }
 
-LinearGradients linear_cross_entropy_backward(const LinearCrossEntropy& problem, const at::Tensor& loss_gradient,
-                                              WantedGradients wanted) {
+LinearGradients linear_cross_entropy_backward(const LinearCrossEntropy& problem, at::Tensor row_sums,
+                                              const at::Tensor& loss_gradient, WantedGradients wanted) {
   LinearGradients gradients = make_gradients(problem, wanted);
   if (problem.input.is_meta()) return gradients;
   const ChunkLoop loop(problem);
-  loop.run(at::Tensor(), loop.rows().of(loss_gradient, 0, loop.rows().count()).to(at::kDouble), &gradients);
+  loop.run({at::Tensor(), &gradients}, loop.rows().of(loss_gradient, 0, loop.rows().count()).to(at::kDouble),
+           &row_sums);
   return gradients;
 }
 

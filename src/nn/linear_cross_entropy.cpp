@@ -15,6 +15,8 @@
 
 #include "base/error.hpp"
 #include "kernels/cross_entropy_chunks.hpp"
+#include "nn/second_derivative.hpp"
+#include "nn/split/split_classes.hpp"
 #include "nn/split/split_loss.hpp"
 #include "nn/split/split_sequence.hpp"
 #include "tensor/autograd/autograd_node.hpp"
@@ -28,7 +30,6 @@ using kernels::LinearGradients;
 using kernels::LossReduction;
 using kernels::WantedGradients;
 using tensor::dtype_name;
-using torch::autograd::edge_list;
 using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
@@ -58,6 +59,14 @@ void check_by_class(const at::Tensor& tensor, const char* name, const at::Tensor
   check_device(tensor, name, input);
 }
 
+void check_class_weight(const at::Tensor& class_weight, const at::Tensor& input, const at::Tensor& linear_weight,
+                        const kernels::ClassShare* share) {
+  if (share == nullptr) return check_by_class(class_weight, "weight", input, linear_weight);
+  require(class_weight.dim() == 1 && class_weight.size(0) == share->whole, Status::kShapeMismatch, "weight has shape ",
+          class_weight.sizes(), ", and the ranks share ", share->whole, " classes; expected a number for each of them");
+  check_device(class_weight, "weight", input);
+}
+
 void check_arguments(const at::Tensor& input, const at::Tensor& linear_weight, const at::Tensor& bias,
                      const LinearCrossEntropy& problem) {
   require(linear_weight.dim() == 2 && input.dim() >= 1 && input.size(-1) == linear_weight.size(1),
@@ -69,7 +78,11 @@ void check_arguments(const at::Tensor& input, const at::Tensor& linear_weight, c
   check_device(linear_weight, "linear_weight", input);
   check_device(problem.target, "target", input);
   if (bias.defined()) check_by_class(bias, "linear_bias", input, linear_weight);
-  if (problem.class_weight.defined()) check_by_class(problem.class_weight, "weight", input, linear_weight);
+  const kernels::ClassShare* const share = problem.share.get();
+  require(share == nullptr || linear_weight.size(0) == share->size, Status::kInvalidState, "linear_weight has ",
+          linear_weight.size(0), " of the ", share == nullptr ? 0 : share->size,
+          " classes of this rank; expected a call in the forward of the module that has it, where it is gathered");
+  if (problem.class_weight.defined()) check_class_weight(problem.class_weight, input, linear_weight, share);
   require(problem.label_smoothing >= 0 && problem.label_smoothing <= 1, Status::kInvalidArgument, "label_smoothing is ",
           problem.label_smoothing, "; expected 0 to 1");
   require(problem.chunk_size >= 0, Status::kInvalidArgument, "chunk_size is ", problem.chunk_size,
@@ -95,12 +108,12 @@ void check_dtypes(const LinearCrossEntropy& problem) {
 // Elsewhere LibTorch's kernels check while they run.
 void check_classes(const LinearCrossEntropy& problem) {
   if (!problem.target.is_cpu()) return;
+  const int64_t count = problem.share == nullptr ? problem.weight.size(0) : problem.share->whole;
   const auto* const classes = problem.target.const_data_ptr<int64_t>();
   for (int64_t row = 0; row < problem.target.numel(); ++row) {
-    const bool is_class = classes[row] >= 0 && classes[row] < problem.weight.size(0);
+    const bool is_class = classes[row] >= 0 && classes[row] < count;
     require(is_class || classes[row] == problem.ignore_index, Status::kInvalidArgument, "target of row ", row, " is ",
-            classes[row], "; expected a class below ", problem.weight.size(0), ", or ", problem.ignore_index,
-            " to leave the row out");
+            classes[row], "; expected a class below ", count, ", or ", problem.ignore_index, " to leave the row out");
   }
 }
 
@@ -111,15 +124,6 @@ std::optional<at::ScalarType> autocast_dtype(c10::DeviceType device) {
     return std::nullopt;
   return at::autocast::get_autocast_dtype(device);
 }
-
-class NoSecondDerivative final : public Node {
- public:
-  using Node::Node;
-  variable_list apply(variable_list&&) override {
-    fail(Status::kUnsupported,
-         "accel::linear_cross_entropy has no second derivative; use aten::linear and aten::cross_entropy_loss for it");
-  }
-};
 
 // The shape and dtypes of the arguments, which may differ from those of the matmuls.
 struct Originals {
@@ -133,7 +137,8 @@ struct Originals {
   }
 };
 
-// For a scalar loss the gradients were computed with it and are stored here; for per-row losses backward computes them.
+// For a scalar loss the gradients were computed with it and are stored here; for per-row losses backward computes them
+// from the sums that are.
 class LinearCrossEntropyBackward final : public Node {
  public:
   using Node::Node;
@@ -153,11 +158,10 @@ class LinearCrossEntropyBackward final : public Node {
       made = problem.reduction == LossReduction::kNone ? gradients_of_rows(loss_gradient) : scaled(loss_gradient);
     }
     variable_list leaving = {made.input, made.weight, made.bias};
-    if (at::GradMode::is_enabled()) {
-      const auto node = tensor::make_autograd_node<NoSecondDerivative>(edge_list(next_edges()));
-      for (const at::Tensor& gradient : leaving)
-        if (gradient.defined()) torch::autograd::set_history(gradient, node);
-    }
+    refuse_second_derivative(
+        leaving,
+        "accel::linear_cross_entropy has no second derivative; use aten::linear and aten::cross_entropy_loss for it",
+        next_edges());
     return leaving;
   }
 
@@ -182,7 +186,8 @@ class LinearCrossEntropyBackward final : public Node {
     again.weight = saved_weight.unpack().to(dtype);
     again.input = saved_input.unpack().to(dtype).reshape({again.target.numel(), again.weight.size(1)});
     if (const at::Tensor bias = saved_bias.unpack(); bias.defined()) again.bias = bias.to(dtype);
-    LinearGradients made = kernels::linear_cross_entropy_backward(again, loss_gradient.reshape({-1}), wanted);
+    LinearGradients made =
+        kernels::linear_cross_entropy_backward(again, gradients.row_sums, loss_gradient.reshape({-1}), wanted);
     originals.fit(made);
     return made;
   }
@@ -207,18 +212,21 @@ class LinearCrossEntropyBackward final : public Node {
 
 }  // namespace
 
-at::Tensor linear_cross_entropy(const at::Tensor& input, const at::Tensor& linear_weight, const at::Tensor& target,
-                                const std::optional<at::Tensor>& linear_bias, const std::optional<at::Tensor>& weight,
-                                std::string_view reduction, int64_t ignore_index, double label_smoothing,
-                                int64_t chunk_size) {
+at::Tensor linear_cross_entropy(const at::Tensor& given_input, const at::Tensor& linear_weight,
+                                const at::Tensor& target, const std::optional<at::Tensor>& linear_bias,
+                                const std::optional<at::Tensor>& weight, std::string_view reduction,
+                                int64_t ignore_index, double label_smoothing, int64_t chunk_size) {
   if (const auto split = SplitSequence::current(); split != nullptr && reduction == "mean") {
-    const at::Tensor sum = linear_cross_entropy(input, linear_weight, target, linear_bias, weight, "sum", ignore_index,
-                                                label_smoothing, chunk_size);
+    const at::Tensor sum = linear_cross_entropy(given_input, linear_weight, target, linear_bias, weight, "sum",
+                                                ignore_index, label_smoothing, chunk_size);
     return split->mean(sum, counted_targets(target, weight, ignore_index));
   }
   const auto given = [](const std::optional<at::Tensor>& tensor) { return tensor.value_or(at::Tensor()); };
   const at::Tensor bias = given(linear_bias);
+  const SplitClassesPtr classes = split_classes_of_weight(linear_weight);
+  const at::Tensor input = classes == nullptr ? given_input : classes->enter(given_input);
   LinearCrossEntropy problem;
+  if (classes != nullptr) problem.share = classes->share;
   problem.target = target;
   problem.class_weight = given(weight);
   problem.reduction = reduction_of(reduction);

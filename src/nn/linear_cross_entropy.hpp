@@ -18,10 +18,11 @@ inline constexpr const char* kLinearCrossEntropySchema =
 
 // cross_entropy(linear(input, linear_weight, linear_bias), target, ...) of input [..., features] and target [...],
 // without storing all scores. The loss is float32, or float64 if the input is. The mean
-// in a scope of a split sequence is that over the parts of all ranks.
-at::Tensor linear_cross_entropy(const at::Tensor& input, const at::Tensor& linear_weight, const at::Tensor& target,
-                                const std::optional<at::Tensor>& linear_bias, const std::optional<at::Tensor>& weight,
-                                std::string_view reduction, int64_t ignore_index, double label_smoothing,
-                                int64_t chunk_size);
+// in a scope of a split sequence is that over the parts of all ranks. With a weight of split classes
+// (split_classes.hpp) targets and class weights are those of all classes, and the ranks compute the loss together.
+at::Tensor linear_cross_entropy(const at::Tensor& given_input, const at::Tensor& linear_weight,
+                                const at::Tensor& target, const std::optional<at::Tensor>& linear_bias,
+                                const std::optional<at::Tensor>& weight, std::string_view reduction,
+                                int64_t ignore_index, double label_smoothing, int64_t chunk_size);
 
 }  // namespace accel::nn

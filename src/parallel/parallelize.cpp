@@ -39,13 +39,14 @@ bool is_sharded(int ranks, const FsdpSettings& settings) {
 // Gives each rank along the axis "tensor" parts of layers.
 ParallelModelPtr split_layers(const StrategyInput& input) {
   const std::string& plan = input.settings.tensor_parallel.plan.value;
-  const bool sequence_parallel = input.settings.tensor_parallel.sequence_parallel;
+  const SplitOptions options{input.settings.tensor_parallel.sequence_parallel,
+                             input.settings.tensor_parallel.loss_parallel};
   if (input.settings.split_by_program || plan == "none") return nullptr;
   const bool has_axis = input.ranks.tensor != nullptr && input.ranks.tensor->size() > 1;
   if (plan != "auto") {
     const std::vector<SplitRule> rules = read_plan(plan);
     if (has_axis)
-      split_model(*input.module, rules, input.ranks.tensor, sequence_parallel);
+      split_model(*input.module, rules, input.ranks.tensor, options);
     else
       log(LogLevel::kWarning,
           "there is a plan of tensor parallelism, and tensor_parallel_size is 1: no layer is split");
@@ -53,7 +54,7 @@ ParallelModelPtr split_layers(const StrategyInput& input) {
   }
   if (!has_axis || input.settings.evaluation_mode) return nullptr;
   if (nn::placements(*input.module).have_axis(kTensorAxis)) return nullptr;  // the program has split it
-  split_model(*input.module, plan_of(*input.module, sequence_parallel), input.ranks.tensor, sequence_parallel);
+  split_model(*input.module, plan_of(*input.module, options.sequence_parallel), input.ranks.tensor, options);
   return nullptr;
 }
 

@@ -22,14 +22,15 @@ static accel_tensor_t *full(accel_dtype_t dtype) {
 }
 
 static void test_one_rank_returns_its_input(void **state) {
-  accel_tensor_t *input = full(ACCEL_DTYPE_FLOAT32), *results[6] = {NULL};
+  accel_tensor_t *input = full(ACCEL_DTYPE_FLOAT32), *results[7] = {NULL};
   assert_ok(accel_parallel_copy(*state, input, &results[0]));
   assert_ok(accel_parallel_reduce(*state, input, &results[1]));
   assert_ok(accel_parallel_gather(*state, input, -1, -1, 1, &results[2]));
   assert_ok(accel_parallel_scatter(*state, input, 0, &results[3]));
   assert_ok(accel_parallel_reduce_scatter(*state, input, 1, &results[4]));
   assert_ok(accel_parallel_all_to_all(*state, input, 0, 1, 3, &results[5]));
-  for (size_t i = 0; i < 6; i++) {
+  assert_ok(accel_parallel_class_scores(*state, input, 3, &results[6]));
+  for (size_t i = 0; i < 7; i++) {
     int32_t same = 0;
     const accel_value_t left = accel_arg_tensor(input), right = accel_arg_tensor(results[i]);
     assert_ok(accel_value_equal(&left, &right, &same));
@@ -51,6 +52,12 @@ static void test_wrong_arguments(void **state) {
   assert_fails(accel_parallel_scatter(*state, input, -3, &out), ACCEL_ERROR_INVALID_ARGUMENT, "-3 of a tensor with 2");
   assert_fails(accel_parallel_all_to_all(*state, input, 1, -1, -1, &out), ACCEL_ERROR_INVALID_ARGUMENT,
                "both dimension");
+  assert_fails(accel_parallel_class_scores(*state, input, 4, &out), ACCEL_ERROR_SHAPE_MISMATCH,
+               "expected 4 of 4 classes");
+  assert_fails(accel_parallel_class_scores(*state, input, 0, &out), ACCEL_ERROR_INVALID_ARGUMENT,
+               "is 0; expected at least 1");
+  assert_fails(accel_parallel_class_scores(*state, numbers, 3, &out), ACCEL_ERROR_TYPE_MISMATCH,
+               "scores has dtype int64");
   assert_null(out);
   accel_tensor_release(numbers);
   accel_tensor_release(input);

@@ -131,6 +131,41 @@ static void check_gradients(accel_state_t* state) {
   accel_module_release(linear);
 }
 
+/* Scores 0, 1, 2, 3, 4 of a row with the class 3, of which the first rank has three: the loss is log(sum(exp(score)))
+ * - 3. */
+static void check_split_classes(accel_state_t* parts) {
+  const int64_t label = 3, shape[] = {1, 5};
+  const int32_t begins = accel_process_index(parts) == 0 ? 0 : 3, count = begins == 0 ? 3 : 2;
+  const int64_t own_shape[] = {1, count};
+  const float scores[] = {0, 1, 2, 3, 4};
+  accel_tensor_t *own = NULL, *split = NULL, *labels = NULL, *loss = NULL, *gradient = NULL, *whole = NULL;
+  double number = 0, sum = 0;
+  float* found = NULL;
+  int64_t size = 0;
+  for (int i = 0; i < 5; i++) sum += exp(scores[i]);
+  CHECK(accel_tensor_from_data(scores + begins, own_shape, 2, ACCEL_DTYPE_FLOAT32, &own));
+  CHECK(accel_tensor_from_data(&label, shape, 1, ACCEL_DTYPE_INT64, &labels));
+  CHECK(accel_parallel_class_scores(parts, own, 5, &whole)); /* without a graph */
+  CHECK(accel_tensor_numel(whole, &size));
+  EXPECT(size == 5);
+  CHECK(accel_tensor_set_requires_grad(own, 1));
+  CHECK(accel_parallel_class_scores(parts, own, 5, &split));
+  CHECK(accel_cross_entropy(split, labels, &loss));
+  CHECK(accel_tensor_item(loss, &number));
+  EXPECT(fabs(number - (log(sum) - 3)) < 1e-6);
+  CHECK(accel_tensor_backward(loss, NULL));
+  CHECK(accel_tensor_grad(own, &gradient));
+  CHECK(accel_tensor_data(gradient, (void**)&found));
+  for (int32_t i = 0; i < count; i++)
+    EXPECT(fabs(found[i] - (exp(scores[begins + i]) / sum - (begins + i == label))) < 1e-6);
+  accel_tensor_release(gradient);
+  accel_tensor_release(loss);
+  accel_tensor_release(split);
+  accel_tensor_release(whole);
+  accel_tensor_release(labels);
+  accel_tensor_release(own);
+}
+
 /* A gradient overflows in one part of the model: no part makes the step. */
 static void check_overflow(accel_state_t* job) {
   const int64_t shape[] = {1, 1};
@@ -204,6 +239,7 @@ void run_mesh(accel_state_t* state, const char* argument) {
   check_loader(state, replicas, parts, 0);
   check_loader(state, replicas, parts, 1);
   check_gradients(state);
+  check_split_classes(parts);
   check_overflow(state);
   check_random_streams(state, replicas, parts);
   CHECK(accel_mesh_create(state, "expert,replica", sizes, 2, &own));

@@ -1,8 +1,10 @@
 // Tensor parallelism: a model whose layers are split trains as in one process.
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/linspace.h>
 #include <gtest/gtest.h>
@@ -24,6 +26,7 @@
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
+#include "nn/linear_cross_entropy.hpp"
 #include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"
 
@@ -42,6 +45,8 @@ struct Case {
   std::string plan;  // of the settings
   double tolerance = 1e-9;
   bool sequence_parallel = false;
+  bool loss_parallel = false;
+  bool returns_loss = false;
 };
 
 // Llama's norms compute in float32, as the reference's do, and Adam turns a rounding into a step.
@@ -75,6 +80,23 @@ nn::ModulePtr llama(const std::string& more = "", int64_t key_heads = 3) {
       "num_attention_heads": 6, "vocab_size": 13, "attention_bias": true, "mlp_bias": true, "num_key_value_heads": )" +
                      std::to_string(key_heads) + more + "}");
 }
+
+// A language model that computes its loss with its head, and never has class scores.
+nn::ModulePtr with_fused_loss(const nn::ModulePtr& language_model, const std::string& base) {
+  const auto model = std::make_shared<nn::CallbackModule>("LanguageModelLoss");
+  model->add_child("model", language_model);
+  model->set_forward([base](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
+    const at::Tensor tokens = inputs[0].toTensor();
+    const nn::ModulePtr& inner = self.children()[0].second;
+    const at::Tensor hidden = inner->find(base)->call(tokens);
+    const at::Tensor targets = at::constant_pad_nd(tokens.slice(1, 1), {0, 1}, -100);
+    return nn::linear_cross_entropy(hidden, nn::find_tensor(*inner, "lm_head.weight"), targets, std::nullopt,
+                                    std::nullopt, "mean", -100, 0, 0);
+  });
+  return model;
+}
+nn::ModulePtr fused_gpt2() { return with_fused_loss(gpt2(), "transformer"); }
+nn::ModulePtr fused_llama() { return with_fused_loss(llama(), "model"); }
 
 // Embedding, attention, norm, and a head of two layers.
 nn::ModulePtr mixed() {
@@ -112,16 +134,24 @@ const std::vector<Case> kCases = {
     {"GPT-2, sequences", gpt2, "auto", 1e-9, true},
     {"Llama, sequences", [] { return llama(); }, "auto", kFloatTolerance, true},
     {"mixed, sequences", mixed, kMixedSequencePlan, 1e-9, true},
+    {"GPT-2, loss", gpt2, "auto", 1e-9, false, true},
+    {"Llama, loss and sequences", [] { return llama(); }, "auto", kFloatTolerance, true, true},
+    {"tied Llama, loss", [] { return llama(R"(, "tie_word_embeddings": true)"); }, "auto", kFloatTolerance, false,
+     true},
+    {"mixed, loss", mixed, kMixedPlan, 1e-9, false, true},
+    {"GPT-2, fused loss and sequences", fused_gpt2, "auto", 1e-9, true, true, true},
+    {"Llama, fused loss", fused_llama, "auto", kFloatTolerance, false, false, true},
 };
 
 class Training {
  public:
   Training(const AcceleratorPtr& accelerator, const Case& test, const PrepareModelSettings& settings = {})
-      : accelerator_(accelerator) {
+      : accelerator_(accelerator), returns_loss_(test.returns_loss) {
     inner_ = test.make();
     PrepareModelSettings preparation = settings;
     preparation.tensor_parallel.plan = test.plan;
     preparation.tensor_parallel.sequence_parallel = test.sequence_parallel;
+    preparation.tensor_parallel.loss_parallel = test.loss_parallel;
     preparation.fsdp.enabled = accelerator->state().groups().mesh()->size("shard") > 1;
     auto plain = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.01}});
     plain->add_group(inner_->parameters(), std::nullopt, std::nullopt);
@@ -135,8 +165,10 @@ class Training {
     const at::Tensor rows =
         at::arange(kRows * kLength).mul(7 + number).add(number * number).remainder(kVocabulary).view({kRows, kLength});
     const at::Tensor tokens = rows.narrow(0, data->rank() * share, share);
-    const at::Tensor logits = model_->call(tokens);
-    const at::Tensor loss = at::cross_entropy_loss(logits.slice(1, 0, -1).flatten(0, 1), tokens.slice(1, 1).flatten());
+    const at::Tensor output = model_->call(tokens);
+    const at::Tensor loss =
+        returns_loss_ ? output
+                      : at::cross_entropy_loss(output.slice(1, 0, -1).flatten(0, 1), tokens.slice(1, 1).flatten());
     accelerator_->backward().run(loss);
     return loss.detach();
   }
@@ -162,6 +194,7 @@ class Training {
 
  private:
   AcceleratorPtr accelerator_;
+  bool returns_loss_;
   nn::ModulePtr inner_, model_;
   std::shared_ptr<optim::Optimizer> optimizer_;
 };
@@ -258,6 +291,19 @@ TEST(TensorParallel, ARankStoresItsPart) {
   });
 }
 
+// Class scores stay split for a loss, and are whole where nothing is differentiated.
+TEST(TensorParallel, ScoresOfAHeadAreWholeInAnEvaluation) {
+  on_mesh({1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    Case test = kCases[0];
+    test.loss_parallel = true;
+    Training training(accelerator, test);
+    const at::Tensor tokens = at::arange(kLength, at::kLong).view({1, kLength});
+    EXPECT_EQ(training.model()->call(tokens).size(2), accelerator->state().process_index() == 0 ? 7 : 6);
+    const at::NoGradGuard no_grad;
+    EXPECT_EQ(training.model()->call(tokens).size(2), kVocabulary);
+  });
+}
+
 TEST(TensorParallel, GradientsThatDifferAreFoundInTheFirstBackward) {
   // The activation between the layers has a weight, of which each rank sees the features of its own alone.
   const Case scaled{"",
@@ -342,6 +388,8 @@ TEST(TensorParallel, PlansThatDoNotFitAreRefused) {
                  {"", mixed, kMixedSequencePlan});
   expect_refused(Status::kInvalidArgument, "has no embedding and head where the split sequence begins",
                  {"", [] { return std::make_shared<nn::SelfAttention>(8, 2, true, true, 0.0); }, "auto", 0, true});
+  expect_refused(Status::kInvalidArgument, "loss_parallel is 1, and the plan has no head",
+                 {"", mixed, "up colwise; down rowwise", 0, false, true});
   expect_refused(Status::kUnsupported, "there is no plan that splits a model of kind 'Linear'",
                  {"", [] { return std::make_shared<nn::Linear>(4, 4, true); }, "auto"});
   expect_refused(Status::kInvalidArgument, "has 1 heads to split over 2 ranks",

@@ -1107,6 +1107,8 @@ struct accel_tensor_parallel_options_t
     plan::Ptr{Cchar}
     verify_gradients::accel_flag_t
     sequence_parallel::accel_flag_t
+    loss_parallel::accel_flag_t
+    reserved::Int32
 end
 
 """Every field is unset that is not given."""
@@ -1114,8 +1116,10 @@ function accel_tensor_parallel_options_t(;
     plan = C_NULL,
     verify_gradients = ACCEL_UNSET,
     sequence_parallel = ACCEL_UNSET,
+    loss_parallel = ACCEL_UNSET,
+    reserved = 0,
 )
-    return accel_tensor_parallel_options_t(sizeof(accel_tensor_parallel_options_t), plan, verify_gradients, sequence_parallel)
+    return accel_tensor_parallel_options_t(sizeof(accel_tensor_parallel_options_t), plan, verify_gradients, sequence_parallel, loss_parallel, reserved)
 end
 
 """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState."""
@@ -5389,11 +5393,11 @@ accel_inference_mode_begin(out) =
 
 Mean cross entropy of class scores, with gradients.
 
-- `logits`: [..., classes].
+- `logits`: [..., classes]. Of a model with loss_parallel, and of accel_parallel_class_scores(), the classes of this rank; the loss is that over all, and the call is collective among the ranks that share them.
 - `labels`: int64 [...], -100 is left out.
 - `out`: A scalar.
 
-Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH; INVALID_ARGUMENT for a label that is no class of split ones.
 
 Threads: any, waits.
 """
@@ -8319,6 +8323,23 @@ Threads: collective, waits.
 """
 accel_parallel_all_to_all(state, input, split, join, whole, out) =
     check(@waiting(ccall(@address(accel_parallel_all_to_all), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Int64, Int64, Ptr{Ptr{accel_tensor_t}}), state, input, split, join, whole, out)), "accel_parallel_all_to_all")
+
+"""
+    accel_parallel_class_scores(state, scores, classes, out)
+
+Class scores of which this rank has some classes, such as those of a language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss over all classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the scores were computed from is a term of a sum: accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation, are gathered, and so whole.
+
+- `state`: A state, or the group of an axis.
+- `scores`: A floating tensor [..., classes of this rank].
+- `classes`: The number of all classes, of which rank r has the share r.
+- `out`: The same scores, or those of all classes if they require no gradient.
+
+Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+
+Threads: collective, waits.
+"""
+accel_parallel_class_scores(state, scores, classes, out) =
+    check(@waiting(ccall(@address(accel_parallel_class_scores), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Ptr{Ptr{accel_tensor_t}}), state, scores, classes, out)), "accel_parallel_class_scores")
 
 """
     accel_set_grad_scaler(state, options)
@@ -11804,6 +11825,7 @@ const FUNCTIONS = (
     :accel_parallel_scatter,
     :accel_parallel_reduce_scatter,
     :accel_parallel_all_to_all,
+    :accel_parallel_class_scores,
     :accel_set_grad_scaler,
     :accel_loss_scale,
     :accel_grad_scaler_state,

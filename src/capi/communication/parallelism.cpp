@@ -7,6 +7,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "parallel/regions/parallel_operators.hpp"
+#include "parallel/regions/vocabulary_loss.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::capi {
@@ -58,6 +59,15 @@ ACCEL_FUNCTION accel_status_t accel_parallel_reduce_scatter(accel_state_t* state
                                                             int64_t dim, accel_tensor_t** out) {
   return guarded(__func__, out,
                  [&] { return parallel::parallel_reduce_scatter(floating(input, "input"), dim, group_of(state)); });
+}
+
+ACCEL_FUNCTION accel_status_t accel_parallel_class_scores(accel_state_t* state, const accel_tensor_t* scores,
+                                                          int64_t classes, accel_tensor_t** out) {
+  return guarded(__func__, out, [&] {
+    const parallel::RankGroup group = group_of(state);
+    const at::Tensor& own = floating(scores, "scores");
+    return parallel::class_scores(own, parallel::split_classes(group, classes, /*splits_sequence=*/false), group);
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_parallel_all_to_all(accel_state_t* state, const accel_tensor_t* input,

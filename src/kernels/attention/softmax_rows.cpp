@@ -60,7 +60,8 @@ void measure(const ScoreRows& rows, int64_t first, int64_t last, RowSums* sums) 
         lanes *= factors;
       });
     }
-    sums[row] = {largest, sum, weighted, static_cast<double>(Number::load(scores[rows.targets[row]]))};
+    const int64_t target = rows.targets[row];
+    sums[row] = {largest, sum, weighted, target < 0 ? 0 : static_cast<double>(Number::load(scores[target]))};
   }
 }
 
@@ -74,7 +75,7 @@ void differentiate(const ScoreRows& rows, int64_t first, int64_t last, const Row
     const auto factor = static_cast<T>(factors[row].probability / sums[row].sum);
     const auto smoothing = static_cast<T>(factors[row].smoothing);
     const int64_t target = rows.targets[row];
-    const T at_target = exponential_of(Number::load(scores[target]) - largest) * factor;
+    const T at_target = target < 0 ? 0 : exponential_of(Number::load(scores[target]) - largest) * factor;
     if (class_weight == nullptr) {
       ACCEL_VECTORISE
       for (int64_t i = 0; i < rows.classes; i++)
@@ -85,6 +86,7 @@ void differentiate(const ScoreRows& rows, int64_t first, int64_t last, const Row
         scores[i] =
             Number::store(exponential_of(Number::load(scores[i]) - largest) * factor - smoothing * class_weight[i]);
     }
+    if (target < 0) continue;
     const T weight = class_weight == nullptr ? 1 : class_weight[target];
     scores[target] = Number::store(at_target - smoothing * weight - static_cast<T>(factors[row].target));
   }

@@ -13,7 +13,7 @@ namespace accel::kernels {
 struct ScoreRows {
   void* scores = nullptr;
   int64_t classes = 0;
-  const int64_t* targets = nullptr;    // the class of each row
+  const int64_t* targets = nullptr;    // the class of each row; -1: none of these
   const void* class_weight = nullptr;  // of each class, float64 for scores of float64, else float32; null: 1
   Format format = Format::kFloat;
   bool sums_scores = false;  // whether RowSums::weighted is computed
@@ -23,7 +23,7 @@ struct RowSums {
   double largest;   // score
   double sum;       // of exp(score - largest)
   double weighted;  // sum of class_weight * score
-  double target;    // the score of the target
+  double target;    // the score of the target, or 0
 };
 
 // The gradient is probability * softmax - smoothing * class_weight, and less by `target` at the target.

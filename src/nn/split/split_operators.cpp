@@ -12,6 +12,8 @@
 
 #include "base/error.hpp"
 #include "kernels/dispatcher_override.hpp"
+#include "nn/split/split_classes.hpp"
+#include "nn/split/split_cross_entropy.hpp"
 #include "nn/split/split_loss.hpp"
 #include "nn/split/split_sequence.hpp"
 
@@ -47,6 +49,10 @@ at::Tensor cross_entropy(c10::DispatchKeySet keys, const at::Tensor& scores, con
                          double label_smoothing) {
   // NOLINTEND(performance-unnecessary-value-param)
   const auto split = reduction == at::Reduction::Mean ? SplitSequence::current() : nullptr;
+  const auto classes = split == nullptr ? split_classes_of_scores(scores, scores.dim() == 1 ? 0 : 1) : nullptr;
+  if (classes != nullptr)
+    return split_cross_entropy(scores, target, class_weight, reduction, ignore_index.guard_int(__FILE__, __LINE__),
+                               label_smoothing, classes);
   if (split == nullptr)
     return CrossEntropy::redispatch(keys & kBelow<kKey>, scores, target, class_weight, reduction, ignore_index,
                                     label_smoothing);
@@ -58,6 +64,19 @@ at::Tensor cross_entropy(c10::DispatchKeySet keys, const at::Tensor& scores, con
                                ? counted_targets(target, class_weight, ignore_index.guard_int(__FILE__, __LINE__))
                                : at::scalar_tensor(target.numel() / scores.size(scores.dim() == 1 ? 0 : 1), at::kLong);
   return split->mean(sum, count);
+}
+
+// These mix classes, and would see those of this rank alone.
+constexpr const char* kMixClasses[] = {"_softmax", "_log_softmax", "logsumexp", "argmax", "max.dim", "topk"};
+
+void refuse_split_scores(const c10::OperatorHandle& operation, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
+  const c10::IValue& scores = torch::jit::peek(*stack, 0, operation.schema().arguments().size());
+  require(
+      !scores.isTensor() || split_classes_of_scores(scores.toTensor(), -1) == nullptr, Status::kUnsupported,
+      operation.operator_name().name,
+      " was called with class scores of which each rank has some classes (loss_parallel); expected cross entropy, a "
+      "call of the model without gradients, whose scores are whole, or accel_parallel_gather()");
+  operation.redispatchBoxed(keys & kernels::kBelowOverrides, stack);
 }
 
 template <c10::DispatchKey kKey>
@@ -81,6 +100,15 @@ void install_split_operators() {
   std::call_once(once, [] {
     install_on_key<c10::DispatchKey::AutogradCPU>(overrides_of_autograd());
     install_on_key<c10::DispatchKey::BackendSelect>(kernels::dispatcher_overrides());
+  });
+}
+
+void install_split_classes() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    install_split_operators();
+    for (const char* const name : kMixClasses)
+      kernels::dispatcher_overrides().impl(name, torch::CppFunction::makeFromBoxedFunction<&refuse_split_scores>());
   });
 }
 

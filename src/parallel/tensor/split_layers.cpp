@@ -5,12 +5,15 @@
 #include <ATen/ops/_assert_async.h>
 #include <ATen/ops/embedding.h>
 
+#include "parallel/regions/vocabulary_loss.hpp"
+
 namespace accel::parallel {
 
 at::Tensor ColumnProduct::multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                    nn::Product product) const {
   const at::Tensor own = product(input_->enter(input), weight, bias);
   if (gathered_features_ == 0) return own;
+  if (classes_ != nullptr) return class_scores(own, classes_, group_);
   return parallel_gather(own, -1, GatheredGradient::kReplicated, group_, gathered_features_);
 }
 

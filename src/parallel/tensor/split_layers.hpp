@@ -9,6 +9,7 @@
 
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/projection.hpp"
+#include "nn/split/split_classes.hpp"
 #include "parallel/regions/region_input.hpp"
 #include "parallel/regions/sequence_region.hpp"
 
@@ -17,9 +18,14 @@ namespace accel::parallel {
 // Each rank computes some features of the output from the whole input.
 class ColumnProduct final : public nn::SplitProduct {
  public:
-  // `gathered_features`: the number of all, which every rank returns; 0: a rank returns its own.
-  ColumnProduct(RankGroup group, std::shared_ptr<RegionInput> input, int64_t gathered_features)
-      : group_(std::move(group)), input_(std::move(input)), gathered_features_(gathered_features) {}
+  // `gathered_features`: the number of all, which every rank returns; 0: a rank returns its own. `classes`: the
+  // features are class scores, which stay split for a loss; null: they are not.
+  ColumnProduct(RankGroup group, std::shared_ptr<RegionInput> input, int64_t gathered_features,
+                nn::SplitClassesPtr classes = nullptr)
+      : group_(std::move(group)),
+        input_(std::move(input)),
+        gathered_features_(gathered_features),
+        classes_(std::move(classes)) {}
   at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                       nn::Product product) const override;
 
@@ -27,6 +33,7 @@ class ColumnProduct final : public nn::SplitProduct {
   RankGroup group_;
   std::shared_ptr<RegionInput> input_;
   int64_t gathered_features_;
+  nn::SplitClassesPtr classes_;
 };
 
 // The ranks sum their terms of a whole output, and each takes its positions of the sequence where

@@ -20,9 +20,11 @@
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/projection.hpp"
 #include "nn/module_walks.hpp"
+#include "nn/split/split_classes.hpp"
 #include "nn/weight_store.hpp"
 #include "parallel/regions/region_input.hpp"
 #include "parallel/regions/sequence_region.hpp"
+#include "parallel/regions/vocabulary_loss.hpp"
 #include "parallel/sync_module_states.hpp"
 #include "parallel/tensor/split_layers.hpp"
 #include "parallel/tensor/split_parameters.hpp"
@@ -49,8 +51,8 @@ struct Layer {
 
 class ModelSplit {
  public:
-  ModelSplit(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group, bool sequence_parallel)
-      : model_(model), group_(group), sequence_parallel_(sequence_parallel), plan_(plan), used_(plan.size()) {
+  ModelSplit(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group, SplitOptions options)
+      : model_(model), group_(group), sequence_parallel_(options.sequence_parallel), plan_(plan), used_(plan.size()) {
     add_layers(model, "", nullptr);
     for (const auto& layer : layers_) match(*layer);
     for (size_t i = 0; i < plan.size(); i++)
@@ -60,7 +62,8 @@ class ModelSplit {
               "model, such as '",
               example_path(), "'");
     for (const auto& layer : layers_) require_partner(*layer);
-    if (sequence_parallel) require_region_of_sequences();
+    if (sequence_parallel_) require_region_of_sequences();
+    if (options.loss_parallel) find_head();
   }
 
   void apply() {
@@ -74,6 +77,8 @@ class ModelSplit {
             split_placement(cut.parameter.sizes().vec(), *cut.dimension, group_->rank(), group_->size(), kTensorAxis);
         cut.parameter.set_data(tensor::read_part(cut.parameter.detach(), placement, cut.path).clone());
         placements.set(cut.parameter, std::make_shared<const tensor::Placement>(placement));
+        if (cut.has_classes)
+          nn::mark_split_weight(cut.parameter, split_classes(group_, placement.shape.front(), sequence_parallel_));
       }
     }
     // Before the parameters are used: sizes of layers are those of the whole.
@@ -90,6 +95,7 @@ class ModelSplit {
     std::string rule;  // for messages
     std::optional<DimensionCut> dimension;
     bool sums_gradients = false;
+    bool has_classes = false;  // one in each row, of a head or of the table that it is tied to
   };
 
   void add_layers(nn::Module& module, const std::string& path, Layer* parent) {
@@ -167,6 +173,8 @@ class ModelSplit {
         const bool is_bias_of_part = sequence_parallel_ && layer.projection != nullptr && i == nn::Projection::kBias &&
                                      rule->style->along == SplitAlong::kInputs;
         cut.sums_gradients = rule->style->sums_gradients || is_bias_of_part;
+        cut.has_classes =
+            rule->style->gathers_output && cut.dimension && cut.dimension->dim == 0 && parameter.dim() == 2;
       }
       require(own == nullptr || own->style->along != SplitAlong::kInputs || cut.dimension, Status::kInvalidArgument,
               "rule '", own == nullptr ? "" : own->text, "' does not fit '", parameter_path, "' of shape ",
@@ -273,6 +281,18 @@ class ModelSplit {
             "expected a style embedding_rowwise, and colwise_gather_output");
   }
 
+  // The last layer whose output is gathered.
+  void find_head() {
+    for (const auto& layer : layers_)
+      if (layer->projection != nullptr && layer->along() == SplitAlong::kOutputs && layer->rule->style->gathers_output)
+        head_ = layer.get();
+    require(head_ != nullptr, Status::kInvalidArgument,
+            "loss_parallel is 1, and the plan has no head whose class scores would be gathered; expected a layer with "
+            "the style colwise_gather_output");
+    require(group_->device().is_cpu(), Status::kUnsupported, "loss_parallel is 1, and the ranks are on ",
+            group_->device(), "; expected ranks on the CPU, or 0");
+  }
+
   void require_sequence_option(const SplitRule& rule) const {
     require(rule.style->name != std::string_view("sequence_parallel") || sequence_parallel_, Status::kInvalidArgument,
             "rule '", rule.text,
@@ -308,7 +328,9 @@ class ModelSplit {
     if (layer.projection != nullptr && layer.along() == SplitAlong::kOutputs) {
       const int64_t gathered =
           layer.rule->style->gathers_output ? whole_size(layer, layer.projection->output_dim()) : 0;
-      layer.projection->set_split(std::make_shared<ColumnProduct>(group_, input_of(layer), gathered));
+      const nn::SplitClassesPtr classes =
+          &layer == head_ ? split_classes(group_, gathered, sequence_parallel_) : nullptr;
+      layer.projection->set_split(std::make_shared<ColumnProduct>(group_, input_of(layer), gathered, classes));
     } else if (layer.projection != nullptr) {
       layer.projection->set_split(
           std::make_shared<RowProduct>(group_, layer.rule->style->splits_input, sequence_parallel_));
@@ -350,15 +372,15 @@ class ModelSplit {
   const std::vector<SplitRule>& plan_;
   std::vector<bool> used_;  // of the rules
   std::vector<std::unique_ptr<Layer>> layers_;
+  const Layer* head_ = nullptr;  // whose class scores stay split
   std::unordered_map<const at::TensorImpl*, ParameterCut> cuts_;
   std::map<const Layer*, std::shared_ptr<RegionInput>> inputs_;
 };
 
 }  // namespace
 
-void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group,
-                 bool sequence_parallel) {
-  ModelSplit(model, plan, group, sequence_parallel).apply();
+void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group, SplitOptions options) {
+  ModelSplit(model, plan, group, options).apply();
 }
 
 }  // namespace accel::parallel

@@ -10,8 +10,12 @@ namespace accel::parallel {
 // The axis of the mesh along which ranks have parts of layers.
 constexpr const char* kTensorAxis = "tensor";
 
+struct SplitOptions {
+  bool sequence_parallel = false, loss_parallel = false;
+};
+
 // Collective among the ranks of `group`, which get the weights of its first rank. Nothing is changed if the plan does
 // not fit the model.
-void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group, bool sequence_parallel);
+void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group, SplitOptions options);
 
 }  // namespace accel::parallel

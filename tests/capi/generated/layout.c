@@ -285,11 +285,13 @@ SAME(place_of_accel_dataloader_options_t_padding_value, offsetof(accel_dataloade
 SAME(place_of_accel_dataloader_options_t_pad_to_multiple_of, offsetof(accel_dataloader_options_t, pad_to_multiple_of) == 72 && sizeof(((accel_dataloader_options_t *)0)->pad_to_multiple_of) == 8);
 SAME(place_of_accel_dataloader_options_t_padding_side, offsetof(accel_dataloader_options_t, padding_side) == 80 && sizeof(((accel_dataloader_options_t *)0)->padding_side) == 4);
 SAME(place_of_accel_dataloader_options_t_padding_masks, offsetof(accel_dataloader_options_t, padding_masks) == 84 && sizeof(((accel_dataloader_options_t *)0)->padding_masks) == 4);
-SAME(size_of_accel_tensor_parallel_options_t, sizeof(accel_tensor_parallel_options_t) == 24);
+SAME(size_of_accel_tensor_parallel_options_t, sizeof(accel_tensor_parallel_options_t) == 32);
 SAME(place_of_accel_tensor_parallel_options_t_struct_size, offsetof(accel_tensor_parallel_options_t, struct_size) == 0 && sizeof(((accel_tensor_parallel_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_tensor_parallel_options_t_plan, offsetof(accel_tensor_parallel_options_t, plan) == 8 && sizeof(((accel_tensor_parallel_options_t *)0)->plan) == 8);
 SAME(place_of_accel_tensor_parallel_options_t_verify_gradients, offsetof(accel_tensor_parallel_options_t, verify_gradients) == 16 && sizeof(((accel_tensor_parallel_options_t *)0)->verify_gradients) == 4);
 SAME(place_of_accel_tensor_parallel_options_t_sequence_parallel, offsetof(accel_tensor_parallel_options_t, sequence_parallel) == 20 && sizeof(((accel_tensor_parallel_options_t *)0)->sequence_parallel) == 4);
+SAME(place_of_accel_tensor_parallel_options_t_loss_parallel, offsetof(accel_tensor_parallel_options_t, loss_parallel) == 24 && sizeof(((accel_tensor_parallel_options_t *)0)->loss_parallel) == 4);
+SAME(place_of_accel_tensor_parallel_options_t_reserved, offsetof(accel_tensor_parallel_options_t, reserved) == 28 && sizeof(((accel_tensor_parallel_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_power_sgd_options_t, sizeof(accel_power_sgd_options_t) == 64);
 SAME(place_of_accel_power_sgd_options_t_struct_size, offsetof(accel_power_sgd_options_t, struct_size) == 0 && sizeof(((accel_power_sgd_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_power_sgd_options_t_matrix_approximation_rank, offsetof(accel_power_sgd_options_t, matrix_approximation_rank) == 8 && sizeof(((accel_power_sgd_options_t *)0)->matrix_approximation_rank) == 8);

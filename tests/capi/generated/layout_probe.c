@@ -290,6 +290,8 @@ int main(void) {
   printf("field plan %zu\n", offsetof(accel_tensor_parallel_options_t, plan));
   printf("field verify_gradients %zu\n", offsetof(accel_tensor_parallel_options_t, verify_gradients));
   printf("field sequence_parallel %zu\n", offsetof(accel_tensor_parallel_options_t, sequence_parallel));
+  printf("field loss_parallel %zu\n", offsetof(accel_tensor_parallel_options_t, loss_parallel));
+  printf("field reserved %zu\n", offsetof(accel_tensor_parallel_options_t, reserved));
   printf("struct accel_power_sgd_options_t %zu\n", sizeof(accel_power_sgd_options_t));
   printf("field struct_size %zu\n", offsetof(accel_power_sgd_options_t, struct_size));
   printf("field matrix_approximation_rank %zu\n", offsetof(accel_power_sgd_options_t, matrix_approximation_rank));

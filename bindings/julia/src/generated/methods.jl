@@ -3587,6 +3587,21 @@ parallel_all_to_all(state::State, input::Tensor, split, join, whole) =
     made(Tensor, out -> LibAccel.accel_parallel_all_to_all(state, input, split, join, whole, out))
 
 """
+    parallel_class_scores(state, scores, classes)
+
+Class scores of which this rank has some classes, such as those of a language model's head over a part of its
+vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are
+the loss over all classes, with targets and class weights of all. Each such loss is one exchange of 3 numbers a row, or
+4 with label smoothing; its backward has none. The gradient of what the scores were computed from is a term of a sum:
+accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED.
+Scores without a graph, as in an evaluation, are gathered, and so whole.
+
+- `classes`: The number of all classes, of which rank r has the share r.
+"""
+parallel_class_scores(state::State, scores::Tensor, classes) =
+    made(Tensor, out -> LibAccel.accel_parallel_class_scores(state, scores, classes, out))
+
+"""
     loss_scale(state)
 
 The factor of the next backward. An optimizer step shrinks it after an overflow, and lets it grow from time to time.

@@ -11,7 +11,8 @@ from ..state.options import fill
 def cross_entropy(logits, labels) -> Any:
     """Mean cross entropy of class scores, with gradients.
 
-    logits: [..., classes].
+    logits: [..., classes]. Of a model with loss_parallel, and of accel_parallel_class_scores(), the classes of this
+        rank; the loss is that over all, and the call is collective among the ranks that share them.
     labels: int64 [...], -100 is left out."""
     return capi.accel_cross_entropy(logits, labels)
 

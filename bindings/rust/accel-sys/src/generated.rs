@@ -2427,6 +2427,10 @@ pub struct accel_tensor_parallel_options_t {
     pub verify_gradients: accel_flag_t,
     /// 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Default 0
     pub sequence_parallel: accel_flag_t,
+    /// 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, \[..., classes of the rank\], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Default 0
+    pub loss_parallel: accel_flag_t,
+    /// 0
+    pub reserved: i32,
 }
 
 /// Every field of [`accel_tensor_parallel_options_t`] unset.
@@ -2435,6 +2439,8 @@ pub const ACCEL_TENSOR_PARALLEL_OPTIONS_INIT: accel_tensor_parallel_options_t = 
     plan: core::ptr::null(),
     verify_gradients: ACCEL_UNSET,
     sequence_parallel: ACCEL_UNSET,
+    loss_parallel: ACCEL_UNSET,
+    reserved: 0,
 };
 impl Default for accel_tensor_parallel_options_t {
     fn default() -> Self {
@@ -6067,11 +6073,11 @@ functions! {
 
     /// Mean cross entropy of class scores, with gradients.
     ///
-    /// * `logits`: \[..., classes\].
+    /// * `logits`: \[..., classes\]. Of a model with loss_parallel, and of accel_parallel_class_scores(), the classes of this rank; the loss is that over all, and the call is collective among the ranks that share them.
     /// * `labels`: int64 \[...\], -100 is left out.
     /// * `out`: A scalar.
     ///
-    /// Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH.
+    /// Returns: ACCEL_OK, SHAPE_MISMATCH or TYPE_MISMATCH; INVALID_ARGUMENT for a label that is no class of split ones.
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_cross_entropy(logits: *const accel_tensor_t, labels: *const accel_tensor_t, out: *mut *mut accel_tensor_t) -> accel_status_t;
@@ -8219,6 +8225,20 @@ functions! {
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_parallel_all_to_all(state: *mut accel_state_t, input: *const accel_tensor_t, split: i64, join: i64, whole: i64, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// Class scores of which this rank has some classes, such as those of a language model's head over a part of its vocabulary: accel_cross_entropy() and aten::cross_entropy_loss of the result, of a view of it or of some of its rows are the loss over all classes, with targets and class weights of all.
+    ///
+    /// Each such loss is one exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the scores were computed from is a term of a sum: accel_parallel_copy() before the head sums it. Softmax, argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation, are gathered, and so whole.
+    ///
+    /// * `state`: A state, or the group of an axis.
+    /// * `scores`: A floating tensor \[..., classes of this rank\].
+    /// * `classes`: The number of all classes, of which rank r has the share r.
+    /// * `out`: The same scores, or those of all classes if they require no gradient.
+    ///
+    /// Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_parallel_class_scores(state: *mut accel_state_t, scores: *const accel_tensor_t, classes: i64, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// Sets how losses are scaled; before anything is prepared.
     ///

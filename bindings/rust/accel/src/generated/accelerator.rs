@@ -99,6 +99,27 @@ impl State {
         })
     }
 
+    /// Class scores of which this rank has some classes, such as those of a language model's head over a part of
+    /// its vocabulary: [`Tensor::cross_entropy`](crate::Tensor::cross_entropy) and aten::cross_entropy_loss of the result, of a view of it or of some
+    /// of its rows are the loss over all classes, with targets and class weights of all. Each such loss is one
+    /// exchange of 3 numbers a row, or 4 with label smoothing; its backward has none. The gradient of what the
+    /// scores were computed from is a term of a sum: [`State::parallel_copy`](crate::State::parallel_copy) before the head sums it. Softmax,
+    /// argmax, topk and logsumexp of such scores are UNSUPPORTED. Scores without a graph, as in an evaluation, are
+    /// gathered, and so whole.
+    ///
+    /// * `scores`: A floating tensor \[..., classes of this rank\].
+    /// * `classes`: The number of all classes, of which rank r has the share r.
+    ///
+    /// Gives: The same scores, or those of all classes if they require no gradient.
+    ///
+    /// # Errors
+    /// TypeMismatch, ShapeMismatch, Timeout, PeerLost, CollectiveMismatch.
+    #[inline]
+    pub fn parallel_class_scores(&self, scores: &Tensor, classes: i64) -> Result<Tensor> {
+        memory::reads(scores)?;
+        made(|out| unsafe { sys::accel_parallel_class_scores(self.as_raw(), scores.as_raw(), classes, out) })
+    }
+
     /// Sets how losses are scaled; before anything is prepared.
     ///
     /// * `options`: `None`: defaults.

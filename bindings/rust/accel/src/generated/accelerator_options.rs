@@ -27,6 +27,7 @@ crate::configuration::builder! {
     plan: String = plan,
     verify_gradients: bool = verify_gradients,
     sequence_parallel: bool = sequence_parallel,
+    loss_parallel: bool = loss_parallel,
 }
 
 impl TensorParallelOptions {
@@ -50,6 +51,15 @@ impl TensorParallelOptions {
     /// sent. The length must be divisible by the number of ranks. Default false.
     pub fn sequence_parallel(mut self, sequence_parallel: bool) -> Self {
         self.0.sequence_parallel = sequence_parallel.into();
+        self
+    }
+
+    /// While gradients are recorded, the last layer with the style colwise_gather_output returns the class scores
+    /// of this rank, \[..., classes of the rank\], and [`accel_cross_entropy`](accel_sys::accel_cross_entropy) and aten::cross_entropy_loss of them are
+    /// the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are
+    /// gathered. Default false.
+    pub fn loss_parallel(mut self, loss_parallel: bool) -> Self {
+        self.0.loss_parallel = loss_parallel.into();
         self
     }
 }

@@ -47,7 +47,7 @@ impl Tensor {
     /// Gives: A scalar.
     ///
     /// # Errors
-    /// TypeMismatch, ShapeMismatch.
+    /// InvalidArgument, TypeMismatch, ShapeMismatch.
     #[inline]
     pub fn cross_entropy(&self, labels: &Tensor) -> Result<Tensor> {
         memory::reads(self)?;

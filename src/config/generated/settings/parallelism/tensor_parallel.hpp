@@ -19,6 +19,7 @@ struct TensorParallelSettings {
   Setting<std::string> plan{"auto"};
   Setting<bool> verify_gradients{true};
   Setting<bool> sequence_parallel{false};
+  Setting<bool> loss_parallel{false};
 
   static const OptionTable& table() { return option_tables::tensor_parallel_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -27,6 +28,7 @@ struct TensorParallelSettings {
     visit(table().fields[0], settings.plan...);
     visit(table().fields[1], settings.verify_gradients...);
     visit(table().fields[2], settings.sequence_parallel...);
+    visit(table().fields[3], settings.loss_parallel...);
   }
 };
 
