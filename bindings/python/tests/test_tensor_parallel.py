@@ -19,13 +19,15 @@ TRAINING = """
         options.class_names = "GPT2Block"
         accel.capi.accel_checkpoint_activations(model.handle, options)
     optimizer = optim.SGD(model.parameters(), lr=0.2)
-    model = accelerator.prepare_model(model, tensor_parallel={"sequence_parallel": int(os.environ.get("SEQUENCE", 0))})
+    model = accelerator.prepare_model(model, tensor_parallel={"sequence_parallel": int(os.environ.get("SEQUENCE", 0)),
+                                                              "loss_parallel": int(os.environ.get("LOSS", 0))})
     optimizer = accelerator.prepare(optimizer)
     tokens = accel.arange(32).reshape(4, 8) * 5 % 17
     losses = []
     for step in range(6):
         with accelerator.accumulate(model):
-            loss = F.cross_entropy(model(tokens)[:, :-1].reshape(-1, 17), tokens[:, 1:].reshape(-1))
+            logits = model(tokens)
+            loss = F.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), tokens[:, 1:].reshape(-1))
             accelerator.backward(loss)
             if accelerator.sync_gradients:
                 losses.append(float(accelerator.clip_grad_norm_(model.parameters(), 1.0)))
@@ -43,7 +45,8 @@ def numbers(printed):
     return [float(number) for number in printed.strip().strip("[]").split(",")]
 
 
-@pytest.mark.parametrize("settings", [{}, {"RECOMPUTE": 1}, {"PRECISION": "bf16"}, {"SEQUENCE": 1, "RECOMPUTE": 1}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"RECOMPUTE": 1}, {"PRECISION": "bf16"}, {"SEQUENCE": 1, "RECOMPUTE": 1},
+                                      {"LOSS": 1}, {"LOSS": 1, "PRECISION": "bf16", "SEQUENCE": 1}], ids=str)
 def test_training_is_that_of_one_process(ranks, settings):
     alone = numbers(ranks(TRAINING, 1, **settings)[0])
     for printed in ranks(TRAINING, 2, **settings):

@@ -18,6 +18,8 @@ TRAINING = """
         model = LlamaForCausalLM(LlamaConfig(hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_attention_heads=6,
                                              num_key_value_heads=2, vocab_size=17, tie_word_embeddings=bool(int(os.environ.get("TIED", "0")))))
         plan, logits = None, lambda output: output.logits
+        if "LOSS" in os.environ:
+            inner = model
     elif kind == "conv1d":
         from transformers.pytorch_utils import Conv1D
 
@@ -53,19 +55,39 @@ TRAINING = """
         logits = lambda output: output
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     whole = sum(parameter.numel() for parameter in model.parameters())
-    model = accelerator.prepare_model(model, tensor_parallel=plan and {"plan": plan})
+    splitting = {"plan": plan or "auto", "loss_parallel": int("LOSS" in os.environ)}
+    model = accelerator.prepare_model(model, tensor_parallel=splitting if parts > 1 else None)
     optimizer = accelerator.prepare(optimizer)
     own = sum(parameter.numel() for parameter in model.parameters())
     assert parts == 1 and own == whole or own < 0.6 * whole, (own, whole)
     ids = (torch.arange(32) * 5 % 17).reshape(4, 8)
     seen = []
     for step in range(5):
-        output = logits(model(ids))
-        loss = torch.nn.functional.cross_entropy(output[:, :-1].reshape(-1, 17), ids[:, 1:].reshape(-1))
+        if os.environ.get("LOSS") == "labels":
+            loss = model(ids, labels=ids).loss
+        elif os.environ.get("LOSS") == "fused":
+            hidden = inner.model(ids).last_hidden_state
+            loss = torch.ops.accel.linear_cross_entropy(hidden[:, :-1], inner.lm_head.weight, ids[:, 1:])
+        else:
+            output = logits(model(ids))
+            loss = torch.nn.functional.cross_entropy(output[:, :-1].flatten(0, 1), ids[:, 1:].reshape(-1))
         accelerator.backward(loss)
         seen += [loss.item(), float(accelerator.clip_grad_norm_(model.parameters(), 1.0))]
         optimizer.step()
         optimizer.zero_grad()
+    if "LOSS" in os.environ:
+        own = logits(model(ids))
+        assert own.shape[-1] == (17 if parts == 1 else 9 - accelerator.process_index)
+        if parts > 1:
+            try:
+                torch.log_softmax(own, -1)
+            except RuntimeError as error:
+                assert "each rank has some classes" in str(error), error
+            else:
+                raise AssertionError("a softmax over the classes of one rank")
+        with torch.no_grad():
+            seen.append(float(model(ids, labels=ids).loss))
+            assert logits(model(ids)).shape[-1] == 17
     state = accelerator.get_state_dict(model)
     if accelerator.is_main_process:
         seen.append(sum(float(tensor.double().abs().sum()) for tensor in state.values()))
@@ -74,7 +96,9 @@ TRAINING = """
 """
 
 
-@pytest.mark.parametrize("settings", [{"KIND": "net"}, {"KIND": "conv1d"}, {"KIND": "llama"}, {"KIND": "llama", "TIED": 1}], ids=str)
+@pytest.mark.parametrize("settings", [{"KIND": "net"}, {"KIND": "conv1d"}, {"KIND": "llama"}, {"KIND": "llama", "TIED": 1},
+                                      {"KIND": "llama", "LOSS": "logits"}, {"KIND": "llama", "LOSS": "labels", "TIED": 1},
+                                      {"KIND": "llama", "LOSS": "fused"}], ids=str)
 def test_training_is_that_of_one_process(ranks, settings):
     if settings["KIND"] != "net":
         pytest.importorskip("transformers")

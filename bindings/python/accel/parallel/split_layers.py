@@ -1,6 +1,7 @@
 """Layers of a torch model that are split over the ranks of the axis tp, by a plan: the engine cuts the parameters, and hooks on the layers call
 its operators around their products."""
 
+import inspect
 import types
 import weakref
 
@@ -9,7 +10,8 @@ import torch
 from .. import capi
 from ..engine.bridge import from_torch, to_torch
 
-_COLUMNS = ("colwise", "colwise_gather_output", "colwise_rep", "packed_colwise")
+_GATHERED = ("colwise_gather_output", "colwise_rep")
+_COLUMNS = ("colwise", *_GATHERED, "packed_colwise")
 _ROWS = ("rowwise", "rowwise_split_input", "rowwise_rep", "packed_rowwise")
 _TABLES = ("embedding_rowwise", "embedding_colwise")
 _SUMMED = "replicated_with_grad_allreduce"
@@ -24,8 +26,10 @@ def prepare(model: torch.nn.Module, state, options) -> "Split | None":
     plan = options.tensor_parallel.plan or "auto"
     if capi.accel_mesh_size(mesh, "tensor") == 1 or options.split_by_program or plan == "none" or plan == "auto" and options.evaluation_mode:
         return None
-    split = Split(model, _rules_of(model) if plan == "auto" else _read(plan), capi.accel_mesh_group(mesh, "tensor"))
+    split = Split(model, _rules_of(model) if plan == "auto" else _read(plan), capi.accel_mesh_group(mesh, "tensor"),
+                  loss_parallel=options.tensor_parallel.loss_parallel == 1)
     options.tensor_parallel.plan = split.plan_of_parameters()
+    options.tensor_parallel.loss_parallel = 0  # the engine sees parameters alone
     return split
 
 
@@ -86,7 +90,9 @@ class Layer:
         """Those of its parameters, which the engine cuts along their first or second dimension."""
         along_first = self.style in _COLUMNS + ("embedding_rowwise",)
         packed = f"packed_{{}}({self.packed}" if self.packed else "{}"
-        yield f"{self.path}.weight {packed.format('colwise' if along_first != self.is_transposed else 'rowwise')}"
+        # Of rows with one class each the engine can compute a loss.
+        first = "colwise_gather_output" if self.style in _GATHERED or self.style in _TABLES else "colwise"
+        yield f"{self.path}.weight {packed.format(first if along_first != self.is_transposed else 'rowwise')}"
         if self.style in _COLUMNS and self.module.bias is not None:
             yield f"{self.path}.bias {packed.format('colwise')}"
 
@@ -94,7 +100,7 @@ class Layer:
 class Split:
     """The layers of a model that a plan splits."""
 
-    def __init__(self, model, rules, group):
+    def __init__(self, model, rules, group, loss_parallel=False):
         self.group = group
         used, self.layers = set(), []
         for path, module in model.named_modules():
@@ -122,6 +128,13 @@ class Split:
             raise ValueError(f"{uneven[0].path} has {uneven[0].features()} features, which {ranks} ranks share unevenly, and the model has dropout, which "
                              "would draw unequally often on the ranks: expected a multiple of tp_size, or no dropout")
         self.sizes = {layer.path: tuple(layer.module.weight.shape) for layer in self.layers if layer.has_parts()}
+        heads = [layer for layer in self.layers if layer.style in _GATHERED]
+        if loss_parallel and not heads:
+            raise ValueError("loss_parallel: the plan has no head whose class scores would be gathered: expected a layer with the style "
+                             "colwise_gather_output")
+        self.head = heads[-1] if loss_parallel else None
+        if loss_parallel and hasattr(model, "loss_function"):
+            model.loss_function = _loss_of_scores(model.loss_function)
 
     def plan_of_parameters(self):
         rules = [rule for layer in self.layers if layer.has_parts() for rule in layer.rules()]
@@ -143,9 +156,10 @@ class Split:
 
     def _split_output(self, layer, region):
         layer.module.register_forward_pre_hook(lambda _, args: (region.enter(args[0]), *args[1:]))
-        if layer.style in ("colwise_gather_output", "colwise_rep"):
+        if layer.style in _GATHERED:
             whole = self.sizes[layer.path][layer.output_dim]
-            layer.module.register_forward_hook(lambda _, args, output: self._gathered(output, whole))
+            join = self._scores if layer is self.head else self._gathered
+            layer.module.register_forward_hook(lambda _, args, output: join(output, whole))
         setattr(layer.module, "nf" if layer.is_transposed else "out_features", layer.module.weight.shape[layer.output_dim])
 
     def _sum_gradients(self, layer):
@@ -155,6 +169,9 @@ class Split:
 
     def _gathered(self, part, whole):
         return to_torch(capi.accel_parallel_gather(self.group, from_torch(part), -1, whole, 1))
+
+    def _scores(self, part, classes):
+        return to_torch(capi.accel_parallel_class_scores(self.group, from_torch(part), classes))
 
     def _split_input(self, layer):
         former = layer.module.forward
@@ -200,6 +217,19 @@ class Split:
             return to_torch(capi.accel_parallel_reduce(self.group, from_torch(found.masked_fill(elsewhere.unsqueeze(-1), 0))))
 
         layer.module.forward = types.MethodType(forward, layer.module)
+
+
+def _loss_of_scores(loss):
+    """A loss of transformers with as many classes as its scores have: those of this rank, or all in an evaluation."""
+    signature = inspect.signature(loss)
+
+    def of_scores(*args, **options):
+        given = signature.bind(*args, **options)
+        if "vocab_size" in given.arguments:
+            given.arguments["vocab_size"] = given.arguments["logits"].shape[-1]
+        return loss(*given.args, **given.kwargs)
+
+    return of_scores
 
 
 class RegionInput:
