@@ -14708,8 +14708,8 @@ func (state *State) ParallelAllToAll(input *Tensor, split int64, join int64, who
 //   - scores: A floating tensor [..., classes of this rank].
 //   - classes: The number of all classes, of which rank r has the share r.
 //
-// Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share;
-// COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+// Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; UNSUPPORTED on
+// another device than the CPU; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
 func (state *State) ParallelClassScores(scores *Tensor, classes int64) (out *Tensor, err error) {
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure

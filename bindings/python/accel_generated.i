@@ -4523,7 +4523,7 @@ state: A state, or the group of an axis.
 scores: A floating tensor [..., classes of this rank].
 classes: The number of all classes, of which rank r has the share r.
 out: The same scores, or those of all classes if they require no gradient.
-Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
+Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; UNSUPPORTED on another device than the CPU; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
 accel_status_t accel_parallel_class_scores(accel_state_t *state, const accel_tensor_t *scores, int64_t classes, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_set_grad_scaler "Sets how losses are scaled; before anything is prepared.

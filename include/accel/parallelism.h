@@ -127,8 +127,8 @@ accel_parallel_all_to_all(accel_state_t *state, const accel_tensor_t *input, int
  * @param scores A floating tensor [..., classes of this rank].
  * @param classes The number of all classes, of which rank r has the share r.
  * @param out The same scores, or those of all classes if they require no gradient.
- * @return ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT,
- *   PEER_LOST.
+ * @return ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; UNSUPPORTED on another device
+ *   than the CPU; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_parallel_class_scores(accel_state_t *state, const accel_tensor_t *scores, int64_t classes, accel_tensor_t *ACCEL_OWNED *out);

@@ -18,6 +18,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -374,6 +375,23 @@ TEST(LossParallel, WrongUsesAreRefused) {
            [&] { (void)head.fused(of_head, 0); });
     EXPECT_EQ(nn::split_classes_of_weight(at::linspace(0, 1, 3)), nullptr);
   });
+}
+
+// Ranks that have other rows, or are elsewhere, are named on all.
+TEST(LossParallel, RanksThatDoNotAgreeAreNamed) {
+  const auto lose = [](int64_t rows_of_second, bool is_away) {
+    return tests::messages_of(3, std::chrono::seconds(60), [&](comm::Communicator& communicator) {
+      const RankGroup group(RankGroup(), &communicator);
+      const int64_t rows = group->rank() == 1 ? rows_of_second : 4;
+      const at::Tensor scores = split(leaf(own_part(numbers({rows, kClasses}, 0.4), 1, group)) * 1, group);
+      if (is_away && group->rank() == 1) return communicator.barrier();
+      (void)Loss{targets({rows})}(scores);
+    });
+  };
+  for (const std::string& message : lose(4, true))
+    EXPECT_EQ(message.rfind("rank 1 is in wait_for_everyone #0, ranks 0, 2 wait in all_gather #0; ", 0), 0U) << message;
+  for (const std::string& message : lose(3, false))
+    EXPECT_NE(message.find("rank 0 has float64[4, 3], rank 1 has float64[3, 3]"), std::string::npos) << message;
 }
 
 }  // namespace loss_parallel_test

@@ -8334,7 +8334,7 @@ Class scores of which this rank has some classes, such as those of a language mo
 - `classes`: The number of all classes, of which rank r has the share r.
 - `out`: The same scores, or those of all classes if they require no gradient.
 
-Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; UNSUPPORTED on another device than the CPU; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
 
 Threads: collective, waits.
 """

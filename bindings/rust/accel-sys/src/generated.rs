@@ -8235,7 +8235,7 @@ functions! {
     /// * `classes`: The number of all classes, of which rank r has the share r.
     /// * `out`: The same scores, or those of all classes if they require no gradient.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+    /// Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; UNSUPPORTED on another device than the CPU; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_parallel_class_scores(state: *mut accel_state_t, scores: *const accel_tensor_t, classes: i64, out: *mut *mut accel_tensor_t) -> accel_status_t;
