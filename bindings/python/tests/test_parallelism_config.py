@@ -71,3 +71,20 @@ def test_what_a_job_does_not_use_of_its_parallelism_is_said():
     assert accelerator.parallelism_config.tp_size == 1 and accelerator.state.torch_tp_plugin is None
     with pytest.raises(TypeError, match="torch_tp_plugin is a int"):
         Accelerator(cpu=True, torch_tp_plugin=2)
+
+
+def test_axes_of_sequences_and_of_shards(ranks):
+    printed = ranks("""
+        from accel import Accelerator, FullyShardedDataParallelPlugin, ParallelismConfig, PartialState
+        accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(sp_size=2))
+        mesh, rank = accelerator.torch_device_mesh, accelerator.process_index
+        assert mesh.mesh_dim_names == ("sp",) and mesh["sp"].size() == mesh.size("context") == 2
+        assert accelerator.context_parallel_rank == mesh.get_local_rank("sp") == rank and accelerator.tensor_parallel_rank == 0
+        PartialState._reset_state()
+        try:
+            Accelerator(cpu=True, fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=2), parallelism_config=ParallelismConfig(tp_size=2))
+        except ValueError as error:
+            print(error)
+        """)
+    assert printed == ["models are sharded under version 2 of FSDP's settings, and parallelism_config has no axis for it: expected dp_shard_size or "
+                       "cp_size above 1\n"] * 2
