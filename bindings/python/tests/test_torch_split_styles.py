@@ -21,7 +21,9 @@ TRAINING = """
 
     parts, kind, dropout = int(os.environ["WORLD_SIZE"]), os.environ["KIND"], float(os.environ.get("DROPOUT", 0))
     sequence = "SEQUENCE" in os.environ
-    config = ParallelismConfig(tp_size=parts, tp_handler=TorchTensorParallelConfig(sequence_parallel=sequence)) if parts > 1 else None
+    others = {os.environ["AXIS"]: 2} if "AXIS" in os.environ else {}
+    config = ParallelismConfig(tp_size=parts // (2 if others else 1), tp_handler=TorchTensorParallelConfig(sequence_parallel=sequence),
+                               **others) if parts > 1 else None
     accelerator = Accelerator(cpu=True, parallelism_config=config)
     torch.manual_seed(5)
     plan, logits = None, lambda output: output.logits
@@ -124,6 +126,14 @@ def test_training_is_that_of_one_process(ranks, settings):
     first, second = ranks(TRAINING, 2, **settings)
     assert numbers(first) == pytest.approx(alone, rel=1e-4)
     assert numbers(second) == pytest.approx(alone[:-1], rel=1e-4)
+
+
+@pytest.mark.combinations
+@pytest.mark.parametrize("axis", ["dp_replicate_size", "dp_shard_size"])
+def test_replicas_and_shards_of_split_models(ranks, axis):
+    alone = numbers(ranks(TRAINING, 1, KIND="blocks", SEQUENCE=1)[0])
+    for printed in ranks(TRAINING, 4, KIND="blocks", SEQUENCE=1, AXIS=axis):
+        assert numbers(printed)[:10] == pytest.approx(alone[:10], rel=1e-4)
 
 
 @pytest.mark.parametrize("settings", [{"KIND": "gpt2"}, {"KIND": "gpt2", "SEQUENCE": 1}], ids=str)
