@@ -28,18 +28,21 @@
 typedef struct accel_tensor_parallel_options {
   size_t struct_size;
   const char *plan;             /* Rules; or "auto": the plan of the model's kind, which GPT-2, Llama and self-attention layers
-                                 * have; or "none": the program's own forward splits the model. Default "auto" */
+                                 * have; or "none": the program's own forward splits the model. Variable
+                                 * PARALLELISM_CONFIG_TP_PLAN. Default "auto" */
   accel_flag_t verify_gradients; /* 1: after the first backward the ranks compare the gradients of all parameters that are not
                                   * split: those that differ belong to layers that the plan leaves whole although they work on
-                                  * split tensors, and are a COLLECTIVE_MISMATCH that names them. Default 1 */
+                                  * split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable
+                                  * PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1 */
   accel_flag_t sequence_parallel; /* 1: between split layers a rank has its positions of the sequence alone, which is the last
                                  * dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less
                                  * time and memory, and as many bytes are sent. The length must be divisible by the number
-                                 * of ranks. Default 0 */
+                                 * of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0 */
   accel_flag_t loss_parallel;   /* 1: while gradients are recorded, the last layer with the style colwise_gather_output returns
                                  * the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and
                                  * aten::cross_entropy_loss of them are the loss over all classes, with targets among all
-                                 * (docs/parallelism.md). Without gradients the scores are gathered. Default 0 */
+                                 * (docs/parallelism.md). Without gradients the scores are gathered. Variable
+                                 * PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0 */
   int32_t reserved; /* 0 */
 } accel_tensor_parallel_options_t;
 
