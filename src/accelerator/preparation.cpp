@@ -7,18 +7,26 @@
 
 #include "accelerator/deepspeed_plugins.hpp"
 #include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_object.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_scheduler.hpp"
 #include "accelerator/ranks.hpp"
+#include "accelerator/sharding_choice.hpp"
 #include "accelerator/steps/gradient_clipping.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "config/generated/choices/scheduler_steps.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
+#include "config/generated/settings/prepare/dataloader_config.hpp"
+#include "config/generated/settings/prepare/fsdp.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
 #include "config/generated/settings/state/state.hpp"
+#include "config/generated/settings/training_loop/local_sgd.hpp"
+#include "data/prepared_dataloader.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/weight_store.hpp"
+#include "parallel/localsgd/local_sgd.hpp"
 #include "state/random.hpp"
 
 namespace accel::accelerator {
@@ -109,8 +117,13 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   state_.gradient_state()->set_settings(sharding.accumulation);
   const bool verifies = settings.tensor_parallel.verify_gradients && nn::placements(*module).have_axis("tensor");
   prepared_.models.push_back({std::move(module), prepared, prepared->accumulation(), nullptr, nullptr,
-                              sharding.deepspeed, settings.deepspeed, verifies});
+                              sharding.deepspeed, std::make_shared<const DeepspeedSettings>(settings.deepspeed),
+                              verifies});
   return prepared;
+}
+
+nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module) {
+  return prepare_model(std::move(module), PrepareModelSettings());
 }
 
 std::shared_ptr<optim::Optimizer> Preparation::prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer) {

@@ -4,6 +4,7 @@
 
 #include "accelerator/deepspeed_plugins.hpp"
 #include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_objects.hpp"
 #include "accelerator/sharding_choice.hpp"
 #include "base/error.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"

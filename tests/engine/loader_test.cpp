@@ -17,7 +17,9 @@
 #include "accelerator/metrics.hpp"
 #include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
+#include "config/generated/settings/prepare/dataloader_config.hpp"
 #include "config/generated/settings/state/state.hpp"
+#include "data/prepared_dataloader.hpp"
 #include "numbers.hpp"
 
 namespace accel::data {

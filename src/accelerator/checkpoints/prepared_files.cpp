@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "accelerator/checkpoints/placed_state.hpp"
+#include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/ranks.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -19,6 +21,7 @@
 #include "checkpoint/model_check.hpp"
 #include "checkpoint/optimizer_names.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
+#include "config/generated/settings/checkpoint/fsdp_file.hpp"
 #include "nn/module_walks.hpp"
 #include "os/bus_error_guard.hpp"
 #include "tensor/loading.hpp"

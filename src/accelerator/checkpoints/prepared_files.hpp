@@ -7,8 +7,11 @@
 #include "accelerator/checkpoints/training_checkpoint.hpp"
 #include "accelerator/prepared_objects.hpp"
 #include "checkpoint/formats/model_files.hpp"
-#include "config/generated/settings/checkpoint/fsdp_file.hpp"
 #include "state/state.hpp"
+
+namespace accel {
+struct FsdpFileSettings;
+}
 
 namespace accel::accelerator {
 
