@@ -16,6 +16,7 @@
 #include "parallel/fsdp/auto_wrap.hpp"
 #include "parallel/fsdp/fully_sharded_data_parallel.hpp"
 #include "parallel/fsdp/group_memory.hpp"
+#include "parallel/fsdp/mixed_precision_policy.hpp"
 #include "parallel/fsdp/parameter_group.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
 #include "parallel/schedule/sharding_schedule.hpp"
@@ -55,7 +56,7 @@ struct Group {
 class ShardedStep {
  public:
   ShardedStep(const nn::ModulePtr& module, const FsdpSettings& settings, const MemoryRequest& request)
-      : settings_(settings), request_(request), options_(shard_options(settings)) {
+      : settings_(settings), request_(request), policy_(mixed_precision_policy(settings)) {
     number_uses(*module);
     const std::vector<WrappedModule> modules = wrap_modules(module, settings);
     for (const WrappedModule& wrapped : modules) add_group(wrapped);
@@ -88,8 +89,7 @@ class ShardedStep {
     Group group{wrapped.path, {}, 0, {num_uses_, 0}};
     for (const auto& [name, tensor] : wrapped.parameters) {
       Member& member = group.members.emplace_back();
-      member.parameter =
-          std::make_unique<ShardedParameter>(name, tensor, options_.param_dtype, 0, request_.shard_ranks);
+      member.parameter = std::make_unique<ShardedParameter>(name, tensor, policy_.param_dtype, 0, request_.shard_ranks);
       member.uses = uses_.at(tensor.unsafeGetTensorImpl());
       const ShardedParameter& parameter = *member.parameter;
       const int64_t elements = parameter.layout().elements_per_rank();
@@ -223,7 +223,7 @@ class ShardedStep {
     for (const Member& member : group.members) {
       if (member.gradient == 0) continue;
       const ShardedParameter& parameter = *member.parameter;
-      const at::ScalarType dtype = options_.reduce_dtype.value_or(parameter.layout().compute_dtype());
+      const at::ScalarType dtype = policy_.reduce_dtype.value_or(parameter.layout().compute_dtype());
       use_.exchanged_gradients += bytes_of(parameter.layout().padded_elements(), dtype);
       if (bytes_of(parameter.layout().padded_elements(), dtype) != member.gradient ||
           dtype != parameter.layout().compute_dtype())
@@ -240,7 +240,7 @@ class ShardedStep {
       if (member.gradient == 0 || request_.accumulation == Accumulation::kExchanged) continue;
       const ShardedParameter& parameter = *member.parameter;
       const int64_t shard = bytes_of(parameter.layout().elements_per_rank(), parameter.layout().dtype());
-      if (options_.reduce_dtype.value_or(parameter.layout().compute_dtype()) == parameter.layout().dtype())
+      if (policy_.reduce_dtype.value_or(parameter.layout().compute_dtype()) == parameter.layout().dtype())
         moved += shard;
       use_.gradients += shard;
     }
@@ -251,7 +251,7 @@ class ShardedStep {
 
   const FsdpSettings& settings_;
   const MemoryRequest& request_;
-  ShardOptions options_;
+  MixedPrecisionPolicy policy_;
   std::unordered_map<const at::TensorImpl*, Uses> uses_;
   size_t num_uses_ = 0;
   std::unordered_set<const at::TensorImpl*> sharded_;
