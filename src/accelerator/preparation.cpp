@@ -166,17 +166,11 @@ std::shared_ptr<data::PreparedDataLoader> Preparation::prepare_data_loader(const
   const auto* const plain = dynamic_cast<const data::DataLoader*>(&loader);
   require(plain != nullptr, Status::kInvalidState,
           "the loader is prepared already; prepare the loader that it was made from");
-  data::ShardOptions sharding;
+  data::ShardOptions sharding{configuration};
   sharding.num_processes = state_.groups().data_parallel()->size();
   sharding.process_index = state_.groups().data_parallel()->rank();
   sharding.split_batches = configuration.split_batches.value_or(state_.settings().split_batches);
-  sharding.even_batches = configuration.even_batches;
   if (configuration.put_on_device.value_or(state_.settings().device_placement)) sharding.device = state_.device();
-  sharding.non_blocking = configuration.non_blocking;
-  sharding.dispatch_batches = configuration.dispatch_batches;
-  sharding.seed = configuration.data_seed;
-  sharding.draw_seed = !configuration.use_seedable_sampler;
-  sharding.resumes = configuration.use_stateful_dataloader;
   sharding.communicator = state_.communicator();
   sharding.process_indices = state_.groups().data_parallel_indices();
   sharding.gradient_state = state_.gradient_state();

@@ -63,7 +63,7 @@ class LoaderState final : public tensor::Stateful {
   explicit LoaderState(std::shared_ptr<data::PreparedDataLoader> loader) : loader_(std::move(loader)) {}
   c10::IValue state_dict() const override { return loader_->state_dict(); }
   void load_state_dict(const c10::IValue& state) override {
-    if (loader_->sharding().resumes) loader_->load_state_dict(state);
+    if (loader_->sharding().use_stateful_dataloader) loader_->load_state_dict(state);
   }
 
  private:
