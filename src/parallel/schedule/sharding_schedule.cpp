@@ -27,7 +27,7 @@ ShardingSchedule::ShardingSchedule(std::vector<size_t> expected, const FsdpSetti
 ShardingActions ShardingSchedule::begin_forward(bool records) {
   ShardingActions actions;
   reshard_all(actions);
-  order_.end_pass(/*keep_calls=*/records);
+  order_.end_pass(/*keep_calls=*/std::exchange(records_, records) && records);
   is_expected_ = true;
   return actions;
 }

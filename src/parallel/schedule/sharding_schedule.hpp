@@ -87,6 +87,7 @@ class ShardingSchedule {
   bool reshards_after_forward_;
   std::vector<Group> groups_;
   nn::CallOrder order_;
+  bool records_ = false;     // the latest forward may have a backward
   bool is_expected_ = true;  // the forward so far: behind another call what is gathered ahead would stay unused
   bool in_backward_ = false;
   std::optional<size_t> reducing_;  // the group whose gradients are on their way
