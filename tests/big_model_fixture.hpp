@@ -130,8 +130,8 @@ class WeightFolder {
     path_ = ::mkdtemp(pattern.data());
   }
   explicit WeightFolder(const nn::Module& model, uint64_t shard_bytes = 10'000'000'000) : WeightFolder() {
-    checkpoint::ModelFileOptions options;
-    options.max_shard_size = shard_bytes;
+    SaveModelSettings options;
+    options.max_shard_size = std::to_string(shard_bytes);
     checkpoint::save_model(path_, model.state_dict(), options);
   }
   ~WeightFolder() { std::filesystem::remove_all(path_); }

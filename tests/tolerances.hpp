@@ -2,6 +2,7 @@
 // Python is devices/tolerances.py. Devices whose kernels are the CPU's have the same bits.
 #pragma once
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
 

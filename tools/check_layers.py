@@ -33,9 +33,10 @@ INNER_LAYER = {
     "comm/ucx/host": 0, "comm/ucx/transport": 1, "comm/ucx/algorithms": 2, "comm/ucx/progress": 3, "comm/ucx": 4,
 }
 PUBLIC_HEADER = "accel.h"
-# Each header with settings, and the most sources that one may reach: they are compiled anew when its comment changes.
-SETTINGS = "config/generated/settings"
-MOST_REACHED = 42
+# Each header with settings or their choices, and the most sources that one may reach: they are compiled anew when its
+# comment changes.
+SETTINGS = ("config/generated/settings/", "config/generated/choices/")
+MOST_REACHED = 40
 # Headers of LibTorch that cost every source that reaches them seconds more than ATen/core/Tensor.h and ATen/ops/<name>.h.
 HEAVY = re.compile(
     r"ATen/(ATen|Functions|Operators|NativeFunctions|autocast_mode)\.h"

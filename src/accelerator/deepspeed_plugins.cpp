@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "accelerator/prepared_objects.hpp"
 #include "base/error.hpp"
 #include "base/name_list.hpp"
 #include "config/deepspeed_config.hpp"
@@ -26,27 +27,30 @@ bool are_equal(DeepspeedSettings one, DeepspeedSettings other) {
   return equal;
 }
 
+std::string name_of(const ModelEntry& entry) {
+  return entry.deepspeed_settings == nullptr ? std::string() : entry.deepspeed_settings->plugin_name.value;
+}
+
 }  // namespace
 
 DeepspeedSettings find_deepspeed_plugin(const DeepspeedSettings& given, const std::vector<ModelEntry>& models) {
   const std::string& name = given.plugin_name;
   if (name.empty()) return given;
-  const auto found = std::find_if(models.begin(), models.end(), [&](const ModelEntry& entry) {
-    return entry.deepspeed_settings.plugin_name.value == name;
-  });
+  const auto found =
+      std::find_if(models.begin(), models.end(), [&](const ModelEntry& entry) { return name_of(entry) == name; });
   const bool is_alone = is_name_alone(given);
   if (found != models.end()) {
-    require(is_alone || are_equal(given, found->deepspeed_settings), Status::kInvalidArgument,
+    require(is_alone || are_equal(given, *found->deepspeed_settings), Status::kInvalidArgument,
             "deepspeed.plugin_name '", name,
             "' has other settings already, those of a model that is prepared; expected the name alone, or another one");
-    return found->deepspeed_settings;
+    return *found->deepspeed_settings;
   }
   if (resolve_deepspeed_settings(given).enabled) return given;
   require(is_alone, Status::kInvalidArgument, "deepspeed.plugin_name is '", name,
           "' and deepspeed.enabled is 0; expected 1 for settings with a name");
   std::vector<std::string> known;
   for (const ModelEntry& entry : models) {
-    const std::string& one = entry.deepspeed_settings.plugin_name;
+    const std::string one = name_of(entry);
     if (!one.empty() && std::find(known.begin(), known.end(), one) == known.end()) known.push_back(one);
   }
   fail(Status::kNotFound, "no model is prepared with deepspeed.plugin_name '", name, "'; expected ",

@@ -3,10 +3,11 @@
 
 #include <vector>
 
-#include "accelerator/prepared_objects.hpp"
 #include "config/generated/settings/prepare/deepspeed.hpp"
 
 namespace accel::accelerator {
+
+struct ModelEntry;
 
 // The settings that are meant: those of the model that was prepared with the name, if that is all that is given.
 // kNotFound if there is no such model; kInvalidArgument if it has other settings.

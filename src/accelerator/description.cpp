@@ -10,6 +10,8 @@
 #include "base/error.hpp"
 #include "config/generated/settings/state/state.hpp"
 #include "config/precision_name.hpp"
+#include "data/prepared_dataloader.hpp"
+#include "precision/grad_scaler.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::accelerator {

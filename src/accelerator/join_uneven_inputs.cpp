@@ -3,8 +3,11 @@
 #include <algorithm>
 
 #include "accelerator/checkpoints/rank_state.hpp"
+#include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "comm/collectives.hpp"
+#include "data/prepared_dataloader.hpp"
+#include "precision/grad_scaler.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {

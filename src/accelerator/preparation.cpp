@@ -7,18 +7,26 @@
 
 #include "accelerator/deepspeed_plugins.hpp"
 #include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_object.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_scheduler.hpp"
 #include "accelerator/ranks.hpp"
+#include "accelerator/sharding_choice.hpp"
 #include "accelerator/steps/gradient_clipping.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "config/generated/choices/scheduler_steps.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
+#include "config/generated/settings/prepare/dataloader_config.hpp"
+#include "config/generated/settings/prepare/fsdp.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
 #include "config/generated/settings/state/state.hpp"
+#include "config/generated/settings/training_loop/local_sgd.hpp"
+#include "data/prepared_dataloader.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/weight_store.hpp"
+#include "parallel/localsgd/local_sgd.hpp"
 #include "state/random.hpp"
 
 namespace accel::accelerator {
@@ -109,8 +117,13 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   state_.gradient_state()->set_settings(sharding.accumulation);
   const bool verifies = settings.tensor_parallel.verify_gradients && nn::placements(*module).have_axis("tensor");
   prepared_.models.push_back({std::move(module), prepared, prepared->accumulation(), nullptr, nullptr,
-                              sharding.deepspeed, settings.deepspeed, verifies});
+                              sharding.deepspeed, std::make_shared<const DeepspeedSettings>(settings.deepspeed),
+                              verifies});
   return prepared;
+}
+
+nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module) {
+  return prepare_model(std::move(module), PrepareModelSettings());
 }
 
 std::shared_ptr<optim::Optimizer> Preparation::prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer) {
@@ -153,17 +166,11 @@ std::shared_ptr<data::PreparedDataLoader> Preparation::prepare_data_loader(const
   const auto* const plain = dynamic_cast<const data::DataLoader*>(&loader);
   require(plain != nullptr, Status::kInvalidState,
           "the loader is prepared already; prepare the loader that it was made from");
-  data::ShardOptions sharding;
+  data::ShardOptions sharding{configuration};
   sharding.num_processes = state_.groups().data_parallel()->size();
   sharding.process_index = state_.groups().data_parallel()->rank();
   sharding.split_batches = configuration.split_batches.value_or(state_.settings().split_batches);
-  sharding.even_batches = configuration.even_batches;
   if (configuration.put_on_device.value_or(state_.settings().device_placement)) sharding.device = state_.device();
-  sharding.non_blocking = configuration.non_blocking;
-  sharding.dispatch_batches = configuration.dispatch_batches;
-  sharding.seed = configuration.data_seed;
-  sharding.draw_seed = !configuration.use_seedable_sampler;
-  sharding.resumes = configuration.use_stateful_dataloader;
   sharding.communicator = state_.communicator();
   sharding.process_indices = state_.groups().data_parallel_indices();
   sharding.gradient_state = state_.gradient_state();

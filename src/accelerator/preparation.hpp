@@ -9,34 +9,29 @@
 
 #include "accelerator/parameters/prepared_parameters.hpp"
 #include "accelerator/prepared_objects.hpp"
-#include "accelerator/sharding_choice.hpp"
 #include "accelerator/steps/exchange_check.hpp"
 #include "accelerator/steps/step_clipping.hpp"
 #include "accelerator/training_precision.hpp"
-#include "config/generated/settings/prepare/dataloader_config.hpp"
-#include "config/generated/settings/prepare/fsdp.hpp"
-#include "config/generated/settings/prepare/prepare_model.hpp"
-#include "config/generated/settings/training_loop/local_sgd.hpp"
-#include "data/loader.hpp"
-#include "data/prepared_dataloader.hpp"
 #include "nn/module.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/schedules/scheduler.hpp"
-#include "parallel/localsgd/local_sgd.hpp"
 #include "parallel/parallel_model.hpp"
 #include "state/state.hpp"
 
+namespace accel {
+struct DataloaderConfig;
+struct FsdpSettings;
+struct LocalSgdSettings;
+struct PrepareModelSettings;
+namespace data {
+class Loader;
+}
+}  // namespace accel
+
 namespace accel::accelerator {
 
-// One object to prepare, or a prepared one: exactly one pointer is set.
-struct PreparedObject {
-  nn::ModulePtr model;
-  PrepareModelSettings model_settings;
-  std::shared_ptr<optim::Optimizer> optimizer;
-  std::shared_ptr<data::Loader> loader;
-  std::shared_ptr<optim::Scheduler> scheduler;
-  std::optional<bool> device_placement;
-};
+struct PreparedObject;
+struct ShardingChoice;
 
 // How many steps a prepared scheduler makes for each update.
 int64_t steps_per_update(const state::State& state);
@@ -48,7 +43,8 @@ class Preparation {
       : state_(state), prepared_(prepared), precision_(precision) {}
   Preparation(const Preparation&) = delete;
 
-  nn::ModulePtr prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation = {});
+  nn::ModulePtr prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation);
+  nn::ModulePtr prepare_model(nn::ModulePtr module);
   std::shared_ptr<optim::Optimizer> prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer);
   std::shared_ptr<optim::Scheduler> prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler);
   std::shared_ptr<data::PreparedDataLoader> prepare_data_loader(const data::Loader& loader,
@@ -58,11 +54,11 @@ class Preparation {
 
   // On the device, or that of the state.
   std::shared_ptr<PreparedParameters> prepare_parameters(nn::ModulePtr module, double bucket_cap_mb,
-                                                         const FsdpSettings& fsdp = {},
+                                                         const FsdpSettings& fsdp,
                                                          std::optional<c10::Device> device = std::nullopt);
   // Prepares memory of the application. `tensors` gives it; an error of it on one rank is that of all.
   std::shared_ptr<PreparedParameters> register_parameters(const std::function<nn::NamedTensors()>& tensors,
-                                                          double bucket_cap_mb, const FsdpSettings& fsdp = {});
+                                                          double bucket_cap_mb, const FsdpSettings& fsdp);
   // Local SGD of a prepared model, with this state's ranks. Checkpoints include it as long as it lives.
   std::shared_ptr<parallel::LocalSgd> begin_local_sgd(const nn::ModulePtr& model, int64_t local_sgd_steps,
                                                       const LocalSgdSettings& settings,

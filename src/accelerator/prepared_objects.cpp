@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "accelerator/prepared_model.hpp"
 #include "base/error.hpp"
+#include "parallel/localsgd/local_sgd.hpp"
 
 namespace accel::accelerator {
 

@@ -7,18 +7,29 @@
 #include <vector>
 
 #include "accelerator/parameters/registered_parameters.hpp"
-#include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
-#include "config/generated/settings/prepare/deepspeed.hpp"
-#include "data/prepared_dataloader.hpp"
 #include "nn/module.hpp"
 #include "optim/schedules/scheduler.hpp"
-#include "parallel/localsgd/local_sgd.hpp"
+#include "parallel/parallel_model.hpp"
 #include "parallel/placed_parameters.hpp"
-#include "precision/grad_scaler.hpp"
 #include "state/gradient_state.hpp"
 
+namespace accel {
+struct DeepspeedSettings;
+namespace data {
+class PreparedDataLoader;
+}
+namespace parallel {
+class LocalSgd;
+}
+namespace precision {
+class GradScaler;
+}
+}  // namespace accel
+
 namespace accel::accelerator {
+
+class PreparedModel;
 
 // A model without its wrappers.
 struct ModelEntry {
@@ -27,11 +38,11 @@ struct ModelEntry {
   nn::ModulePtr model;
   std::weak_ptr<PreparedModel> prepared;  // empty if the application computes the gradients
   std::shared_ptr<state::AccumulationWindow> accumulation;
-  parallel::ParallelModelPtr of_application = nullptr;       // whose gradients the application computes
-  std::shared_ptr<const RegisteredMemory> memory = nullptr;  // of the application, which gets its values
-  std::string deepspeed = {};                                // its settings, as accel_describe() has them
-  DeepspeedSettings deepspeed_settings = {};                 // as they were given, which may have a name
-  bool verifies_gradients = false;                           // the first backward compares them along the axis tensor
+  parallel::ParallelModelPtr of_application = nullptr;                    // whose gradients the application computes
+  std::shared_ptr<const RegisteredMemory> memory = nullptr;               // of the application, which gets its values
+  std::string deepspeed = {};                                             // its settings, as accel_describe() has them
+  std::shared_ptr<const DeepspeedSettings> deepspeed_settings = nullptr;  // as they were given, maybe with a name
+  bool verifies_gradients = false;  // the first backward compares them along the axis tensor
 };
 
 struct PreparedObjects {

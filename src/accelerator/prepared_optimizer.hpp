@@ -11,9 +11,12 @@
 #include "accelerator/steps/step_clipping.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/placed_parameters.hpp"
-#include "precision/grad_scaler.hpp"
 #include "state/gradient_state.hpp"
 #include "trace/step_times.hpp"
+
+namespace accel::precision {
+class GradScaler;
+}
 
 namespace accel::accelerator {
 

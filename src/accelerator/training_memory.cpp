@@ -4,6 +4,7 @@
 
 #include "accelerator/deepspeed_plugins.hpp"
 #include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_objects.hpp"
 #include "accelerator/sharding_choice.hpp"
 #include "base/error.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
@@ -14,7 +15,7 @@
 namespace accel::accelerator {
 namespace {
 
-int shard_ranks(const EstimateMemorySettings& settings, const FsdpSettings& fsdp) {
+int64_t shard_ranks(const EstimateMemorySettings& settings, const FsdpSettings& fsdp) {
   const int64_t ranks = settings.num_processes;
   const bool is_hybrid = fsdp.sharding_strategy == ShardingStrategy::kHybridShard ||
                          fsdp.sharding_strategy == ShardingStrategy::kHybridShardZero2;
@@ -24,41 +25,35 @@ int shard_ranks(const EstimateMemorySettings& settings, const FsdpSettings& fsdp
   const int64_t shards = settings.data_parallel_shard_size.value_or(ranks);
   require(ranks % shards == 0, Status::kInvalidArgument, "data_parallel_shard_size is ", shards,
           "; expected a divisor of num_processes, which is ", ranks);
-  return static_cast<int>(shards);
+  return shards;
 }
 
 }  // namespace
 
 parallel::MemoryEstimate estimate_memory(const nn::ModulePtr& module, const optim::Optimizer* optimizer,
-                                         const EstimateMemorySettings& settings) {
+                                         const EstimateMemorySettings& given) {
+  EstimateMemorySettings settings = given;
   ShardingJob job;
   job.mixed_precision = settings.mixed_precision;
   job.accumulation.num_steps = settings.gradient_accumulation_steps;
   job.accumulation.sync_each_batch = settings.sync_each_batch;
   job.data_parallel_size = settings.num_processes;
-  PrepareModelSettings prepared = settings.model_options;
+  PrepareModelSettings& prepared = settings.model_options;
   prepared.deepspeed = find_deepspeed_plugin(prepared.deepspeed, {});
   ShardingChoice choice = choose_sharding(prepared, job);
   prepared.fsdp = std::move(choice.settings);
-
-  parallel::MemoryRequest request;
-  request.ranks = static_cast<int>(settings.num_processes.value);
-  request.shard_ranks = shard_ranks(settings, prepared.fsdp);
-  request.precision = settings.mixed_precision;
-  if (choice.accumulation.num_steps > 1)
-    request.accumulation =
-        choice.accumulation.sync_each_batch ? parallel::Accumulation::kExchanged : parallel::Accumulation::kLocal;
-  request.activation_bytes = settings.activation_bytes;
-  if (optimizer != nullptr)
-    request.state_bytes = [optimizer](const at::Tensor& parameter) {
-      return optimizer->expected_state_bytes(parameter);
-    };
+  settings.gradient_accumulation_steps = choice.accumulation.num_steps;
+  settings.sync_each_batch = choice.accumulation.sync_each_batch;
+  settings.data_parallel_shard_size = shard_ranks(settings, prepared.fsdp);
+  const auto state_bytes = [optimizer](const at::Tensor& parameter) {
+    return optimizer != nullptr ? optimizer->expected_state_bytes(parameter) : 0;
+  };
   const nn::Placements placements = nn::placements(*unwrap_model(module));
   const nn::ModulePtr shapes = nn::shapes_of(*unwrap_model(module), [&placements](const at::Tensor& parameter) {
     const tensor::PlacementPtr placement = placements.find(parameter);
     return placement == nullptr ? parameter.sizes().vec() : placement->shape;
   });
-  const parallel::MemoryEstimate estimate = parallel::estimate_memory(shapes, prepared, request);
+  const parallel::MemoryEstimate estimate = parallel::estimate_memory(shapes, settings, state_bytes);
   require(!estimate.is_sharded || optimizer == nullptr || optimizer->is_elementwise(), Status::kUnsupported,
           "the optimizer computes an update from a whole parameter, of which a rank of a sharded model has a part; "
           "expected one that updates each element by itself, such as AdamW or SGD, or NO_SHARD");

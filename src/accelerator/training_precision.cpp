@@ -6,8 +6,10 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/deepspeed_config.hpp"
+#include "config/generated/choices/precision.hpp"
 #include "config/generated/settings/state/state.hpp"
 #include "config/precedence.hpp"
+#include "precision/grad_scaler.hpp"
 
 namespace accel::accelerator {
 

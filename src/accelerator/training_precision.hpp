@@ -7,7 +7,6 @@
 #include "accelerator/prepared_objects.hpp"
 #include "config/generated/settings/prepare/autocast.hpp"
 #include "config/generated/settings/prepare/grad_scaler.hpp"
-#include "precision/grad_scaler.hpp"
 #include "state/state.hpp"
 
 namespace accel {

@@ -12,11 +12,13 @@
 
 namespace accel::data {
 
+using CollateFunction = std::function<c10::IValue(std::vector<c10::IValue> items)>;
+
 struct Collation {
   enum class Kind : uint8_t { kStack, kPad, kCallback };
   Kind kind = Kind::kStack;
   Padding padding;
-  std::function<c10::IValue(std::vector<c10::IValue> items)> callback;
+  CollateFunction callback;
 };
 
 // Items of one structure become one value of that structure: tensors are stacked (padded in their first dimension),

@@ -20,10 +20,9 @@ void DataLoader::require_unused() const {
           "the loader is at work already; expected one that was just made");
 }
 
-void DataLoader::set_collate(std::function<c10::IValue(std::vector<c10::IValue>)> collate) {
+void DataLoader::set_collate(CollateFunction collate) {
   require_unused();
-  input_.options.collation.kind = Collation::Kind::kCallback;
-  input_.options.collation.callback = std::move(collate);
+  input_.options.collate_function = std::move(collate);
 }
 
 void DataLoader::set_batch_sampler(std::shared_ptr<const BatchSampler> batch_sampler) {

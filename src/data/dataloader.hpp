@@ -18,7 +18,7 @@ class DataLoader final : public Loader {
              const LoaderOptions& options);
 
   // Only before the first epoch begins.
-  void set_collate(std::function<c10::IValue(std::vector<c10::IValue>)> collate);
+  void set_collate(CollateFunction collate);
   void set_batch_sampler(std::shared_ptr<const BatchSampler> batch_sampler);
   void set_slice(SliceFunction slice);
 

@@ -142,9 +142,9 @@ void Loader::begin_epoch() {
     return batch;
   };
   const LoaderOptions& options = input_.options;
-  prefetcher_ =
-      std::make_unique<Prefetcher>(std::move(source.batches), std::move(read),
-                                   PrefetchOptions{options.prefetch, options.num_workers, share_->calls_back(input_)});
+  prefetcher_ = std::make_unique<Prefetcher>(
+      std::move(source.batches), std::move(read),
+      PrefetchOptions{options.prefetch, options.num_workers.value_or(0), share_->calls_back(input_)});
 }
 
 void Loader::go_to(const LoaderState& state) {
@@ -164,7 +164,7 @@ void Loader::set_epoch(int64_t epoch) {
 
 c10::IValue Loader::state_dict() const {
   LoaderState state = state_;
-  if (input_.options.shuffle && seed_is_settled_) state.seed = input_.options.seed;
+  if (input_.options.shuffle && seed_is_settled_) state.seed = input_.options.seed.value;
   return to_value(state);
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "config/generated/settings/dataloader/dataloader.hpp"
 #include "data/batches/batch_sampler.hpp"
 #include "data/collate.hpp"
 #include "data/dataset.hpp"
@@ -29,16 +30,12 @@ struct LoaderData {
   std::shared_ptr<const BatchSampler> batch_sampler;
 };
 
-struct LoaderOptions {
-  int64_t batch_size = 1;
-  bool drop_last = false;
-  int64_t prefetch = 2;         // batches that each thread keeps ready; 0: no thread
-  int64_t num_workers = 0;      // threads; 0: one, where batches take longer than to hand them over
-  bool pin_memory = false;      // of batches that go to a device
-  SliceFunction slice;          // how rank 0 cuts rows that it reads for all; may be empty
-  bool shuffle = false;         // the loader's own order is a permutation by seed and epoch
-  std::optional<int64_t> seed;  // of that order; unset: that of the CPU's default generator when the first epoch begins
-  Collation collation;
+// The settings of a loader, and the application's functions.
+struct LoaderOptions : DataloaderSettings {
+  SliceFunction slice = {};               // how rank 0 cuts rows that it reads for all; may be empty
+  CollateFunction collate_function = {};  // makes batches; empty: they are made as the settings say
+
+  Collation collation() const;
 };
 
 struct LoaderInput {

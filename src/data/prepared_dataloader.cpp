@@ -8,7 +8,7 @@ namespace accel::data {
 namespace {
 
 LoaderInput with_seed(LoaderInput input, const ShardOptions& sharding) {
-  if (sharding.seed) input.options.seed = *sharding.seed;
+  if (sharding.data_seed.value) input.options.seed = *sharding.data_seed;
   return input;
 }
 
@@ -27,7 +27,7 @@ PreparedDataLoader::PreparedDataLoader(LoaderInput input, std::shared_ptr<RankSh
           "dispatch_batches is 1 without ranks that talk");
   // Checks that batches can be shared out, for one process as for several.
   BatchSamplerShard({0, input_.batch_size(), input_.drop_last()},
-                    {sharding.num_processes, sharding.process_index, sharding.split_batches, sharding.even_batches});
+                    {sharding.num_processes, sharding.process_index, sharding.splits_batches(), sharding.even_batches});
 }
 
 std::shared_ptr<Loader> PreparedDataLoader::clone() const {

@@ -8,7 +8,7 @@ namespace accel::data {
 // One process gets the batches as they are: nothing has to be evened out.
 Shard RankShare::shard() const {
   if (options_.num_processes == 1) return {};
-  return {options_.num_processes, options_.process_index, options_.split_batches, options_.even_batches};
+  return {options_.num_processes, options_.process_index, options_.splits_batches(), options_.even_batches};
 }
 
 bool RankShare::has_shard_for_each_rank(const LoaderInput& input) const {
@@ -18,7 +18,7 @@ bool RankShare::has_shard_for_each_rank(const LoaderInput& input) const {
 }
 
 bool RankShare::reads_own_shards(const LoaderInput& input) const {
-  return has_shard_for_each_rank(input) && !options_.split_batches && options_.communicator != nullptr;
+  return has_shard_for_each_rank(input) && !options_.splits_batches() && options_.communicator != nullptr;
 }
 
 std::optional<int64_t> RankShare::length(const LoaderInput& input, int64_t epoch) const {
@@ -38,7 +38,7 @@ EpochPosition RankShare::position_after(int64_t units, const LoaderInput& input,
 // Rank 0's seed is used by all: with different orders ranks would lose items and repeat others.
 int64_t RankShare::draw_seed(const LoaderInput& input) const {
   at::Tensor seed = at::empty({1}, at::kLong);
-  if (options_.draw_seed)
+  if (!options_.use_seedable_sampler)
     seed.random_();
   else
     seed.fill_(BatchShare::draw_seed(input));

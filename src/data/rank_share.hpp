@@ -10,29 +10,26 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "config/generated/settings/prepare/dataloader_config.hpp"
 #include "data/batch_share.hpp"
 #include "state/gradient_state.hpp"
 #include "trace/step_times.hpp"
 
 namespace accel::data {
 
-struct ShardOptions {
+// The settings of a prepared loader, and the ranks that share its batches.
+struct ShardOptions : DataloaderConfig {
   int64_t num_processes = 1;
   int64_t process_index = 0;
-  bool split_batches = false;
-  bool even_batches = true;
-  bool dispatch_batches = false;  // rank 0 reads for all
-  std::optional<c10::Device> device;
-  bool non_blocking = false;
-  std::optional<int64_t> seed;                       // instead of the loader's
-  bool draw_seed = false;                            // drawn from the default generator when the first epoch begins
-  bool resumes = true;                               // whether a checkpoint restores the position
-  std::shared_ptr<comm::Communicator> communicator;  // null: the ranks do not communicate
+  std::optional<c10::Device> device = {};                 // to which batches go
+  std::shared_ptr<comm::Communicator> communicator = {};  // null: the ranks do not communicate
   // The process_index of each rank of the communicator, where ranks read the same data; empty: each has its own.
-  std::vector<int64_t> process_indices;
-  std::shared_ptr<state::GradientState> gradient_state;
-  std::shared_ptr<StepTimes> step_times;  // may be null
-  std::function<void()> at_epoch_begin;   // may be empty
+  std::vector<int64_t> process_indices = {};
+  std::shared_ptr<state::GradientState> gradient_state = {};
+  std::shared_ptr<StepTimes> step_times = {};  // may be null
+  std::function<void()> at_epoch_begin = {};   // may be empty
+
+  bool splits_batches() const { return split_batches.value_or(false); }
 };
 
 class RankShare final : public BatchShare {

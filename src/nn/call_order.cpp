@@ -1,7 +1,7 @@
 #include "nn/call_order.hpp"
 
+#include <algorithm>
 #include <numeric>
-#include <utility>
 
 namespace accel::nn {
 namespace {
@@ -16,8 +16,8 @@ CallOrder::CallOrder(size_t blocks) : blocks_(blocks), order_(blocks) {
 }
 
 bool CallOrder::use(size_t block) {
-  if (pass_.size() >= blocks_ * kMostUsesOfBlock) pass_.clear();
-  pass_.push_back(block);
+  if (calls_.size() - pass_ >= blocks_ * kMostUsesOfBlock) calls_.resize(pass_);
+  calls_.push_back({block, calls_.size() + 1});
   // The first place of the block from the expected one on, around the end.
   for (size_t i = 0; i < order_.size(); i++) {
     if (upcoming(i) != block) continue;
@@ -27,10 +27,35 @@ bool CallOrder::use(size_t block) {
   return false;
 }
 
-void CallOrder::end_pass() {
-  if (pass_.empty()) return;
-  order_ = std::exchange(pass_, {});
-  next_ = 0;
+void CallOrder::end_use(size_t block) {
+  const auto is_of_block = [block](const Call& call) { return call.block == block; };
+  if (const auto found = std::find_if(calls_.rbegin(), calls_.rend(), is_of_block); found != calls_.rend())
+    found->end = calls_.size();
+}
+
+void CallOrder::end_pass(bool keep_calls) {
+  if (calls_.size() > pass_) {
+    order_.clear();
+    for (size_t i = pass_; i < calls_.size(); i++) order_.push_back(calls_[i].block);
+    next_ = 0;
+  }
+  if (!keep_calls) calls_.clear();
+  pass_ = calls_.size();
+}
+
+void CallOrder::use_in_backward(size_t block) {
+  const auto is_latest = [block](const Call& call) { return call.block == block && !call.has_begun; };
+  const auto found = std::find_if(calls_.rbegin(), calls_.rend(), is_latest);
+  if (found == calls_.rend()) return;
+  found->has_begun = true;
+  backward_position_ = found->end;  // those within it come next
+}
+
+std::vector<size_t> CallOrder::upcoming_in_backward(size_t most) const {
+  std::vector<size_t> blocks;
+  for (size_t i = std::min(backward_position_, calls_.size()); i-- > 0 && blocks.size() < most;)
+    if (!calls_[i].has_begun) blocks.push_back(calls_[i].block);
+  return blocks;
 }
 
 }  // namespace accel::nn

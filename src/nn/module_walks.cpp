@@ -11,10 +11,6 @@
 namespace accel::nn {
 namespace {
 
-std::string join_path(const std::string& prefix, const std::string& name) {
-  return prefix.empty() ? name : prefix + "." + name;
-}
-
 // "layers.0" and "weight"; the folder is empty for a bare name.
 std::pair<std::string_view, std::string_view> split_path(std::string_view path) {
   const size_t dot = path.rfind('.');
@@ -37,6 +33,10 @@ ParameterPlace parameter_place(Module& root, std::string_view path) {
 }
 
 }  // namespace
+
+std::string join_path(const std::string& path, const std::string& name) {
+  return path.empty() || name.empty() ? path + name : path + "." + name;
+}
 
 void tie(Module& root, std::string_view path, std::string_view source_path) {
   const ParameterPlace place = parameter_place(root, path);

@@ -26,6 +26,8 @@ NamedTensors named_members(const Module& root);
 NamedModules children_bottom_up(const Module& root);
 int64_t num_parameters(const Module& root);  // elements
 
+// "layers.0" and "weight" give "layers.0.weight"; either may be empty.
+std::string join_path(const std::string& path, const std::string& name);
 // "layers.0.mlp"; "" is the module itself. An error names the missing part of the path.
 const Module& module_at(const Module& root, std::string_view path);
 // A parameter or buffer, "layers.0.weight".

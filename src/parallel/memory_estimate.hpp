@@ -8,11 +8,10 @@
 #include <cstdint>
 #include <functional>
 
-#include "config/generated/choices/precision.hpp"
 #include "nn/module.hpp"
 
 namespace accel {
-struct PrepareModelSettings;
+struct EstimateMemorySettings;
 }
 
 namespace accel::parallel {
@@ -51,27 +50,13 @@ struct MemoryEstimate {
   }
 };
 
-// Gradients of the micro-batches before the last one.
-enum class Accumulation : uint8_t {
-  kNone,       // there are none
-  kLocal,      // are kept whole, and not exchanged
-  kExchanged,  // are exchanged
-};
-
-struct MemoryRequest {
-  int ranks = 1;        // that average gradients
-  int shard_ranks = 1;  // of these, those that share one copy of the parameters
-  Precision precision = Precision::kNo;
-  Accumulation accumulation = Accumulation::kNone;
-  int64_t activation_bytes = 0;
-  // The optimizer's state for a parameter of this shape and dtype.
-  std::function<int64_t(const at::Tensor& parameter)> state_bytes = [](const at::Tensor&) { return 0; };
-};
+// The bytes of the optimizer's state for a parameter of this shape and dtype.
+using StateBytes = std::function<int64_t(const at::Tensor& parameter)>;
 
 // The peak of a step that is not the first, on the rank with the most rows; gradients are set to none after each
-// step. Parameters may be without memory. Not included: preparing, temporary memory of operators and of compressed
-// exchanges.
-MemoryEstimate estimate_memory(const nn::ModulePtr& module, const PrepareModelSettings& settings,
-                               const MemoryRequest& request);
+// step. Parameters may be without memory. The settings are complete, also those of sharding, and
+// data_parallel_shard_size is set. Not included: preparing, temporary memory of operators and of compressed exchanges.
+MemoryEstimate estimate_memory(const nn::ModulePtr& module, const EstimateMemorySettings& settings,
+                               const StateBytes& state_bytes);
 
 }  // namespace accel::parallel

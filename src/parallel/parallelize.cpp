@@ -8,6 +8,7 @@
 
 #include "base/log.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
+#include "config/generated/settings/prepare/estimate_memory.hpp"
 #include "config/generated/settings/prepare/fsdp.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
 #include "nn/module_walks.hpp"
@@ -32,7 +33,7 @@ bool has_trainable_parameter(const nn::Module& module) {
                      [](const at::Tensor& tensor) { return tensor.requires_grad(); });
 }
 
-bool is_sharded(int ranks, const FsdpSettings& settings) {
+bool is_sharded(int64_t ranks, const FsdpSettings& settings) {
   return ranks > 1 && settings.enabled.value_or(false) && settings.sharding_strategy != ShardingStrategy::kNoShard;
 }
 
@@ -101,10 +102,11 @@ ParallelGradients parallelize_gradients(nn::ModulePtr module, const ModelRanks& 
   return {single_process_model(std::move(module)), std::move(gradients)};
 }
 
-MemoryEstimate estimate_memory(const nn::ModulePtr& module, const PrepareModelSettings& settings,
-                               const MemoryRequest& request) {
-  if (is_sharded(request.ranks, settings.fsdp)) return estimate_sharded_memory(module, settings.fsdp, request);
-  return estimate_replicated_memory(*module, settings.ddp, request);
+MemoryEstimate estimate_memory(const nn::ModulePtr& module, const EstimateMemorySettings& settings,
+                               const StateBytes& state_bytes) {
+  if (is_sharded(settings.num_processes, settings.model_options.fsdp))
+    return estimate_sharded_memory(module, settings, state_bytes);
+  return estimate_replicated_memory(*module, settings, state_bytes);
 }
 
 }  // namespace accel::parallel

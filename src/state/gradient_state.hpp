@@ -23,7 +23,8 @@ struct LoaderProgress {
   std::vector<Rows> ranks;  // of each rank; empty: as on this rank, and all valid
 };
 
-// @accelerate GradientAccumulationPlugin
+// How gradients accumulate. These come from the state's settings, and GradientAccumulationSettings, where each is
+// optional, change some of them. @accelerate GradientAccumulationPlugin
 struct AccumulationSettings {
   int64_t num_steps = 1;
   bool adjust_scheduler = false;

@@ -9,8 +9,10 @@
 #include <cstdio>
 
 #include "accelerator/accelerator.hpp"
+#include "config/generated/settings/prepare/dataloader_config.hpp"
 #include "config/generated/settings/state/state.hpp"
 #include "data/datasets/tensor_dataset.hpp"
+#include "data/prepared_dataloader.hpp"
 #include "data/sampler.hpp"
 #include "device_fixture.hpp"
 

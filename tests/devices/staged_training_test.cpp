@@ -29,6 +29,7 @@
 #include "comm/collectives.hpp"
 #include "config/generated/choices/ddp_comm_hook.hpp"
 #include "config/generated/settings/prepare/ddp.hpp"
+#include "config/generated/settings/training_loop/local_sgd.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/module_walks.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"

@@ -14,6 +14,7 @@
 
 #include <mutex>
 
+#include "accelerator/prepared_model.hpp"
 #include "accelerator_ranks.hpp"
 #include "expect_error.hpp"
 #include "nn/callback_module.hpp"

@@ -20,6 +20,7 @@
 #include "data/dataloader.hpp"
 #include "data/datasets/subset_dataset.hpp"
 #include "data/datasets/tensor_dataset.hpp"
+#include "data/prepared_dataloader.hpp"
 #include "expect_error.hpp"
 #include "numbers.hpp"
 #include "tensor/tree.hpp"

@@ -185,7 +185,7 @@ TEST(Dispatch, TiedWeightsAreTied) {
 TEST(Dispatch, FilesOfTorchAndOffloadFolders) {
   const auto model = block_model();
   const WeightFolder folder;
-  checkpoint::ModelFileOptions options;
+  SaveModelSettings options;
   options.safe_serialization = false;
   checkpoint::save_model(folder.path(), model->state_dict(), options);
   const auto empty = empty_block_model();

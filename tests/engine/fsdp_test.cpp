@@ -19,6 +19,7 @@
 #include <tuple>
 
 #include "accelerator/checkpoints/placed_state.hpp"
+#include "accelerator/prepared_model.hpp"
 #include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "big_model_fixture.hpp"

@@ -17,7 +17,9 @@
 #include "accelerator/metrics.hpp"
 #include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
+#include "config/generated/settings/prepare/dataloader_config.hpp"
 #include "config/generated/settings/state/state.hpp"
+#include "data/prepared_dataloader.hpp"
 #include "numbers.hpp"
 
 namespace accel::data {
@@ -530,7 +532,7 @@ TEST(LoaderDispatch, RaggedRowsAndLeavesThatAreNoTensors) {
     data.dataset = std::make_shared<Sentences>();
     LoaderOptions options;
     options.batch_size = 2;
-    options.collation.kind = Collation::Kind::kPad;
+    options.collate = Collate::kPad;
     const auto loader = tests::prepared(DataLoader(data, options), together(communicator, true));
     const auto batch = loader->next()->toGenericDict();
     const int64_t rank = communicator->rank();
@@ -551,7 +553,7 @@ TEST(LoaderDispatch, AFailureOfRank0IsOneOfAllRanks) {
     data.dataset = dataset;
     LoaderOptions options;
     options.batch_size = 2;
-    options.collation.kind = Collation::Kind::kPad;
+    options.collate = Collate::kPad;
     const auto loader = tests::prepared(DataLoader(data, options), together(communicator, true));
     loader->next();
     communicator->barrier();
@@ -602,7 +604,7 @@ TEST(LoaderSeed, IsDrawnOnceByRank0AndKept) {
     LoaderOptions options;
     options.shuffle = true;
     auto sharding = together(communicator, false);
-    sharding.draw_seed = true;
+    sharding.use_seedable_sampler = false;
     const auto make = [&] { return tests::prepared(DataLoader(tests::numbers("map", 20), options), sharding); };
     const auto loader = make(), resumed = make();
     require(metric(*loader, sharding) == range(20), Status::kInternal, "rows");

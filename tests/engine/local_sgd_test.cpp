@@ -14,6 +14,7 @@
 #include "accelerator_ranks.hpp"
 #include "checkpoint_fixture.hpp"
 #include "comm/group.hpp"
+#include "config/generated/settings/training_loop/local_sgd.hpp"
 #include "nn/callback_module.hpp"
 #include "nn_fixture.hpp"
 #include "optim/parameter_optimizer.hpp"

@@ -45,7 +45,12 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-ModelFileOptions options_of(uint64_t max_shard_size, bool safe) { return {max_shard_size, safe}; }
+SaveModelSettings options_of(uint64_t max_shard_size, bool safe) {
+  SaveModelSettings settings;
+  settings.max_shard_size = std::to_string(max_shard_size);
+  settings.safe_serialization = safe;
+  return settings;
+}
 
 using Files = std::vector<std::string>;
 

@@ -21,6 +21,7 @@
 #include "mesh_ranks.hpp"
 #include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"
+#include "precision/grad_scaler.hpp"
 #include "tensor/tensor_chunk.hpp"
 
 namespace accel::parallel {

@@ -262,7 +262,7 @@ TEST(RegisteredParameters, RandomProgramsTrainAsOneByOne) {
                                        }(),
                                        at::kCPU)
                                        .module();
-      const auto one_by_one = accelerator->preparation().prepare_parameters(module, bucket);
+      const auto one_by_one = accelerator->preparation().prepare_parameters(module, bucket, FsdpSettings());
       const auto reference = new_optimizer(*module);
       for (int step = 0; step < steps; step++) {
         nn::NamedTensors given;
@@ -363,7 +363,7 @@ TEST(RegisteredParameters, AnErrorOfOneRankIsThatOfAll) {
           [&] {
             return nn::NamedTensors{{"bias", at::zeros({2}, is_wrong ? at::kLong : at::kFloat)}};
           },
-          25);
+          25, FsdpSettings());
     });
     tests::expect_error(Status::kCollectiveMismatch,
                         "is parameter bias Float[2] on rank 0 and parameter bias Float[3] on rank 1", [&] {
@@ -371,7 +371,7 @@ TEST(RegisteredParameters, AnErrorOfOneRankIsThatOfAll) {
                               [&] {
                                 return nn::NamedTensors{{"bias", at::zeros({is_wrong ? 3 : 2})}};
                               },
-                              25);
+                              25, FsdpSettings());
                         });
     const Program program = new_program(accelerator);  // neither has left a trace
     program.step(0);

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "accelerator/prepared_object.hpp"
 #include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "checkpoint_fixture.hpp"

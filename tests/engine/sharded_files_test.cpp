@@ -19,6 +19,7 @@
 #include "checkpoint/formats/torch/torch_file.hpp"
 #include "checkpoint/optimizer_names.hpp"
 #include "checkpoint_fixture.hpp"
+#include "config/generated/settings/checkpoint/fsdp_file.hpp"
 #include "expect_error.hpp"
 #include "fsdp_fixture.hpp"
 #include "nn/module_walks.hpp"

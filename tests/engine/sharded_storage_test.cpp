@@ -10,6 +10,7 @@
 #include <fstream>
 #include <mutex>
 
+#include "accelerator/prepared_model.hpp"
 #include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "checkpoint_fixture.hpp"

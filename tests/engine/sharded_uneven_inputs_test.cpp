@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "accelerator/join_uneven_inputs.hpp"
+#include "accelerator/prepared_model.hpp"
 #include "accelerator_ranks.hpp"
 #include "config/generated/choices/precision.hpp"
 #include "config/generated/settings/state/state.hpp"

@@ -75,6 +75,19 @@ TEST(ShardingSchedule, AForwardIsPredictedFromTheFirstOneOn) {
   EXPECT_EQ(text_of(schedule.begin_module(0)), "gather 0") << "nothing of the next forward";
 }
 
+// Regression: the first backward behind an evaluation gathered groups again that the evaluation had used.
+TEST(ShardingSchedule, ABackwardLeavesOutForwardsWithoutOne) {
+  ShardingSchedule schedule(kRegistered, settings_of(false, BackwardPrefetch::kBackwardPre));
+  for (const bool records : {false, true}) {
+    schedule.begin_forward(records);
+    for (const size_t group : kRegistered) schedule.begin_module(group);
+    for (const size_t group : {0, 1, 2}) schedule.end_module(group, {records, /*has_parameters=*/false});
+  }
+  EXPECT_EQ(text_of(schedule.begin_module_backward(2)), "gather 2, start 1");
+  EXPECT_EQ(text_of(schedule.begin_module_backward(1)), "gather 1, start 0");
+  EXPECT_EQ(text_of(schedule.begin_module_backward(0)), "gather 0");
+}
+
 TEST(ShardingSchedule, FrozenParametersStayUntilTheGradientsOfInputs) {
   ShardingSchedule schedule(kRegistered, settings_of(false, BackwardPrefetch::kNoPrefetch));
   schedule.begin_forward(true);

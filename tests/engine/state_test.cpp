@@ -23,6 +23,7 @@
 #include "config/process_place.hpp"
 #include "config/state_settings.hpp"
 #include "kernels/compute_policy.hpp"
+#include "precision/grad_scaler.hpp"
 #include "state/split.hpp"
 
 namespace accel {

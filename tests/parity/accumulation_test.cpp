@@ -4,9 +4,12 @@
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
+#include "accelerator/prepared_model.hpp"
 #include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
+#include "config/generated/settings/prepare/dataloader_config.hpp"
 #include "config/generated/settings/state/state.hpp"
+#include "data/prepared_dataloader.hpp"
 #include "fixture.hpp"
 #include "nn/module_walks.hpp"
 #include "tensor/tree.hpp"

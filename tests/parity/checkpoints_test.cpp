@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "accelerator/prepared_object.hpp"
 #include "accelerator_ranks.hpp"
 #include "checkpoint/formats/torch/torch_file.hpp"
 #include "config/generated/settings/state/state.hpp"

@@ -16,7 +16,7 @@ TEST(DataloaderStateParity, SameEventsAsTheReference) {
     const auto gradients = std::make_shared<state::GradientState>(state::AccumulationSettings{});
     data::ShardOptions sharding;
     sharding.gradient_state = gradients;
-    sharding.seed = member(input, "data_seed").toInt();
+    sharding.data_seed = member(input, "data_seed").toInt();
     const auto loader =
         tests::prepared(data::DataLoader(tests::numbers("map", member(input, "size").toInt()), options), sharding);
     EXPECT_EQ(loader->length(), member(expected, "length").toInt());

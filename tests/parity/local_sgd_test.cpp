@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "config/generated/settings/prepare/ddp.hpp"
+#include "config/generated/settings/training_loop/local_sgd.hpp"
 #include "fixture.hpp"
 #include "nn/callback_module.hpp"
 #include "optim/rules/rules.hpp"

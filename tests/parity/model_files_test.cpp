@@ -57,8 +57,8 @@ NamedTensors ordered(const NamedTensors& loaded, const c10::IValue& state_dict) 
   return tensors;
 }
 
-uint64_t shard_size(const c10::IValue& given) {
-  return given.isString() ? checkpoint::parse_shard_size(given.toStringRef()) : static_cast<uint64_t>(given.toInt());
+std::string shard_size(const c10::IValue& given) {
+  return given.isString() ? given.toStringRef() : std::to_string(given.toInt());
 }
 
 class SavedFolder {
@@ -105,7 +105,10 @@ TEST(ModelFilesParity, FoldersOfTheReferenceLoadAndAreWrittenTheSame) {
 
     const SavedFolder folder;
     const bool safe = member(recorded.input, "safe").toBool();
-    checkpoint::save_model(folder.path(), model, {shard_size(member(recorded.input, "max_shard_size")), safe});
+    SaveModelSettings settings;
+    settings.max_shard_size = shard_size(member(recorded.input, "max_shard_size"));
+    settings.safe_serialization = safe;
+    checkpoint::save_model(folder.path(), model, settings);
     EXPECT_EQ(names_in(folder.path()), names_in(reference));
     const bool is_tied = model.size() != loaded.size() || !safe;
     for (const std::string& name : names_in(reference)) {

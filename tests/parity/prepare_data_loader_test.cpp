@@ -42,7 +42,7 @@ TEST(PrepareDataLoaderParity, SameBatchesAndSignalsAsTheReference) {
       const int64_t total = loader->total_batch_size().value();
       if (!stream) {
         // Where an uneven last batch is split, the reference also counts it on ranks that get nothing of it.
-        const bool overcounts = sharding.split_batches && !sharding.even_batches;
+        const bool overcounts = sharding.splits_batches() && !sharding.even_batches;
         EXPECT_EQ(length, overcounts ? static_cast<int64_t>(batches.size()) : expected_length(*reported));
         EXPECT_EQ(total, member(of_rank, "total_batch_size").toInt());
         EXPECT_EQ(remainder, member(of_rank, "remainder").toInt());

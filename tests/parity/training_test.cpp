@@ -17,6 +17,7 @@
 #include <cmath>
 #include <map>
 
+#include "accelerator/prepared_object.hpp"
 #include "accelerator/steps/micro_batch.hpp"
 #include "accelerator_ranks.hpp"
 #include "checkpoint/formats/safetensors.hpp"

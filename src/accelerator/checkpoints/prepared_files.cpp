@@ -10,15 +10,19 @@
 #include <vector>
 
 #include "accelerator/checkpoints/placed_state.hpp"
+#include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/ranks.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "checkpoint/chunk_file.hpp"
 #include "checkpoint/files/make_folders.hpp"
+#include "checkpoint/formats/sharded_index.hpp"
 #include "checkpoint/fsdp_files.hpp"
 #include "checkpoint/model_check.hpp"
 #include "checkpoint/optimizer_names.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
+#include "config/generated/settings/checkpoint/fsdp_file.hpp"
 #include "nn/module_walks.hpp"
 #include "os/bus_error_guard.hpp"
 #include "tensor/loading.hpp"
@@ -114,12 +118,13 @@ nn::NamedTensors PreparedFiles::whole_state_dict(const nn::ModulePtr& module, bo
 }
 
 void PreparedFiles::save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
-                               const checkpoint::ModelFileOptions& options) const {
+                               const SaveModelSettings& settings) const {
+  checkpoint::parse_shard_size(settings.max_shard_size);  // a wrong one is an error on all ranks
   training_.require_known_parts();
   const std::string parent = std::filesystem::path(folder).lexically_normal().parent_path().string();
   const nn::NamedTensors tensors = whole_state_dict(module, writes, parent.empty() ? "." : parent);
   if (!writes) return;
-  checkpoint::save_model(folder, tensors, options);
+  checkpoint::save_model(folder, tensors, settings);
   log(LogLevel::kInfo, "the model is saved in '", folder, "'");
 }
 

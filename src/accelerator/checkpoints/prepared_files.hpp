@@ -7,8 +7,11 @@
 #include "accelerator/checkpoints/training_checkpoint.hpp"
 #include "accelerator/prepared_objects.hpp"
 #include "checkpoint/formats/model_files.hpp"
-#include "config/generated/settings/checkpoint/fsdp_file.hpp"
 #include "state/state.hpp"
+
+namespace accel {
+struct FsdpFileSettings;
+}
 
 namespace accel::accelerator {
 
@@ -23,7 +26,7 @@ class PreparedFiles {
   nn::NamedTensors whole_state_dict(const nn::ModulePtr& module, bool keep, const std::string& folder = "") const;
   // Collective for a model of which ranks store parts. Others are saved by the calling rank, if it writes.
   void save_model(const nn::ModulePtr& module, const std::string& folder, bool writes,
-                  const checkpoint::ModelFileOptions& options = {}) const;
+                  const SaveModelSettings& settings = {}) const;
 
   // Collective. The files in which FSDP keeps a model or an optimizer outside of checkpoints; its layout is that of the
   // model, or of the first of the optimizer's models, unless it is given. @accelerate utils.save_fsdp_model

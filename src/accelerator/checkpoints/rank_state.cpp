@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "nn/module_walks.hpp"
+#include "parallel/localsgd/local_sgd.hpp"
 #include "tensor/device/generator.hpp"
 #include "tensor/tree.hpp"
 

@@ -11,10 +11,13 @@
 #include <vector>
 
 #include "nn/module.hpp"
-#include "parallel/localsgd/local_sgd.hpp"
 #include "parallel/parallel_model.hpp"
 #include "state/gradient_state.hpp"
 #include "tensor/stateful.hpp"
+
+namespace accel::parallel {
+class LocalSgd;
+}
 
 namespace accel::accelerator {
 

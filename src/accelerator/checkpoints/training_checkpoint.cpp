@@ -11,6 +11,8 @@
 #include "accelerator/checkpoints/gradient_sums.hpp"
 #include "accelerator/checkpoints/placed_state.hpp"
 #include "accelerator/checkpoints/rank_state.hpp"
+#include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/ranks.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -20,8 +22,11 @@
 #include "checkpoint/training_state.hpp"
 #include "comm/collectives.hpp"
 #include "config/generated/choices/state_dict_type.hpp"
+#include "data/prepared_dataloader.hpp"
 #include "nn/module_walks.hpp"
 #include "os/bus_error_guard.hpp"
+#include "parallel/localsgd/local_sgd.hpp"
+#include "precision/grad_scaler.hpp"
 #include "tensor/device/generator.hpp"
 #include "tensor/loading.hpp"
 #include "tensor/tree.hpp"
@@ -58,7 +63,7 @@ class LoaderState final : public tensor::Stateful {
   explicit LoaderState(std::shared_ptr<data::PreparedDataLoader> loader) : loader_(std::move(loader)) {}
   c10::IValue state_dict() const override { return loader_->state_dict(); }
   void load_state_dict(const c10::IValue& state) override {
-    if (loader_->sharding().resumes) loader_->load_state_dict(state);
+    if (loader_->sharding().use_stateful_dataloader) loader_->load_state_dict(state);
   }
 
  private:

@@ -10,10 +10,13 @@
 #include <unordered_set>
 
 #include "accelerator/checkpoints/rank_state.hpp"
+#include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_optimizer.hpp"
 #include "base/error.hpp"
 #include "config/generated/settings/state/state.hpp"
 #include "optim/lomo.hpp"
 #include "parallel/gradient_check.hpp"
+#include "precision/grad_scaler.hpp"
 
 namespace accel::accelerator {
 namespace {

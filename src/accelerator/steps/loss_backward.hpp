@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_objects.hpp"
 #include "state/state.hpp"
 #include "tensor/autograd/backward.hpp"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "accelerator/accelerator.hpp"
+#include "accelerator/prepared_model.hpp"
 
 namespace accel::accelerator {
 

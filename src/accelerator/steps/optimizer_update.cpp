@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
 #include "parallel/uneven_inputs.hpp"
+#include "precision/grad_scaler.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {

@@ -10,8 +10,12 @@
 #include "comm/communicator.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/placed_parameters.hpp"
-#include "precision/grad_scaler.hpp"
 #include "trace/step_times.hpp"
+
+namespace accel::precision {
+class GradScaler;
+class ScaledGradients;
+}  // namespace accel::precision
 
 namespace accel::accelerator {
 

@@ -16,7 +16,6 @@
 #include "capi/values/value.hpp"
 #include "checkpoint/formats/model_files.hpp"
 #include "checkpoint/formats/safetensors.hpp"
-#include "checkpoint/formats/sharded_index.hpp"
 #include "checkpoint/formats/value_file.hpp"
 #include "tensor/device/device.hpp"
 
@@ -108,10 +107,7 @@ ACCEL_FUNCTION accel_status_t accel_save_model(accel_state_t* state, const accel
     const nn::ModulePtr& model = check(module, "module").module;
     check_pointer(folder, "folder");
     const SaveModelSettings settings = read_settings(options, "options");
-    checkpoint::ModelFileOptions files;
-    files.max_shard_size = checkpoint::parse_shard_size(settings.max_shard_size);
-    files.safe_serialization = settings.safe_serialization;
-    accelerator.files().save_model(model, folder, writes(accelerator, settings.save_on_each_node), files);
+    accelerator.files().save_model(model, folder, writes(accelerator, settings.save_on_each_node), settings);
   });
 }
 

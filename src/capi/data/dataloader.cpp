@@ -16,6 +16,7 @@
 #include "capi/generated/options/dataloader.hpp"
 #include "capi/values/value.hpp"
 #include "data/prepared_dataloader.hpp"
+#include "data/rank_share.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {
@@ -30,30 +31,6 @@ data::LoaderData data_of(const accel_dataset& handle, const accel_dataloader_opt
   }
   if (options.sampler != nullptr) data.sampler = check(options.sampler, "options.sampler").sampler;
   return data;
-}
-
-data::Collation read_collation(const accel_dataloader_options_t& options) {
-  data::Collation collation;
-  set_given(collation.kind, options.collate);
-  data::Padding& padding = collation.padding;
-  set_given(padding.value, options.padding_value);
-  set_given(padding.multiple_of, options.pad_to_multiple_of);
-  padding.at_start = options.padding_side == ACCEL_PADDING_SIDE_LEFT;
-  set_given(padding.masks, options.padding_masks);
-  return collation;
-}
-
-data::LoaderOptions read_loader_options(const accel_dataloader_options_t& given) {
-  data::LoaderOptions options;
-  set_given(options.batch_size, given.batch_size);
-  set_given(options.drop_last, given.drop_last);
-  set_given(options.prefetch, given.prefetch);
-  set_given(options.num_workers, given.num_workers);
-  set_given(options.pin_memory, given.pin_memory);
-  set_given(options.shuffle, given.shuffle);
-  set_given(options.seed, given.seed);
-  options.collation = read_collation(given);
-  return options;
 }
 
 std::vector<int64_t> indices_of(const c10::IValue& batch) {
@@ -110,9 +87,8 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_create(accel_dataset_t* dataset,
                                                       accel_dataloader_t** out) {
   return guarded(__func__, out, [&] {
     const accel_dataset& items = check(dataset, "dataset");
-    const auto given = read_options(options, "options");
-    auto loader = std::make_shared<data::DataLoader>(data_of(items, given), read_loader_options(given));
-    return loader;
+    const data::LoaderData source = data_of(items, given_options(options, "options"));
+    return std::make_shared<data::DataLoader>(source, data::LoaderOptions{read_settings(options, "options")});
   });
 }
 
@@ -211,14 +187,14 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_config(const accel_dataloader_t* 
     const auto insert = [&](const char* name, c10::IValue value) {
       fields.insert(std::string(name), std::move(value));
     };
-    insert("even_batches", config.even_batches);
-    insert("split_batches", config.split_batches);
+    insert("even_batches", config.even_batches.value);
+    insert("split_batches", config.splits_batches());
     insert("put_on_device", config.device.has_value());
-    insert("non_blocking", config.non_blocking);
-    insert("dispatch_batches", config.dispatch_batches);
-    insert("use_seedable_sampler", !config.draw_seed);
-    insert("data_seed", config.seed ? c10::IValue(*config.seed) : c10::IValue());
-    insert("use_stateful_dataloader", config.resumes);
+    insert("non_blocking", config.non_blocking.value);
+    insert("dispatch_batches", config.dispatch_batches.value);
+    insert("use_seedable_sampler", config.use_seedable_sampler.value);
+    insert("data_seed", config.data_seed.value ? c10::IValue(*config.data_seed) : c10::IValue());
+    insert("use_stateful_dataloader", config.use_stateful_dataloader.value);
     return from_ivalue(fields);
   });
 }

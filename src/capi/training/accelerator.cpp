@@ -13,6 +13,7 @@
 #include "accelerator/description.hpp"
 #include "accelerator/parameters/gathered_parameters.hpp"
 #include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_object.hpp"
 #include "accelerator/training_memory.hpp"
 #include "capi/calls/callback.hpp"
 #include "capi/calls/guard.hpp"
@@ -28,6 +29,7 @@
 #include "capi/values/tensor_handle.hpp"
 #include "capi/values/tensor_list.hpp"
 #include "capi/values/value.hpp"
+#include "data/prepared_dataloader.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {

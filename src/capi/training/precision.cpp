@@ -8,6 +8,7 @@
 #include "capi/generated/options/prepare.hpp"
 #include "capi/values/buffer.hpp"
 #include "capi/values/value.hpp"
+#include "precision/grad_scaler.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::capi {

@@ -2,7 +2,10 @@
 #pragma once
 
 #include "accel.h"
-#include "precision/autocast.hpp"
+
+namespace accel {
+struct AutocastSettings;
+}
 
 namespace accel::capi {
 

@@ -17,6 +17,7 @@
 #include "capi/training/backward_options.hpp"
 #include "capi/training/precision.hpp"
 #include "config/generated/settings/state/state.hpp"
+#include "precision/autocast.hpp"
 
 namespace accel::capi {
 namespace {

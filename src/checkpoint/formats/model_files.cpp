@@ -79,13 +79,13 @@ class PendingFile {
 
 class ModelWriter {
  public:
-  ModelWriter(const std::string& folder, const ModelFileOptions& options, FileSystem& files)
+  ModelWriter(const std::string& folder, const SaveModelSettings& settings, FileSystem& files)
       : folder_(folder),
-        options_(options),
+        settings_(settings),
         files_(files),
-        pattern_(options.safe_serialization ? kSafeWeightsPatternName : kWeightsPatternName),
-        single_name_(options.safe_serialization ? kSafeWeightsName : kWeightsName),
-        index_name_(options.safe_serialization ? kSafeWeightsIndexName : kWeightsIndexName) {}
+        pattern_(settings.safe_serialization ? kSafeWeightsPatternName : kWeightsPatternName),
+        single_name_(settings.safe_serialization ? kSafeWeightsName : kWeightsName),
+        index_name_(settings.safe_serialization ? kSafeWeightsIndexName : kWeightsIndexName) {}
 
   std::vector<std::string> write(const NamedTensors& tensors) {
     for (const auto& [name, tensor] : tensors)
@@ -116,15 +116,16 @@ class ModelWriter {
   // Tied tensors are dropped from safetensors files, whose tensors share nothing; torch's files hold what is shared
   // once.
   ShardedModel split(const NamedTensors& tensors) {
-    if (!options_.safe_serialization) return split_into_shards(tensors, options_.max_shard_size, pattern_);
+    const uint64_t max_shard_size = parse_shard_size(settings_.max_shard_size);
+    if (!settings_.safe_serialization) return split_into_shards(tensors, max_shard_size, pattern_);
     SafetensorsContents contents = drop_tied(tensors);
     tied_ = std::move(contents.metadata);
-    return split_into_shards(contents.tensors, options_.max_shard_size, pattern_);
+    return split_into_shards(contents.tensors, max_shard_size, pattern_);
   }
 
   void write_shard(const Shard& shard) {
     pending_.emplace_back(shard.file, folder_, files_);
-    if (!options_.safe_serialization) {
+    if (!settings_.safe_serialization) {
       pending_.back().write_torch(shard.tensors);
       return;
     }
@@ -166,7 +167,7 @@ class ModelWriter {
   }
 
   std::string folder_;
-  const ModelFileOptions& options_;
+  const SaveModelSettings& settings_;
   FileSystem& files_;
   std::string pattern_;
   std::string single_name_;
@@ -241,8 +242,8 @@ std::string find_model(const std::string& folder) {
 }  // namespace
 
 std::vector<std::string> save_model(const std::string& folder, const NamedTensors& tensors,
-                                    const ModelFileOptions& options, FileSystem& files) {
-  return ModelWriter(folder, options, files).write(tensors);
+                                    const SaveModelSettings& settings, FileSystem& files) {
+  return ModelWriter(folder, settings, files).write(tensors);
 }
 
 NamedTensors load_state_dict(const std::string& path, Framework framework) {

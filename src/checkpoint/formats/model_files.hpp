@@ -6,16 +6,12 @@
 #include <vector>
 
 #include "checkpoint/formats/safetensors.hpp"
+#include "config/generated/settings/checkpoint/save_model.hpp"
 
 namespace accel::checkpoint {
 
 // From which framework weights are read.
 enum class Framework : uint8_t { kTorch, kAny };
-
-struct ModelFileOptions {
-  uint64_t max_shard_size = 10'000'000'000;  // bytes
-  bool safe_serialization = true;            // safetensors; otherwise files of torch.save()
-};
 
 // Writes model.safetensors, or model-00001-of-000NN.safetensors and model.safetensors.index.json (pytorch_model...bin
 // without safe_serialization) into the folder, which is made. Files of an earlier save of the same kind go. Tied
@@ -27,7 +23,7 @@ struct ModelFileOptions {
 // index, never a mixture: shards get their names first, then the index, and then earlier files are removed; if shards
 // of the earlier model have the same names, its index is removed before.
 std::vector<std::string> save_model(const std::string& folder, const NamedTensors& tensors,
-                                    const ModelFileOptions& options = {}, FileSystem& files = system_files());
+                                    const SaveModelSettings& settings = {}, FileSystem& files = system_files());
 
 // The tensors of a .safetensors file, a file of torch.save(), an index, or a folder with one of them; files are
 // recognised by their content. In a folder, pytorch_model.bin comes first, then model.safetensors, then the only index,

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <utility>
 #include <vector>
@@ -25,6 +26,8 @@ class CollectiveBackend : public c10d::Backend {
 
   // Null for a part of a coalesced call.
   virtual WorkPointer start(CollectiveCall&& call) = 0;
+  // Fails open and later calls, here and on the other ranks.
+  virtual void fail(CollectiveFailure failure, const std::string& reason) = 0;
 
   WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     CollectiveCall call(CollectiveKind::kBroadcast, c10d::OpType::BROADCAST, options);
@@ -48,59 +51,59 @@ class CollectiveBackend : public c10d::Backend {
   WorkPointer allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                         const c10d::AllgatherOptions& options) override {
     CollectiveCall call(CollectiveKind::kAllGather, c10d::OpType::ALLGATHER, options);
-    return start_apart(call, only_tensor(call.kind, inputs), only_list(call.kind, outputs));
+    return start_with(call, only_tensor(call.kind, inputs), only_list(call.kind, outputs), /*are_apart=*/true);
   }
   WorkPointer allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                               const c10d::AllgatherOptions& options) override {
     CollectiveCall call(CollectiveKind::kAllGather, c10d::OpType::COALESCED, options);
-    return start_pairs(call, inputs, outputs);
+    return start_with(call, inputs, outputs);
   }
   WorkPointer gather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::GatherOptions& options) override {
     CollectiveCall call(CollectiveKind::kGather, c10d::OpType::GATHER, options);
     call.rank = options.rootRank;
-    return start_apart(call, only_tensor(call.kind, inputs), list_at_root(call, outputs, "outputs"));
+    return start_with(call, only_tensor(call.kind, inputs), list_at_root(call, outputs, "outputs"), /*are_apart=*/true);
   }
   WorkPointer scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& options) override {
     CollectiveCall call(CollectiveKind::kScatter, c10d::OpType::SCATTER, options);
     call.rank = options.rootRank;
-    return start_apart(call, list_at_root(call, inputs, "inputs"), only_tensor(call.kind, outputs));
+    return start_with(call, list_at_root(call, inputs, "inputs"), only_tensor(call.kind, outputs), /*are_apart=*/true);
   }
   WorkPointer reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
                              const c10d::ReduceScatterOptions& options) override {
     CollectiveCall call(CollectiveKind::kReduceScatter, c10d::OpType::REDUCE_SCATTER, options);
     call.reduction = options.reduceOp;
-    return start_apart(call, only_list(call.kind, inputs), only_tensor(call.kind, outputs));
+    return start_with(call, only_list(call.kind, inputs), only_tensor(call.kind, outputs), /*are_apart=*/true);
   }
   WorkPointer reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
                                               const c10d::ReduceScatterOptions& options) override {
     CollectiveCall call(CollectiveKind::kReduceScatter, c10d::OpType::ACCEL_TORCH_REDUCE_SCATTER_COALESCED, options);
     call.reduction = options.reduceOp;
-    return start_pairs(call, inputs, outputs);
+    return start_with(call, inputs, outputs);
   }
   WorkPointer alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& options) override {
     CollectiveCall call(CollectiveKind::kAllToAll, c10d::OpType::ALLTOALL, options);
     const auto size = static_cast<size_t>(getSize());
     check_call(inputs.size() == size && outputs.size() == size, call.kind, "got ", inputs.size(), " inputs and ",
                outputs.size(), " outputs, expected one of each for each of ", size, " ranks");
-    return start_apart(call, inputs, outputs);
+    return start_with(call, inputs, outputs, /*are_apart=*/true);
   }
 
   WorkPointer _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override {
     CollectiveCall call(CollectiveKind::kAllGather, c10d::OpType::_ALLGATHER_BASE, options);
-    return start_pairs(call, {input}, {output});
+    return start_with(call, {input}, {output});
   }
   WorkPointer _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                    const c10d::ReduceScatterOptions& options) override {
     CollectiveCall call(CollectiveKind::kReduceScatter, c10d::OpType::_REDUCE_SCATTER_BASE, options);
     call.reduction = options.reduceOp;
-    return start_pairs(call, {input}, {output});
+    return start_with(call, {input}, {output});
   }
   WorkPointer alltoall_base(at::Tensor& output, at::Tensor& input, Splits& output_splits, Splits& input_splits,
                             const c10d::AllToAllOptions& options) override {
     CollectiveCall call(CollectiveKind::kAllToAll, c10d::OpType::ALLTOALL_BASE, options);
     call.input_splits = input_splits;
     call.output_splits = output_splits;
-    return start_pairs(call, {input}, {output});
+    return start_with(call, {input}, {output});
   }
 #if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
   WorkPointer all_gather_single(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& options) override {
@@ -141,17 +144,13 @@ class CollectiveBackend : public c10d::Backend {
     call.reduction = options.reduceOp;
     return start(std::move(call));
   }
-  WorkPointer start_pairs(CollectiveCall& call, Tensors inputs, Tensors outputs) {
-    check_call(inputs.size() == outputs.size(), call.kind, "got ", inputs.size(), " inputs and ", outputs.size(),
-               " outputs, expected as many");
+  // Each pair of tensors is a collective, unless the tensors are the blocks of one.
+  WorkPointer start_with(CollectiveCall& call, Tensors inputs, Tensors outputs, bool are_apart = false) {
+    check_call(are_apart || inputs.size() == outputs.size(), call.kind, "got ", inputs.size(), " inputs and ",
+               outputs.size(), " outputs, expected as many");
     call.inputs = std::move(inputs);
     call.outputs = std::move(outputs);
-    return start(std::move(call));
-  }
-  WorkPointer start_apart(CollectiveCall& call, Tensors inputs, Tensors outputs) {
-    call.inputs = std::move(inputs);
-    call.outputs = std::move(outputs);
-    call.are_apart = true;
+    call.are_apart = are_apart;
     return start(std::move(call));
   }
   WorkPointer start_message(CollectiveKind kind, c10d::OpType type, const Tensors& tensors, int64_t peer, int tag) {

@@ -3,11 +3,13 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/ArrayRef.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <utility>
 #include <vector>
@@ -20,6 +22,13 @@ class Work;
 }  // namespace c10d
 
 namespace accel::comm {
+
+// The call of the application that a chunk belongs to. Ranks compare it and name it in errors.
+struct WholeCall {
+  c10::IntArrayRef shape;
+  uint32_t part = 0;  // index in a coalesced call
+  uint32_t parts = 1;
+};
 
 struct CollectiveCall {
   CollectiveCall(CollectiveKind kind, c10d::OpType type) : kind(kind), type(type) {}
@@ -50,6 +59,7 @@ struct CollectiveCall {
   int tag = 0;             // of a message
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
   bool is_async = true;
+  std::optional<WholeCall> whole = std::nullopt;  // set: this call is a chunk of it
 
   static constexpr int64_t kNoRank = -1;
 };

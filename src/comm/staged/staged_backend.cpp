@@ -71,7 +71,7 @@ struct OpenCall {
 };
 
 // Holds the pipeline until the call is exchanged, but not in the callbacks of its future.
-void run(StagingPipeline& pipeline, ChunkedCalls& chunks, OpenCall& call, std::unique_lock<std::mutex> turn) {
+void run(StagingPipeline& pipeline, CollectiveBackend& host, OpenCall& call, std::unique_lock<std::mutex> turn) {
   std::exception_ptr error;
   std::vector<c10::Stream> streams;
   try {
@@ -79,7 +79,7 @@ void run(StagingPipeline& pipeline, ChunkedCalls& chunks, OpenCall& call, std::u
     for (const c10::Device device : call.devices) streams.push_back(pipeline.stream_to_device(device));
   } catch (const CollectiveError& failure) {
     error = std::current_exception();
-    if (!group_survives(failure.failure())) chunks.fail(failure.failure(), failure.what());
+    if (!group_survives(failure.failure())) host.fail(failure.failure(), failure.what());
   }
   const size_t part = pipeline.latest_part();
   turn.unlock();
@@ -90,21 +90,20 @@ void run(StagingPipeline& pipeline, ChunkedCalls& chunks, OpenCall& call, std::u
     call.work->succeed(streams);
 }
 
-ChunkedCalls& chunks_of(c10d::Backend& host) {
-  auto* const chunks = dynamic_cast<ChunkedCalls*>(&host);
-  require(chunks != nullptr, Status::kUnsupported, "the backend ", host.getBackendName(),
+c10::intrusive_ptr<CollectiveBackend> sender_of_chunks(const c10::intrusive_ptr<c10d::Backend>& host) {
+  auto* const sender = dynamic_cast<CollectiveBackend*>(host.get());
+  require(sender != nullptr, Status::kUnsupported, "the backend ", host->getBackendName(),
           " cannot send tensors in chunks; expected the plugin of this version");
-  return *chunks;
+  return c10::intrusive_ptr<CollectiveBackend>::reclaim_copy(sender);
 }
 
 }  // namespace
 
-StagedBackend::StagedBackend(c10::DeviceType device, c10::intrusive_ptr<c10d::Backend> host,
+StagedBackend::StagedBackend(c10::DeviceType device, const c10::intrusive_ptr<c10d::Backend>& host,
                              std::chrono::milliseconds timeout)
     : CollectiveBackend(host->getRank(), host->getSize()),
       device_(device),
-      host_(std::move(host)),
-      chunks_(chunks_of(*host_)),
+      host_(sender_of_chunks(host)),
       pipeline_(std::make_shared<StagingPipeline>(device, getRank(), timeout)) {}
 
 StagedBackend::~StagedBackend() { shutdown(); }
@@ -185,13 +184,13 @@ StagedOperation StagedBackend::make_operation(const CollectiveCall& call, size_t
   part.rank = call.rank;
   part.timeout = call.timeout;
   part.is_async = false;  // the pipeline waits for it
-  operation.exchange = [host = host_, chunks = &chunks_, part, sends = !call.inputs.empty(),
-                        receives = !call.outputs.empty()](const at::Tensor& input, const at::Tensor& output,
-                                                          const WholeCall& whole) {
+  operation.exchange = [host = host_, part, sends = !call.inputs.empty(), receives = !call.outputs.empty()](
+                           const at::Tensor& input, const at::Tensor& output, const WholeCall& whole) {
     CollectiveCall chunk = part;
     if (sends) chunk.inputs = {input};
     if (receives) chunk.outputs = {output};
-    chunks->start_chunk(std::move(chunk), whole)->wait();
+    chunk.whole = whole;
+    host->start(std::move(chunk))->wait();
   };
   return operation;
 }
@@ -235,12 +234,12 @@ c10::intrusive_ptr<c10d::Work> StagedBackend::submit(Batch batch) {
       c10::make_intrusive<StagedWork>(getRank(), std::move(batch.outputs), open->devices, sequence_.fetch_add(chunks));
   std::unique_lock<std::mutex> turn(*turn_, std::defer_lock);
   if (!batch.is_async && (latest_ == nullptr || latest_->ended()) && turn.try_lock()) {
-    run(*pipeline_, chunks_, *open, std::move(turn));
+    run(*pipeline_, *host_, *open, std::move(turn));
     return open->work;
   }
   latest_ = waiter_.start([&]() -> DeviceWaiter::Wait {
-    return [open, pipeline = pipeline_, mutex = turn_, host = host_, chunks = &chunks_] {
-      run(*pipeline, *chunks, *open, std::unique_lock<std::mutex>(*mutex));
+    return [open, pipeline = pipeline_, mutex = turn_, host = host_] {
+      run(*pipeline, *host, *open, std::unique_lock<std::mutex>(*mutex));
     };
   });
   return open->work;

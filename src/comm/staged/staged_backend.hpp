@@ -22,11 +22,12 @@ namespace accel::comm {
 
 class StagedBackend final : public CollectiveBackend, public Coalescing {
  public:
-  // `host` is for this backend alone, and must implement ChunkedCalls.
-  StagedBackend(c10::DeviceType device, c10::intrusive_ptr<c10d::Backend> host, std::chrono::milliseconds timeout);
+  // `host` is for this backend alone, and must be a CollectiveBackend.
+  StagedBackend(c10::DeviceType device, const c10::intrusive_ptr<c10d::Backend>& host,
+                std::chrono::milliseconds timeout);
   ~StagedBackend() override;
 
-  const c10::intrusive_ptr<c10d::Backend>& host() const { return host_; }
+  const c10::intrusive_ptr<CollectiveBackend>& host() const { return host_; }
   const std::string getBackendName() const override { return "staged"; }
   uint64_t getSequenceNumberForGroup() override { return sequence_; }
   void abort() override;
@@ -38,6 +39,7 @@ class StagedBackend final : public CollectiveBackend, public Coalescing {
   void cancel_coalescing() noexcept override { coalesced_.cancel(); }
 
   WorkPointer start(CollectiveCall&& call) override;
+  void fail(CollectiveFailure failure, const std::string& reason) override { host_->fail(failure, reason); }
 
  private:
   // Collectives that are posted together.
@@ -57,8 +59,7 @@ class StagedBackend final : public CollectiveBackend, public Coalescing {
   WorkPointer start_message(CollectiveCall call);
 
   const c10::DeviceType device_;
-  const c10::intrusive_ptr<c10d::Backend> host_;
-  ChunkedCalls& chunks_;
+  const c10::intrusive_ptr<CollectiveBackend> host_;
   // Shared with open calls.
   const std::shared_ptr<StagingPipeline> pipeline_;
   const std::shared_ptr<std::mutex> turn_ = std::make_shared<std::mutex>();  // of the call that uses the pipeline

@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-#include "comm/backend/chunked_calls.hpp"
+#include "comm/backend/collective_call.hpp"
 
 namespace accel::comm {
 

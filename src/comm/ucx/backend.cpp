@@ -64,18 +64,11 @@ void UcxBackend::abort() { group_->abort(text("rank ", getRank(), " aborted the 
 void UcxBackend::shutdown() { group_->shutdown(); }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::start(CollectiveCall&& call) {
-  return call.traits().is_message() ? start_message(call) : start(std::move(call), nullptr);
-}
-
-c10::intrusive_ptr<c10d::Work> UcxBackend::start_chunk(CollectiveCall&& chunk, const WholeCall& whole) {
-  return start(std::move(chunk), &whole);
-}
-
-c10::intrusive_ptr<c10d::Work> UcxBackend::start(CollectiveCall&& call, const WholeCall* whole) {
+  if (call.traits().is_message()) return start_message(call);
   call.timeout = deadline(call.timeout);
   Task* const coalesced = coalesced_.current();
-  if (coalesced == nullptr) return submit({make_task(std::move(call), whole, getRank(), getSize()), {}, {}});
-  coalesced->append(make_task(std::move(call), whole, getRank(), getSize()));
+  if (coalesced == nullptr) return submit({make_task(std::move(call), getRank(), getSize()), {}, {}});
+  coalesced->append(make_task(std::move(call), getRank(), getSize()));
   return {};
 }
 

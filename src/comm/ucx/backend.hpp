@@ -8,7 +8,6 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "comm/backend/chunked_calls.hpp"
 #include "comm/backend/coalesced_call.hpp"
 #include "comm/backend/coalescing.hpp"
 #include "comm/backend/collective_backend.hpp"
@@ -16,7 +15,7 @@
 
 namespace accel::comm::ucx {
 
-class UcxBackend final : public CollectiveBackend, public ChunkedCalls, public Coalescing {
+class UcxBackend final : public CollectiveBackend, public Coalescing {
  public:
   // `current_call` returns the function of the C API that the thread is in, and may be null.
   UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout,
@@ -38,7 +37,6 @@ class UcxBackend final : public CollectiveBackend, public ChunkedCalls, public C
   void cancel_coalescing() noexcept override { coalesced_.cancel(); }
 
   WorkPointer start(CollectiveCall&& call) override;
-  WorkPointer start_chunk(CollectiveCall&& chunk, const WholeCall& whole) override;
   void fail(CollectiveFailure failure, const std::string& reason) override { group_->fail(failure, reason); }
 
   // For gradient buckets, which are reduced in place.
@@ -48,7 +46,6 @@ class UcxBackend final : public CollectiveBackend, public ChunkedCalls, public C
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
  private:
-  WorkPointer start(CollectiveCall&& call, const WholeCall* whole);
   WorkPointer submit(PostedTask&& posted);
   WorkPointer start_message(const CollectiveCall& call);
   std::chrono::milliseconds deadline(std::chrono::milliseconds timeout) const;

@@ -139,11 +139,11 @@ void add_blocks(TaskBuilder& task, const CollectiveCall& call, size_t index) {
 
 }  // namespace
 
-Task make_task(CollectiveCall&& call, const WholeCall* whole, int rank, int size) {
+Task make_task(CollectiveCall&& call, int rank, int size) {
   Task task(call.type);
   task.timeout = call.timeout;
   task.is_async = call.is_async;
-  TaskBuilder builder(rank, size, call.kind, whole, task);
+  TaskBuilder builder(rank, size, call, task);
   if (call.kind == Kind::kBarrier) builder.begin_barrier();
   for (size_t index = 0; index < call.count(); index++) {
     builder.begin(call.described(index), call.rank);

@@ -54,7 +54,7 @@ EpochSource open_dataset(const LoaderInput& input, const LoaderState& from, cons
   const bool known = !input.drop_last() && input.batch_size();
   const int64_t remainder = known ? (units - first) % items_of_step(input, shard) : -1;
   return {
-      std::make_unique<MapSource>(input.data.dataset, std::move(batches), share, remainder, input.options.collation),
+      std::make_unique<MapSource>(input.data.dataset, std::move(batches), share, remainder, input.options.collation()),
       remainder};
 }
 
@@ -72,7 +72,8 @@ EpochSource open_iterable(const LoaderInput& input, const LoaderState& from, con
   if (window.items && !share.drop_last)
     share.remainder = std::max<int64_t>(*window.items - begin.rest, 0) % window.chunk_size;
   ChunkedReader reader(open_readers(input.data.iterable, from.epoch, begin), window);
-  return {std::make_unique<IterableSource>(std::move(reader), share, begin, input.options.collation), share.remainder};
+  return {std::make_unique<IterableSource>(std::move(reader), share, begin, input.options.collation()),
+          share.remainder};
 }
 
 EpochSource open_iterable_shards(const LoaderInput& input, const LoaderState& from, const Shard& shard,
@@ -87,7 +88,7 @@ EpochSource open_iterable_shards(const LoaderInput& input, const LoaderState& fr
   auto open = [iterable = input.data.iterable, epoch = from.epoch, rank = shard.process_index,
                readers = shard.num_processes] { return iterable->read(epoch, rank, readers); };
   return {std::make_unique<ShardedIterableSource>(ChunkedReader(std::move(open), window), share, begin,
-                                                  input.options.collation, ranks.communicator, ranks.process_indices),
+                                                  input.options.collation(), ranks.communicator, ranks.process_indices),
           share.remainder};
 }
 
@@ -108,7 +109,7 @@ EpochSource open_dispatched(const LoaderInput& input, const LoaderState& from, c
     if (begin.readers.empty()) begin.readers = {0};
     window.done = begin.rest;
     open = open_readers(input.data.iterable, from.epoch, begin);
-    make = [collation = input.options.collation](std::vector<c10::IValue> items) {
+    make = [collation = input.options.collation()](std::vector<c10::IValue> items) {
       return collate(collation, std::move(items));
     };
     if (is_unsplit(begin)) units = input.data.iterable->length();
@@ -118,7 +119,8 @@ EpochSource open_dispatched(const LoaderInput& input, const LoaderState& from, c
     window.done = units_of(batches, begin.samples);
     share.items_are_batches = !input.batch_size();
     open = [batches] { return read_indices(batches); };
-    make = [dataset = input.data.dataset, collation = input.options.collation](const std::vector<c10::IValue>& items) {
+    make = [dataset = input.data.dataset,
+            collation = input.options.collation()](const std::vector<c10::IValue>& items) {
       std::vector<int64_t> indices;
       for (const auto& item : items) {
         if (item.isInt()) {

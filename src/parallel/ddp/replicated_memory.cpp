@@ -1,6 +1,7 @@
 #include "parallel/ddp/replicated_memory.hpp"
 
-#include "config/generated/settings/prepare/ddp.hpp"
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/prepare/estimate_memory.hpp"
 #include "nn/module_walks.hpp"
 
 #include <ATen/core/Tensor.h>
@@ -20,29 +21,29 @@ int64_t autocast_copy(const at::Tensor& parameter, Precision precision) {
 
 }  // namespace
 
-MemoryEstimate estimate_replicated_memory(const nn::Module& module, const DdpSettings& settings,
-                                          const MemoryRequest& request) {
+MemoryEstimate estimate_replicated_memory(const nn::Module& module, const EstimateMemorySettings& settings,
+                                          const StateBytes& state_bytes) {
   MemoryUse use;
   int64_t gradients = 0, largest_gradient = 0;
   for (const at::Tensor& parameter : module.parameters()) {
     use.parameters += bytes_of(parameter);
-    use.parameter_copies += autocast_copy(parameter, request.precision);
+    use.parameter_copies += autocast_copy(parameter, settings.mixed_precision);
     if (!parameter.requires_grad()) continue;
-    use.optimizer_states += request.state_bytes(parameter);
+    use.optimizer_states += state_bytes(parameter);
     gradients += bytes_of(parameter);
     largest_gradient = std::max(largest_gradient, bytes_of(parameter));
   }
   for (const auto& [name, buffer] : nn::named_buffers(module)) use.buffers += bytes_of(buffer);
-  const bool has_buckets = request.ranks > 1;
-  const bool in_buckets = has_buckets && settings.gradient_as_bucket_view;
+  const bool has_buckets = settings.num_processes > 1;
+  const bool in_buckets = has_buckets && settings.model_options.ddp.gradient_as_bucket_view;
   // Gradients that are not in the buckets before the last backward.
-  const bool accumulates = request.accumulation != Accumulation::kNone;
-  const bool are_apart = accumulates && (!in_buckets || request.accumulation == Accumulation::kLocal);
+  const bool accumulates = settings.gradient_accumulation_steps > 1;
+  const bool are_apart = accumulates && (!in_buckets || !settings.sync_each_batch);
   if (has_buckets) use.exchanged_gradients = gradients;
 
   MemoryEstimate estimate;
   MemoryUse forward = use;
-  forward.activations = request.activation_bytes;
+  forward.activations = settings.activation_bytes;
   if (are_apart) forward.gradients = gradients;
   estimate.observe(TrainingPhase::kForward, forward);
   // Autograd makes each gradient anew; then it is copied into its bucket, or added to that of the micro-batches before.

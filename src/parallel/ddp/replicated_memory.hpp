@@ -1,12 +1,11 @@
 // Memory of a model that each rank has as a whole, under data parallelism or alone.
 #pragma once
 
-#include "config/generated/settings/prepare/ddp.hpp"
 #include "parallel/memory_estimate.hpp"
 
 namespace accel::parallel {
 
-MemoryEstimate estimate_replicated_memory(const nn::Module& module, const DdpSettings& settings,
-                                          const MemoryRequest& request);
+MemoryEstimate estimate_replicated_memory(const nn::Module& module, const EstimateMemorySettings& settings,
+                                          const StateBytes& state_bytes);
 
 }  // namespace accel::parallel

@@ -62,8 +62,7 @@ class SizeBasedWrap {
     int64_t left = 0;
     const bool is_leaf = leaves_.count(path) != 0;
     if (!is_leaf)
-      for (const auto& [name, child] : module.children())
-        left += visit(path.empty() ? name : path + "." + name, *child);
+      for (const auto& [name, child] : module.children()) left += visit(nn::join_path(path, name), *child);
     // Ranks with parts of other sizes make the same groups.
     const nn::Placements placements = nn::placements(module);
     for (const auto& [name, tensor] : nn::named_parameters(module))
@@ -146,7 +145,7 @@ std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSe
     for (const auto& [name, tensor] : nn::named_parameters(*module)) {
       if (name.find('.') != std::string::npos) continue;
       const auto [place, is_new] = known.emplace(tensor.unsafeGetTensorImpl(), places.size());
-      std::string whole_name = path.empty() ? name : path + "." + name;
+      std::string whole_name = nn::join_path(path, name);
       const bool is_left_out = is_ignored || (ignored && ignored->matches(whole_name));
       if (is_new) {
         places.push_back({std::move(whole_name), wrapper_of(path, paths), tensor, is_left_out});

@@ -15,20 +15,11 @@
 #include "parallel/fsdp/calls_outside.hpp"
 #include "parallel/sync_module_states.hpp"
 #include "parallel/uneven_inputs.hpp"
-#include "tensor/dtype.hpp"
 #include "tensor/set_data.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
 namespace {
-
-std::optional<at::ScalarType> floating_dtype(const std::string& name, const char* field) {
-  if (name.empty()) return std::nullopt;
-  const at::ScalarType dtype = tensor::dtype_from_name(name);
-  require(at::isFloatingType(dtype), Status::kInvalidArgument, field, " is '", name,
-          "'; expected float32, bfloat16 or float16");
-  return dtype;
-}
 
 c10::IValue cast_floating(const c10::IValue& value, at::ScalarType dtype) {
   return tree::map_tensors(value, [dtype](const at::Tensor& tensor) {
@@ -67,18 +58,12 @@ void place_parameters(nn::Module& module, const std::vector<std::unique_ptr<Para
 
 }  // namespace
 
-ShardOptions shard_options(const FsdpSettings& settings) {
-  return {floating_dtype(settings.param_dtype, "param_dtype"), floating_dtype(settings.reduce_dtype, "reduce_dtype"),
-          settings.cpu_offload, settings.offload_optimizer, settings.offload_folder};
-}
-
 FullyShardedDataParallel::FullyShardedDataParallel(nn::ModulePtr module, const ModelRanks& ranks,
                                                    const FsdpSettings& settings)
     : ParallelModel("FullyShardedDataParallel", std::move(module)),
       ranks_(ranks),
       settings_(settings),
-      param_dtype_(shard_options(settings).param_dtype),
-      output_dtype_(floating_dtype(settings.output_dtype, "output_dtype")),
+      policy_(mixed_precision_policy(settings)),
       parts_(*this, groups_, ranks_, settings_) {
   add_child("module", this->module());
 }
@@ -117,9 +102,8 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
   const at::NoGradGuard no_grad;
   require_unsharded(*module(), ranks_.shard_axes);
   const std::vector<WrappedModule> modules = wrap_modules(module(), settings_);
-  const ShardOptions options = shard_options(settings_);
   for (const WrappedModule& wrapped : modules)
-    groups_.push_back(std::make_unique<ParameterGroup>(wrapped.path, wrapped.parameters, options, ranks_));
+    groups_.push_back(std::make_unique<ParameterGroup>(wrapped.path, wrapped.parameters, settings_, policy_, ranks_));
   executor_.emplace(*this, groups_, ShardingSchedule(registration_order(*module(), modules), settings_));
   check_same_model(*module(), *ranks_.gradient);
   const bool sync = settings_.sync_module_states;
@@ -197,7 +181,7 @@ c10::IValue FullyShardedDataParallel::forward(const nn::Inputs& inputs) {
   if (has_uneven_inputs()) uneven_inputs()->announce(*this, {records, records && gradient_sync()});
   begin_forward(records);
   c10::IValue output = module()->call(inputs);
-  return output_dtype_ ? cast_floating(output, *output_dtype_) : output;
+  return policy_.output_dtype ? cast_floating(output, *policy_.output_dtype) : output;
 }
 
 void FullyShardedDataParallel::shadow(const ForwardNotice& others, int /*source*/) {
@@ -207,9 +191,9 @@ void FullyShardedDataParallel::shadow(const ForwardNotice& others, int /*source*
 }
 
 std::optional<nn::Inputs> FullyShardedDataParallel::cast_inputs(const nn::Inputs& inputs) const {
-  if (!param_dtype_ || !settings_.cast_forward_inputs) return std::nullopt;
+  if (!policy_.param_dtype || !settings_.cast_forward_inputs) return std::nullopt;
   nn::Inputs cast;
-  for (const c10::IValue& input : inputs) cast.push_back(cast_floating(input, *param_dtype_));
+  for (const c10::IValue& input : inputs) cast.push_back(cast_floating(input, *policy_.param_dtype));
   return cast;
 }
 

@@ -13,6 +13,7 @@
 #include "config/generated/settings/prepare/fsdp.hpp"
 #include "parallel/fsdp/auto_wrap.hpp"
 #include "parallel/fsdp/fixed_parameters.hpp"
+#include "parallel/fsdp/mixed_precision_policy.hpp"
 #include "parallel/fsdp/module_hooks.hpp"
 #include "parallel/fsdp/parameter_group.hpp"
 #include "parallel/fsdp/schedule_executor.hpp"
@@ -20,8 +21,6 @@
 #include "parallel/parallel_model.hpp"
 
 namespace accel::parallel {
-
-ShardOptions shard_options(const FsdpSettings& settings);
 
 class FullyShardedDataParallel final : public ParallelModel, public GradientExchange {
  public:
@@ -55,7 +54,7 @@ class FullyShardedDataParallel final : public ParallelModel, public GradientExch
 
   ModelRanks ranks_;
   FsdpSettings settings_;
-  std::optional<at::ScalarType> param_dtype_, output_dtype_;
+  MixedPrecisionPolicy policy_;
   std::vector<std::unique_ptr<ParameterGroup>> groups_;  // the root's last
   FixedParameters fixed_parameters_;
   ShardedParts parts_;

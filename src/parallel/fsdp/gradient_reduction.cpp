@@ -12,8 +12,8 @@
 namespace accel::parallel {
 
 GradientReduction::GradientReduction(const std::vector<std::unique_ptr<ShardedParameter>>& parameters,
-                                     const ShardOptions& options, const ModelRanks& ranks)
-    : parameters_(parameters), options_(options), ranks_(ranks), arrived_(parameters.size(), false) {
+                                     const MixedPrecisionPolicy& policy, const ModelRanks& ranks)
+    : parameters_(parameters), policy_(policy), ranks_(ranks), arrived_(parameters.size(), false) {
   for (const auto& parameter : parameters) num_trained_ += parameter->is_trained() ? 1 : 0;
 }
 
@@ -48,7 +48,7 @@ void GradientReduction::start_reduce(double factor) {
     if (!parameter->is_trained()) continue;
     at::Tensor gradient = parameter->gradient().take_whole();
     if (!gradient.defined()) continue;  // the same on all ranks: the loss does not depend on it
-    gradient = gradient.to(options_.reduce_dtype.value_or(parameter->layout().compute_dtype())).contiguous().view({-1});
+    gradient = gradient.to(policy_.reduce_dtype.value_or(parameter->layout().compute_dtype())).contiguous().view({-1});
     if (gradient.numel() != parameter->layout().padded_elements()) {
       at::Tensor padded = at::empty({parameter->layout().padded_elements()}, gradient.options());
       padded.narrow(0, 0, gradient.numel()).copy_(gradient);

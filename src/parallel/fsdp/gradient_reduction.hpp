@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/work.hpp"
-#include "parallel/fsdp/shard_options.hpp"
+#include "parallel/fsdp/mixed_precision_policy.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
 #include "parallel/parallel_model.hpp"
 
@@ -18,8 +18,8 @@ namespace accel::parallel {
 class GradientReduction {
  public:
   // The arguments are the group's and are not copied. Its parameters are complete.
-  GradientReduction(const std::vector<std::unique_ptr<ShardedParameter>>& parameters, const ShardOptions& options,
-                    const ModelRanks& ranks);
+  GradientReduction(const std::vector<std::unique_ptr<ShardedParameter>>& parameters,
+                    const MixedPrecisionPolicy& policy, const ModelRanks& ranks);
 
   bool is_trained() const { return num_trained_ > 0; }
   bool has_frozen() const { return num_trained_ < parameters_.size(); }  // since the latest backward began
@@ -50,7 +50,7 @@ class GradientReduction {
   };
 
   const std::vector<std::unique_ptr<ShardedParameter>>& parameters_;
-  const ShardOptions& options_;
+  const MixedPrecisionPolicy& policy_;
   const ModelRanks& ranks_;
   size_t num_trained_ = 0;
   bool in_backward_ = false;

@@ -8,14 +8,15 @@
 
 #include "base/error.hpp"
 #include "comm/collective.hpp"
+#include "config/generated/settings/prepare/fsdp.hpp"
 #include "kernels/memory/cpu_allocator.hpp"
 #include "parallel/fsdp/group_memory.hpp"
 
 namespace accel::parallel {
 
 ParameterGather::ParameterGather(std::string module, const std::vector<std::unique_ptr<ShardedParameter>>& parameters,
-                                 const ShardOptions& options, const ModelRanks& ranks)
-    : module_(std::move(module)), parameters_(parameters), options_(options), ranks_(ranks) {}
+                                 const FsdpSettings& settings, const ModelRanks& ranks)
+    : module_(std::move(module)), parameters_(parameters), settings_(settings), ranks_(ranks) {}
 
 void ParameterGather::set_device(c10::Device device, bool on_host) {
   device_ = device;
@@ -95,7 +96,7 @@ void ParameterGather::unshard() {
     gathering->result();  // throws its error
   }
   for (size_t i = 0; i < parameters_.size(); i++) parameters_[i]->unshard(whole_[i]);
-  if (on_host_ && !options_.offload_optimizer) {  // the copies are of no use until the next time
+  if (on_host_ && !settings_.offload_optimizer) {  // the copies are of no use until the next time
     sent_shards_.clear();
     is_updated_ = true;
   }

@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "comm/work.hpp"
-#include "parallel/fsdp/shard_options.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
 #include "parallel/parallel_model.hpp"
+
+namespace accel {
+struct FsdpSettings;
+}
 
 namespace accel::parallel {
 
@@ -20,7 +23,7 @@ class ParameterGather {
  public:
   // All arguments but the name, which is for errors, are the group's and are not copied.
   ParameterGather(std::string module, const std::vector<std::unique_ptr<ShardedParameter>>& parameters,
-                  const ShardOptions& options, const ModelRanks& ranks);
+                  const FsdpSettings& settings, const ModelRanks& ranks);
 
   // Whole parameters will be on `device`; shards are there or, with `on_host`, on the CPU.
   void set_device(c10::Device device, bool on_host);
@@ -46,7 +49,7 @@ class ParameterGather {
 
   std::string module_;
   const std::vector<std::unique_ptr<ShardedParameter>>& parameters_;
-  const ShardOptions& options_;
+  const FsdpSettings& settings_;
   const ModelRanks& ranks_;
   c10::Device device_ = at::kCPU;
   bool on_host_ = false;                 // shards, of a model on another device

@@ -11,18 +11,22 @@
 
 #include "nn/module.hpp"
 #include "parallel/fsdp/gradient_reduction.hpp"
+#include "parallel/fsdp/mixed_precision_policy.hpp"
 #include "parallel/fsdp/parameter_gather.hpp"
-#include "parallel/fsdp/shard_options.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
 #include "parallel/parallel_model.hpp"
+
+namespace accel {
+struct FsdpSettings;
+}
 
 namespace accel::parallel {
 
 class ParameterGroup {
  public:
-  // `name` is that of the module, for errors.
-  ParameterGroup(std::string name, const nn::NamedTensors& parameters, const ShardOptions& options,
-                 const ModelRanks& ranks);
+  // `name` is that of the module, for errors. The settings are the model's and are not copied.
+  ParameterGroup(std::string name, const nn::NamedTensors& parameters, const FsdpSettings& settings,
+                 const MixedPrecisionPolicy& policy, const ModelRanks& ranks);
   ParameterGroup(const ParameterGroup&) = delete;  // its parts refer to each other
   ParameterGroup& operator=(const ParameterGroup&) = delete;
 
@@ -39,7 +43,8 @@ class ParameterGroup {
 
  private:
   std::string name_;
-  ShardOptions options_;
+  const FsdpSettings& settings_;
+  MixedPrecisionPolicy policy_;
   ModelRanks ranks_;
   std::vector<std::unique_ptr<ShardedParameter>> parameters_;
   ParameterGather gather_;

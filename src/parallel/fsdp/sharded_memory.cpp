@@ -12,10 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "config/generated/settings/prepare/estimate_memory.hpp"
 #include "nn/module_walks.hpp"
 #include "parallel/fsdp/auto_wrap.hpp"
 #include "parallel/fsdp/fully_sharded_data_parallel.hpp"
 #include "parallel/fsdp/group_memory.hpp"
+#include "parallel/fsdp/mixed_precision_policy.hpp"
 #include "parallel/fsdp/parameter_group.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
 #include "parallel/schedule/sharding_schedule.hpp"
@@ -54,15 +56,19 @@ struct Group {
 // order, and what the actions of the schedule take.
 class ShardedStep {
  public:
-  ShardedStep(const nn::ModulePtr& module, const FsdpSettings& settings, const MemoryRequest& request)
-      : settings_(settings), request_(request), options_(shard_options(settings)) {
+  ShardedStep(const nn::ModulePtr& module, const EstimateMemorySettings& settings, const StateBytes& state_bytes)
+      : settings_(settings),
+        fsdp_(settings.model_options.fsdp),
+        state_bytes_(state_bytes),
+        shard_ranks_(static_cast<int>(*settings.data_parallel_shard_size)),
+        policy_(mixed_precision_policy(fsdp_)) {
     number_uses(*module);
-    const std::vector<WrappedModule> modules = wrap_modules(module, settings);
+    const std::vector<WrappedModule> modules = wrap_modules(module, fsdp_);
     for (const WrappedModule& wrapped : modules) add_group(wrapped);
     add_whole_tensors(*module);
     widen_uses();
     order_ = registration_order(*module, modules);
-    schedule_.emplace(order_, settings);
+    schedule_.emplace(order_, fsdp_);
     is_gathered_.assign(groups_.size(), false);
     kept_.assign(groups_.size(), 0);
   }
@@ -88,8 +94,7 @@ class ShardedStep {
     Group group{wrapped.path, {}, 0, {num_uses_, 0}};
     for (const auto& [name, tensor] : wrapped.parameters) {
       Member& member = group.members.emplace_back();
-      member.parameter =
-          std::make_unique<ShardedParameter>(name, tensor, options_.param_dtype, 0, request_.shard_ranks);
+      member.parameter = std::make_unique<ShardedParameter>(name, tensor, policy_.param_dtype, 0, shard_ranks_);
       member.uses = uses_.at(tensor.unsafeGetTensorImpl());
       const ShardedParameter& parameter = *member.parameter;
       const int64_t elements = parameter.layout().elements_per_rank();
@@ -101,7 +106,7 @@ class ShardedStep {
         group.trained += 1;
         member.gradient = bytes_of(tensor.numel(), parameter.layout().compute_dtype());
         const std::vector<int64_t> shape = parameter.layout().shard_shape();
-        use_.optimizer_states += request_.state_bytes(at::empty(shape, tensor.options().device(at::kMeta)));
+        use_.optimizer_states += state_bytes_(at::empty(shape, tensor.options().device(at::kMeta)));
       }
       group.uses = {std::min(group.uses.first, member.uses.first), std::max(group.uses.last, member.uses.last)};
       sharded_.insert(tensor.unsafeGetTensorImpl());
@@ -116,7 +121,7 @@ class ShardedStep {
       if (sharded_.count(parameter.unsafeGetTensorImpl()) != 0) continue;
       use_.parameters += static_cast<int64_t>(parameter.nbytes());
       if (!parameter.requires_grad()) continue;
-      use_.optimizer_states += request_.state_bytes(parameter);
+      use_.optimizer_states += state_bytes_(parameter);
       ignored_gradients_ += static_cast<int64_t>(parameter.nbytes());
     }
   }
@@ -142,8 +147,8 @@ class ShardedStep {
   void reshard_for_backward(size_t group) {
     if (!is_gathered_[group]) return;
     set_gathered(group, false);
-    const int64_t ranks = settings_.reshard_group_size;
-    if (ranks > 1 && ranks < request_.shard_ranks) kept_[group] = groups_[group].gathered / ranks;
+    const int64_t ranks = fsdp_.reshard_group_size;
+    if (ranks > 1 && ranks < shard_ranks_) kept_[group] = groups_[group].gathered / ranks;
     use_.gathered_parameters += kept_[group];
   }
 
@@ -159,12 +164,12 @@ class ShardedStep {
   }
 
   void forward() {
-    use_.activations = request_.activation_bytes;
+    use_.activations = settings_.activation_bytes;
     for (const Group& group : groups_)
       for (const Member& member : group.members) {
         if (member.gradient == 0) continue;
-        if (request_.accumulation == Accumulation::kLocal) use_.gradients += member.gradient;
-        if (request_.accumulation == Accumulation::kExchanged)
+        if (accumulates_whole_) use_.gradients += member.gradient;
+        if (accumulates_shards_)
           use_.gradients +=
               bytes_of(member.parameter->layout().elements_per_rank(), member.parameter->layout().dtype());
       }
@@ -197,7 +202,7 @@ class ShardedStep {
           if (member.gradient == 0) continue;
           if (member.uses.last == use) add_gradients(member.gradient);
           if (member.uses.first != use) continue;
-          if (request_.accumulation == Accumulation::kLocal) use_.gradients -= member.gradient;  // it was added
+          if (accumulates_whole_) use_.gradients -= member.gradient;  // it was added
           if (--missing[group] > 0) continue;
           execute(schedule_->complete_gradients(group, /*exchange=*/true, has_frozen(groups_[group])));
           observe(TrainingPhase::kBackward);
@@ -223,7 +228,7 @@ class ShardedStep {
     for (const Member& member : group.members) {
       if (member.gradient == 0) continue;
       const ShardedParameter& parameter = *member.parameter;
-      const at::ScalarType dtype = options_.reduce_dtype.value_or(parameter.layout().compute_dtype());
+      const at::ScalarType dtype = policy_.reduce_dtype.value_or(parameter.layout().compute_dtype());
       use_.exchanged_gradients += bytes_of(parameter.layout().padded_elements(), dtype);
       if (bytes_of(parameter.layout().padded_elements(), dtype) != member.gradient ||
           dtype != parameter.layout().compute_dtype())
@@ -237,10 +242,10 @@ class ShardedStep {
   void finish_reduce(const Group& group) {
     int64_t moved = 0;  // what was reduced is the gradient of the shard
     for (const Member& member : group.members) {
-      if (member.gradient == 0 || request_.accumulation == Accumulation::kExchanged) continue;
+      if (member.gradient == 0 || accumulates_shards_) continue;
       const ShardedParameter& parameter = *member.parameter;
       const int64_t shard = bytes_of(parameter.layout().elements_per_rank(), parameter.layout().dtype());
-      if (options_.reduce_dtype.value_or(parameter.layout().compute_dtype()) == parameter.layout().dtype())
+      if (policy_.reduce_dtype.value_or(parameter.layout().compute_dtype()) == parameter.layout().dtype())
         moved += shard;
       use_.gradients += shard;
     }
@@ -249,9 +254,15 @@ class ShardedStep {
     use_.exchanged_gradients = 0;
   }
 
-  const FsdpSettings& settings_;
-  const MemoryRequest& request_;
-  ShardOptions options_;
+  const EstimateMemorySettings& settings_;
+  const FsdpSettings& fsdp_;
+  const StateBytes& state_bytes_;
+  const int shard_ranks_;
+  const MixedPrecisionPolicy policy_;
+  // Gradients of the micro-batches before the last one are kept whole, or exchanged.
+  const bool accumulates_ = settings_.gradient_accumulation_steps > 1;
+  const bool accumulates_whole_ = accumulates_ && !settings_.sync_each_batch;
+  const bool accumulates_shards_ = accumulates_ && settings_.sync_each_batch;
   std::unordered_map<const at::TensorImpl*, Uses> uses_;
   size_t num_uses_ = 0;
   std::unordered_set<const at::TensorImpl*> sharded_;
@@ -268,9 +279,9 @@ class ShardedStep {
 
 }  // namespace
 
-MemoryEstimate estimate_sharded_memory(const nn::ModulePtr& module, const FsdpSettings& settings,
-                                       const MemoryRequest& request) {
-  return ShardedStep(module, settings, request).run();
+MemoryEstimate estimate_sharded_memory(const nn::ModulePtr& module, const EstimateMemorySettings& settings,
+                                       const StateBytes& state_bytes) {
+  return ShardedStep(module, settings, state_bytes).run();
 }
 
 }  // namespace accel::parallel

@@ -27,9 +27,8 @@ ShardingSchedule::ShardingSchedule(std::vector<size_t> expected, const FsdpSetti
 ShardingActions ShardingSchedule::begin_forward(bool records) {
   ShardingActions actions;
   reshard_all(actions);
-  order_.end_pass();
+  order_.end_pass(/*keep_calls=*/std::exchange(records_, records) && records);
   is_expected_ = true;
-  if (!records) calls_.clear();
   return actions;
 }
 
@@ -37,7 +36,6 @@ ShardingActions ShardingSchedule::begin_module(size_t group) {
   ShardingActions actions{{Kind::kUnshard, group}};
   if (in_backward_) return actions;  // a forward that is computed again
   is_expected_ = order_.use(group) && is_expected_;
-  calls_.push_back({group, calls_.size() + 1, false});
   if (prefetches_forward_ && is_expected_)
     for (size_t i = 0; i < std::min(depth(), order_.left_in_pass()); i++)
       actions.push_back({Kind::kStartUnshard, order_.upcoming(i)});
@@ -46,9 +44,7 @@ ShardingActions ShardingSchedule::begin_module(size_t group) {
 
 ShardingActions ShardingSchedule::end_module(size_t group, const ModuleOutput& output) {
   if (in_backward_) return {};  // its backward comes next
-  const auto is_group = [group](const Call& call) { return call.group == group; };
-  if (const auto found = std::find_if(calls_.rbegin(), calls_.rend(), is_group); found != calls_.rend())
-    found->end = calls_.size();
+  order_.end_use(group);
   const bool stays = output.is_recorded && (is_root(group) || !reshards_after_forward_);
   if (stays || output.has_parameters) return {};
   return {{output.is_recorded ? Kind::kReshardForBackward : Kind::kReshard, group}};
@@ -57,7 +53,7 @@ ShardingActions ShardingSchedule::end_module(size_t group, const ModuleOutput& o
 bool ShardingSchedule::begin_backward(size_t group) {
   const bool begins = !std::exchange(in_backward_, true);
   if (begins) {
-    backward_position_ = calls_.size();
+    order_.begin_backward();
     groups_.assign(groups_.size(), {});
   }
   if (reducing_ != group) groups_[group].in_backward = true;  // else its gradients are complete
@@ -68,22 +64,13 @@ ShardingActions ShardingSchedule::begin_module_backward(size_t group) {
   begin_backward(group);
   groups_[group].has_inputs = false;
   ShardingActions actions{{Kind::kUnshard, group}};
-  const auto is_latest = [group](const Call& call) { return call.group == group && !call.has_begun; };
-  if (const auto found = std::find_if(calls_.rbegin(), calls_.rend(), is_latest); found != calls_.rend()) {
-    found->has_begun = true;
-    backward_position_ = found->end;  // those within it come next
-  }
+  order_.use_in_backward(group);
   if (backward_prefetch_ == BackwardPrefetch::kBackwardPre) prefetch_in_backward(actions);
   return actions;
 }
 
 void ShardingSchedule::prefetch_in_backward(ShardingActions& actions) const {
-  size_t left = depth();
-  for (size_t i = backward_position_; i-- > 0 && left > 0;) {
-    if (calls_[i].has_begun) continue;
-    actions.push_back({Kind::kStartUnshard, calls_[i].group});
-    left--;
-  }
+  for (const size_t group : order_.upcoming_in_backward(depth())) actions.push_back({Kind::kStartUnshard, group});
 }
 
 ShardingActions ShardingSchedule::complete_gradients(size_t group, bool exchange, bool has_frozen) {
@@ -124,7 +111,6 @@ ShardingActions ShardingSchedule::end_backward(bool exchange) {
   for (size_t group = 0; exchange && group < groups_.size(); group++) actions.push_back({Kind::kReduceKept, group});
   reshard_all(actions);
   order_.end_pass();
-  calls_.clear();
   return actions;
 }
 

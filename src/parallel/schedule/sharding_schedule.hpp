@@ -70,12 +70,6 @@ class ShardingSchedule {
   bool in_backward() const { return in_backward_; }
 
  private:
-  // A call of a group's module.
-  struct Call {
-    size_t group;
-    size_t end;      // of the calls within it, in calls_
-    bool has_begun;  // its backward
-  };
   struct Group {
     bool in_backward = false;
     bool has_inputs = false;  // the gradients of the latest call's inputs
@@ -93,10 +87,9 @@ class ShardingSchedule {
   bool reshards_after_forward_;
   std::vector<Group> groups_;
   nn::CallOrder order_;
+  bool records_ = false;     // the latest forward may have a backward
   bool is_expected_ = true;  // the forward so far: behind another call what is gathered ahead would stay unused
-  std::vector<Call> calls_;  // in the forwards since the latest backward
   bool in_backward_ = false;
-  size_t backward_position_ = 0;    // in calls_: calls before it whose backward has not begun are still to come
   std::optional<size_t> reducing_;  // the group whose gradients are on their way
 };
 

@@ -33,10 +33,6 @@
 namespace accel::parallel {
 namespace {
 
-std::string join_path(const std::string& path, const std::string& name) {
-  return path.empty() || name.empty() ? path + name : path + "." + name;
-}
-
 // A module of the model, with what the plan says of it.
 struct Layer {
   std::string path;
@@ -112,7 +108,7 @@ class ModelSplit {
     layer.parent = parent;
     layer.projection = dynamic_cast<nn::Projection*>(&module);
     layer.embedding = dynamic_cast<nn::Embedding*>(&module);
-    for (const auto& [name, child] : module.children()) add_layers(*child, join_path(path, name), &layer);
+    for (const auto& [name, child] : module.children()) add_layers(*child, nn::join_path(path, name), &layer);
   }
 
   const SplitRule* find_rule(const std::string& path) {
@@ -125,7 +121,7 @@ class ModelSplit {
   }
 
   static std::string product_path(const Layer& layer) {
-    return layer.projection == nullptr ? layer.path : join_path(layer.path, layer.projection->product_name());
+    return layer.projection == nullptr ? layer.path : nn::join_path(layer.path, layer.projection->product_name());
   }
 
   std::string example_path() const {
@@ -159,7 +155,7 @@ class ModelSplit {
     const auto& parameters = layer.module->direct_parameters();
     for (size_t i = 0; i < parameters.size(); i++) {
       const auto& [name, parameter] = parameters[i];
-      const std::string parameter_path = join_path(layer.path, name);
+      const std::string parameter_path = nn::join_path(layer.path, name);
       const SplitRule* const own = find_rule(parameter_path);
       const SplitRule* const rule = own != nullptr ? own : layer.rule;
       const bool is_of_layer = layer.projection != nullptr || layer.embedding != nullptr;

@@ -69,7 +69,7 @@ void require_dense_cpu(const at::Tensor& tensor, int rank, const char* name) {
 
 void TaskBuilder::refuse(const std::string& reason) const {
   throw CollectiveError(CollectiveFailure::kInvalid, rank(),
-                        text(traits_of(kind_).name, " on rank ", rank(), ": ", reason));
+                        text(call_.traits().name, " on rank ", rank(), ": ", reason));
 }
 
 void TaskBuilder::require_rank(int64_t rank, const char* what) const {
@@ -90,14 +90,14 @@ void TaskBuilder::require_times(const at::Tensor& tensor, const at::Tensor& part
           dtype_name(part.scalar_type()));
 }
 
-void TaskBuilder::check(const at::Tensor& tensor) const { require_dense_cpu(tensor, rank(), traits_of(kind_).name); }
+void TaskBuilder::check(const at::Tensor& tensor) const { require_dense_cpu(tensor, rank(), call_.traits().name); }
 
 void TaskBuilder::begin_barrier() {
   Collective collective;
-  collective.header.kind = kind_;
-  if (whole_ != nullptr) {
-    collective.header.part = whole_->part;
-    collective.header.parts = whole_->parts;
+  collective.header.kind = call_.kind;
+  if (call_.whole) {
+    collective.header.part = call_.whole->part;
+    collective.header.parts = call_.whole->parts;
   }
   task_.parts.push_back(std::move(collective));
 }
@@ -110,10 +110,10 @@ void TaskBuilder::begin(const at::Tensor& described, int64_t root) {
   header.root = static_cast<int32_t>(root);
   header.dtype = static_cast<int8_t>(described.scalar_type());
   current().element_size = described.element_size();
-  const bool may_differ = traits_of(kind_).shapes_may_differ();  // then there are splits
+  const bool may_differ = call_.traits().shapes_may_differ();  // then there are splits
   if (!may_differ) header.numel = described.numel();
-  if (!may_differ || whole_ != nullptr) {
-    const c10::IntArrayRef shape = whole_ != nullptr ? whole_->shape : described.sizes();
+  if (!may_differ || call_.whole) {
+    const c10::IntArrayRef shape = call_.whole ? call_.whole->shape : described.sizes();
     header.dimensions = static_cast<uint8_t>(std::min<size_t>(shape.size(), 255));
     for (int i = 0; i < std::min<int>(header.dimensions, Header::kShownDimensions); i++) header.sizes[i] = shape[i];
   }

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "comm/backend/chunked_calls.hpp"
 #include "comm/backend/collective_call.hpp"
 #include "comm/ucx/progress/task.hpp"
 
@@ -18,9 +17,9 @@ namespace accel::comm::ucx {
 
 class TaskBuilder {
  public:
-  // `rank` and `size` are those of the group. `whole` is what the call is a chunk of, or null.
-  TaskBuilder(int rank, int size, CollectiveKind kind, const WholeCall* whole, Task& task)
-      : rank_(rank), size_(size), kind_(kind), whole_(whole), task_(task) {}
+  // `rank` and `size` are those of the group.
+  TaskBuilder(int rank, int size, const CollectiveCall& call, Task& task)
+      : rank_(rank), size_(size), call_(call), task_(task) {}
 
   // The next collective of the call. `described` is the tensor that all ranks must agree on.
   void begin(const at::Tensor& described, int64_t root = -1);
@@ -63,8 +62,7 @@ class TaskBuilder {
   void check(const at::Tensor& tensor) const;
 
   const int rank_, size_;
-  const CollectiveKind kind_;
-  const WholeCall* const whole_;
+  const CollectiveCall& call_;
   Task& task_;
 };
 
