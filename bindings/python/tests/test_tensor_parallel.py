@@ -19,7 +19,8 @@ TRAINING = """
         options.class_names = "GPT2Block"
         accel.capi.accel_checkpoint_activations(model.handle, options)
     optimizer = optim.SGD(model.parameters(), lr=0.2)
-    model = accelerator.prepare_model(model, tensor_parallel={"sequence_parallel": int(os.environ.get("SEQUENCE", 0))})
+    model = accelerator.prepare_model(model, tensor_parallel={"sequence_parallel": int(os.environ.get("SEQUENCE", 0)),
+                                                              "overlap": int(os.environ.get("OVERLAP", 0))})
     optimizer = accelerator.prepare(optimizer)
     tokens = accel.arange(32).reshape(4, 8) * 5 % 17
     losses = []
@@ -43,7 +44,8 @@ def numbers(printed):
     return [float(number) for number in printed.strip().strip("[]").split(",")]
 
 
-@pytest.mark.parametrize("settings", [{}, {"RECOMPUTE": 1}, {"PRECISION": "bf16"}, {"SEQUENCE": 1, "RECOMPUTE": 1}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"RECOMPUTE": 1}, {"PRECISION": "bf16"}, {"SEQUENCE": 1, "RECOMPUTE": 1},
+                                      {"OVERLAP": 2, "PRECISION": "bf16", "SEQUENCE": 1}], ids=str)
 def test_training_is_that_of_one_process(ranks, settings):
     alone = numbers(ranks(TRAINING, 1, **settings)[0])
     for printed in ranks(TRAINING, 2, **settings):

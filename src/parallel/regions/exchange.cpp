@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -32,13 +33,15 @@ at::Tensor padded(const at::Tensor& part, int64_t dim, int64_t size) {
 }
 
 // [ranks, ...]: what each rank gets of `dim`.
-at::Tensor blocks_of(const at::Tensor& input, int64_t dim, int64_t ranks) {
+at::Tensor blocks_of(const at::Tensor& input, int64_t dim, int64_t ranks, ExchangeMemory* memory = nullptr) {
   const int64_t whole = input.size(dim), largest = largest_share(whole, ranks);
   std::vector<int64_t> sizes = input.sizes().vec();
   sizes[static_cast<size_t>(dim)] = largest;
   sizes.insert(sizes.begin(), ranks);
-  const at::Tensor blocks =
-      whole == largest * ranks ? at::empty(sizes, input.options()) : at::zeros(sizes, input.options());
+  const bool is_even = whole == largest * ranks;
+  const at::Tensor blocks = !is_even            ? at::zeros(sizes, input.options())
+                            : memory == nullptr ? at::empty(sizes, input.options())
+                                                : memory->take(sizes, input.options());
   for (int64_t rank = 0; rank < ranks; rank++) {
     const Share share = share_of(whole, rank, ranks);
     blocks.select(0, rank).narrow(dim, 0, share.size).copy_(input.narrow(dim, share.begin, share.size));
@@ -107,6 +110,42 @@ at::Tensor run_exchange(const at::Tensor& input, const Exchange& exchange, comm:
       return all_to_all(input, exchange, group);
   }
   fail(Status::kInternal, "an exchange of an unknown kind");
+}
+
+StartedExchange start_exchange(at::Tensor input, const Exchange& exchange, comm::Communicator& group,
+                               comm::RunsOn thread, ExchangeMemory* memory) {
+  StartedExchange started{{}, nullptr, exchange};
+  switch (exchange.kind) {
+    case ExchangeKind::kSum: {
+      const bool is_ours = input.use_count() == 1 && input.is_contiguous() &&
+                           (input.storage().use_count() == 1 || (memory != nullptr && memory->has_alone(input)));
+      started.memory = is_ours ? std::move(input) : input.clone(at::MemoryFormat::Contiguous);
+      started.work = group.start(comm::Collective::all_reduce(started.memory, comm::ReduceOp::kSum), thread);
+      return started;
+    }
+    case ExchangeKind::kGather: {
+      const at::Tensor part = input.contiguous();
+      std::vector<int64_t> sizes = part.sizes().vec();
+      sizes.insert(sizes.begin(), group.size());
+      started.memory = at::empty(sizes, part.options());
+      started.work = group.start(comm::Collective::all_gather(part, started.memory), thread);
+      return started;
+    }
+    case ExchangeKind::kReduceScatter: {
+      const at::Tensor blocks = blocks_of(input, exchange.dim, group.size(), memory);
+      started.memory = at::empty(blocks.sizes().slice(1), blocks.options());
+      started.work =
+          group.start(comm::Collective::reduce_scatter(blocks, comm::ReduceOp::kSum, started.memory), thread);
+      return started;
+    }
+    default:
+      fail(Status::kInternal, "an exchange of this kind cannot be started");
+  }
+}
+
+at::Tensor StartedExchange::finish() {
+  if (const auto under_way = std::exchange(work, nullptr)) under_way->synchronize();
+  return exchange.kind == ExchangeKind::kGather ? joined(memory, exchange.dim, exchange.whole) : memory;
 }
 
 }  // namespace accel::parallel

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "comm/communicator.hpp"
+#include "parallel/regions/exchange_memory.hpp"
 
 namespace accel::parallel {
 
@@ -29,5 +30,20 @@ struct Exchange {
 
 // The result of the exchange on this rank.
 at::Tensor run_exchange(const at::Tensor& input, const Exchange& exchange, comm::Communicator& group);
+
+// An exchange under way.
+struct StartedExchange {
+  at::Tensor memory;  // that has the result when the work has ended; of a gather, the parts of the ranks
+  std::shared_ptr<comm::Work> work;
+  Exchange exchange;
+
+  // Waits for the result.
+  at::Tensor finish();
+};
+
+// Starts a sum, a gather or a reduce-scatter, of parts of one size. A sum is written over `input` if that is the only
+// reference to its memory. Where `memory` is not null, what is sent is there.
+StartedExchange start_exchange(at::Tensor input, const Exchange& exchange, comm::Communicator& group,
+                               comm::RunsOn thread, ExchangeMemory* memory = nullptr);
 
 }  // namespace accel::parallel

@@ -25,11 +25,13 @@ namespace {
 
 class ModelSplit {
  public:
-  ModelSplit(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group, bool sequence_parallel)
+  ModelSplit(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group,
+             const SplitRegionOptions& options)
       : model_(model),
         group_(group),
-        sequence_parallel_(sequence_parallel),
-        matched_(model, plan, group->size(), sequence_parallel) {}
+        sequence_parallel_(options.sequence_parallel),
+        region_(group, options),
+        matched_(model, plan, group->size(), options.sequence_parallel) {}
 
   void apply() {
     sync_module_states(model_, *group_);
@@ -37,6 +39,11 @@ class ModelSplit {
     {
       const at::NoGradGuard no_grad;
       for (const auto& [parameter, path, rule, cut, sums_gradients] : matched_.parameters()) {
+        if (sums_gradients) {
+          tensor::Placement summed = tensor::whole_placement(parameter.sizes().vec());
+          summed.summed_axes = kTensorAxis;
+          placements.set(parameter, std::make_shared<const tensor::Placement>(std::move(summed)));
+        }
         if (!cut) continue;
         const tensor::Placement placement =
             split_placement(parameter.sizes().vec(), *cut, group_->rank(), group_->size(), kTensorAxis);
@@ -46,8 +53,6 @@ class ModelSplit {
     }
     // Before the parameters are used: sizes of layers are those of the whole.
     nn::set_placements(model_, placements);
-    for (const PlannedParameter& planned : matched_.parameters())
-      if (planned.sums_gradients) sum_gradient(planned.parameter, group_);
     for (const auto& layer : matched_.layers()) split_forward(*layer);
   }
 
@@ -77,8 +82,7 @@ class ModelSplit {
           layer.rule->style->gathers_output ? whole_size(layer, layer.projection->output_dim()) : 0;
       layer.projection->set_split(std::make_shared<ColumnProduct>(group_, input_of(layer), gathered));
     } else if (layer.projection != nullptr) {
-      layer.projection->set_split(
-          std::make_shared<RowProduct>(group_, layer.rule->style->splits_input, sequence_parallel_));
+      layer.projection->set_split(std::make_shared<RowProduct>(region_, layer.rule->style->splits_input));
     } else if (layer.along() == SplitAlong::kRows) {
       const auto& box = layer.module->placement(0)->boxes.front().whole;
       layer.embedding->set_split(
@@ -100,16 +104,18 @@ class ModelSplit {
     const auto is_sibling = [&](const auto& layer) {
       return layer->parent == column.parent && layer->projection != nullptr && layer->along() == SplitAlong::kOutputs;
     };
-    if (column.parent == nullptr || std::count_if(matched_.layers().begin(), matched_.layers().end(), is_sibling) == 1)
-      return std::make_shared<RegionInput>(group_, sequence_parallel_);
+    const auto& layers = matched_.layers();
+    const auto siblings = static_cast<size_t>(std::count_if(layers.begin(), layers.end(), is_sibling));
+    if (column.parent == nullptr || siblings == 1) return std::make_shared<RegionInput>(region_, 1);
     std::shared_ptr<RegionInput>& shared = inputs_[column.parent];
-    if (shared == nullptr) shared = RegionInput::within(*column.parent->module, group_, sequence_parallel_);
+    if (shared == nullptr) shared = RegionInput::within(*column.parent->module, region_, siblings);
     return shared;
   }
 
   nn::Module& model_;
   RankGroup group_;
   bool sequence_parallel_;
+  SplitRegion region_;
   MatchedPlan matched_;
   std::map<const PlannedLayer*, std::shared_ptr<RegionInput>> inputs_;
 };
@@ -117,8 +123,8 @@ class ModelSplit {
 }  // namespace
 
 void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group,
-                 bool sequence_parallel) {
-  ModelSplit(model, plan, group, sequence_parallel).apply();
+                 const SplitRegionOptions& options) {
+  ModelSplit(model, plan, group, options).apply();
 }
 
 }  // namespace accel::parallel

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "nn/module.hpp"
-#include "parallel/regions/parallel_operators.hpp"
+#include "parallel/regions/split_region.hpp"
 #include "parallel/tensor/plan.hpp"
 
 namespace accel::parallel {
@@ -12,6 +12,7 @@ constexpr const char* kTensorAxis = "tensor";
 
 // Collective among the ranks of `group`, which get the weights of its first rank. Nothing is changed if the plan does
 // not fit the model.
-void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group, bool sequence_parallel);
+void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group,
+                 const SplitRegionOptions& options);
 
 }  // namespace accel::parallel

@@ -20,6 +20,8 @@ def prepare(model: torch.nn.Module, state, options) -> "Split | None":
     """What to do with a model that is about to be prepared, whose plan becomes rules for its parameters; None: its layers stay whole."""
     if options.tensor_parallel.sequence_parallel == 1:
         raise NotImplementedError("sequence_parallel: layers of torch keep whole sequences; expected a model of accel, or sequence_parallel=False")
+    if options.tensor_parallel.overlap == capi.ACCEL_OVERLAP_YES or (options.tensor_parallel.overlap_chunks or 0) > 0:
+        raise NotImplementedError("overlap: layers of torch exchange between their products; expected a model of accel, or no overlap")
     mesh = capi.accel_state_mesh(state)
     plan = options.tensor_parallel.plan or "auto"
     if capi.accel_mesh_size(mesh, "tensor") == 1 or options.split_by_program or plan == "none" or plan == "auto" and options.evaluation_mode:

@@ -27,6 +27,9 @@ crate::configuration::builder! {
     plan: String = plan,
     verify_gradients: bool = verify_gradients,
     sequence_parallel: bool = sequence_parallel,
+    regather_inputs: bool = regather_inputs,
+    overlap: Overlap = overlap,
+    overlap_chunks: i64 = overlap_chunks,
 }
 
 impl TensorParallelOptions {
@@ -50,6 +53,28 @@ impl TensorParallelOptions {
     /// sent. The length must be divisible by the number of ranks. Default false.
     pub fn sequence_parallel(mut self, sequence_parallel: bool) -> Self {
         self.0.sequence_parallel = sequence_parallel.into();
+        self
+    }
+
+    /// Under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between
+    /// forward and backward a rank keeps its positions alone; false: it keeps the whole. Default true.
+    pub fn regather_inputs(mut self, regather_inputs: bool) -> Self {
+        self.0.regather_inputs = regather_inputs.into();
+        self
+    }
+
+    /// Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that
+    /// of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values
+    /// do not depend on it. Default `Overlap::Auto`.
+    pub fn overlap(mut self, overlap: Overlap) -> Self {
+        self.0.overlap = overlap.into();
+        self
+    }
+
+    /// Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In \[0,
+    /// inf). Default 0.
+    pub fn overlap_chunks(mut self, overlap_chunks: i64) -> Self {
+        self.0.overlap_chunks = overlap_chunks;
         self
     }
 }
