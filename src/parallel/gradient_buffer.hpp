@@ -52,6 +52,9 @@ class GradientBuffer {
   GradientBuffer() = default;
   GradientBuffer(const std::vector<at::Tensor>& parameters, const BucketOrder& order, GradientLayout layout,
                  const RanksOf& ranks_of);
+  GradientBuffer(const std::vector<at::Tensor>& parameters, const BucketOrder& order, GradientLayout layout,
+                 const comm::Communicator& ranks)
+      : GradientBuffer(parameters, order, layout, [&ranks](size_t) -> const comm::Communicator& { return ranks; }) {}
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
   BucketOrder order() const;

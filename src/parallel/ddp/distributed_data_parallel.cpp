@@ -64,17 +64,20 @@ void DistributedDataParallel::synchronize_buffers(int from) {
   if (options_.broadcast_buffers && former_forward_synced_) broadcast_tensors(buffers_, from, *communicator_);
 }
 
-CommHookPtr DistributedDataParallel::current_hook() const {
-  if (gradient_group_ == communicator_) return hook_;
-  if (gradient_group_ == nullptr) return make_comm_hook([](const at::Tensor&, int64_t, bool) {});
-  return make_comm_hook(DdpSettings{}, gradient_group_);
-}
-
-CommHookPtr DistributedDataParallel::current_term_hook() const {
-  if (term_ranks_.terms == nullptr) return nullptr;
-  if (gradient_group_ == communicator_)
-    return std::make_shared<GradientSumming>(term_ranks_.all, communicator_->size());
-  return std::make_shared<NestedGradientSumming>(term_ranks_.terms, gradient_group_);
+std::vector<CommHookPtr> DistributedDataParallel::current_hooks() const {
+  const bool is_whole = gradient_group_ == communicator_;
+  CommHookPtr complete, terms;
+  if (is_whole)
+    complete = hook_;
+  else if (gradient_group_ == nullptr)
+    complete = make_comm_hook([](const at::Tensor&, int64_t, bool) {});
+  else
+    complete = make_comm_hook(DdpSettings{}, gradient_group_);
+  if (term_ranks_.terms != nullptr && is_whole)
+    terms = std::make_shared<GradientSumming>(term_ranks_.all, communicator_->size());
+  else if (term_ranks_.terms != nullptr)
+    terms = std::make_shared<NestedGradientSumming>(term_ranks_.terms, gradient_group_);
+  return {complete, terms};
 }
 
 CommHookPtr DistributedDataParallel::set_comm_hook(CommHookPtr hook) {

@@ -54,10 +54,8 @@ class DistributedDataParallel final : public ParallelModel, public GradientExcha
   c10::IValue after_forward(c10::IValue output);
   bool has_exchange() const { return gradient_group_ != nullptr || term_ranks_.terms != nullptr; }
   bool exchanges() const { return gradient_sync() && has_exchange(); }
-  // For the current gradient group.
-  CommHookPtr current_hook() const;
-  CommHookPtr current_term_hook() const;
-  std::vector<CommHookPtr> current_hooks() const { return {current_hook(), current_term_hook()}; }
+  // For the current gradient group, of complete gradients and of those with terms.
+  std::vector<CommHookPtr> current_hooks() const;
 
   CommunicatorPtr communicator_;
   CommunicatorPtr gradient_group_;  // ranks that exchange gradients now; null: none

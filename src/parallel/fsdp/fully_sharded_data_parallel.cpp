@@ -123,7 +123,7 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
   for (const WrappedModule& wrapped : modules) {
     groups_.push_back(std::make_unique<ParameterGroup>(wrapped.path, wrapped.parameters, options, ranks_));
     for (const auto& parameter : groups_.back()->parameters())
-      parameter->set_summed(summed.find(parameter->tensor()) != nullptr);
+      parameter->gradient().set_summed(summed.find(parameter->tensor()) != nullptr);
   }
   executor_.emplace(*this, groups_, ShardingSchedule(registration_order(*module(), modules), settings_));
   check_same_model(*module(), *ranks_.gradient);

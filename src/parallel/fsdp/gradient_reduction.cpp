@@ -91,7 +91,7 @@ void GradientReduction::finish_reduce() {
 void GradientReduction::sum_terms() const {
   std::vector<comm::Collective> collectives;
   for (const Reduced& reduced : reduced_)
-    if (reduced.parameter->is_summed() && reduced.shard.numel() > 0)
+    if (reduced.parameter->gradient().is_summed() && reduced.shard.numel() > 0)
       collectives.push_back(comm::Collective::all_reduce(reduced.shard, comm::ReduceOp::kSum));
   if (!collectives.empty()) ranks_.tensor->run(collectives);
 }

@@ -33,9 +33,6 @@ class ShardedParameter {
   const at::Tensor& tensor() const { return parameter_; }
   bool is_trained() const { return parameter_.requires_grad(); }
   const ShardLayout& layout() const { return layout_; }
-  // Whether ranks with parts of the same layers compute terms of its gradient.
-  bool is_summed() const { return is_summed_; }
-  void set_summed(bool is_summed) { is_summed_ = is_summed; }
   ShardGradient& gradient() { return gradient_; }
   const ShardGradient& gradient() const { return gradient_; }
 
@@ -66,7 +63,6 @@ class ShardedParameter {
   std::string name_;
   at::Tensor parameter_;
   ShardLayout layout_;
-  bool is_summed_ = false;
   ShardGradient gradient_;
   at::Tensor whole_;  // its storage has memory while the parameter is unsharded
   at::Tensor shard_;

@@ -24,8 +24,7 @@ GradientBuckets::GradientBuckets(const nn::Module& module, std::shared_ptr<comm:
           "the module has no trainable parameter; add those whose gradients are to be averaged");
   sync_module_states(module, *communicator_);
   const BucketOrder order = fill_buckets_backwards(parameters_, {most_bytes});
-  buffer_ = GradientBuffer(parameters_, order, GradientLayout::kAligned,
-                           [this](size_t) -> const comm::Communicator& { return *communicator_; });
+  buffer_ = GradientBuffer(parameters_, order, GradientLayout::kAligned, *communicator_);
   exchanged_.resize(order.size());
   for (size_t i = 0; i < size(); i++) parameters_[i].mutable_grad() = buffer_.gradient(i);
 }

@@ -3,6 +3,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include "parallel/regions/region_entry.hpp"
+
 namespace accel::parallel {
 
 std::shared_ptr<RegionInput> RegionInput::within(nn::Module& parent, const SplitRegion& region, size_t layers) {

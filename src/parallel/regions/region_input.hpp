@@ -10,15 +10,16 @@
 #include <utility>
 
 #include "nn/module.hpp"
-#include "parallel/regions/region_entry.hpp"
 #include "parallel/regions/split_region.hpp"
 
 namespace accel::parallel {
 
+class RegionEntry;
+
 class RegionInput {
  public:
-  // A layer reads the tensor, and shares the entry with the others that read it; null: nothing is computed from it backward,
-  // and the ranks have it as a whole.
+  // A layer reads the tensor, and shares the entry with the others that read it; null: nothing is computed from it
+  // backward, and the ranks have it as a whole.
   struct Entered {
     at::Tensor whole;
     std::shared_ptr<RegionEntry> entry;
