@@ -55,9 +55,10 @@ nn::ModulePtr llama() {
       "num_attention_heads": 12, "vocab_size": 12, "num_key_value_heads": 12})"));
 }
 
-void run_backward(const AcceleratorPtr& accelerator, const nn::ModulePtr& model, int64_t number) {
+void run_backward(const AcceleratorPtr& accelerator, const nn::ModulePtr& model, int64_t number,
+                  int64_t length = kLength) {
   const at::Tensor tokens =
-      at::arange(kRows * kLength).mul(7 + number).add(number * number).remainder(kVocabulary).view({kRows, kLength});
+      at::arange(kRows * length).mul(7 + number).add(number * number).remainder(kVocabulary).view({kRows, length});
   const at::Tensor logits = model->call(tokens);
   accelerator->backward().run(at::cross_entropy_loss(logits.flatten(0, 1), tokens.flatten()));
 }
@@ -163,14 +164,14 @@ TEST(SplitExchange, TermsAreSummedOnceAStep) {
   EXPECT_EQ(summed({2, 1, 2}, "tensor", true), 0);
 }
 
-// Rows are so many that products are cut where that is not told.
 std::vector<at::Tensor> gradients_of(const AcceleratorPtr& accelerator, nn::ModulePtr (*make)(),
-                                     PrepareModelSettings settings, Overlap overlap, int64_t chunks) {
+                                     PrepareModelSettings settings, Overlap overlap, int64_t chunks,
+                                     int64_t length = kLength) {
   settings.tensor_parallel.overlap = overlap;
   settings.tensor_parallel.overlap_chunks = chunks;
   const nn::ModulePtr inner = make();
   const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, settings);
-  run_backward(accelerator, model, 1);
+  run_backward(accelerator, model, 1, length);
   std::vector<at::Tensor> gradients;
   for (const auto& [name, parameter] : nn::named_parameters(*inner)) gradients.push_back(parameter.grad().clone());
   accelerator->free_memory();
@@ -193,6 +194,24 @@ TEST(SplitExchange, OverlapChangesNoBit) {
           const auto kept = gradients_of(accelerator, make, split_settings(sequence_parallel, false), Overlap::kYes, 0);
           for (size_t i = 0; i < kept.size(); i++) EXPECT_TRUE(at::equal(kept[i], expected[i])) << i;
         });
+}
+
+// Products are cut although nobody says so, and exchanged in shared memory.
+TEST(SplitExchange, OverlapChangesNoBitOfLargeProducts) {
+  const auto wide = [] {
+    return with_known_weights(nn::module_from_config(
+        R"({"model_type": "gpt2", "n_embd": 96, "n_layer": 1, "n_head": 2, "vocab_size": 12, "n_positions": 384,
+        "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0})"));
+  };
+  constexpr int64_t kLong = 384;
+  for (const bool sequence_parallel : {false, true})
+    on_mesh({1, 1, 2}, [&](const AcceleratorPtr& accelerator) {
+      const PrepareModelSettings settings = split_settings(sequence_parallel, true);
+      const auto expected = gradients_of(accelerator, wide, settings, Overlap::kNo, 0, kLong);
+      const auto found = gradients_of(accelerator, wide, settings, Overlap::kYes, 0, kLong);
+      ASSERT_EQ(found.size(), expected.size());
+      for (size_t i = 0; i < found.size(); i++) EXPECT_TRUE(at::equal(found[i], expected[i])) << i;
+    });
 }
 
 }  // namespace split_exchange_test
