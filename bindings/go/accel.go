@@ -3039,6 +3039,9 @@ type Collate int32
 // PaddingSide: Where the filling goes. The numbers are pinned.
 type PaddingSide int32
 
+// Overlap: Whether communication overlaps with computation. The numbers are pinned.
+type Overlap int32
+
 // DDPCommHook: How the gradients of a bucket are sent between the ranks. The numbers are pinned. @accelerate
 // DDPCommunicationHookType
 type DDPCommHook int32
@@ -3458,6 +3461,13 @@ const CollatePad Collate = 1
 const PaddingSideRight PaddingSide = 0
 
 const PaddingSideLeft PaddingSide = 1
+
+// OverlapAuto: where this process has processors beside those of its compute threads
+const OverlapAuto Overlap = 0
+
+const OverlapNo Overlap = 1
+
+const OverlapYes Overlap = 2
 
 // DDPCommHookNo: as they are
 const DDPCommHookNo DDPCommHook = 0
@@ -5927,6 +5937,20 @@ type TensorParallelOptions struct {
 	// them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the
 	// scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
 	LossParallel *bool
+
+	// 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that
+	// between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable
+	// PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1
+	RegatherInputs *bool
+
+	// Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that
+	// of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values
+	// do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO
+	Overlap *Overlap
+
+	// Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In [0,
+	// inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0
+	OverlapChunks *int64
 }
 
 func (options *TensorParallelOptions) c(given *arguments) *C.accel_tensor_parallel_options_t {
@@ -5944,6 +5968,15 @@ func (options *TensorParallelOptions) c(given *arguments) *C.accel_tensor_parall
 	}
 	if options.LossParallel != nil {
 		made.loss_parallel = C.accel_flag_t(flag(*options.LossParallel))
+	}
+	if options.RegatherInputs != nil {
+		made.regather_inputs = C.accel_flag_t(flag(*options.RegatherInputs))
+	}
+	if options.Overlap != nil {
+		made.overlap = C.accel_overlap_t(*options.Overlap)
+	}
+	if options.OverlapChunks != nil {
+		made.overlap_chunks = C.int64_t(*options.OverlapChunks)
 	}
 	return made
 }

@@ -137,7 +137,8 @@
 
 #define ACCEL_OPTIONS_TENSOR_PARALLEL "accel_tensor_parallel_options_t"
 #define ACCEL_TENSOR_PARALLEL_OPTIONS_INIT \
-  {sizeof(accel_tensor_parallel_options_t), NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, 0}
+  {sizeof(accel_tensor_parallel_options_t), NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
+   0, ACCEL_UNSET_INT64}
 
 #define ACCEL_OPTIONS_POWER_SGD "accel_power_sgd_options_t"
 #define ACCEL_POWER_SGD_OPTIONS_INIT \

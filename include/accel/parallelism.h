@@ -7,6 +7,12 @@
  * 10. Accelerator: the training loop
  * ================================================================================================================== */
 
+/* Whether communication overlaps with computation. The numbers are pinned. */
+typedef int32_t accel_overlap_t;
+#define ACCEL_OVERLAP_AUTO 0 /* where this process has processors beside those of its compute threads */
+#define ACCEL_OVERLAP_NO 1
+#define ACCEL_OVERLAP_YES 2
+
 /* How the layers of a model are split over the ranks of the axis "tensor" of the mesh (Shoeybi et al., "Megatron-LM", 2019).
  * Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the
  * same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start
@@ -43,7 +49,16 @@ typedef struct accel_tensor_parallel_options {
                                  * aten::cross_entropy_loss of them are the loss over all classes, with targets among all
                                  * (docs/parallelism.md). Without gradients the scores are gathered. Variable
                                  * PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0 */
+  accel_flag_t regather_inputs;  /* 1: under sequence_parallel the backward gathers the input of a layer with split outputs
+                                  * again, so that between forward and backward a rank keeps its positions alone; 0: it
+                                  * keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1 */
+  accel_overlap_t overlap;       /* Whether split layers communicate while they compute: the sum of a layer's input gradient
+                                  * goes on while that of its weight is computed, and the sums of a product's first rows while
+                                  * the next ones are computed. Values do not depend on it. Variable
+                                   * PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO */
   int32_t reserved; /* 0 */
+  int64_t overlap_chunks;        /* Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows
+                                  * and 256 KiB. In [0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0 */
 } accel_tensor_parallel_options_t;
 
 /* Operators at the ends of a region of a model whose tensors are split over the ranks of a group, such as that of

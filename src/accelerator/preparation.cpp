@@ -63,6 +63,7 @@ parallel::ModelRanks Preparation::model_ranks(const FsdpSettings& settings) cons
     const std::string axes = "shard,context";
     return {state_.groups().gradient_group(), mesh.group(axes), mesh.group("replicate"), axes, tensor};
   }
+  const auto summed = tensor == nullptr ? nullptr : mesh.group("replicate,shard,context,tensor");
   const bool is_hybrid = settings.sharding_strategy == ShardingStrategy::kHybridShard ||
                          settings.sharding_strategy == ShardingStrategy::kHybridShardZero2;
   const int64_t on_host = state_.local_num_processes();
@@ -71,8 +72,12 @@ parallel::ModelRanks Preparation::model_ranks(const FsdpSettings& settings) cons
       "sharding_strategy is HYBRID_SHARD and data_parallel_shard_size is 1; expected the number of ranks that share a "
       "copy, such as the ",
       on_host, " of this host");
-  return {state_.groups().gradient_group(), state_.groups().gradient_group(), nullptr, "replicate,shard,context",
-          tensor};
+  return {state_.groups().gradient_group(),
+          state_.groups().gradient_group(),
+          nullptr,
+          "replicate,shard,context",
+          tensor,
+          summed};
 }
 
 ShardingChoice Preparation::choose_sharding(const PrepareModelSettings& preparation) const {

@@ -55,7 +55,7 @@ class ModuleMembers {
   void remove(const std::string& name);
   // The parameter becomes the same as one of another module, or of this.
   void share_parameter(size_t index, const ModuleMembers& source, size_t source_index);
-  // Which part this rank stores of a parameter; null: the whole.
+  // Which part this rank stores of a parameter; null: the whole, with the whole gradient.
   tensor::PlacementPtr placement(size_t index) const;
   void set_placement(size_t index, tensor::PlacementPtr placement);
 
@@ -85,7 +85,7 @@ class ModuleMembers {
 
   std::string kind_;
   NamedTensors parameters_;
-  std::map<std::string, tensor::PlacementPtr> placements_;  // of parameters_, by their names, that are not whole here
+  std::map<std::string, tensor::PlacementPtr> placements_;  // of parameters_ that are not whole here, or summed
   std::vector<Buffer> buffers_;
   std::vector<std::pair<std::string, ModulePtr>> children_;
   std::shared_ptr<WeightStore> weight_store_;

@@ -54,12 +54,26 @@ void set_placements(Module& root, const Placements& placements) {
   for (const auto& [name, child] : root.children()) set_placements(*child, placements);
 }
 
-Placements placements(const Module& root) {
+namespace {
+
+template <typename Condition>
+Placements placements_if(const Module& root, const Condition& condition) {
   Placements found;
   for (const auto& [path, module] : named_modules(root))
     for (size_t i = 0; i < module->direct_parameters().size(); i++)
-      if (auto placed = module->placement(i)) found.set(module->parameter(i), std::move(placed));
+      if (auto placed = module->placement(i); placed != nullptr && condition(*placed))
+        found.set(module->parameter(i), std::move(placed));
   return found;
+}
+
+}  // namespace
+
+Placements placements(const Module& root) {
+  return placements_if(root, [](const tensor::Placement& placement) { return !placement.axes.empty(); });
+}
+
+Placements summed_placements(const Module& root) {
+  return placements_if(root, [](const tensor::Placement& placement) { return !placement.summed_axes.empty(); });
 }
 
 NamedModules named_modules(const Module& root) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/error.hpp"
@@ -36,17 +38,18 @@ int64_t bucket_bytes(double bucket_cap_mb) {
 }
 
 BucketOrder fill_buckets(const std::vector<at::Tensor>& parameters, const std::vector<size_t>& numbers,
-                         const std::vector<int64_t>& limits) {
+                         const std::vector<int64_t>& limits, const GradientClasses& classes) {
   struct Open {
     std::vector<size_t> numbers;
     int64_t bytes = 0;
     size_t limit = 0;
   };
-  std::map<std::pair<at::ScalarType, std::string>, Open> open;  // one of each kind
+  std::map<std::tuple<size_t, at::ScalarType, std::string>, Open> open;  // one of each kind
   BucketOrder order;
   for (const size_t number : numbers) {
     const at::Tensor& parameter = parameters[number];
-    Open& bucket = open[{parameter.scalar_type(), parameter.device().str()}];
+    const size_t number_of_class = classes.empty() ? 0 : classes[number];
+    Open& bucket = open[{number_of_class, parameter.scalar_type(), parameter.device().str()}];
     bucket.numbers.push_back(number);
     bucket.bytes += static_cast<int64_t>(parameter.nbytes());
     if (bucket.bytes < limits[bucket.limit]) continue;
@@ -59,16 +62,17 @@ BucketOrder fill_buckets(const std::vector<at::Tensor>& parameters, const std::v
   return order;
 }
 
-BucketOrder fill_buckets_backwards(const std::vector<at::Tensor>& parameters, const std::vector<int64_t>& limits) {
+BucketOrder fill_buckets_backwards(const std::vector<at::Tensor>& parameters, const std::vector<int64_t>& limits,
+                                   const GradientClasses& classes) {
   std::vector<size_t> numbers(parameters.size());
   std::iota(numbers.begin(), numbers.end(), size_t{0});
-  BucketOrder order = fill_buckets(parameters, numbers, limits);
+  BucketOrder order = fill_buckets(parameters, numbers, limits, classes);
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.front() > b.front(); });
   return order;
 }
 
 GradientBuffer::GradientBuffer(const std::vector<at::Tensor>& parameters, const BucketOrder& order,
-                               GradientLayout layout, const comm::Communicator& communicator)
+                               GradientLayout layout, const RanksOf& ranks_of)
     : gradients_(parameters.size()) {
   for (const std::vector<size_t>& numbers : order) {
     Bucket bucket;
@@ -78,7 +82,8 @@ GradientBuffer::GradientBuffer(const std::vector<at::Tensor>& parameters, const 
       bucket.offsets.push_back(static_cast<size_t>(elements));
       elements += elements_of(parameters[number], layout);
     }
-    bucket.memory = communicator.zeros(elements, parameters[numbers.front()].options().requires_grad(false));
+    const size_t first = numbers.front();
+    bucket.memory = ranks_of(first).zeros(elements, parameters[first].options().requires_grad(false));
     for (size_t i = 0; i < numbers.size(); i++) {
       Gradient& gradient = gradients_[numbers[i]];
       gradient.bucket = buckets_.size();

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -19,12 +20,16 @@ int64_t bucket_bytes(double bucket_cap_mb);
 // The indices of the parameters in each bucket. Buckets are exchanged in order.
 using BucketOrder = std::vector<std::vector<size_t>>;
 
-// Assigns parameters to buckets in the order of `numbers`. A bucket has one dtype and device, and ends when it reaches
-// its limit in bytes; the last limit is for all further buckets.
+// The number of the class of each parameter: gradients of one class are exchanged alike. Empty: there is one class.
+using GradientClasses = std::vector<size_t>;
+
+// Assigns parameters to buckets in the order of `numbers`. A bucket has one dtype, device and class, and ends when it
+// reaches its limit in bytes; the last limit is for all further buckets.
 BucketOrder fill_buckets(const std::vector<at::Tensor>& parameters, const std::vector<size_t>& numbers,
-                         const std::vector<int64_t>& limits);
+                         const std::vector<int64_t>& limits, const GradientClasses& classes = {});
 // Orders gradients that arrive in about the reverse order of the parameters.
-BucketOrder fill_buckets_backwards(const std::vector<at::Tensor>& parameters, const std::vector<int64_t>& limits);
+BucketOrder fill_buckets_backwards(const std::vector<at::Tensor>& parameters, const std::vector<int64_t>& limits,
+                                   const GradientClasses& classes = {});
 
 // The layout of gradients in a bucket.
 enum class GradientLayout {
@@ -41,9 +46,15 @@ class GradientBuffer {
     size_t waiting = 0;           // gradients that are not ready
   };
 
+  // The ranks that exchange the gradient of a parameter, by its number.
+  using RanksOf = std::function<const comm::Communicator&(size_t number)>;
+
   GradientBuffer() = default;
   GradientBuffer(const std::vector<at::Tensor>& parameters, const BucketOrder& order, GradientLayout layout,
-                 const comm::Communicator& communicator);
+                 const RanksOf& ranks_of);
+  GradientBuffer(const std::vector<at::Tensor>& parameters, const BucketOrder& order, GradientLayout layout,
+                 const comm::Communicator& ranks)
+      : GradientBuffer(parameters, order, layout, [&ranks](size_t) -> const comm::Communicator& { return ranks; }) {}
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
   BucketOrder order() const;

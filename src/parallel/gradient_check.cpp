@@ -34,7 +34,7 @@ bool differ(const at::Tensor& sums, const at::Tensor& squares, int64_t elements)
 
 bool check_equal_gradients(const nn::Module& module, const std::string& axis, comm::Communicator& ranks) {
   const at::NoGradGuard no_grad;
-  const nn::Placements placements = nn::placements(module);
+  const nn::Placements placements = nn::placements(module), summed = nn::summed_placements(module);
   std::vector<std::string> names;
   std::vector<int64_t> elements;
   std::vector<at::Tensor> numbers;  // of each gradient the sum, and that of its squares
@@ -42,7 +42,8 @@ bool check_equal_gradients(const nn::Module& module, const std::string& axis, co
   for (const auto& [name, parameter] : nn::named_parameters(module)) {
     has_gradients = has_gradients || parameter.grad().defined();
     const tensor::PlacementPtr placement = placements.find(parameter);
-    if (!parameter.requires_grad() || (placement != nullptr && tensor::has_any_axis(placement->axes, axis))) continue;
+    const bool is_split = placement != nullptr && tensor::has_any_axis(placement->axes, axis);
+    if (!parameter.requires_grad() || is_split || summed.find(parameter) != nullptr) continue;
     names.push_back(name);
     elements.push_back(parameter.numel());
     const at::Tensor gradient = parameter.grad();

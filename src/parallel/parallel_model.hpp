@@ -36,6 +36,7 @@ struct ModelRanks {
   CommunicatorPtr replicate;          // those that have the same shard in other copies
   std::string shard_axes;             // of the mesh, along which ranks are in `shard`
   CommunicatorPtr tensor = nullptr;   // those that have parts of the same layers; null: this rank has whole layers
+  CommunicatorPtr summed = nullptr;   // those of `gradient` and `tensor` together; null as `tensor`
   CommunicatorPtr reshard = nullptr;  // of `shard`, those that keep parameters between forward and backward; null: all
 };
 

@@ -1,4 +1,5 @@
 // Chooses the kind of parallelism; the only source above the kinds that knows them.
+#include <ATen/Parallel.h>
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
@@ -7,10 +8,12 @@
 #include <vector>
 
 #include "base/log.hpp"
+#include "config/generated/choices/overlap.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
 #include "config/generated/settings/prepare/estimate_memory.hpp"
 #include "config/generated/settings/prepare/fsdp.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
+#include "machine/processors.hpp"
 #include "nn/module_walks.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "parallel/ddp/replicated_memory.hpp"
@@ -37,17 +40,29 @@ bool is_sharded(int64_t ranks, const FsdpSettings& settings) {
   return ranks > 1 && settings.enabled.value_or(false) && settings.sharding_strategy != ShardingStrategy::kNoShard;
 }
 
+// Whether communication has processors beside those that compute, where it is not told.
+bool overlaps(const TensorParallelSettings& settings, const comm::Communicator& ranks, c10::Device device) {
+  if (settings.overlap != Overlap::kAuto) return settings.overlap == Overlap::kYes;
+  return !device.is_cpu() || usable_processors() > ranks.size() * at::get_num_threads();
+}
+
+SplitOptions split_options(const StrategyInput& input) {
+  const TensorParallelSettings& settings = input.settings.tensor_parallel;
+  return {{settings.sequence_parallel, settings.regather_inputs, overlaps(settings, *input.ranks.tensor, input.device),
+           settings.overlap_chunks},
+          settings.loss_parallel};
+}
+
 // Gives each rank along the axis "tensor" parts of layers.
 ParallelModelPtr split_layers(const StrategyInput& input) {
-  const std::string& plan = input.settings.tensor_parallel.plan.value;
-  const SplitOptions options{input.settings.tensor_parallel.sequence_parallel,
-                             input.settings.tensor_parallel.loss_parallel};
+  const TensorParallelSettings& settings = input.settings.tensor_parallel;
+  const std::string& plan = settings.plan.value;
   if (input.settings.split_by_program || plan == "none") return nullptr;
   const bool has_axis = input.ranks.tensor != nullptr && input.ranks.tensor->size() > 1;
   if (plan != "auto") {
     const std::vector<SplitRule> rules = read_plan(plan);
     if (has_axis)
-      split_model(*input.module, rules, input.ranks.tensor, options);
+      split_model(*input.module, rules, input.ranks.tensor, split_options(input));
     else
       log(LogLevel::kWarning,
           "there is a plan of tensor parallelism, and tensor_parallel_size is 1: no layer is split");
@@ -55,7 +70,8 @@ ParallelModelPtr split_layers(const StrategyInput& input) {
   }
   if (!has_axis || input.settings.evaluation_mode) return nullptr;
   if (nn::placements(*input.module).have_axis(kTensorAxis)) return nullptr;  // the program has split it
-  split_model(*input.module, plan_of(*input.module, options.sequence_parallel), input.ranks.tensor, options);
+  split_model(*input.module, plan_of(*input.module, settings.sequence_parallel), input.ranks.tensor,
+              split_options(input));
   return nullptr;
 }
 
@@ -73,8 +89,12 @@ ParallelModelPtr shard(const StrategyInput& input) {
 }
 
 ParallelModelPtr replicate(const StrategyInput& input) {
-  if (input.ranks.gradient->size() == 1 || !has_trainable_parameter(*input.module)) return nullptr;
-  return std::make_shared<DistributedDataParallel>(input.module, input.ranks.gradient, input.settings.ddp);
+  const bool has_terms = input.ranks.summed != nullptr && !nn::summed_placements(*input.module).empty();
+  if (input.ranks.gradient->size() == 1 && !has_terms) return nullptr;
+  if (!has_trainable_parameter(*input.module)) return nullptr;
+  return std::make_shared<DistributedDataParallel>(
+      input.module, input.ranks.gradient, input.settings.ddp,
+      has_terms ? TermRanks{input.ranks.tensor, input.ranks.summed} : TermRanks{});
 }
 
 // The order in which strategies are applied: each sees what those before it have made of the module.

@@ -45,7 +45,7 @@ Placement Placement::cut(const Box& part, const std::string& further_axes) const
     is_inside = is_inside && part.offset[i] >= 0 && part.sizes[i] >= 0 && part.offset[i] <= stored[i] - part.sizes[i];
   require(is_inside, Status::kShapeMismatch, "a part of ", part.sizes, " elements at ", part.offset,
           " is not inside of a tensor of shape ", stored);
-  Placement result{shape, {}, join_axes(axes, further_axes)};
+  Placement result{shape, {}, join_axes(axes, further_axes), summed_axes};
   for (const PlacedBox& placed : boxes)
     if (PlacedBox common = intersect(placed, part); !is_empty(common.whole)) result.boxes.push_back(std::move(common));
   if (result.boxes.empty()) result.boxes.push_back(intersect(boxes.front(), part));  // its shape is still known

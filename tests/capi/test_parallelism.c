@@ -74,6 +74,12 @@ static void test_plans(void **state) {
   assert_fails(accel_prepare_model(*state, linear, &options, &model), ACCEL_ERROR_INVALID_ARGUMENT,
                "style 'diagonal'; expected one of colwise");
   splitting.plan = "layer colwise";
+  splitting.overlap = 3;
+  assert_fails(accel_prepare_model(*state, linear, &options, &model), ACCEL_ERROR_INVALID_ARGUMENT, "overlap");
+  splitting.overlap = ACCEL_OVERLAP_YES;
+  splitting.overlap_chunks = -2;
+  assert_fails(accel_prepare_model(*state, linear, &options, &model), ACCEL_ERROR_INVALID_ARGUMENT, "overlap_chunks");
+  splitting.overlap_chunks = 4;
   assert_ok(accel_prepare_model(*state, linear, &options, &model));
   accel_module_release(model);
   accel_module_release(linear);

@@ -496,6 +496,25 @@ TEST_P(Conformance, AllReduceInPlace) {
   });
 }
 
+TEST_P(Conformance, ReduceScatterOfSharedMemory) {
+  const int size = GetParam().ranks();
+  run_ranks(GetParam(), [size](const BackendPointer& backend, int rank) {
+    if (!backend->supportsTensorAlloc(-1)) return;
+    for (const auto dtype : {at::kFloat, at::kBFloat16})
+      for (const int64_t numel : {5, 5003, 100003})
+        for (const bool everywhere : {true, false}) {
+          const bool shared = everywhere || rank > 0;
+          at::Tensor blocks = shared ? backend->allocateTensor(numel * size, dtype) : at::zeros({numel * size}, dtype);
+          blocks.copy_(sample(numel * size, dtype, rank));
+          at::Tensor own = at::zeros({numel}, dtype);
+          backend->_reduce_scatter_base(own, blocks, at_once<c10d::ReduceScatterOptions>())->wait();
+          const at::Tensor all = expected(samples(size, numel * size, dtype), c10d::ReduceOp::SUM);
+          EXPECT_TRUE(same_bytes(own, all.narrow(0, rank * numel, numel))) << toString(dtype) << " " << numel;
+          EXPECT_TRUE(same_bytes(blocks, sample(numel * size, dtype, rank)));
+        }
+  });
+}
+
 TEST_P(Conformance, SameBitsOnEveryRank) {
   std::vector<at::Tensor> results(GetParam().ranks());
   run_ranks(GetParam(), [&](const BackendPointer& backend, int rank) {

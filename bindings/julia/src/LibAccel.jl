@@ -102,6 +102,7 @@ const accel_packing_t = Int32
 const accel_merge_end_t = Int32
 const accel_collate_t = Int32
 const accel_padding_side_t = Int32
+const accel_overlap_t = Int32
 const accel_ddp_comm_hook_t = Int32
 const accel_sharding_strategy_t = Int32
 const accel_backward_prefetch_t = Int32
@@ -264,6 +265,9 @@ const ACCEL_COLLATE_STACK = Int32(0)
 const ACCEL_COLLATE_PAD = Int32(1)
 const ACCEL_PADDING_SIDE_RIGHT = Int32(0)
 const ACCEL_PADDING_SIDE_LEFT = Int32(1)
+const ACCEL_OVERLAP_AUTO = Int32(0)
+const ACCEL_OVERLAP_NO = Int32(1)
+const ACCEL_OVERLAP_YES = Int32(2)
 const ACCEL_DDP_COMM_HOOK_NO = Int32(0)
 const ACCEL_DDP_COMM_HOOK_FP16 = Int32(1)
 const ACCEL_DDP_COMM_HOOK_BF16 = Int32(2)
@@ -1108,7 +1112,10 @@ struct accel_tensor_parallel_options_t
     verify_gradients::accel_flag_t
     sequence_parallel::accel_flag_t
     loss_parallel::accel_flag_t
+    regather_inputs::accel_flag_t
+    overlap::accel_overlap_t
     reserved::Int32
+    overlap_chunks::Int64
 end
 
 """Every field is unset that is not given."""
@@ -1117,9 +1124,12 @@ function accel_tensor_parallel_options_t(;
     verify_gradients = ACCEL_UNSET,
     sequence_parallel = ACCEL_UNSET,
     loss_parallel = ACCEL_UNSET,
+    regather_inputs = ACCEL_UNSET,
+    overlap = ACCEL_UNSET,
     reserved = 0,
+    overlap_chunks = ACCEL_UNSET_INT64,
 )
-    return accel_tensor_parallel_options_t(sizeof(accel_tensor_parallel_options_t), plan, verify_gradients, sequence_parallel, loss_parallel, reserved)
+    return accel_tensor_parallel_options_t(sizeof(accel_tensor_parallel_options_t), plan, verify_gradients, sequence_parallel, loss_parallel, regather_inputs, overlap, reserved, overlap_chunks)
 end
 
 """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState."""

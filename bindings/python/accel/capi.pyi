@@ -607,12 +607,18 @@ class accel_tensor_parallel_options_t:
     verify_gradients: 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1
     sequence_parallel: 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0
     loss_parallel: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
+    regather_inputs: 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1
+    overlap: Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO
+    overlap_chunks: Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In [0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0
     """
     plan: str
     verify_gradients: int
     sequence_parallel: int
     loss_parallel: int
-    def __init__(self, *, plan: str = "auto", verify_gradients: int = 1, sequence_parallel: int = 0, loss_parallel: int = 0) -> None: ...
+    regather_inputs: int
+    overlap: int
+    overlap_chunks: int
+    def __init__(self, *, plan: str = "auto", verify_gradients: int = 1, sequence_parallel: int = 0, loss_parallel: int = 0, regather_inputs: int = 1, overlap: int = ACCEL_OVERLAP_AUTO, overlap_chunks: int = 0) -> None: ...
 
 class accel_power_sgd_options_t:
     """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
@@ -1376,6 +1382,9 @@ ACCEL_COLLATE_STACK: int
 ACCEL_COLLATE_PAD: int
 ACCEL_PADDING_SIDE_RIGHT: int
 ACCEL_PADDING_SIDE_LEFT: int
+ACCEL_OVERLAP_AUTO: int
+ACCEL_OVERLAP_NO: int
+ACCEL_OVERLAP_YES: int
 ACCEL_DDP_COMM_HOOK_NO: int
 ACCEL_DDP_COMM_HOOK_FP16: int
 ACCEL_DDP_COMM_HOOK_BF16: int

@@ -20,7 +20,8 @@ TRAINING = """
         accel.capi.accel_checkpoint_activations(model.handle, options)
     optimizer = optim.SGD(model.parameters(), lr=0.2)
     model = accelerator.prepare_model(model, tensor_parallel={"sequence_parallel": int(os.environ.get("SEQUENCE", 0)),
-                                                              "loss_parallel": int(os.environ.get("LOSS", 0))})
+                                                              "loss_parallel": int(os.environ.get("LOSS", 0)),
+                                                              "overlap": int(os.environ.get("OVERLAP", 0))})
     optimizer = accelerator.prepare(optimizer)
     tokens = accel.arange(32).reshape(4, 8) * 5 % 17
     losses = []
@@ -46,7 +47,8 @@ def numbers(printed):
 
 
 @pytest.mark.parametrize("settings", [{}, {"RECOMPUTE": 1}, {"PRECISION": "bf16"}, {"SEQUENCE": 1, "RECOMPUTE": 1},
-                                      {"LOSS": 1}, {"LOSS": 1, "PRECISION": "bf16", "SEQUENCE": 1}], ids=str)
+                                      {"LOSS": 1}, {"LOSS": 1, "PRECISION": "bf16", "SEQUENCE": 1},
+                                      {"OVERLAP": 2, "PRECISION": "bf16", "SEQUENCE": 1}], ids=str)
 def test_training_is_that_of_one_process(ranks, settings):
     alone = numbers(ranks(TRAINING, 1, **settings)[0])
     for printed in ranks(TRAINING, 2, **settings):

@@ -80,6 +80,12 @@ constexpr OptionChoice kPaddingSideChoices[] = {
     {"left", 1},
 };
 
+constexpr OptionChoice kOverlapChoices[] = {
+    {"auto", 0},
+    {"no", 1},
+    {"yes", 2},
+};
+
 constexpr OptionChoice kDdpCommHookChoices[] = {
     {"no", 0},
     {"fp16", 1},
@@ -463,7 +469,10 @@ constexpr OptionField kTensorParallelOptions[] = {
     {"verify_gradients", "1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1", OptionKind::kFlag, 4, 16, 243, kNone, "PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS", "1", nullptr, nullptr, 0, false},
     {"sequence_parallel", "1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0", OptionKind::kFlag, 4, 20, 275, kNone, "PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL", "0", nullptr, nullptr, 0, false},
     {"loss_parallel", "1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0", OptionKind::kFlag, 4, 24, 334, kNone, "PARALLELISM_CONFIG_TP_LOSS_PARALLEL", "0", nullptr, nullptr, 0, false},
-    {"reserved", "", OptionKind::kReserved, 4, 28, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+    {"regather_inputs", "1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1", OptionKind::kFlag, 4, 28, 188, kNone, "PARALLELISM_CONFIG_TP_REGATHER_INPUTS", "1", nullptr, nullptr, 0, false},
+    {"overlap", "Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO", OptionKind::kChoice, 4, 32, 235, kNone, "PARALLELISM_CONFIG_TP_OVERLAP", "auto", nullptr, kOverlapChoices, std::size(kOverlapChoices), false},
+    {"reserved", "", OptionKind::kReserved, 4, 36, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+    {"overlap_chunks", "Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In [0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0", OptionKind::kInteger, 8, 40, 100, {0, kInfinity, false, true}, "PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS", "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kPowerSgdOptions[] = {
@@ -812,7 +821,7 @@ const OptionTable packing_options{"accel_packing_options_t", 48, kPackingOptions
 const OptionTable csv_options{"accel_csv_options_t", 40, kCsvOptions, std::size(kCsvOptions)};
 const OptionTable image_options{"accel_image_options_t", 32, kImageOptions, std::size(kImageOptions)};
 const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataloaderOptions, std::size(kDataloaderOptions)};
-const OptionTable tensor_parallel_options{"accel_tensor_parallel_options_t", 32, kTensorParallelOptions, std::size(kTensorParallelOptions)};
+const OptionTable tensor_parallel_options{"accel_tensor_parallel_options_t", 48, kTensorParallelOptions, std::size(kTensorParallelOptions)};
 const OptionTable power_sgd_options{"accel_power_sgd_options_t", 64, kPowerSgdOptions, std::size(kPowerSgdOptions)};
 const OptionTable ddp_options{"accel_ddp_options_t", 56, kDdpOptions, std::size(kDdpOptions)};
 const OptionTable fsdp_options{"accel_fsdp_options_t", 152, kFsdpOptions, std::size(kFsdpOptions)};

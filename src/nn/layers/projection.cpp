@@ -10,7 +10,6 @@
 namespace accel::nn {
 namespace {
 
-// The weight is [inputs, outputs].
 at::Tensor multiply_transposed(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
   std::vector<int64_t> sizes = input.sizes().vec();
   sizes.back() = weight.size(1);
@@ -18,17 +17,16 @@ at::Tensor multiply_transposed(const at::Tensor& input, const at::Tensor& weight
   return (bias.defined() ? at::addmm(bias, rows, weight) : at::mm(rows, weight)).view(sizes);
 }
 
-// The weight is [outputs, inputs].
-at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  return at::linear(input, weight, bias);
-}
-
 }  // namespace
+
+at::Tensor Product::operator()(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) const {
+  return is_transposed ? multiply_transposed(input, weight, bias) : at::linear(input, weight, bias);
+}
 
 at::Tensor Projection::project(const at::Tensor& input) const {
   const at::Tensor& weight = parameter(kWeight);
   const at::Tensor bias = has_bias_ ? parameter(kBias) : at::Tensor();
-  const Product product = output_dim_ == 0 ? multiply : multiply_transposed;
+  const Product product{output_dim_ == 1};
   return split_ == nullptr ? product(input, weight, bias) : split_->multiply(input, weight, bias, product);
 }
 

@@ -10,7 +10,11 @@
 namespace accel::nn {
 
 // The product of an input with a weight, and the bias if it is defined.
-using Product = at::Tensor (*)(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
+struct Product {
+  bool is_transposed;  // the weight is [inputs, outputs]; otherwise [outputs, inputs]
+
+  at::Tensor operator()(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) const;
+};
 
 // How ranks that have parts of a weight compute the layer's product together.
 class SplitProduct {

@@ -37,9 +37,10 @@ void ArrivalOrder::note_any(size_t num_parameters) {
 }
 
 std::optional<BucketOrder> ArrivalOrder::take(const std::vector<at::Tensor>& parameters,
-                                              const std::vector<int64_t>& limits, comm::Communicator& ranks) {
+                                              const std::vector<int64_t>& limits, const GradientClasses& classes,
+                                              comm::Communicator& ranks) {
   if (arrived_.empty()) return std::nullopt;
-  BucketOrder order = order_of_rank_0(fill_buckets(parameters, arrived_, limits), parameters.size(), ranks);
+  BucketOrder order = order_of_rank_0(fill_buckets(parameters, arrived_, limits, classes), parameters.size(), ranks);
   is_taken_ = true;
   arrived_.clear();
   return order;

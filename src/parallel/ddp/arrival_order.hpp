@@ -25,7 +25,7 @@ class ArrivalOrder {
 
   // Collective if anything has arrived: the buckets in the order of rank 0, with these limits in bytes.
   std::optional<BucketOrder> take(const std::vector<at::Tensor>& parameters, const std::vector<int64_t>& limits,
-                                  comm::Communicator& ranks);
+                                  const GradientClasses& classes, comm::Communicator& ranks);
 
  private:
   std::vector<size_t> arrived_;

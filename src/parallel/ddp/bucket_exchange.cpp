@@ -9,19 +9,32 @@
 
 namespace accel::parallel {
 
-BucketExchange::BucketExchange(std::vector<at::Tensor> parameters, bool as_bucket_view, CommunicatorPtr communicator,
-                               CommHookPtr hook)
+BucketExchange::BucketExchange(std::vector<at::Tensor> parameters, GradientClasses classes, bool as_bucket_view,
+                               std::vector<ClassExchange> exchanges)
     : parameters_(std::move(parameters)),
+      classes_(std::move(classes)),
       as_bucket_view_(as_bucket_view),
-      communicator_(std::move(communicator)),
-      hook_(std::move(hook)) {}
+      class_exchanges_(std::move(exchanges)) {}
+
+void BucketExchange::set_hooks(const std::vector<CommHookPtr>& hooks) {
+  for (size_t i = 0; i < hooks.size(); i++) class_exchanges_[i].hook = hooks[i];
+}
 
 // Gradients keep the memory of the former buffer, which otherwise is free before that of the new one is taken.
 void BucketExchange::set_order(const BucketOrder& order) {
   const at::NoGradGuard no_grad;
   order_ = order;
   buffer_ = {};
-  buffer_ = GradientBuffer(parameters_, order_, GradientLayout::kPacked, *communicator_);
+  buffer_ = GradientBuffer(
+      parameters_, order_, GradientLayout::kPacked,
+      [this](size_t number) -> const comm::Communicator& { return *class_exchanges_[class_of(number)].ranks; });
+  places_.clear();
+  std::vector<size_t> counts(class_exchanges_.size(), 0);
+  for (const GradientBuffer::Bucket& bucket : buffer_.buckets()) {
+    const size_t of_class = class_of(bucket.gradients.front());
+    places_.push_back({of_class, counts[of_class]++, false});
+  }
+  for (Place& place : places_) place.is_last = place.index + 1 == counts[place.of_class];
   exchanges_.assign(buffer_.buckets().size(), nullptr);
   if (!as_bucket_view_) return;
   for (size_t number = 0; number < parameters_.size(); number++) {
@@ -46,9 +59,10 @@ void BucketExchange::add(size_t number) {
 }
 
 void BucketExchange::start(size_t index, at::Tensor memory) {
-  GradientBucket bucket{std::move(memory), index, index + 1 == exchanges_.size(), {}};
+  const Place& place = places_[index];
+  GradientBucket bucket{std::move(memory), place.index, place.is_last, {}};
   for (const size_t number : buffer_.buckets()[index].gradients) bucket.parameters.push_back(parameters_[number]);
-  exchanges_[index] = hook_->start(bucket);
+  exchanges_[index] = class_exchanges_[place.of_class].hook->start(bucket);
 }
 
 void BucketExchange::start_complete() {

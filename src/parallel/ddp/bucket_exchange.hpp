@@ -1,5 +1,5 @@
-// Bucket exchange: the gradients of some parameters in their buckets, each of which is averaged by a communication hook
-// as soon as it is complete.
+// Bucket exchange: the gradients of some parameters in their buckets, each of which is averaged by the communication
+// hook of its class as soon as it is complete.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,15 +13,23 @@
 
 namespace accel::parallel {
 
+// How the gradients of a class are exchanged: by the hook, among the ranks.
+struct ClassExchange {
+  CommunicatorPtr ranks;
+  CommHookPtr hook;
+};
+
 class BucketExchange {
  public:
   // With `as_bucket_view` the parameters' gradients are views of the buckets. Needs set_order() before it is used.
-  BucketExchange(std::vector<at::Tensor> parameters, bool as_bucket_view, CommunicatorPtr communicator,
-                 CommHookPtr hook);
+  BucketExchange(std::vector<at::Tensor> parameters, GradientClasses classes, bool as_bucket_view,
+                 std::vector<ClassExchange> exchanges);
   BucketExchange(const BucketExchange&) = delete;
   BucketExchange& operator=(const BucketExchange&) = delete;
 
-  void set_hook(CommHookPtr hook) { hook_ = std::move(hook); }
+  const GradientClasses& classes() const { return classes_; }
+  // Of the first classes.
+  void set_hooks(const std::vector<CommHookPtr>& hooks);
   // Makes new buckets. Existing gradients are moved to them.
   void set_order(const BucketOrder& order);
   const BucketOrder& order() const { return order_; }
@@ -43,10 +51,19 @@ class BucketExchange {
   void start(size_t index, at::Tensor memory);
   void copy_from_bucket(size_t number);
 
+  // Which bucket it is of those of its class.
+  struct Place {
+    size_t of_class, index;
+    bool is_last;
+  };
+
+  size_t class_of(size_t number) const { return classes_.empty() ? 0 : classes_[number]; }
+
   std::vector<at::Tensor> parameters_;
+  GradientClasses classes_;  // of the parameters
   bool as_bucket_view_;
-  CommunicatorPtr communicator_;
-  CommHookPtr hook_;
+  std::vector<ClassExchange> class_exchanges_;
+  std::vector<Place> places_;  // of the buckets
   BucketOrder order_;
   GradientBuffer buffer_;                    // in this order
   std::vector<CommHook::Finish> exchanges_;  // of each bucket, from its start to its end

@@ -13,8 +13,8 @@ namespace accel::parallel {
 // A bucket whose gradients are complete on this rank.
 struct GradientBucket {
   at::Tensor memory;                   // flat: the gradients one after the other
-  size_t index = 0;                    // among the buckets of a backward, which are exchanged in order
-  bool is_last = false;                // of the backward
+  size_t index = 0;                    // among the hook's buckets of a backward, which are exchanged in order
+  bool is_last = false;                // of these
   std::vector<at::Tensor> parameters;  // whose gradients they are, in their order
 };
 

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "nn/module_walks.hpp"
+#include "parallel/ddp/gradient_averaging.hpp"
 #include "parallel/ddp/make_comm_hook.hpp"
 #include "parallel/ddp/reducer.hpp"
 #include "parallel/ddp/reducer_sink.hpp"
@@ -18,11 +19,12 @@
 namespace accel::parallel {
 
 DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
-                                                 const DdpSettings& options)
+                                                 const DdpSettings& options, TermRanks term_ranks)
     : ParallelModel("DistributedDataParallel", std::move(module)),
       communicator_(std::move(communicator)),
       gradient_group_(communicator_),
-      options_(options) {
+      options_(options),
+      term_ranks_(std::move(term_ranks)) {
   bucket_bytes(options_.bucket_cap_mb);  // refused ahead of the collectives
   hook_ = make_comm_hook(options_, communicator_);
   add_child("module", this->module());
@@ -35,39 +37,59 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 
 void DistributedDataParallel::make_reducer(const BucketOrder& order) {
   nn::NamedTensors trainable;
+  GradientClasses classes;
   frozen_.clear();
-  for (const auto& [name, parameter] : nn::named_parameters(*module()))
+  const bool has_terms = term_ranks_.terms != nullptr;
+  const nn::Placements summed = has_terms ? nn::summed_placements(*module()) : nn::Placements();
+  for (const auto& [name, parameter] : nn::named_parameters(*module())) {
+    const bool is_summed = summed.find(parameter) != nullptr;
+    if (communicator_->size() == 1 && !is_summed) continue;
     (parameter.requires_grad() ? trainable : frozen_).emplace_back(name, parameter);
-  if (trainable.empty()) return;  // nothing to average
+    if (parameter.requires_grad()) classes.push_back(is_summed ? 1 : 0);
+  }
+  if (trainable.empty()) return;  // nothing to exchange
   reducer_ = nullptr;             // its hooks are gone before those of the next one come
-  reducer_ = std::make_shared<Reducer>(trainable, options_, communicator_, current_hook(), order);
+  const CommunicatorPtr& ranks = has_terms ? term_ranks_.all : communicator_;
+  const std::vector<CommHookPtr> hooks = current_hooks();
+  reducer_ = std::make_shared<Reducer>(trainable, std::move(classes), options_, ranks,
+                                       std::vector<ClassExchange>{{communicator_, hooks[0]}, {ranks, hooks[1]}}, order);
   static_graph_recorded_ = false;
 }
 
 void DistributedDataParallel::expect_backward() {
-  if (reducer_ != nullptr && gradient_group_ != nullptr) reducer_->prepare_for_backward({});
+  if (reducer_ != nullptr && has_exchange()) reducer_->prepare_for_backward({});
 }
 
 void DistributedDataParallel::synchronize_buffers(int from) {
   if (options_.broadcast_buffers && former_forward_synced_) broadcast_tensors(buffers_, from, *communicator_);
 }
 
-CommHookPtr DistributedDataParallel::current_hook() const {
-  if (gradient_group_ == communicator_) return hook_;
-  if (gradient_group_ == nullptr) return make_comm_hook([](const at::Tensor&, int64_t, bool) {});
-  return make_comm_hook(DdpSettings{}, gradient_group_);
+std::vector<CommHookPtr> DistributedDataParallel::current_hooks() const {
+  const bool is_whole = gradient_group_ == communicator_;
+  CommHookPtr complete, terms;
+  if (is_whole)
+    complete = hook_;
+  else if (gradient_group_ == nullptr)
+    complete = make_comm_hook([](const at::Tensor&, int64_t, bool) {});
+  else
+    complete = make_comm_hook(DdpSettings{}, gradient_group_);
+  if (term_ranks_.terms != nullptr && is_whole)
+    terms = std::make_shared<GradientSumming>(term_ranks_.all, communicator_->size());
+  else if (term_ranks_.terms != nullptr)
+    terms = std::make_shared<NestedGradientSumming>(term_ranks_.terms, gradient_group_);
+  return {complete, terms};
 }
 
 CommHookPtr DistributedDataParallel::set_comm_hook(CommHookPtr hook) {
   CommHookPtr former = std::exchange(hook_, std::move(hook));
-  if (reducer_ != nullptr) reducer_->exchange().set_hook(current_hook());
+  if (reducer_ != nullptr) reducer_->exchange().set_hooks(current_hooks());
   return former;
 }
 
 CommunicatorPtr DistributedDataParallel::set_gradient_group(CommunicatorPtr group) {
   if (group != nullptr && group->size() == 1) group = nullptr;
   CommunicatorPtr former = std::exchange(gradient_group_, std::move(group));
-  if (reducer_ != nullptr) reducer_->exchange().set_hook(current_hook());
+  if (reducer_ != nullptr) reducer_->exchange().set_hooks(current_hooks());
   return former;
 }
 

@@ -16,11 +16,18 @@ namespace accel::parallel {
 
 class Reducer;
 
+// The ranks of gradients of which ranks with parts of the same layers compute terms.
+struct TermRanks {
+  CommunicatorPtr terms = nullptr;  // those that compute terms of one gradient; null: there are no such gradients
+  CommunicatorPtr all = nullptr;    // of all replicas
+};
+
 class DistributedDataParallel final : public ParallelModel, public GradientExchange {
  public:
-  // Collective: checks that all ranks have the same model, and broadcasts rank 0's parameters and buffers.
+  // Collective: checks that all ranks have the same model, and broadcasts rank 0's parameters and buffers. Gradients of
+  // summed placements are summed over `term_ranks`, too; with one rank in `communicator`, these alone are exchanged.
   DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
-                          const DdpSettings& options);
+                          const DdpSettings& options, TermRanks term_ranks = {});
   ~DistributedDataParallel() override;
 
   GradientExchange* exchange() override { return this; }
@@ -45,13 +52,15 @@ class DistributedDataParallel final : public ParallelModel, public GradientExcha
   void make_reducer(const BucketOrder& order = {});
   void synchronize_buffers(int from);
   c10::IValue after_forward(c10::IValue output);
-  bool exchanges() const { return gradient_sync() && gradient_group_ != nullptr; }
-  // For the current gradient group.
-  CommHookPtr current_hook() const;
+  bool has_exchange() const { return gradient_group_ != nullptr || term_ranks_.terms != nullptr; }
+  bool exchanges() const { return gradient_sync() && has_exchange(); }
+  // For the current gradient group, of complete gradients and of those with terms.
+  std::vector<CommHookPtr> current_hooks() const;
 
   CommunicatorPtr communicator_;
   CommunicatorPtr gradient_group_;  // ranks that exchange gradients now; null: none
   DdpSettings options_;
+  TermRanks term_ranks_;
   std::vector<at::Tensor> buffers_;
   nn::NamedTensors frozen_;           // what the reducer does not know
   CommHookPtr hook_;                  // among all ranks

@@ -1,4 +1,4 @@
-// The default communication hook: averages a gradient bucket over the ranks.
+// The default communication hooks: average a gradient bucket over the ranks.
 #pragma once
 
 #include <utility>
@@ -17,6 +17,31 @@ class GradientAveraging final : public CommHook {
 
  private:
   const CommunicatorPtr ranks_;
+};
+
+// Sums the terms that ranks along an axis compute of a gradient, and averages the sums over the replicas.
+class GradientSumming final : public CommHook {
+ public:
+  // `all` are the ranks with terms, of all replicas.
+  GradientSumming(CommunicatorPtr all, int replicas) : all_(std::move(all)), scale_(1.0 / replicas) {}
+
+  Finish start(const GradientBucket& bucket) override;
+
+ private:
+  const CommunicatorPtr all_;
+  const double scale_;
+};
+
+// The same in two collectives, where `replicas` are not all; null: there are none.
+class NestedGradientSumming final : public CommHook {
+ public:
+  NestedGradientSumming(CommunicatorPtr terms, CommunicatorPtr replicas)
+      : terms_(std::move(terms)), replicas_(std::move(replicas)) {}
+
+  Finish start(const GradientBucket& bucket) override;
+
+ private:
+  const CommunicatorPtr terms_, replicas_;
 };
 
 }  // namespace accel::parallel

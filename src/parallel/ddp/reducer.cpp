@@ -70,17 +70,18 @@ std::vector<at::Tensor> tensors_of(const nn::NamedTensors& parameters) {
 
 }  // namespace
 
-Reducer::Reducer(const nn::NamedTensors& parameters, const DdpSettings& settings, CommunicatorPtr communicator,
-                 CommHookPtr hook, const BucketOrder& order)
+Reducer::Reducer(const nn::NamedTensors& parameters, GradientClasses classes, const DdpSettings& settings,
+                 CommunicatorPtr ranks, std::vector<ClassExchange> exchanges, const BucketOrder& order)
     : parameters_(tensors_of(parameters)),
       settings_(settings),
-      communicator_(std::move(communicator)),
-      exchange_(parameters_, settings.gradient_as_bucket_view, communicator_, std::move(hook)),
+      communicator_(std::move(ranks)),
+      exchange_(parameters_, std::move(classes), settings.gradient_as_bucket_view, std::move(exchanges)),
       graph_(parameters.size()),
       use_(parameters.size(), communicator_),
       uncovered_(parameters) {
   for (const auto& [name, parameter] : parameters) names_.push_back(name);
-  exchange_.set_order(order.empty() ? fill_buckets_backwards(parameters_, bucket_limits(settings_)) : order);
+  exchange_.set_order(order.empty() ? fill_buckets_backwards(parameters_, bucket_limits(settings_), exchange_.classes())
+                                    : order);
   for (size_t number = 0; number < parameters_.size(); number++)
     hooks_.emplace_back(parameters_[number]).set([this, number] { gradient_arrived(number); });
 }
@@ -103,7 +104,8 @@ void Reducer::prepare_for_forward() {
   if (state_ == State::kExchanging) fail_with_failed_backward(exchange_.buffer(), names_, error_);
   if (state_ == State::kIncomplete) fail_with_missing_gradients(exchange_.buffer(), names_);
   if (!takes_order()) return;
-  if (const auto order = arrivals_.take(parameters_, bucket_limits(settings_), *communicator_)) make_buckets(*order);
+  const auto order = arrivals_.take(parameters_, bucket_limits(settings_), exchange_.classes(), *communicator_);
+  if (order) make_buckets(*order);
 }
 
 void Reducer::prepare_for_backward(const std::vector<at::Tensor>& outputs) {

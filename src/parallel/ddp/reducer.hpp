@@ -25,9 +25,10 @@ namespace accel::parallel {
 
 class Reducer {
  public:
-  // For these parameters; their names are for errors. Without `order`, buckets begin with the last parameters.
-  Reducer(const nn::NamedTensors& parameters, const DdpSettings& settings, CommunicatorPtr communicator,
-          CommHookPtr hook, const BucketOrder& order = {});
+  // For these parameters, with the exchange of each of their classes; their names are for errors. `ranks` are those of
+  // all classes. Without `order`, buckets begin with the last parameters.
+  Reducer(const nn::NamedTensors& parameters, GradientClasses classes, const DdpSettings& settings,
+          CommunicatorPtr ranks, std::vector<ClassExchange> exchanges, const BucketOrder& order = {});
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 

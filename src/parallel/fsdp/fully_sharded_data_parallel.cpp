@@ -41,7 +41,8 @@ void require_unsharded(const nn::Module& module, const std::string& axes) {
 // A parameter that another kind of parallelism has cut is cut once more.
 void place_parameters(nn::Module& module, const std::vector<std::unique_ptr<ParameterGroup>>& groups,
                       const std::string& axes) {
-  const nn::Placements former = nn::placements(module);
+  nn::Placements former = nn::placements(module);
+  former.add(nn::summed_placements(module));
   nn::Placements placements;
   for (const auto& group : groups)
     for (const auto& parameter : group->parameters()) {
@@ -102,8 +103,12 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
   const at::NoGradGuard no_grad;
   require_unsharded(*module(), ranks_.shard_axes);
   const std::vector<WrappedModule> modules = wrap_modules(module(), settings_);
-  for (const WrappedModule& wrapped : modules)
+  const nn::Placements summed = nn::summed_placements(*module());
+  for (const WrappedModule& wrapped : modules) {
     groups_.push_back(std::make_unique<ParameterGroup>(wrapped.path, wrapped.parameters, settings_, policy_, ranks_));
+    for (const auto& parameter : groups_.back()->parameters())
+      parameter->gradient().set_summed(summed.find(parameter->tensor()) != nullptr);
+  }
   executor_.emplace(*this, groups_, ShardingSchedule(registration_order(*module(), modules), settings_));
   check_same_model(*module(), *ranks_.gradient);
   const bool sync = settings_.sync_module_states;

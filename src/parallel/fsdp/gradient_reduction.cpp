@@ -77,6 +77,7 @@ void GradientReduction::finish_reduce() {
         collectives.push_back(comm::Collective::all_reduce(reduced.shard, comm::ReduceOp::kMean));
     ranks_.replicate->run(collectives);
   }
+  sum_terms();
   for (const Reduced& reduced : std::exchange(reduced_, {})) {
     const at::Tensor& shard = reduced.parameter->shard();
     if (factor_ != 1) reduced.shard.mul_(factor_);
@@ -85,6 +86,14 @@ void GradientReduction::finish_reduce() {
   for (const auto& parameter : parameters_)
     if (parameter->is_trained()) parameter->gradient().end_backward({});
   in_backward_ = false;
+}
+
+void GradientReduction::sum_terms() const {
+  std::vector<comm::Collective> collectives;
+  for (const Reduced& reduced : reduced_)
+    if (reduced.parameter->gradient().is_summed() && reduced.shard.numel() > 0)
+      collectives.push_back(comm::Collective::all_reduce(reduced.shard, comm::ReduceOp::kSum));
+  if (!collectives.empty()) ranks_.tensor->run(collectives);
 }
 
 void GradientReduction::keep_gradients() {

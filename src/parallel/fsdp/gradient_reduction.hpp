@@ -49,6 +49,9 @@ class GradientReduction {
     at::Tensor shard;  // with padding
   };
 
+  // Over the ranks with parts of the same layers, of shards.
+  void sum_terms() const;
+
   const std::vector<std::unique_ptr<ShardedParameter>>& parameters_;
   const MixedPrecisionPolicy& policy_;
   const ModelRanks& ranks_;

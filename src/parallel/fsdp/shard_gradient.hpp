@@ -12,6 +12,9 @@ class ShardGradient {
  public:
   explicit ShardGradient(at::Tensor parameter) : parameter_(std::move(parameter)) {}
 
+  // Whether ranks with parts of the same layers compute terms of it.
+  bool is_summed() const { return is_summed_; }
+  void set_summed(bool is_summed) { is_summed_ = is_summed; }
   // What the gradient of the shard is like.
   void set_options(const at::TensorOptions& options) { options_ = options; }
   // Where the gradient of the shard is kept, instead of in new memory of each step: like the shard.
@@ -33,6 +36,7 @@ class ShardGradient {
  private:
   at::Tensor parameter_;
   at::TensorOptions options_;
+  bool is_summed_ = false;
   bool in_backward_ = false;
   at::Tensor memory_;
   at::Tensor shard_;  // while in_backward_

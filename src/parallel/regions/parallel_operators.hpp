@@ -11,20 +11,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 
-#include "comm/communicator.hpp"
+#include "parallel/regions/exchange.hpp"
 
 namespace accel::parallel {
-
-using RankGroup = std::shared_ptr<comm::Communicator>;
-
-// The part that this rank has of a dimension of size `whole`.
-struct Share {
-  int64_t begin = 0, size = 0;
-};
-Share share_of(int64_t whole, int64_t rank, int64_t ranks);
 
 // Before a layer whose outputs are split. Forward nothing, backward the sum of the gradients.
 at::Tensor parallel_copy(const at::Tensor& input, const RankGroup& group);

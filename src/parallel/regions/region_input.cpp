@@ -3,40 +3,47 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
-#include "parallel/regions/sequence_region.hpp"
+#include "parallel/regions/region_entry.hpp"
 
 namespace accel::parallel {
 
-std::shared_ptr<RegionInput> RegionInput::within(nn::Module& parent, RankGroup group, bool gathers) {
-  auto region = std::make_shared<RegionInput>(std::move(group), gathers);
-  const auto set_in_call = [region](bool in_call) {
-    region->in_call_ = in_call;
-    region->held_.reset();
-  };
-  parent.hooks().add_pre_hook([set_in_call](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
-    set_in_call(true);
-    return std::nullopt;
-  });
+std::shared_ptr<RegionInput> RegionInput::within(nn::Module& parent, const SplitRegion& region, size_t layers) {
+  auto input = std::make_shared<RegionInput>(region, layers);
+  // Some of the layers may not be called.
   parent.hooks().add_post_hook(
-      [set_in_call](nn::Module&, const nn::Inputs&, const c10::IValue&) -> std::optional<c10::IValue> {
-        set_in_call(false);
+      [input](nn::Module&, const nn::Inputs&, const c10::IValue&) -> std::optional<c10::IValue> {
+        input->forget();
         return std::nullopt;
       },
       nn::HookOrder::kProgram, /*after_errors=*/true);
-  return region;
+  return input;
 }
 
-// A tensor that the graph saves outlives the call: a forward that is computed again, without hooks, finds it so.
-at::Tensor RegionInput::enter(const at::Tensor& input) {
-  if (!gathers_ && !input.requires_grad()) return input;
+void RegionInput::forget() {
+  held_ = {};
+  entry_.reset();
+}
+
+// A tensor that entered before is found again while it is held here, or by the graph.
+RegionInput::Entered RegionInput::enter(const at::Tensor& input) {
+  if (!region_.sequence_parallel && !input.requires_grad()) return {input, nullptr};
   const Weak key(input.getIntrusivePtr());
-  if (input_ == key)
-    if (auto entered = entered_.lock()) return at::Tensor(std::move(entered));
-  at::Tensor entered = gathers_ ? gather_sequence(input, group_) : parallel_copy(input, group_);
+  if (input_ == key) {
+    auto entry = entry_.lock();
+    auto entered = entered_.lock();
+    if (entry != nullptr && entered) {
+      if (++reads_ == layers_) held_ = {};
+      return {at::Tensor(std::move(entered)), std::move(entry)};
+    }
+  }
+  auto entry = std::make_shared<RegionEntry>(input, region_);
+  Entered made{entry->take_whole(), entry};
   input_ = key;
-  entered_ = Weak(entered.getIntrusivePtr());
-  if (in_call_) held_ = entered;
-  return entered;
+  entered_ = Weak(made.whole.getIntrusivePtr());
+  entry_ = entry;
+  reads_ = 1;
+  if (layers_ > 1) held_ = made;
+  return made;
 }
 
 }  // namespace accel::parallel

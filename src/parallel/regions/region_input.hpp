@@ -5,32 +5,45 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <cstddef>
 #include <memory>
 #include <utility>
 
 #include "nn/module.hpp"
-#include "parallel/regions/parallel_operators.hpp"
+#include "parallel/regions/split_region.hpp"
 
 namespace accel::parallel {
 
+class RegionEntry;
+
 class RegionInput {
  public:
-  // `gathers`: ranks have their positions of the sequence alone.
-  RegionInput(RankGroup group, bool gathers) : group_(std::move(group)), gathers_(gathers) {}
-  // For layers that are called within `parent`.
-  static std::shared_ptr<RegionInput> within(nn::Module& parent, RankGroup group, bool gathers);
+  // A layer reads the tensor, and shares the entry with the others that read it; null: nothing is computed from it
+  // backward, and the ranks have it as a whole.
+  struct Entered {
+    at::Tensor whole;
+    std::shared_ptr<RegionEntry> entry;
+  };
 
-  // Enters by parallel_copy(), or gathers the sequence. The same input returns the same tensor while that one exists.
-  at::Tensor enter(const at::Tensor& input);
+  // For so many layers.
+  RegionInput(SplitRegion region, size_t layers) : region_(std::move(region)), layers_(layers) {}
+  // For layers that are called within `parent`.
+  static std::shared_ptr<RegionInput> within(nn::Module& parent, const SplitRegion& region, size_t layers);
+
+  // An input returns the same tensor again, while that one exists or further layers are to read it.
+  Entered enter(const at::Tensor& input);
 
  private:
   using Weak = c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>;
 
-  RankGroup group_;
-  bool gathers_;
+  void forget();
+
+  SplitRegion region_;
+  size_t layers_;
   Weak input_{c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>()}, entered_ = input_;
-  bool in_call_ = false;  // of the parent
-  at::Tensor held_;       // what entered last in it
+  std::weak_ptr<RegionEntry> entry_;
+  size_t reads_ = 0;  // of what has entered
+  Entered held_;      // until all layers have read it
 };
 
 }  // namespace accel::parallel

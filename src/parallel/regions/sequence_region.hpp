@@ -5,9 +5,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 #include "parallel/regions/parallel_operators.hpp"
 
 namespace accel::parallel {
+
+constexpr int64_t kSequence = -2;  // the dimension
+
+// Throws unless the ranks can have equal parts of the sequence of a whole tensor.
+void check_sequence(const at::Tensor& whole, const comm::Communicator& group);
 
 // This rank's positions of a whole tensor.
 at::Tensor split_sequence(const at::Tensor& whole, const RankGroup& group);
@@ -15,9 +22,5 @@ at::Tensor split_sequence(const at::Tensor& whole, const RankGroup& group);
 at::Tensor sum_and_split_sequence(const at::Tensor& terms, const RankGroup& group);
 // All positions, for layers that compute terms of their gradient on each rank.
 at::Tensor gather_sequence(const at::Tensor& part, const RankGroup& group);
-
-// The ranks sum the gradients of a parameter that they store as a whole, of which each computes a term. In each
-// backward, before the gradient is accumulated.
-void sum_gradient(const at::Tensor& parameter, const RankGroup& group);
 
 }  // namespace accel::parallel

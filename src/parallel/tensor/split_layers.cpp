@@ -5,13 +5,14 @@
 #include <ATen/ops/_assert_async.h>
 #include <ATen/ops/embedding.h>
 
+#include "parallel/regions/split_product.hpp"
 #include "parallel/regions/vocabulary_loss.hpp"
 
 namespace accel::parallel {
 
 at::Tensor ColumnProduct::multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                    nn::Product product) const {
-  const at::Tensor own = product(input_->enter(input), weight, bias);
+  const at::Tensor own = column_product(input_->enter(input), weight, bias, product);
   if (gathered_features_ == 0) return own;
   if (classes_ != nullptr) return class_scores(own, classes_, group_);
   return parallel_gather(own, -1, GatheredGradient::kReplicated, group_, gathered_features_);
@@ -23,9 +24,8 @@ at::Tensor sum_terms(const at::Tensor& terms, const RankGroup& group, bool split
 
 at::Tensor RowProduct::multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                 nn::Product product) const {
-  const at::Tensor own = product(splits_input_ ? parallel_scatter(input, -1, group_) : input, weight, {});
-  const at::Tensor sum = sum_terms(own, group_, splits_sequence_);
-  return bias.defined() ? sum + bias.to(sum.scalar_type()) : sum;
+  const at::Tensor own = splits_input_ ? parallel_scatter(input, -1, region_.group) : input;
+  return row_product(own, weight, bias, product, region_);
 }
 
 at::Tensor RowLookup::look_up(const at::Tensor& weight, const at::Tensor& indices) const {
@@ -33,7 +33,7 @@ at::Tensor RowLookup::look_up(const at::Tensor& weight, const at::Tensor& indice
   const at::Tensor own = indices - begin_;
   const at::Tensor is_elsewhere = own.lt(0).logical_or_(own.ge(weight.size(0)));
   const at::Tensor found = at::embedding(weight, own.masked_fill(is_elsewhere, 0));
-  return sum_terms(found.masked_fill(is_elsewhere.unsqueeze(-1), 0), group_, splits_sequence_);
+  return sum_terms(found.masked_fill_(is_elsewhere.unsqueeze(-1), 0), group_, splits_sequence_);
 }
 
 at::Tensor ColumnLookup::look_up(const at::Tensor& weight, const at::Tensor& indices) const {

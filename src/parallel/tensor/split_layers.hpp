@@ -12,6 +12,7 @@
 #include "nn/split/split_classes.hpp"
 #include "parallel/regions/region_input.hpp"
 #include "parallel/regions/sequence_region.hpp"
+#include "parallel/regions/split_region.hpp"
 
 namespace accel::parallel {
 
@@ -43,14 +44,13 @@ at::Tensor sum_terms(const at::Tensor& terms, const RankGroup& group, bool split
 // Each rank has some of the input's features, and the products are summed.
 class RowProduct final : public nn::SplitProduct {
  public:
-  RowProduct(RankGroup group, bool splits_input, bool splits_sequence)
-      : group_(std::move(group)), splits_input_(splits_input), splits_sequence_(splits_sequence) {}
+  RowProduct(SplitRegion region, bool splits_input) : region_(std::move(region)), splits_input_(splits_input) {}
   at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                       nn::Product product) const override;
 
  private:
-  RankGroup group_;
-  bool splits_input_, splits_sequence_;
+  SplitRegion region_;
+  bool splits_input_;
 };
 
 // Each rank has some of the table's rows.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "nn/module.hpp"
-#include "parallel/regions/parallel_operators.hpp"
+#include "parallel/regions/split_region.hpp"
 #include "parallel/tensor/plan.hpp"
 
 namespace accel::parallel {
@@ -10,12 +10,13 @@ namespace accel::parallel {
 // The axis of the mesh along which ranks have parts of layers.
 constexpr const char* kTensorAxis = "tensor";
 
-struct SplitOptions {
-  bool sequence_parallel = false, loss_parallel = false;
+struct SplitOptions : SplitRegionOptions {
+  bool loss_parallel = false;  // class scores stay split for their loss
 };
 
 // Collective among the ranks of `group`, which get the weights of its first rank. Nothing is changed if the plan does
 // not fit the model.
-void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group, SplitOptions options);
+void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group,
+                 const SplitOptions& options);
 
 }  // namespace accel::parallel

@@ -291,7 +291,10 @@ int main(void) {
   printf("field verify_gradients %zu\n", offsetof(accel_tensor_parallel_options_t, verify_gradients));
   printf("field sequence_parallel %zu\n", offsetof(accel_tensor_parallel_options_t, sequence_parallel));
   printf("field loss_parallel %zu\n", offsetof(accel_tensor_parallel_options_t, loss_parallel));
+  printf("field regather_inputs %zu\n", offsetof(accel_tensor_parallel_options_t, regather_inputs));
+  printf("field overlap %zu\n", offsetof(accel_tensor_parallel_options_t, overlap));
   printf("field reserved %zu\n", offsetof(accel_tensor_parallel_options_t, reserved));
+  printf("field overlap_chunks %zu\n", offsetof(accel_tensor_parallel_options_t, overlap_chunks));
   printf("struct accel_power_sgd_options_t %zu\n", sizeof(accel_power_sgd_options_t));
   printf("field struct_size %zu\n", offsetof(accel_power_sgd_options_t, struct_size));
   printf("field matrix_approximation_rank %zu\n", offsetof(accel_power_sgd_options_t, matrix_approximation_rank));
@@ -724,6 +727,9 @@ int main(void) {
   printf("constant ACCEL_COLLATE_PAD %.17g\n", (double)ACCEL_COLLATE_PAD);
   printf("constant ACCEL_PADDING_SIDE_RIGHT %.17g\n", (double)ACCEL_PADDING_SIDE_RIGHT);
   printf("constant ACCEL_PADDING_SIDE_LEFT %.17g\n", (double)ACCEL_PADDING_SIDE_LEFT);
+  printf("constant ACCEL_OVERLAP_AUTO %.17g\n", (double)ACCEL_OVERLAP_AUTO);
+  printf("constant ACCEL_OVERLAP_NO %.17g\n", (double)ACCEL_OVERLAP_NO);
+  printf("constant ACCEL_OVERLAP_YES %.17g\n", (double)ACCEL_OVERLAP_YES);
   printf("constant ACCEL_DDP_COMM_HOOK_NO %.17g\n", (double)ACCEL_DDP_COMM_HOOK_NO);
   printf("constant ACCEL_DDP_COMM_HOOK_FP16 %.17g\n", (double)ACCEL_DDP_COMM_HOOK_FP16);
   printf("constant ACCEL_DDP_COMM_HOOK_BF16 %.17g\n", (double)ACCEL_DDP_COMM_HOOK_BF16);

@@ -18,6 +18,7 @@ const CHOICES = (
     merge_end = (first = 0, all = 1,),
     collate = (stack = 0, pad = 1,),
     padding_side = (right = 0, left = 1,),
+    overlap = (auto = 0, no = 1, yes = 2,),
     ddp_comm_hook = (no = 0, fp16 = 1, bf16 = 2, power_sgd = 3, batched_power_sgd = 4,),
     sharding_strategy = (full_shard = 1, shard_grad_op = 2, no_shard = 3, hybrid_shard = 4, hybrid_shard_zero2 = 5,),
     backward_prefetch = (backward_pre = 1, backward_post = 2, no_prefetch = 3,),
@@ -41,6 +42,7 @@ choices(::Type{LibAccel.accel_cyclic_options_t}) = (mode = CHOICES.cycle_mode,)
 choices(::Type{LibAccel.accel_plateau_options_t}) = (mode = CHOICES.metric_mode, threshold_mode = CHOICES.threshold_mode,)
 choices(::Type{LibAccel.accel_packing_options_t}) = (packing = CHOICES.packing,)
 choices(::Type{LibAccel.accel_dataloader_options_t}) = (collate = CHOICES.collate, padding_side = CHOICES.padding_side,)
+choices(::Type{LibAccel.accel_tensor_parallel_options_t}) = (overlap = CHOICES.overlap,)
 choices(::Type{LibAccel.accel_ddp_options_t}) = (comm_hook = CHOICES.ddp_comm_hook, comm_wrapper = CHOICES.ddp_comm_hook,)
 choices(::Type{LibAccel.accel_fsdp_options_t}) = (sharding_strategy = CHOICES.sharding_strategy, backward_prefetch = CHOICES.backward_prefetch, auto_wrap_policy = CHOICES.auto_wrap_policy, state_dict_type = CHOICES.state_dict_type,)
 choices(::Type{LibAccel.accel_deepspeed_options_t}) = (offload_optimizer_device = CHOICES.offload_device, offload_param_device = CHOICES.offload_device,)

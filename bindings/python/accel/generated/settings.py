@@ -248,12 +248,18 @@ class TorchTensorParallelConfig:
     verify_gradients: Optional[bool] = None
     sequence_parallel: Optional[bool] = None
     loss_parallel: Optional[bool] = None
+    regather_inputs: Optional[bool] = None
+    overlap: Any = None
+    overlap_chunks: Optional[int] = None
     _struct = "accel_tensor_parallel_options_t"
     _variables = {
         "plan": ("PARALLELISM_CONFIG_TP_PLAN", "text", "auto"),
         "verify_gradients": ("PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS", "flag", "1"),
         "sequence_parallel": ("PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL", "flag", "0"),
         "loss_parallel": ("PARALLELISM_CONFIG_TP_LOSS_PARALLEL", "flag", "0"),
+        "regather_inputs": ("PARALLELISM_CONFIG_TP_REGATHER_INPUTS", "flag", "1"),
+        "overlap": ("PARALLELISM_CONFIG_TP_OVERLAP", "choice", "AUTO"),
+        "overlap_chunks": ("PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS", "integer", "0"),
     }
 
 

@@ -18,7 +18,8 @@ class TorchTensorParallelConfig(settings.TorchTensorParallelConfig):
     def __post_init__(self):
         read_variables(self, **dict.fromkeys(self._variables))  # what no variable says, the engine decides
         if self.enable_async_tp:
-            warnings.warn("enable_async_tp=True has no effect: split layers do not compute while they exchange", stacklevel=3)
+            warnings.warn("enable_async_tp=True has no effect: layers of torch exchange between their products; expected overlap='yes' for models of accel",
+                          stacklevel=3)
 
     def to_engine(self, changed: "dict | None" = None):
         """The engine's options, some fields with other values."""

@@ -1,6 +1,8 @@
 """Layers of a torch model that are split over the ranks of the axis tp, by a plan: the engine cuts the parameters, and hooks on the layers call
 its operators around their products."""
 
+import inspect
+
 import torch
 
 from .. import capi
@@ -12,14 +14,17 @@ from .split_styles import COLUMNS, ROWS, SUMMED, TABLES, WHOLE, Layer, Region, a
 
 def prepare(model: torch.nn.Module, state, options) -> "Split | None":
     """What to do with a model that is about to be prepared, whose plan becomes rules for its parameters; None: its layers stay whole."""
+    if options.tensor_parallel.overlap == capi.ACCEL_OVERLAP_YES or (options.tensor_parallel.overlap_chunks or 0) > 0:
+        raise NotImplementedError("overlap: layers of torch exchange between their products; expected a model of accel, or no overlap")
     mesh = capi.accel_state_mesh(state)
     plan = options.tensor_parallel.plan or "auto"
     if capi.accel_mesh_size(mesh, "tensor") == 1 or options.split_by_program or plan == "none" or plan == "auto" and options.evaluation_mode:
         return None
     split = Split(model, _rules_of(model) if plan == "auto" else _read(plan), Group.of(capi.accel_mesh_group(mesh, "tensor")),
-                  splits_sequences=options.tensor_parallel.sequence_parallel == 1, is_of_family=plan == "auto")
+                  splits_sequences=options.tensor_parallel.sequence_parallel == 1, splits_loss=options.tensor_parallel.loss_parallel == 1,
+                  is_of_family=plan == "auto")
     options.tensor_parallel.plan = split.plan_of_parameters()
-    options.tensor_parallel.sequence_parallel = 0  # the hooks split sequences
+    options.tensor_parallel.sequence_parallel = options.tensor_parallel.loss_parallel = 0  # the hooks see to them
     return split
 
 
@@ -49,7 +54,7 @@ def _matches(pattern, path):
 class Split:
     """The layers of a model that a plan splits."""
 
-    def __init__(self, model, rules, group, splits_sequences=False, is_of_family=False):
+    def __init__(self, model, rules, group, splits_sequences=False, splits_loss=False, is_of_family=False):
         self.model, self.group = model, group
         self.rank, self.ranks = capi.accel_process_index(group.handle), capi.accel_num_processes(group.handle)
         self.layers, self.parameters, self.with_own_heads, used = [], [], [], set()
@@ -67,6 +72,13 @@ class Split:
         if unused and not is_of_family:  # the plan of a family names layers that some of its models have
             raise ValueError(f"the rule {unused[0]!r} of the plan matches no module and no parameter of {type(model).__name__}")
         self._check()
+        heads = [layer for layer in self.layers if layer.gathers]
+        if splits_loss and not heads:
+            raise ValueError("loss_parallel: the plan has no head whose class scores would be gathered: expected a layer with the style "
+                             "colwise_gather_output")
+        self.head = heads[-1] if splits_loss else None
+        if splits_loss and hasattr(model, "loss_function"):
+            model.loss_function = _loss_of_scores(model.loss_function)
         self.blocks = SequenceBlocks(model, self.layers, group, self.ranks) if splits_sequences else None
 
     def _check(self):
@@ -99,7 +111,7 @@ class Split:
 
     def add_hooks(self):
         """After the engine has cut the parameters."""
-        region = Region(self.group, self.rank, self.ranks, self.blocks, RegionRandom(self.model, self.rank))
+        region = Region(self.group, self.rank, self.ranks, self.blocks, RegionRandom(self.model, self.rank), self.head)
         for layer in self.layers:
             apply(layer, region)
             if layer.gives_part:
@@ -120,6 +132,19 @@ class Split:
             for name in ("num_heads", "num_attention_heads", "num_key_value_heads"):
                 if isinstance(getattr(parent, name, None), int):
                     setattr(parent, name, getattr(parent, name) // self.ranks)
+
+
+def _loss_of_scores(loss):
+    """A loss of transformers with as many classes as its scores have: those of this rank, or all in an evaluation."""
+    signature = inspect.signature(loss)
+
+    def of_scores(*args, **options):
+        given = signature.bind(*args, **options)
+        if "vocab_size" in given.arguments:
+            given.arguments["vocab_size"] = given.arguments["logits"].shape[-1]
+        return loss(*given.args, **given.kwargs)
+
+    return of_scores
 
 
 def _first_match(rules, path):

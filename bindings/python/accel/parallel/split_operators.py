@@ -34,6 +34,11 @@ def parallel_reduce_scatter(tensor, group, dim=-1):
     return of_kind(tensor, capi.accel_parallel_reduce_scatter(group.handle, to_engine(tensor), dim))
 
 
+def parallel_class_scores(scores, group, classes):
+    """Class scores of which this rank has some: a cross entropy of them is the loss over all `classes`. Without gradients they are gathered."""
+    return of_kind(scores, capi.accel_parallel_class_scores(group.handle, to_engine(scores), classes))
+
+
 def parallel_all_to_all(tensor, group, split, join, whole=-1):
     """Splits the dimension `split` and joins the parts of `join` to one of size `whole`. Backward: the reverse."""
     return of_kind(tensor, capi.accel_parallel_all_to_all(group.handle, to_engine(tensor), split, join, whole))

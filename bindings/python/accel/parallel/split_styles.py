@@ -6,7 +6,7 @@ import weakref
 
 import torch
 
-from .split_operators import parallel_copy, parallel_gather, parallel_reduce, parallel_reduce_scatter, parallel_scatter
+from .split_operators import parallel_class_scores, parallel_copy, parallel_gather, parallel_reduce, parallel_reduce_scatter, parallel_scatter
 
 COLUMNS = ("colwise", "colwise_gather_output", "colwise_rep", "packed_colwise")
 ROWS = ("rowwise", "rowwise_split_input", "rowwise_rep", "packed_rowwise")
@@ -42,6 +42,7 @@ class Layer:
         self.shape = tuple(module.weight.shape) if self.is_cut else None  # of the whole weight
 
     is_cut = property(lambda self: self.style not in WHOLE, doc="Whether ranks have parts of its parameters.")
+    gathers = property(lambda self: self.style in _GATHERED, doc="Whether its output is gathered, as that of a head is.")
     gives_part = property(lambda self: self.style in COLUMNS and self.style not in _GATHERED, doc="Whether its output is split.")
     takes_part = property(lambda self: self.style in ROWS and self.style not in _SPLITTING, doc="Whether its input is split.")
     sums_gradients = property(lambda self: self.style in SUMMED, doc="Whether it is whole on each rank, and works on its part.")
@@ -61,7 +62,9 @@ class Layer:
         """Those of its parameters, which the engine cuts along their first or second dimension."""
         along_first = self.style in COLUMNS or self.style == "embedding_rowwise"
         packed = f"packed_{{}}({self.packed}" if self.packed else "{}"
-        yield f"{self.path}.weight {packed.format('colwise' if along_first != self.is_transposed else 'rowwise')}"
+        # Of rows with one class each the engine can compute a loss.
+        first = "colwise_gather_output" if self.style in _GATHERED or self.style in TABLES else "colwise"
+        yield f"{self.path}.weight {packed.format(first if along_first != self.is_transposed else 'rowwise')}"
         if self.style in COLUMNS and self.module.bias is not None:
             yield f"{self.path}.bias {packed.format('colwise')}"
 
@@ -70,8 +73,9 @@ class Region:
     """What the layers of a model share: the group of their ranks, the blocks in which sequences are split (None: nowhere), and the random numbers
     of parts."""
 
-    def __init__(self, group, rank, ranks, blocks, random):
+    def __init__(self, group, rank, ranks, blocks, random, head=None):
         self.group, self.rank, self.ranks, self.blocks, self.random = group, rank, ranks, blocks, random
+        self.head = head  # the layer whose class scores stay split for the loss
         self.inputs: dict = {}
         self.summed: set = set()  # the numbers of parameters whose gradients are summed
 
@@ -136,7 +140,10 @@ def _split_output(layer, region):
     module.register_forward_pre_hook(lambda _, args: (entered.enter(args[0]), *args[1:]))
     if layer.style in _GATHERED:
         whole = layer.shape[layer.output_dim]
-        module.register_forward_hook(lambda _, args, output: parallel_gather(output, region.group, -1, whole))
+        if layer is region.head:
+            module.register_forward_hook(lambda _, args, output: parallel_class_scores(output, region.group, whole))
+        else:
+            module.register_forward_hook(lambda _, args, output: parallel_gather(output, region.group, -1, whole))
     else:
         region.random.begin_behind(module, layer.parent)
     setattr(module, "nf" if layer.is_transposed else "out_features", module.weight.shape[layer.output_dim])

@@ -62,6 +62,9 @@ pub type accel_collate_t = i32;
 /// Where the filling goes. The numbers are pinned.
 pub type accel_padding_side_t = i32;
 
+/// Whether communication overlaps with computation. The numbers are pinned.
+pub type accel_overlap_t = i32;
+
 /// How the gradients of a bucket are sent between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType
 pub type accel_ddp_comm_hook_t = i32;
 
@@ -476,6 +479,13 @@ pub const ACCEL_COLLATE_PAD: accel_collate_t = 1;
 pub const ACCEL_PADDING_SIDE_RIGHT: accel_padding_side_t = 0;
 
 pub const ACCEL_PADDING_SIDE_LEFT: accel_padding_side_t = 1;
+
+/// where this process has processors beside those of its compute threads
+pub const ACCEL_OVERLAP_AUTO: accel_overlap_t = 0;
+
+pub const ACCEL_OVERLAP_NO: accel_overlap_t = 1;
+
+pub const ACCEL_OVERLAP_YES: accel_overlap_t = 2;
 
 /// as they are
 pub const ACCEL_DDP_COMM_HOOK_NO: accel_ddp_comm_hook_t = 0;
@@ -2429,8 +2439,14 @@ pub struct accel_tensor_parallel_options_t {
     pub sequence_parallel: accel_flag_t,
     /// 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, \[..., classes of the rank\], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
     pub loss_parallel: accel_flag_t,
+    /// 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1
+    pub regather_inputs: accel_flag_t,
+    /// Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO
+    pub overlap: accel_overlap_t,
     /// 0
     pub reserved: i32,
+    /// Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In \[0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0
+    pub overlap_chunks: i64,
 }
 
 /// Every field of [`accel_tensor_parallel_options_t`] unset.
@@ -2440,7 +2456,10 @@ pub const ACCEL_TENSOR_PARALLEL_OPTIONS_INIT: accel_tensor_parallel_options_t = 
     verify_gradients: ACCEL_UNSET,
     sequence_parallel: ACCEL_UNSET,
     loss_parallel: ACCEL_UNSET,
+    regather_inputs: ACCEL_UNSET,
+    overlap: ACCEL_UNSET,
     reserved: 0,
+    overlap_chunks: ACCEL_UNSET_INT64,
 };
 impl Default for accel_tensor_parallel_options_t {
     fn default() -> Self {

@@ -444,14 +444,17 @@ fn layout_of_accel_dataloader_options() {
 
 #[test]
 fn layout_of_accel_tensor_parallel_options() {
-    assert_eq!(size_of::<accel_tensor_parallel_options_t>(), 32);
+    assert_eq!(size_of::<accel_tensor_parallel_options_t>(), 48);
     assert_eq!(align_of::<accel_tensor_parallel_options_t>(), 8);
     assert_eq!(offset_of!(accel_tensor_parallel_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_tensor_parallel_options_t, plan), 8);
     assert_eq!(offset_of!(accel_tensor_parallel_options_t, verify_gradients), 16);
     assert_eq!(offset_of!(accel_tensor_parallel_options_t, sequence_parallel), 20);
     assert_eq!(offset_of!(accel_tensor_parallel_options_t, loss_parallel), 24);
-    assert_eq!(offset_of!(accel_tensor_parallel_options_t, reserved), 28);
+    assert_eq!(offset_of!(accel_tensor_parallel_options_t, regather_inputs), 28);
+    assert_eq!(offset_of!(accel_tensor_parallel_options_t, overlap), 32);
+    assert_eq!(offset_of!(accel_tensor_parallel_options_t, reserved), 36);
+    assert_eq!(offset_of!(accel_tensor_parallel_options_t, overlap_chunks), 40);
 }
 
 #[test]

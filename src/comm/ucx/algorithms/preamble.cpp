@@ -22,13 +22,19 @@ size_t limit_of_blocks(const Collective& collective, const Session& session) {
 }
 
 bool may_use_shared_memory(const Collective& collective, const Session& session) {
-  return collective.header.kind == CollectiveKind::kAllReduce && session.segment() != nullptr;
+  const CollectiveKind kind = collective.header.kind;
+  return (kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter) && session.segment() != nullptr;
 }
 
+// Blocks of a reduce_scatter must be behind each other, in the order of the ranks.
 RemoteAddress remote_address_of(const Collective& collective, Session& session) {
   if (!may_use_shared_memory(collective, session)) return {};
-  const auto& block = collective.outgoing[0];
-  return block.bytes > kInlineLimit ? session.remote_address(block.data, block.bytes) : RemoteAddress{};
+  const auto& first = collective.outgoing[0];
+  if (first.bytes <= kInlineLimit) return {};
+  for (size_t i = 1; i < collective.outgoing.size(); i++)
+    if (collective.outgoing[i].data != first.data + i * first.bytes || collective.outgoing[i].bytes != first.bytes)
+      return {};
+  return session.remote_address(first.data, first.bytes * collective.outgoing.size());
 }
 
 }  // namespace

@@ -57,6 +57,25 @@ void reduce_in_place(const Collective& collective, const PreambleExchange& pream
   host_barrier(session);  // no rank may continue before all slices are written
 }
 
+// The tensors of all ranks are mapped here: this rank reduces its block of all of them.
+void reduce_blocks_in_place(const Collective& collective, const PreambleExchange& preambles, Session& session) {
+  constexpr size_t kBlock = 32 << 10;
+  const int rank = session.rank(), size = session.size();
+  const auto& result = collective.incoming[0];
+  std::vector<const char*> blocks(size);
+  for (int peer = 0; peer < size; peer++)
+    blocks[peer] = peer == rank
+                       ? collective.outgoing[rank].data
+                       : session.map(peer, preambles.remote_address(peer)) + static_cast<size_t>(rank) * result.bytes;
+  std::vector<const void*> inputs(size);
+  for (size_t at = 0; at < result.bytes; at += kBlock) {
+    const size_t bytes = std::min(kBlock, result.bytes - at);
+    for (int peer = 0; peer < size; peer++) inputs[peer] = blocks[peer] + at;
+    collective.reduce(result.data + at, inputs.data(), size, static_cast<int64_t>(bytes / collective.element_size));
+  }
+  host_barrier(session);  // no rank may change its tensor before all have read it
+}
+
 Slices slices_on_host(const Collective& collective, const Session& session) {
   // What two ranks exchange is as much if each reduces all of it.
   const bool shares_work = traits_of(collective.header.kind).combines_whole() && session.size() > 2;
@@ -95,7 +114,10 @@ void reduce(const Collective& collective, Session& session) {
 void run(const Collective& collective, Session& session) {
   const PreambleExchange preambles(collective, session);
   if (collective.header.kind == CollectiveKind::kBarrier) return;
-  if (preambles.all_in_shared_memory()) return reduce_in_place(collective, preambles, session);
+  if (preambles.all_in_shared_memory())
+    return collective.header.kind == CollectiveKind::kAllReduce
+               ? reduce_in_place(collective, preambles, session)
+               : reduce_blocks_in_place(collective, preambles, session);
   const bool is_small = preambles.largest_block() <= preambles.block_limit();
   if (collective.reduce)
     return is_small ? reduce_inline_blocks(collective, preambles, session) : reduce(collective, session);

@@ -1,5 +1,5 @@
-// Shared memory for tensors that the peers on this host can map: an all-reduce of such tensors works in place,
-// without a copy or a system call. Used for gradient buckets.
+// Shared memory for tensors that the peers on this host can map: reductions of such tensors work in place,
+// without a copy or a system call. Used for gradient buckets, and for sums of split layers.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -28,6 +28,9 @@ crate::configuration::builder! {
     verify_gradients: bool = verify_gradients,
     sequence_parallel: bool = sequence_parallel,
     loss_parallel: bool = loss_parallel,
+    regather_inputs: bool = regather_inputs,
+    overlap: Overlap = overlap,
+    overlap_chunks: i64 = overlap_chunks,
 }
 
 impl TensorParallelOptions {
@@ -61,6 +64,29 @@ impl TensorParallelOptions {
     /// gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default false.
     pub fn loss_parallel(mut self, loss_parallel: bool) -> Self {
         self.0.loss_parallel = loss_parallel.into();
+        self
+    }
+
+    /// Under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between
+    /// forward and backward a rank keeps its positions alone; false: it keeps the whole. Variable
+    /// PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default true.
+    pub fn regather_inputs(mut self, regather_inputs: bool) -> Self {
+        self.0.regather_inputs = regather_inputs.into();
+        self
+    }
+
+    /// Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that
+    /// of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values
+    /// do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default `Overlap::Auto`.
+    pub fn overlap(mut self, overlap: Overlap) -> Self {
+        self.0.overlap = overlap.into();
+        self
+    }
+
+    /// Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In \[0,
+    /// inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0.
+    pub fn overlap_chunks(mut self, overlap_chunks: i64) -> Self {
+        self.0.overlap_chunks = overlap_chunks;
         self
     }
 }

@@ -227,6 +227,18 @@ constants! {
 }
 
 constants! {
+    /// Whether communication overlaps with computation. The numbers are pinned.
+    Overlap {
+        /// Where this process has processors beside those of its compute threads.
+        Auto = ACCEL_OVERLAP_AUTO,
+        /// `ACCEL_OVERLAP_NO`.
+        No = ACCEL_OVERLAP_NO,
+        /// `ACCEL_OVERLAP_YES`.
+        Yes = ACCEL_OVERLAP_YES,
+    }
+}
+
+constants! {
     /// How the gradients of a bucket are sent between the ranks. The numbers are pinned. @accelerate
     /// DDPCommunicationHookType.
     DdpCommHook {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "config/generated/choices/overlap.hpp"
 #include "config/option_table.hpp"
 #include "config/setting.hpp"
 
@@ -20,6 +21,9 @@ struct TensorParallelSettings {
   Setting<bool> verify_gradients{true};
   Setting<bool> sequence_parallel{false};
   Setting<bool> loss_parallel{false};
+  Setting<bool> regather_inputs{true};
+  Setting<Overlap> overlap{Overlap::kAuto};
+  Setting<int64_t> overlap_chunks{0};
 
   static const OptionTable& table() { return option_tables::tensor_parallel_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -29,6 +33,9 @@ struct TensorParallelSettings {
     visit(table().fields[1], settings.verify_gradients...);
     visit(table().fields[2], settings.sequence_parallel...);
     visit(table().fields[3], settings.loss_parallel...);
+    visit(table().fields[4], settings.regather_inputs...);
+    visit(table().fields[5], settings.overlap...);
+    visit(table().fields[7], settings.overlap_chunks...);
   }
 };
 

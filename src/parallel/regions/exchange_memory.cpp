@@ -1,0 +1,42 @@
+#include "parallel/regions/exchange_memory.hpp"
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+namespace accel::parallel {
+namespace {
+
+bool is_free(const at::Tensor& buffer) { return buffer.storage().use_count() == 1; }
+
+}  // namespace
+
+at::Tensor ExchangeMemory::take(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  const int64_t elements = c10::multiply_integers(sizes);
+  if (!options.device().is_cpu() || elements == 0) return at::empty(sizes, options);
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;  // views do not refer to what they are of
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto fits = [&](const at::Tensor& buffer) {
+    return is_free(buffer) && buffer.dtype() == options.dtype() && buffer.numel() >= elements &&
+           buffer.numel() / 2 <= elements;
+  };
+  auto found = std::find_if(buffers_.begin(), buffers_.end(), fits);
+  if (found == buffers_.end()) {
+    if (buffers_.size() == kMostBuffers)
+      buffers_.erase(std::remove_if(buffers_.begin(), buffers_.end(), is_free), buffers_.end());
+    if (buffers_.size() == kMostBuffers) return at::empty(sizes, options);
+    found = buffers_.insert(buffers_.end(), group_->zeros(elements, options.requires_grad(false)));
+  }
+  return found->narrow(0, 0, elements).view(sizes);
+}
+
+bool ExchangeMemory::has_alone(const at::Tensor& tensor) {
+  if (tensor.storage().use_count() != 2) return false;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return std::any_of(buffers_.begin(), buffers_.end(),
+                     [&](const at::Tensor& buffer) { return buffer.is_alias_of(tensor); });
+}
+
+}  // namespace accel::parallel
