@@ -1,6 +1,7 @@
 // Models whose layers are split over ranks, which train on known data beside one process.
 #pragma once
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
@@ -66,10 +67,14 @@ inline nn::ModulePtr gpt2() {
       "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0})");
 }
 
-inline nn::ModulePtr llama(const std::string& more = "", int64_t key_heads = 3) {
-  return from_config(R"({"model_type": "llama", "hidden_size": 24, "intermediate_size": 31, "num_hidden_layers": 2,
-      "num_attention_heads": 6, "vocab_size": 13, "attention_bias": true, "mlp_bias": true, "num_key_value_heads": )" +
-                     std::to_string(key_heads) + more + "}");
+inline std::string llama_config(const std::string& more = "", int64_t key_heads = 3, int64_t heads = 6) {
+  return R"({"model_type": "llama", "hidden_size": 24, "intermediate_size": 31, "num_hidden_layers": 2,
+      "vocab_size": 13, "attention_bias": true, "mlp_bias": true, "num_attention_heads": )" +
+         std::to_string(heads) + R"(, "num_key_value_heads": )" + std::to_string(key_heads) + more + "}";
+}
+
+inline nn::ModulePtr llama(const std::string& more = "", int64_t key_heads = 3, int64_t heads = 6) {
+  return from_config(llama_config(more, key_heads, heads));
 }
 
 class Training {
@@ -117,6 +122,7 @@ class Training {
 
   const nn::ModulePtr& inner() const { return inner_; }
   const nn::ModulePtr& model() const { return model_; }
+  const std::shared_ptr<optim::Optimizer>& optimizer() const { return optimizer_; }
 
  private:
   AcceleratorPtr accelerator_;
@@ -147,6 +153,26 @@ inline void expect_close(const std::map<std::string, at::Tensor>& found,
   for (const auto& [name, tensor] : expected)
     EXPECT_TRUE(at::allclose(found.at(name), tensor, tolerance, tolerance))
         << name << " differs by " << (found.at(name) - tensor).abs().max().item<double>();
+}
+
+inline std::string text_of(const MeshSizes& sizes) {
+  return std::to_string(sizes.replicas) + " x " + std::to_string(sizes.shards) + " x " + std::to_string(sizes.parts);
+}
+
+// Trains on the mesh as one process has trained, and ends with its weights.
+inline void expect_trains_as(const Trained& expected, const Case& test, const MeshSizes& sizes) {
+  SCOPED_TRACE(test.name + " on " + text_of(sizes));
+  on_mesh(sizes, [&](const AcceleratorPtr& accelerator) {
+    Training training(accelerator, test);
+    for (size_t step = 0; step < expected.steps.size(); step++) {
+      const auto [loss, norm] = training.step(static_cast<int64_t>(step));
+      if (sizes.replicas * sizes.shards == 1) {
+        EXPECT_NEAR(loss, expected.steps[step].first, test.tolerance);
+      }
+      EXPECT_NEAR(norm, expected.steps[step].second, test.tolerance);
+    }
+    expect_close(training.weights(), expected.weights, test.tolerance);
+  });
 }
 
 }  // namespace accel::parallel::split_model_tests

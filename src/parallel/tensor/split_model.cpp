@@ -16,6 +16,7 @@
 #include "parallel/regions/sequence_region.hpp"
 #include "parallel/sync_module_states.hpp"
 #include "parallel/tensor/matched_plan.hpp"
+#include "parallel/tensor/shared_parts.hpp"
 #include "parallel/tensor/split_layers.hpp"
 #include "parallel/tensor/split_parameters.hpp"
 #include "tensor/tensor_chunk.hpp"
@@ -34,14 +35,16 @@ class ModelSplit {
   void apply() {
     sync_module_states(model_, *group_);
     nn::Placements placements;
+    SharedParts shared_parts(group_);
     {
       const at::NoGradGuard no_grad;
-      for (const auto& [parameter, path, rule, cut, sums_gradients] : matched_.parameters()) {
+      for (const auto& [parameter, shape, path, rule, cut, sums_gradients] : matched_.parameters()) {
         if (!cut) continue;
         const tensor::Placement placement =
-            split_placement(parameter.sizes().vec(), *cut, group_->rank(), group_->size(), kTensorAxis);
+            split_placement(shape, *cut, group_->rank(), group_->size(), kTensorAxis);
         parameter.set_data(tensor::read_part(parameter.detach(), placement, path).clone());
         placements.set(parameter, std::make_shared<const tensor::Placement>(placement));
+        shared_parts.sum_gradient(parameter, *cut, placement);
       }
     }
     // Before the parameters are used: sizes of layers are those of the whole.
