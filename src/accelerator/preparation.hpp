@@ -13,6 +13,7 @@
 #include "accelerator/steps/exchange_check.hpp"
 #include "accelerator/steps/step_clipping.hpp"
 #include "accelerator/training_precision.hpp"
+#include "config/generated/settings/parallelism/tensor_parallel.hpp"
 #include "config/generated/settings/prepare/dataloader_config.hpp"
 #include "config/generated/settings/prepare/fsdp.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
@@ -48,6 +49,8 @@ class Preparation {
       : state_(state), prepared_(prepared), precision_(precision) {}
   Preparation(const Preparation&) = delete;
 
+  // Ahead of prepare_model(), so that weights can be loaded part by part.
+  void split_layers(const nn::ModulePtr& module, const TensorParallelSettings& settings) const;
   nn::ModulePtr prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation = {});
   std::shared_ptr<optim::Optimizer> prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer);
   std::shared_ptr<optim::Scheduler> prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler);

@@ -59,8 +59,9 @@ enum class Accumulation : uint8_t {
 };
 
 struct MemoryRequest {
-  int ranks = 1;        // that average gradients
-  int shard_ranks = 1;  // of these, those that share one copy of the parameters
+  int tensor_ranks = 1;  // that have parts of the same layers
+  int ranks = 1;         // that average gradients
+  int shard_ranks = 1;   // of these, those that share one copy of the parameters
   Precision precision = Precision::kNo;
   Accumulation accumulation = Accumulation::kNone;
   int64_t activation_bytes = 0;
@@ -68,9 +69,9 @@ struct MemoryRequest {
   std::function<int64_t(const at::Tensor& parameter)> state_bytes = [](const at::Tensor&) { return 0; };
 };
 
-// The peak of a step that is not the first, on the rank with the most rows; gradients are set to none after each
-// step. Parameters may be without memory. Not included: preparing, temporary memory of operators and of compressed
-// exchanges.
+// The peak of a step that is not the first, on the rank with the most rows and the largest parts; gradients are set to
+// none after each step. Parameters may be without memory, and of a prepared model parts. Not included: preparing,
+// temporary memory of operators and of compressed exchanges.
 MemoryEstimate estimate_memory(const nn::ModulePtr& module, const PrepareModelSettings& settings,
                                const MemoryRequest& request);
 

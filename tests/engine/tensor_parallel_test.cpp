@@ -7,8 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "accelerator/training_memory.hpp"
 #include "checkpoint_fixture.hpp"
 #include "config/generated/choices/state_dict_type.hpp"
+#include "config/generated/settings/prepare/estimate_memory.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
 #include "expect_error.hpp"
 #include "nn/callback_module.hpp"
@@ -167,6 +169,26 @@ TEST(TensorParallel, ParametersMayHaveRulesOfTheirOwn) {
     for (int step = 0; step < 5; step++) EXPECT_NEAR(training.step(step).second, expected.steps[step].second, 1e-9);
     expect_close(training.weights(), expected.weights, 1e-9);
   });
+}
+
+// The estimate is that of the rank with the largest parts, the first one.
+TEST(TensorParallel, EstimatesAreWhatARankStores) {
+  for (const int parts : {2, 3})
+    on_mesh({1, 1, parts}, [&](const AcceleratorPtr& accelerator) {
+      EstimateMemorySettings settings;
+      settings.num_processes = settings.tensor_parallel_size = parts;
+      const nn::ModulePtr whole = kCases[1].make();
+      const auto expected = accelerator::estimate_memory(whole, nullptr, settings);
+      Training training(accelerator, kCases[1]);
+      int64_t bytes = 0;
+      for (const at::Tensor& parameter : training.inner()->parameters())
+        bytes += static_cast<int64_t>(parameter.nbytes());
+      const auto found = accelerator::estimate_memory(training.model(), nullptr, settings);
+      EXPECT_EQ(found.peak.total(), expected.peak.total());
+      if (accelerator->state().process_index() != 0) return;
+      EXPECT_EQ(found.peak.parameters, bytes);
+      EXPECT_EQ(found.peak.gradients, bytes);
+    });
 }
 
 void expect_refused(Status status, const std::string& message, const Case& test) {

@@ -2,23 +2,28 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "nn/initial_values.hpp"
 #include "nn/layers/attention_heads.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/module_walks.hpp"
 #include "parallel/regions/region_input.hpp"
 #include "parallel/regions/sequence_region.hpp"
 #include "parallel/sync_module_states.hpp"
+#include "parallel/tensor/first_rank_values.hpp"
 #include "parallel/tensor/matched_plan.hpp"
 #include "parallel/tensor/shared_parts.hpp"
 #include "parallel/tensor/split_layers.hpp"
 #include "parallel/tensor/split_parameters.hpp"
+#include "tensor/set_data.hpp"
 #include "tensor/tensor_chunk.hpp"
 
 namespace accel::parallel {
@@ -33,18 +38,30 @@ class ModelSplit {
         matched_(model, plan, group->size(), sequence_parallel) {}
 
   void apply() {
-    sync_module_states(model_, *group_);
+    check_same_model(model_, *group_);
+    nn::NamedTensors tensors;
+    for (const PlannedParameter& planned : matched_.parameters()) tensors.emplace_back(planned.path, planned.parameter);
+    for (const auto& buffer : nn::named_buffers(model_)) tensors.push_back(buffer);
+    const FirstRankValues values(tensors, group_);
     nn::Placements placements;
     SharedParts shared_parts(group_);
     {
       const at::NoGradGuard no_grad;
-      for (const auto& [parameter, shape, path, rule, cut, sums_gradients] : matched_.parameters()) {
-        if (!cut) continue;
-        const tensor::Placement placement =
-            split_placement(shape, *cut, group_->rank(), group_->size(), kTensorAxis);
-        parameter.set_data(tensor::read_part(parameter.detach(), placement, path).clone());
-        placements.set(parameter, std::make_shared<const tensor::Placement>(placement));
-        shared_parts.sum_gradient(parameter, *cut, placement);
+      for (size_t i = 0; i < tensors.size(); i++) {
+        const auto& [path, tensor] = tensors[i];
+        const bool was_empty = tensor.is_meta();
+        const at::Tensor whole = values.take(i);
+        const bool is_cut = i < matched_.parameters().size() && matched_.parameters()[i].cut;
+        if (!is_cut) {
+          if (was_empty && !whole.is_meta()) tensor::set_data(tensor, whole);
+          continue;
+        }
+        const DimensionCut& cut = *matched_.parameters()[i].cut;
+        const auto placement = std::make_shared<const tensor::Placement>(
+            split_placement(matched_.parameters()[i].shape, cut, group_->rank(), group_->size(), kTensorAxis));
+        tensor::set_data(tensor, part_of(whole, *placement, path));
+        placements.set(tensor, placement);
+        shared_parts.sum_gradient(tensor, cut, *placement);
       }
     }
     // Before the parameters are used: sizes of layers are those of the whole.
@@ -55,6 +72,17 @@ class ModelSplit {
   }
 
  private:
+  // In memory of its own, or without.
+  static at::Tensor part_of(const at::Tensor& whole, const tensor::Placement& placement, const std::string& path) {
+    if (whole.is_meta()) {
+      at::Tensor part = at::empty(placement.stored_sizes(), whole.options());
+      nn::remember_filling_of(part, whole);
+      return part;
+    }
+    const at::Tensor part = tensor::read_part(whole, placement, path);
+    return part.is_alias_of(whole) ? part.clone(at::MemoryFormat::Contiguous) : part;
+  }
+
   // Whether a layer works on a rank's part: of sequences until they are gathered, or of features between two layers.
   bool is_on_part(const PlannedLayer& layer) const {
     bool is_on_features = false, is_behind_head = false;

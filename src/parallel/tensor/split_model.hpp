@@ -10,8 +10,8 @@ namespace accel::parallel {
 // The axis of the mesh along which ranks have parts of layers.
 constexpr const char* kTensorAxis = "tensor";
 
-// Collective among the ranks of `group`, which get the weights of its first rank. Nothing is changed if the plan does
-// not fit the model.
+// Collective among the ranks of `group`, which get the weights of its first rank: one whole parameter after the other,
+// of which each keeps its part. A model without memory stays so. Nothing is changed if the plan does not fit the model.
 void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group, bool sequence_parallel);
 
 }  // namespace accel::parallel
