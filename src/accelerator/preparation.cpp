@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "accelerator/deepspeed_plugins.hpp"
@@ -22,6 +23,8 @@
 #include "nn/initial_values.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/weight_store.hpp"
+#include "optim/lomo.hpp"
+#include "optim/parameter_optimizer.hpp"
 #include "state/random.hpp"
 
 namespace accel::accelerator {
@@ -32,6 +35,17 @@ void require_apart(const nn::Module& module, const parallel::PlacedParameters& p
     require(placed.find(parameter) == nullptr, Status::kInvalidState, "parameter '", name,
             "' belongs to a sharded model that is prepared already, and this rank has a part of it; expected "
             "parameters of this model alone");
+}
+
+// Optimizers that compute an update from a whole parameter, or with the norm of all gradients in a backward.
+void require_whole_parameters(const optim::Optimizer& optimizer, const parallel::PlacedParameters& placed) {
+  if (optimizer.is_elementwise() && !optim::is_lomo(optimizer)) return;
+  const auto* const own = dynamic_cast<const optim::ParameterOptimizer*>(&optimizer);
+  require(
+      placed.axes_of(optimizer.parameters()).empty(), Status::kUnsupported, "the optimizer ",
+      own == nullptr ? std::string("of the application") : own->rule().name(),
+      " computes an update from a whole parameter, of which a rank of a sharded or split model has a part; expected "
+      "one that updates each element by itself, such as AdamW or SGD, or a model without parts");
 }
 
 // Ranks that have parts of the same layers draw from the random stream of their first one.
@@ -153,6 +167,7 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
 std::shared_ptr<optim::Optimizer> Preparation::prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer) {
   require(std::dynamic_pointer_cast<PreparedOptimizer>(optimizer) == nullptr, Status::kInvalidState,
           "the optimizer is prepared already; prepare the optimizer inside it");
+  require_whole_parameters(*optimizer, *prepared_.placed);
   auto prepared = std::make_shared<PreparedOptimizer>(
       std::move(optimizer), state_.gradient_state(), prepared_.grad_scaler, state_.communicator()->step_times(),
       prepared_.placed, step_clipping_, exchange_check_, prepared_.optimizers.size());

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "accelerator/training_memory.hpp"
@@ -20,6 +21,7 @@
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
 #include "nn/module_walks.hpp"
+#include "optim/rules/rules.hpp"
 #include "split_model_fixture.hpp"
 
 namespace accel::parallel {
@@ -189,6 +191,24 @@ TEST(TensorParallel, EstimatesAreWhatARankStores) {
       EXPECT_EQ(found.peak.parameters, bytes);
       EXPECT_EQ(found.peak.gradients, bytes);
     });
+}
+
+TEST(TensorParallel, OptimizersOfWholeParametersAreRefused) {
+  on_mesh({1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    const Training training(accelerator, kCases[0]);
+    const at::Tensor weight = training.inner()->find("transformer.h.0.mlp.c_fc")->parameter(0);
+    const auto refuse = [&](const std::string& name, optim::RulePtr rule) {
+      const auto plain = optim::make_optimizer(std::move(rule));
+      plain->add_group({weight}, std::nullopt, std::nullopt);
+      tests::expect_error(Status::kUnsupported, "the optimizer " + name + " computes an update from a whole parameter",
+                          [&] { accelerator->preparation().prepare_optimizer(plain); });
+    };
+    refuse("lamb", optim::lamb_rule());
+    refuse("adafactor", optim::adafactor_rule());
+    refuse("muon", optim::muon_rule());
+    refuse("lomo", optim::lomo_rule());
+    refuse("adalomo", optim::adalomo_rule());
+  });
 }
 
 void expect_refused(Status status, const std::string& message, const Case& test) {
