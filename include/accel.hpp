@@ -2519,6 +2519,12 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // Whether the latest update of any prepared optimizer was skipped.
   bool any_optimizer_step_was_skipped() const { return accel_any_optimizer_step_was_skipped(self()) == 1; }
 
+  // Splits the layers of a model over the ranks along the axis "tensor" of the mesh, in place, ahead of
+  // accel_prepare_model(), which then takes them as they are.
+  void split_layers(const Module& module, const TensorParallelOptions& options = {}) {
+    detail::check(accel_split_layers(get(), module.get(), &options));
+  }
+
   // Before a layer whose outputs are split.
   Tensor parallel_copy(const Tensor& input) {
     Tensor out;
@@ -3537,7 +3543,8 @@ inline Dataloader skip_first_batches(const Dataloader& loader, std::int64_t num_
   return out;
 }
 
-// The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first.
+// The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the
+// peak of a step that is not the first.
 inline Value estimate_memory(const Module& module, const Optimizer& optimizer,
                              const EstimateMemoryOptions& options = {}) {
   Value out;

@@ -1695,6 +1695,10 @@ static inline accel_status_t go_accel_loop_set_batch(accel_loop_t *batches, cons
   return go_checked(accel_loop_set_batch(batches, rows, n_rows, remainder, end_of_dataloader), failure);
 }
 
+static inline accel_status_t go_accel_split_layers(accel_state_t *state, accel_module_t *module, const accel_tensor_parallel_options_t *options, go_failure *failure) {
+  return go_checked(accel_split_layers(state, module, options), failure);
+}
+
 static inline accel_status_t go_accel_parallel_copy(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t **out, go_failure *failure) {
   return go_checked(accel_parallel_copy(state, input, out), failure);
 }
@@ -6523,6 +6527,10 @@ type EstimateMemoryOptions struct {
 
 	// The options with which the model will be prepared. Default: theirs
 	ModelOptions *PrepareModelOptions
+
+	// The number of these ranks that have parts of the same layers, by the plan of model_options. In [1,
+	// 2147483647]. Default 1
+	TensorParallelSize *int64
 }
 
 func (options *EstimateMemoryOptions) c(given *arguments) *C.accel_estimate_memory_options_t {
@@ -6550,6 +6558,9 @@ func (options *EstimateMemoryOptions) c(given *arguments) *C.accel_estimate_memo
 		made.activation_bytes = C.int64_t(*options.ActivationBytes)
 	}
 	made.model_options = options.ModelOptions.c(given)
+	if options.TensorParallelSize != nil {
+		made.tensor_parallel_size = C.int64_t(*options.TensorParallelSize)
+	}
 	return made
 }
 
@@ -14597,6 +14608,35 @@ func (batches *Loop) SetBatch(rows []int64, remainder int64, endOfDataloader boo
 	return status(code, failure)
 }
 
+// SplitLayers is accel_split_layers. Splits the layers of a model over the ranks along the axis "tensor" of the mesh,
+// in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the
+// memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model()
+// reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other.
+// What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not
+// split.
+//
+//   - state: A state.
+//   - module: A model that is not prepared, and has no device map.
+//   - options: NULL: defaults. verify_gradients is that of accel_prepare_model().
+//
+// Returns: ACCEL_OK, also where there is one rank along the axis, and nothing is split; INVALID_ARGUMENT for a plan
+// that does not fit the model or the number of ranks; UNSUPPORTED for "auto" where the model's kind has no plan;
+// INVALID_STATE for a prepared model; COLLECTIVE_MISMATCH when the ranks' models differ; TIMEOUT, PEER_LOST.
+func (state *State) SplitLayers(module *Module, options *TensorParallelOptions) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_split_layers(state.c(), module.c(), cOptions, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
 // ParallelCopy is accel_parallel_copy. Before a layer whose outputs are split. Forward: the same values. Backward:
 // the sum of the gradients of the ranks.
 //
@@ -14877,12 +14917,12 @@ func (state *State) PrepareModel(module *Module, options *PrepareModelOptions) (
 	return
 }
 
-// EstimateMemory is accel_estimate_memory. The memory that training a model takes on the rank with the most of it, at
-// the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which
-// parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none
-// after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of
-// operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device
-// meta.
+// EstimateMemory is accel_estimate_memory. The memory that training a model takes on the rank with the most of it (of
+// split layers the largest parts), at the peak of a step that is not the first. It follows the steps of data
+// parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way.
+// Gradients are taken to be set to none after each step, and modules to run in the order in which they were added.
+// Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is
+// allocated: parameters may be on the device meta.
 //
 //   - module: The model before it is prepared, or the prepared one.
 //   - optimizer: Whose states count, by its settings; it needs no parameters. NULL: none.

@@ -507,7 +507,7 @@ static const char accel_prepare_model_options_text[] = "accel_prepare_model_opti
 %}
 %accel_options(accel_prepare_model_options, ACCEL_PREPARE_MODEL_OPTIONS_INIT, )
 %{
-static const char accel_estimate_memory_options_text[] = "accel_estimate_memory_options_t(*, num_processes=1, data_parallel_shard_size=None, mixed_precision=ACCEL_PRECISION_NO, sync_each_batch=0, gradient_accumulation_steps=1, activation_bytes=0, model_options=None)\n--\n\nThe training whose memory is estimated.\n\nnum_processes: Ranks that train the model together. In [1, 2147483647]. Default 1\ndata_parallel_shard_size: The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes\nmixed_precision: The precision of the forward passes. Default NO\nsync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default 1\nactivation_bytes: The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0\nmodel_options: The options with which the model will be prepared. Default: theirs";
+static const char accel_estimate_memory_options_text[] = "accel_estimate_memory_options_t(*, num_processes=1, data_parallel_shard_size=None, mixed_precision=ACCEL_PRECISION_NO, sync_each_batch=0, gradient_accumulation_steps=1, activation_bytes=0, model_options=None, tensor_parallel_size=1)\n--\n\nThe training whose memory is estimated.\n\nnum_processes: Ranks that train the model together. In [1, 2147483647]. Default 1\ndata_parallel_shard_size: The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes\nmixed_precision: The precision of the forward passes. Default NO\nsync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0\ngradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default 1\nactivation_bytes: The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0\nmodel_options: The options with which the model will be prepared. Default: theirs\ntensor_parallel_size: The number of these ranks that have parts of the same layers, by the plan of model_options. In [1, 2147483647]. Default 1";
 %}
 %accel_options(accel_estimate_memory_options, ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT, )
 %{
@@ -977,6 +977,7 @@ typedef struct accel_estimate_memory_options {
   int64_t gradient_accumulation_steps;
   int64_t activation_bytes;
   const accel_prepare_model_options_t *model_options;
+  int64_t tensor_parallel_size;
 } accel_estimate_memory_options_t;
 typedef struct accel_dataloader_config {
   accel_flag_t even_batches;
@@ -1362,6 +1363,7 @@ typedef struct accel_launch_options {
 %accel_waits(accel_skip_first_batches)
 %newobject accel_loop_retain;
 %delobject accel_loop_release;
+%accel_waits(accel_split_layers)
 %accel_waits(accel_parallel_reduce)
 %accel_waits(accel_parallel_gather)
 %accel_waits(accel_parallel_reduce_scatter)
@@ -4468,6 +4470,14 @@ accel_loop_t *accel_loop_retain(accel_loop_t *batches);
 batches: A loop, or NULL.";
 void accel_loop_release(accel_loop_t *batches);
 
+%feature("docstring") accel_split_layers "Splits the layers of a model over the ranks along the axis \"tensor\" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not split.
+
+state: A state.
+module: A model that is not prepared, and has no device map.
+options: NULL: defaults. verify_gradients is that of accel_prepare_model().
+Returns: ACCEL_OK, also where there is one rank along the axis, and nothing is split; INVALID_ARGUMENT for a plan that does not fit the model or the number of ranks; UNSUPPORTED for \"auto\" where the model's kind has no plan; INVALID_STATE for a prepared model; COLLECTIVE_MISMATCH when the ranks' models differ; TIMEOUT, PEER_LOST.";
+accel_status_t accel_split_layers(accel_state_t *state, accel_module_t *module, const accel_tensor_parallel_options_t *options);
+
 %feature("docstring") accel_parallel_copy "Before a layer whose outputs are split. Forward: the same values. Backward: the sum of the gradients of the ranks.
 
 state: A state, or the group of an axis.
@@ -4576,7 +4586,7 @@ out: The model to call.
 Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ.";
 accel_status_t accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_prepare_model_options_t *options, accel_module_t **OUTPUT);
 
-%feature("docstring") accel_estimate_memory "The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
+%feature("docstring") accel_estimate_memory "The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
 
 module: The model before it is prepared, or the prepared one.
 optimizer: Whose states count, by its settings; it needs no parameters. NULL: none.

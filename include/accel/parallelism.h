@@ -61,6 +61,22 @@ typedef struct accel_tensor_parallel_options {
                                   * and 256 KiB. In [0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0 */
 } accel_tensor_parallel_options_t;
 
+/** Splits the layers of a model over the ranks along the axis "tensor" of the mesh, in place, ahead of accel_prepare_model(),
+ * which then takes them as they are. For models that no process has the memory of: one without memory
+ * (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank
+ * stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared
+ * gets its layer's initial values, those of a model that is not split.
+ * @param state A state.
+ * @param module A model that is not prepared, and has no device map.
+ * @param options NULL: defaults. verify_gradients is that of accel_prepare_model().
+ * @return ACCEL_OK, also where there is one rank along the axis, and nothing is split; INVALID_ARGUMENT for a plan that does not
+ *   fit the model or the number of ranks; UNSUPPORTED for "auto" where the model's kind has no plan; INVALID_STATE for a
+ *   prepared model; COLLECTIVE_MISMATCH when the ranks' models differ; TIMEOUT, PEER_LOST.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_split_layers(accel_state_t *state, accel_module_t *module,
+                   const accel_tensor_parallel_options_t *ACCEL_NULLABLE options);
+
 /* Operators at the ends of a region of a model whose tensors are split over the ranks of a group, such as that of
  * accel_mesh_group(mesh, "tensor"): for forwards of programs, and for parameters that are cut by a rule or by the program. Each is
  * an exchange in the forward and its adjoint in the backward, or nothing in one of the two. All ranks of the group call the same

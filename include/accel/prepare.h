@@ -289,9 +289,11 @@ typedef struct accel_estimate_memory_options {
   int64_t activation_bytes;         /* The bytes that the forward of a micro-batch keeps for its backward on one rank,
                                      * which shapes of parameters do not tell. In [0, inf). Default 0 */
   const accel_prepare_model_options_t *model_options; /* The options with which the model will be prepared. Default: theirs */
+  int64_t tensor_parallel_size;     /* The number of these ranks that have parts of the same layers, by the plan of
+                                     * model_options. In [1, 2147483647]. Default 1 */
 } accel_estimate_memory_options_t;
 
-/** The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first. It
+/** The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first. It
  * follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or
  * are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they
  * were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps.

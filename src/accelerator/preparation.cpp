@@ -1,8 +1,11 @@
 #include "accelerator/preparation.hpp"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <mutex>
+#include <string>
 #include <utility>
 
 #include "accelerator/deepspeed_plugins.hpp"
@@ -24,8 +27,11 @@
 #include "config/generated/settings/state/state.hpp"
 #include "config/generated/settings/training_loop/local_sgd.hpp"
 #include "data/prepared_dataloader.hpp"
+#include "nn/initial_values.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/weight_store.hpp"
+#include "optim/lomo.hpp"
+#include "optim/parameter_optimizer.hpp"
 #include "parallel/localsgd/local_sgd.hpp"
 #include "state/random.hpp"
 
@@ -37,6 +43,38 @@ void require_apart(const nn::Module& module, const parallel::PlacedParameters& p
     require(placed.find(parameter) == nullptr, Status::kInvalidState, "parameter '", name,
             "' belongs to a sharded model that is prepared already, and this rank has a part of it; expected "
             "parameters of this model alone");
+}
+
+// Optimizers that compute an update from a whole parameter, or with the norm of all gradients in a backward.
+void require_whole_parameters(const optim::Optimizer& optimizer, const parallel::PlacedParameters& placed) {
+  if (optimizer.is_elementwise() && !optim::is_lomo(optimizer)) return;
+  const auto* const own = dynamic_cast<const optim::ParameterOptimizer*>(&optimizer);
+  require(
+      placed.axes_of(optimizer.parameters()).empty(), Status::kUnsupported, "the optimizer ",
+      own == nullptr ? std::string("of the application") : own->rule().name(),
+      " computes an update from a whole parameter, of which a rank of a sharded or split model has a part; expected "
+      "one that updates each element by itself, such as AdamW or SGD, or a model without parts");
+}
+
+// Ranks that have parts of the same layers draw from the random stream of their first one.
+void draw_missing_values(nn::Module& module, comm::Communicator* tensor_ranks) {
+  if (!nn::lacks_memory(module)) return;
+  at::Generator stream = at::detail::getDefaultCPUGenerator();
+  at::Tensor state;
+  {
+    const std::lock_guard<std::mutex> lock(stream.mutex());
+    state = stream.get_state();
+  }
+  if (tensor_ranks != nullptr && nn::placements(module).have_axis("tensor")) {
+    const at::Tensor sent = state.to(tensor_ranks->device());
+    tensor_ranks->broadcast(sent, /*from=*/0);
+    state = sent.cpu();
+  }
+  at::Generator own = at::detail::createCPUGenerator();
+  own.set_state(state);
+  nn::draw_initial_values(module, own);
+  const std::lock_guard<std::mutex> lock(stream.mutex());
+  stream.set_state(own.get_state());
 }
 
 }  // namespace
@@ -92,6 +130,16 @@ ShardingChoice Preparation::choose_sharding(const PrepareModelSettings& preparat
   return accelerator::choose_sharding(preparation, job);
 }
 
+void Preparation::split_layers(const nn::ModulePtr& module, const TensorParallelSettings& settings) const {
+  require(unwrap_model(module) == module, Status::kInvalidState,
+          "the model is prepared already; expected that its layers are split before");
+  comm::Mesh& mesh = *state_.groups().mesh();
+  PrepareModelSettings preparation;
+  preparation.tensor_parallel = settings;
+  parallel::split_layers(*module, mesh.size("tensor") > 1 ? mesh.group("tensor") : nullptr, preparation,
+                         state_.device());
+}
+
 nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
@@ -106,15 +154,19 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   ShardingChoice sharding = choose_sharding(settings);
   if (sharding.gradient_clipping > 0) require_known_norm(*module, *prepared_.placed, *state_.groups().mesh());
   settings.fsdp = std::move(sharding.settings);
+  const parallel::ModelRanks ranks = model_ranks(settings.fsdp);
+  parallel::split_layers(*module, ranks.tensor, settings, state_.device());
   const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
   if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory &&
-      module->weight_store() == nullptr)
+      module->weight_store() == nullptr) {
+    draw_missing_values(*module, ranks.tensor.get());
     module->to(std::nullopt, state_.device());
+  }
   const ForwardPrecision precision{state_.settings().mixed_precision, state_.device().type(), precision_.autocast(),
                                    state_.settings().keep_output_dtype};
-  auto prepared = std::make_shared<PreparedModel>(
-      parallel::parallelize(module, model_ranks(settings.fsdp), settings, state_.device()), precision,
-      state_.compute_policy(), state_.communicator()->step_times());
+  auto prepared =
+      std::make_shared<PreparedModel>(parallel::parallelize(module, ranks, settings, state_.device()), precision,
+                                      state_.compute_policy(), state_.communicator()->step_times());
   precision_.follow_loss_scale(sharding.loss_scale);  // the last step that can refuse
   prepared_.placed->add(prepared->parallel());
   exchange_check_->add(prepared->parallel());
@@ -134,6 +186,7 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module) {
 std::shared_ptr<optim::Optimizer> Preparation::prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer) {
   require(std::dynamic_pointer_cast<PreparedOptimizer>(optimizer) == nullptr, Status::kInvalidState,
           "the optimizer is prepared already; prepare the optimizer inside it");
+  require_whole_parameters(*optimizer, *prepared_.placed);
   auto prepared = std::make_shared<PreparedOptimizer>(
       std::move(optimizer), state_.gradient_state(), prepared_.grad_scaler, state_.communicator()->step_times(),
       prepared_.placed, step_clipping_, exchange_check_, prepared_.optimizers.size());

@@ -43,6 +43,8 @@ class Preparation {
       : state_(state), prepared_(prepared), precision_(precision) {}
   Preparation(const Preparation&) = delete;
 
+  // Ahead of prepare_model(), so that weights can be loaded part by part.
+  void split_layers(const nn::ModulePtr& module, const TensorParallelSettings& settings) const;
   nn::ModulePtr prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation);
   nn::ModulePtr prepare_model(nn::ModulePtr module);
   std::shared_ptr<optim::Optimizer> prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer);

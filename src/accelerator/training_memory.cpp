@@ -8,15 +8,12 @@
 #include "accelerator/sharding_choice.hpp"
 #include "base/error.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
-#include "nn/module_shapes.hpp"
-#include "nn/module_walks.hpp"
-#include "nn/placements.hpp"
 
 namespace accel::accelerator {
 namespace {
 
 int64_t shard_ranks(const EstimateMemorySettings& settings, const FsdpSettings& fsdp) {
-  const int64_t ranks = settings.num_processes;
+  const int64_t parts = settings.tensor_parallel_size, ranks = settings.num_processes;
   const bool is_hybrid = fsdp.sharding_strategy == ShardingStrategy::kHybridShard ||
                          fsdp.sharding_strategy == ShardingStrategy::kHybridShardZero2;
   require(!is_hybrid || settings.data_parallel_shard_size.value, Status::kInvalidArgument,
@@ -24,7 +21,7 @@ int64_t shard_ranks(const EstimateMemorySettings& settings, const FsdpSettings& 
           "that share a copy");
   const int64_t shards = settings.data_parallel_shard_size.value_or(ranks);
   require(ranks % shards == 0, Status::kInvalidArgument, "data_parallel_shard_size is ", shards,
-          "; expected a divisor of num_processes, which is ", ranks);
+          "; expected a divisor of num_processes", parts > 1 ? " / tensor_parallel_size" : "", ", which is ", ranks);
   return shards;
 }
 
@@ -33,6 +30,10 @@ int64_t shard_ranks(const EstimateMemorySettings& settings, const FsdpSettings& 
 parallel::MemoryEstimate estimate_memory(const nn::ModulePtr& module, const optim::Optimizer* optimizer,
                                          const EstimateMemorySettings& given) {
   EstimateMemorySettings settings = given;
+  const int64_t parts = settings.tensor_parallel_size;
+  require(settings.num_processes % parts == 0, Status::kInvalidArgument, "tensor_parallel_size is ", parts,
+          "; expected a divisor of num_processes, which is ", settings.num_processes.value);
+  settings.num_processes = settings.num_processes / parts;  // that average gradients
   ShardingJob job;
   job.mixed_precision = settings.mixed_precision;
   job.accumulation.num_steps = settings.gradient_accumulation_steps;
@@ -48,15 +49,11 @@ parallel::MemoryEstimate estimate_memory(const nn::ModulePtr& module, const opti
   const auto state_bytes = [optimizer](const at::Tensor& parameter) {
     return optimizer != nullptr ? optimizer->expected_state_bytes(parameter) : 0;
   };
-  const nn::Placements placements = nn::placements(*unwrap_model(module));
-  const nn::ModulePtr shapes = nn::shapes_of(*unwrap_model(module), [&placements](const at::Tensor& parameter) {
-    const tensor::PlacementPtr placement = placements.find(parameter);
-    return placement == nullptr ? parameter.sizes().vec() : placement->shape;
-  });
-  const parallel::MemoryEstimate estimate = parallel::estimate_memory(shapes, settings, state_bytes);
-  require(!estimate.is_sharded || optimizer == nullptr || optimizer->is_elementwise(), Status::kUnsupported,
-          "the optimizer computes an update from a whole parameter, of which a rank of a sharded model has a part; "
-          "expected one that updates each element by itself, such as AdamW or SGD, or NO_SHARD");
+  const parallel::MemoryEstimate estimate = parallel::estimate_memory(unwrap_model(module), settings, state_bytes);
+  const bool is_whole = !estimate.is_sharded && parts == 1;
+  require(is_whole || optimizer == nullptr || optimizer->is_elementwise(), Status::kUnsupported,
+          "the optimizer computes an update from a whole parameter, of which a rank of a sharded or split model has a "
+          "part; expected one that updates each element by itself, such as AdamW or SGD, or NO_SHARD");
   return estimate;
 }
 

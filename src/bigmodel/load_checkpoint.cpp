@@ -19,6 +19,7 @@
 #include "os/bus_error_guard.hpp"
 #include "tensor/dtype.hpp"
 #include "tensor/set_data.hpp"
+#include "tensor/tensor_chunk.hpp"
 
 namespace accel::bigmodel {
 namespace {
@@ -29,6 +30,10 @@ struct Load {
   at::Tensor member, weight;
   at::ScalarType dtype;
   std::optional<c10::Device> device;  // nothing: it is offloaded
+  tensor::PlacementPtr placement;     // in the weight, of a member of which this rank has a part; else null
+
+  // What the member has of the weight. Reads no other elements.
+  at::Tensor part() const { return placement == nullptr ? weight : tensor::read_part(weight, *placement, name); }
 };
 
 class Loader {
@@ -49,14 +54,21 @@ class Loader {
     std::unordered_set<const at::TensorImpl*> planned;  // under any of their names
     std::unordered_set<std::string_view> known;
     const nn::NamedTensors members = nn::named_members(model);
+    const nn::Placements placements = nn::placements(model);
     for (const auto& [name, member] : members) {
       known.insert(name);
       const auto weight = given.find(name);
       if (weight == given.end()) continue;
-      if (weight->second.sizes() != member.sizes())
-        misfits.push_back(text(name, " ", weight->second.sizes(), " instead of ", member.sizes()));
+      const tensor::PlacementPtr placement = placements.find(member);
+      const c10::IntArrayRef sizes = placement == nullptr ? member.sizes() : c10::IntArrayRef(placement->shape);
+      if (weight->second.sizes() != sizes)
+        misfits.push_back(text(name, " ", weight->second.sizes(), " instead of ", sizes));
+      require(placement == nullptr || map_ == nullptr, Status::kInvalidArgument, "this rank has a part of '", name,
+              "', and there is a device map; expected none for a model that is split over ranks");
       if (!planned.insert(member.unsafeGetTensorImpl()).second) continue;
-      Load load{name, member, weight->second, loaded_dtype(name, member, weight->second, settings_), member.device()};
+      Load load{
+          name,     member, weight->second, loaded_dtype(name, member, weight->second, settings_), member.device(),
+          placement};
       if (member.is_meta()) load.device = c10::Device(c10::kCPU);
       if (map_ != nullptr && !find_device(name, load.device)) unplaced.push_back(name);
       loads.push_back(std::move(load));
@@ -78,9 +90,11 @@ class Loader {
 
   // The memory of a weight on the device, of the dtype.
   at::Tensor place(const Load& load) const {
-    if (load.device->is_cpu() && load.weight.scalar_type() == load.dtype)
-      return settings_.map_weights ? load.weight : load.weight.clone();
-    return load.weight.to(*load.device, load.dtype);
+    const at::Tensor part = load.part();
+    if (!load.device->is_cpu() || part.scalar_type() != load.dtype) return part.to(*load.device, load.dtype);
+    const bool is_own = !part.is_alias_of(load.weight);
+    if (is_own || (settings_.map_weights && (load.placement == nullptr || part.is_contiguous()))) return part;
+    return part.clone();
   }
 
  private:
@@ -144,12 +158,17 @@ LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weig
     values.push_back(load.device ? loader.place(load) : meta_like(load.weight, load.dtype));
   lost_pages.check();
   for (size_t i = 0; i < loads.size(); i++) {
+    if (loads[i].placement != nullptr && !loads[i].member.is_meta()) {  // its memory may be a part of other memory
+      loads[i].member.detach().copy_(values[i]);
+      continue;
+    }
     tensor::set_data(loads[i].member, values[i].detach());
     if (loads[i].device)
       loaded.files.add(values[i]);
     else
       loaded.offloaded.emplace_back(loads[i].name, loads[i].weight);
   }
+  lost_pages.check();
   return loaded;
 }
 

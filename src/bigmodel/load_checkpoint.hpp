@@ -22,7 +22,8 @@ struct LoadedCheckpoint {
 
 // `weights` as checkpoint::load_state_dict() returns them. Without a map tensors keep their device, and are on the CPU
 // if that was meta. Everything is checked before anything is changed; with `needs_all` also that no meta tensor is
-// left. Tensors keep their identity.
+// left. Tensors keep their identity. Of a placed tensor this rank gets its part, in the memory that it has, and reads
+// no other elements.
 LoadedCheckpoint load_checkpoint(nn::Module& model, const nn::NamedTensors& weights, const DeviceMap* map,
                                  std::optional<c10::Device> main_device, const DispatchSettings& settings,
                                  bool needs_all = false);

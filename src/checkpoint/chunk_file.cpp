@@ -105,6 +105,7 @@ class Splitter {
   std::string take(const TensorChunk& chunk, const std::string& path) {
     size_t number = 0;
     for (const tensor::PlacedBox& box : chunk.placement->boxes) {
+      if (!box.counts) continue;
       const at::Tensor data = dense_on_cpu(chunk.part(box));
       const std::string name = number == 0 ? path : path + "#" + std::to_string(number);
       described_.emplace_back(

@@ -61,6 +61,12 @@ void declare_estimate_memory(CLI::App& app, EstimateArguments& options) {
       "NAME ...");
   add("--shard-size,--shard_size", options.shard_size,
       "Number of ranks that share one copy of the parameters, for the hybrid strategies.", "N");
+  add("--tensor-parallel-size,--tensor_parallel_size", options.tensor_size,
+      "Number of ranks that have parts of the same layers. Default: 1.", "N");
+  add("--tensor-parallel-plan,--tensor_parallel_plan", options.plan,
+      "Rules of how layers are split, such as 'layers.*.up colwise; layers.*.down rowwise'. Default: those of the kind "
+      "of model that a config.json describes.",
+      "RULES");
   add("--optimizer", options.optimizer,
       "Optimizer: adamw, adam, adamw_8bit, sgd, sgd_momentum, adagrad, lion or adafactor. Default: adamw.", "NAME");
   add("--mixed-precision,--mixed_precision", options.precision,

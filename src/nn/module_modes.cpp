@@ -4,6 +4,7 @@
 #include <ATen/ops/_has_compatible_shallow_copy_type.h>
 
 #include "base/error.hpp"
+#include "nn/initial_values.hpp"
 #include "nn/module_walks.hpp"
 #include "tensor/device/device_availability.hpp"
 #include "tensor/dtype.hpp"
@@ -49,6 +50,7 @@ void Module::to(std::optional<at::ScalarType> dtype, std::optional<at::Device> d
     // The gradient must match its tensor at every moment.
     require_replaceable(tensor, data);
     tensor.mutable_grad().reset();
+    remember_filling_of(data, tensor);
     tensor.set_data(data);
     tensor.mutable_grad() = grad;
   }

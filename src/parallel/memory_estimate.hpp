@@ -53,9 +53,10 @@ struct MemoryEstimate {
 // The bytes of the optimizer's state for a parameter of this shape and dtype.
 using StateBytes = std::function<int64_t(const at::Tensor& parameter)>;
 
-// The peak of a step that is not the first, on the rank with the most rows; gradients are set to none after each
-// step. Parameters may be without memory. The settings are complete, also those of sharding, and
-// data_parallel_shard_size is set. Not included: preparing, temporary memory of operators and of compressed exchanges.
+// The peak of a step that is not the first, on the rank with the most rows and the largest parts; gradients are set to
+// none after each step. Parameters may be without memory, and of a prepared model parts. The settings are complete,
+// also those of sharding; data_parallel_shard_size is set, and num_processes are the ranks that average gradients. Not
+// included: preparing, temporary memory of operators and of compressed exchanges.
 MemoryEstimate estimate_memory(const nn::ModulePtr& module, const EstimateMemorySettings& settings,
                                const StateBytes& state_bytes);
 

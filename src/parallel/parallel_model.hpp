@@ -84,6 +84,12 @@ using ParallelModelPtr = std::shared_ptr<ParallelModel>;
 // The model without parallelism.
 ParallelModelPtr single_process_model(nn::ModulePtr module);
 
+// Splits the layers of a model over the ranks along the axis "tensor", in place, unless they are split already or the
+// settings leave them whole; null: there are no others. Collective among these. Ahead of the move to a device, so that
+// only parts are moved.
+void split_layers(nn::Module& module, const CommunicatorPtr& tensor_ranks, const PrepareModelSettings& settings,
+                  c10::Device device);
+
 // Applies the kind of parallelism of the settings; collective if there are several ranks. Parameters without memory,
 // which only sharding takes, get theirs on `device`.
 ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& ranks, const PrepareModelSettings& settings,

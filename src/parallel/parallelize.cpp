@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "config/generated/settings/prepare/fsdp.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
 #include "machine/processors.hpp"
+#include "nn/module_shapes.hpp"
 #include "nn/module_walks.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "parallel/ddp/replicated_memory.hpp"
@@ -25,7 +27,9 @@
 #include "parallel/parallel_model.hpp"
 #include "parallel/parameters/gradient_buckets.hpp"
 #include "parallel/strategy.hpp"
+#include "parallel/tensor/matched_plan.hpp"
 #include "parallel/tensor/split_model.hpp"
+#include "parallel/tensor/split_parameters.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -46,33 +50,11 @@ bool overlaps(const TensorParallelSettings& settings, const comm::Communicator& 
   return !device.is_cpu() || usable_processors() > ranks.size() * at::get_num_threads();
 }
 
-SplitOptions split_options(const StrategyInput& input) {
-  const TensorParallelSettings& settings = input.settings.tensor_parallel;
-  return {{settings.sequence_parallel, settings.regather_inputs, overlaps(settings, *input.ranks.tensor, input.device),
+SplitOptions split_options(const TensorParallelSettings& settings, const comm::Communicator& ranks,
+                           c10::Device device) {
+  return {{settings.sequence_parallel, settings.regather_inputs, overlaps(settings, ranks, device),
            settings.overlap_chunks},
           settings.loss_parallel};
-}
-
-// Gives each rank along the axis "tensor" parts of layers.
-ParallelModelPtr split_layers(const StrategyInput& input) {
-  const TensorParallelSettings& settings = input.settings.tensor_parallel;
-  const std::string& plan = settings.plan.value;
-  if (input.settings.split_by_program || plan == "none") return nullptr;
-  const bool has_axis = input.ranks.tensor != nullptr && input.ranks.tensor->size() > 1;
-  if (plan != "auto") {
-    const std::vector<SplitRule> rules = read_plan(plan);
-    if (has_axis)
-      split_model(*input.module, rules, input.ranks.tensor, split_options(input));
-    else
-      log(LogLevel::kWarning,
-          "there is a plan of tensor parallelism, and tensor_parallel_size is 1: no layer is split");
-    return nullptr;
-  }
-  if (!has_axis || input.settings.evaluation_mode) return nullptr;
-  if (nn::placements(*input.module).have_axis(kTensorAxis)) return nullptr;  // the program has split it
-  split_model(*input.module, plan_of(*input.module, settings.sequence_parallel), input.ranks.tensor,
-              split_options(input));
-  return nullptr;
 }
 
 // Keeps inputs of modules instead of activations.
@@ -102,10 +84,28 @@ constexpr Strategy kStrategies[] = {recompute, shard, replicate};
 
 }  // namespace
 
+void split_layers(nn::Module& module, const CommunicatorPtr& tensor_ranks, const PrepareModelSettings& settings,
+                  c10::Device device) {
+  const std::string& plan = settings.tensor_parallel.plan.value;
+  const bool sequence_parallel = settings.tensor_parallel.sequence_parallel;
+  if (settings.split_by_program || plan == "none" || (plan == "auto" && settings.evaluation_mode)) return;
+  const bool has_axis = tensor_ranks != nullptr && tensor_ranks->size() > 1;
+  if (has_axis && nn::placements(module).have_axis(kTensorAxis)) return;  // it is split already
+  std::vector<SplitRule> rules;
+  if (plan != "auto") rules = read_plan(plan);
+  if (!has_axis) {
+    if (plan != "auto")
+      log(LogLevel::kWarning,
+          "there is a plan of tensor parallelism, and tensor_parallel_size is 1: no layer is split");
+    return;
+  }
+  if (plan == "auto") rules = plan_of(module, sequence_parallel);
+  split_model(module, rules, tensor_ranks, split_options(settings.tensor_parallel, *tensor_ranks, device));
+}
+
 ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& ranks, const PrepareModelSettings& settings,
                              c10::Device device) {
   const StrategyInput input{module, ranks, settings, device};
-  split_layers(input);
   if (!settings.evaluation_mode)
     for (const Strategy apply : kStrategies)
       if (auto model = apply(input)) return model;
@@ -122,8 +122,35 @@ ParallelGradients parallelize_gradients(nn::ModulePtr module, const ModelRanks& 
   return {single_process_model(std::move(module)), std::move(gradients)};
 }
 
-MemoryEstimate estimate_memory(const nn::ModulePtr& module, const EstimateMemorySettings& settings,
+namespace {
+
+// The shapes of the parameters that the first of the ranks stores which have parts of the same layers.
+nn::ModulePtr shapes_of_parts(nn::Module& module, const PrepareModelSettings& settings, int64_t ranks) {
+  std::unordered_map<const at::TensorImpl*, std::vector<int64_t>> parts;
+  const std::string& plan = settings.tensor_parallel.plan.value;
+  const bool sequence_parallel = settings.tensor_parallel.sequence_parallel;
+  if (ranks > 1 && plan != "none" && !settings.split_by_program) {
+    const MatchedPlan matched(module, plan == "auto" ? plan_of(module, sequence_parallel) : read_plan(plan), ranks,
+                              sequence_parallel);
+    for (const PlannedParameter& planned : matched.parameters())
+      if (planned.cut)
+        parts[planned.parameter.unsafeGetTensorImpl()] =
+            split_placement(planned.shape, *planned.cut, /*rank=*/0, ranks, kTensorAxis).stored_sizes();
+  }
+  const nn::Placements placements = nn::placements(module);
+  return nn::shapes_of(module, [&](const at::Tensor& parameter) {
+    const auto part = parts.find(parameter.unsafeGetTensorImpl());
+    if (part != parts.end()) return part->second;
+    const tensor::PlacementPtr placement = placements.find(parameter);
+    return placement == nullptr ? parameter.sizes().vec() : placement->shape;
+  });
+}
+
+}  // namespace
+
+MemoryEstimate estimate_memory(const nn::ModulePtr& model, const EstimateMemorySettings& settings,
                                const StateBytes& state_bytes) {
+  const nn::ModulePtr module = shapes_of_parts(*model, settings.model_options, settings.tensor_parallel_size);
   if (is_sharded(settings.num_processes, settings.model_options.fsdp))
     return estimate_sharded_memory(module, settings, state_bytes);
   return estimate_replicated_memory(*module, settings, state_bytes);

@@ -94,6 +94,19 @@ bool are_rows_in_order(const std::vector<RankPart>& parts, const std::vector<int
   return true;
 }
 
+bool counts_all(const tensor::Placement& placement) {
+  return std::all_of(placement.boxes.begin(), placement.boxes.end(),
+                     [](const tensor::PlacedBox& box) { return box.counts; });
+}
+
+// A box of a stored parameter, with its gradient. Both share memory with the parameter.
+at::Tensor part_with_gradient(const at::Tensor& parameter, const tensor::PlacedBox& box) {
+  const tensor::Box local{box.local, box.whole.sizes};
+  at::Tensor part = tensor::narrow(parameter.detach(), local);
+  if (parameter.grad().defined()) part.mutable_grad() = tensor::narrow(parameter.grad(), local);
+  return part;
+}
+
 }  // namespace
 
 at::Tensor gather_parts(const at::Tensor& part, const tensor::Placement& placement, comm::Communicator& ranks) {
@@ -207,7 +220,9 @@ std::string PlacedParameters::axes_of_models() const {
 }
 
 bool PlacedParameters::is_first(const tensor::Placement& placement) const {
-  return mesh().is_first_along_others(placement.axes);
+  const bool counts_any = std::any_of(placement.boxes.begin(), placement.boxes.end(),
+                                      [](const tensor::PlacedBox& box) { return box.counts; });
+  return counts_any && mesh().is_first_along_others(placement.axes);
 }
 
 at::Tensor PlacedParameters::gather(const at::Tensor& part, const tensor::Placement& placement) const {
@@ -231,7 +246,12 @@ at::Tensor PlacedParameters::clip_gradients_by_norm(const std::vector<at::Tensor
     const std::string cut = placement == nullptr ? "" : placement->axes;
     const auto [known, is_new] = counts.try_emplace(cut, false);
     if (is_new) known->second = mesh().is_first_along(axes, cut);
-    (known->second ? counted : copies).push_back(parameter);
+    if (placement == nullptr || counts_all(*placement)) {
+      (known->second ? counted : copies).push_back(parameter);
+      continue;
+    }
+    for (const tensor::PlacedBox& box : placement->boxes)
+      (known->second && box.counts ? counted : copies).push_back(part_with_gradient(parameter, box));
   }
   comm::Communicator& ranks = *mesh().group(axes);
   return optim::clip_shared_gradients_by_norm(

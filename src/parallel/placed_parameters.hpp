@@ -43,7 +43,7 @@ class PlacedParameters {
   // pipeline and tensor, where the mesh has them.
   std::string axes_of_models() const;
 
-  // Whether this rank saves its part: of the ranks that store the same part, the first one does.
+  // Whether this rank saves boxes of its part that count: of the ranks that store the same part, the first one does.
   bool is_first(const tensor::Placement& placement) const;
   // Collective among the ranks that store the parts: the whole tensor of which this rank stores `part`.
   at::Tensor gather(const at::Tensor& part, const tensor::Placement& placement) const;

@@ -20,6 +20,7 @@ bool is_empty(const Box& box);
 struct PlacedBox {
   Box whole;
   std::vector<int64_t> local;
+  bool counts = true;  // of several ranks along the axes that store the same box, one saves it and has it in norms
 };
 
 struct Placement {

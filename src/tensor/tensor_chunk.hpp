@@ -41,7 +41,7 @@ class SavedTensor : public torch::CustomClassHolder {
 };
 
 // `data` must fit the boxes of the placement. Where several ranks store the same part, one of them saves it; the others
-// save None.
+// save None. Boxes that do not count are left out of files.
 c10::IValue chunk_value(at::Tensor data, PlacementPtr placement);
 // Null for a value of another kind.
 const TensorChunk* chunk_of(const c10::IValue& value);

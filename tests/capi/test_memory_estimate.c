@@ -95,6 +95,55 @@ static void test_what_a_rank_of_a_sharded_model_takes(void **unused) {
   accel_module_release(model);
 }
 
+static void test_what_a_rank_with_parts_of_layers_takes(void **unused) {
+  accel_module_t *model = new_model();
+  accel_optimizer_t *adam = NULL, *adafactor = NULL;
+  accel_estimate_memory_options_t options = ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT;
+  accel_prepare_model_options_t prepare = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  accel_tensor_parallel_options_t splitting = ACCEL_TENSOR_PARALLEL_OPTIONS_INIT;
+  accel_fsdp_options_t fsdp = ACCEL_FSDP_OPTIONS_INIT;
+  accel_value_t estimate = ACCEL_VALUE_INIT;
+  (void)unused;
+  assert_ok(accel_optimizer_adamw(NULL, NULL, &adam));
+  assert_ok(accel_optimizer_adafactor(NULL, NULL, &adafactor));
+  splitting.plan = "first.weight colwise; second.weight rowwise";
+  prepare.tensor_parallel = &splitting;
+  options.model_options = &prepare;
+  options.num_processes = options.tensor_parallel_size = 4;
+  assert_ok(accel_estimate_memory(model, adam, &options, &estimate));
+  check_sum(&estimate);
+  assert_int_equal(part(&estimate, "parameters"), 2 * BYTES / 4);
+  assert_int_equal(part(&estimate, "gradients"), 2 * BYTES / 4);
+  assert_int_equal(part(&estimate, "optimizer_states"), 2 * (2 * BYTES / 4 + 4));
+  assert_int_equal(part(&estimate, "exchanged_gradients"), 0);
+  accel_value_dispose(&estimate);
+  assert_fails(accel_estimate_memory(model, adafactor, &options, &estimate), ACCEL_ERROR_UNSUPPORTED,
+               "of a sharded or split model");
+  /* 64 rows over three ranks: the first has 22. The other layer is whole. */
+  splitting.plan = "first.weight colwise";
+  options.num_processes = options.tensor_parallel_size = 3;
+  assert_ok(accel_estimate_memory(model, NULL, &options, &estimate));
+  assert_int_equal(part(&estimate, "parameters"), BYTES + 22 * WIDTH * 4);
+  accel_value_dispose(&estimate);
+  /* Sharding inside of the parts, over two ranks. */
+  splitting.plan = "first.weight colwise; second.weight rowwise";
+  fsdp.enabled = 1;
+  prepare.fsdp = &fsdp;
+  options.num_processes = 4;
+  options.tensor_parallel_size = 2;
+  assert_ok(accel_estimate_memory(model, adam, &options, &estimate));
+  assert_int_equal(part(&estimate, "parameters"), 2 * BYTES / 4);
+  accel_value_dispose(&estimate);
+  splitting.plan = NULL;
+  assert_fails(accel_estimate_memory(model, NULL, &options, &estimate), ACCEL_ERROR_UNSUPPORTED, "of kind 'Net'");
+  options.tensor_parallel_size = 3;
+  assert_fails(accel_estimate_memory(model, NULL, &options, &estimate), ACCEL_ERROR_INVALID_ARGUMENT,
+               "tensor_parallel_size is 3; expected a divisor of num_processes, which is 4");
+  accel_optimizer_release(adafactor);
+  accel_optimizer_release(adam);
+  accel_module_release(model);
+}
+
 static void test_an_optimizer_of_whole_parameters_is_refused(void **unused) {
   accel_module_t *model = new_model();
   accel_optimizer_t *adafactor = NULL;
@@ -137,6 +186,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       capi_unit_test(test_what_one_process_takes),
       capi_unit_test(test_what_a_rank_of_a_sharded_model_takes),
+      capi_unit_test(test_what_a_rank_with_parts_of_layers_takes),
       capi_unit_test(test_an_optimizer_of_whole_parameters_is_refused),
       capi_unit_test(test_the_largest_layer),
       capi_unit_test(test_shapes_of_files_that_are_not_there),

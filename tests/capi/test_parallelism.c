@@ -85,11 +85,58 @@ static void test_plans(void **state) {
   accel_module_release(linear);
 }
 
+static void test_layers_are_split_ahead(void **state) {
+  accel_module_t *linear = NULL, *model = NULL;
+  accel_scope_t *empty = NULL;
+  accel_tensor_parallel_options_t splitting = ACCEL_TENSOR_PARALLEL_OPTIONS_INIT;
+  assert_ok(accel_init_empty_weights_begin(0, &empty));
+  assert_ok(accel_module_linear(3, 2, 1, &linear));
+  assert_ok(accel_scope_end(empty));
+  splitting.plan = "layer";
+  assert_fails(accel_split_layers(*state, linear, &splitting), ACCEL_ERROR_INVALID_ARGUMENT, "has one part");
+  assert_fails(accel_split_layers(*state, NULL, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "module is NULL");
+  assert_ok(accel_split_layers(*state, linear, NULL));
+  assert_ok(accel_prepare_model(*state, linear, NULL, &model));
+  assert_fails(accel_split_layers(*state, model, NULL), ACCEL_ERROR_INVALID_STATE, "prepared already");
+  accel_module_release(model);
+  accel_module_release(linear);
+}
+
+/* A model without memory gets the initial values that it would have had. */
+static void test_empty_models_are_filled(void **state) {
+  accel_module_t *whole = NULL, *empty = NULL, *model = NULL;
+  accel_scope_t *scope = NULL;
+  static const char *const names[] = {"in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"};
+  assert_ok(accel_set_seed(*state, 3, 0, 0));
+  assert_ok(accel_module_attention(8, 2, 1, 1, 0, &whole));
+  assert_ok(accel_init_empty_weights_begin(0, &scope));
+  assert_ok(accel_module_attention(8, 2, 1, 1, 0, &empty));
+  assert_ok(accel_scope_end(scope));
+  assert_ok(accel_set_seed(*state, 3, 0, 0));
+  assert_ok(accel_prepare_model(*state, empty, NULL, &model));
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    accel_tensor_t *expected = NULL, *found = NULL;
+    int32_t same = 0;
+    assert_ok(accel_module_tensor(whole, names[i], &expected));
+    assert_ok(accel_module_tensor(empty, names[i], &found));
+    const accel_value_t left = accel_arg_tensor(expected), right = accel_arg_tensor(found);
+    assert_ok(accel_value_equal(&left, &right, &same));
+    assert_int_equal(same, 1);
+    accel_tensor_release(found);
+    accel_tensor_release(expected);
+  }
+  accel_module_release(model);
+  accel_module_release(empty);
+  accel_module_release(whole);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_one_rank_returns_its_input, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_wrong_arguments, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_plans, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_layers_are_split_ahead, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_empty_models_are_filled, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

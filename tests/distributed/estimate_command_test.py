@@ -134,6 +134,11 @@ class EstimateMemory(unittest.TestCase):
         self.assertEqual(list(self.training(self.model, "--world-size", 4, "--shard-size", 2)),
                          ["ddp", "shard_grad_op", "full_shard", "hybrid_shard", "hybrid_shard_zero2"])
 
+    def test_layers_that_are_split(self):
+        plan = "; ".join(f"{name} colwise" for name in SHAPES)
+        split = self.training(self.model, "--world-size", 2, "--tensor-parallel-size", 2, "--tensor-parallel-plan", plan, "--strategy", "ddp")["ddp"]
+        self.assertEqual((split["parameters"], split["exchanged_gradients"]), (TOTAL // 2, 0))
+
     def test_configurations_without_weights(self):
         folder = self.root / "described"
         folder.mkdir()
@@ -226,6 +231,8 @@ class EstimateMemory(unittest.TestCase):
                 ([self.model, "--world-size", 4, "--strategy", "hybrid_shard"], 3, "data_parallel_shard_size is not set"),
                 ([self.model, "--world-size", 4, "--strategy", "hybrid_shard", "--shard-size", 3], 3, "expected a divisor of num_processes"),
                 ([self.model, "--wrap", "up", "--min-num-params", 5], 2, "expected one of them"),
+                ([self.model, "--world-size", 4, "--tensor-parallel-size", 3], 3, "expected a divisor of num_processes"),
+                ([self.model, "--world-size", 2, "--tensor-parallel-size", 2], 3, "there is no plan that splits a model of kind 'Model'"),
                 ([self.model, "--word-size", 2], 2, "the nearest is --world-size")):
             with self.subTest(arguments=arguments):
                 result = accel(*arguments)

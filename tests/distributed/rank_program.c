@@ -45,6 +45,7 @@ static const sub_command_t kCommands[] = {
     {"registered_parameters", run_registered_parameters, 60000, 1},
     {"registered_kill", run_registered_kill, 60000, 0},
     {"sharding_growth", run_sharding_growth, 60000, 1},
+    {"split_memory", run_split_memory, 60000, 1},
 };
 
 int64_t now_ms(void) {

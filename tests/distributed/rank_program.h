@@ -60,6 +60,7 @@ void run_sharded_parameters(accel_state_t* state, const char* argument);
 void run_registered_parameters(accel_state_t* state, const char* argument);
 void run_registered_kill(accel_state_t* state, const char* argument);
 void run_sharding_growth(accel_state_t* state, const char* argument);
+void run_split_memory(accel_state_t* state, const char* folder);
 
 /* Milliseconds of a clock that only goes forward. */
 int64_t now_ms(void);

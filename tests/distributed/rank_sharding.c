@@ -1,4 +1,5 @@
-/* Sharded training whose ranks are lost in the middle of it, that continues from a checkpoint, and that does not grow.
+/* Sharded training, also of layers that are split, whose ranks are lost in the middle of it, that continues from a
+ * checkpoint, and that does not grow.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -19,6 +20,7 @@
 
 typedef struct training {
   accel_state_t* state;
+  int64_t part, parts; /* of the rows of a batch: ranks that have parts of the same layers have the same rows */
   accel_module_t *model, *prepared;
   accel_optimizer_t *plain, *optimizer;
   int64_t step;
@@ -78,6 +80,13 @@ static training_t* begin(accel_state_t* state, int32_t state_dict_type) {
   training_t* const training = calloc(1, sizeof *training);
   EXPECT(training != NULL);
   training->state = state;
+  int64_t tensor_ranks = 1;
+  accel_mesh_t* mesh = NULL;
+  CHECK(accel_state_mesh(state, &mesh));
+  CHECK(accel_mesh_size(mesh, "tensor", &tensor_ranks));
+  CHECK(accel_mesh_size(mesh, "replicate,shard", &training->parts));
+  CHECK(accel_mesh_coordinate(mesh, "replicate,shard", &training->part));
+  accel_mesh_release(mesh);
   CHECK(accel_set_seed(state, 7, 0, 0));
   CHECK(accel_module_linear(FEATURES, HIDDEN, 1, &layers[0]));
   CHECK(accel_module_activation("tanh", &layers[1]));
@@ -98,6 +107,9 @@ static training_t* begin(accel_state_t* state, int32_t state_dict_type) {
   fsdp.forward_prefetch = 1;
   fsdp.state_dict_type = state_dict_type;
   options.fsdp = &fsdp;
+  accel_tensor_parallel_options_t splitting = ACCEL_TENSOR_PARALLEL_OPTIONS_INIT;
+  splitting.plan = "0 colwise; 2 rowwise; 4 colwise_gather_output";
+  if (tensor_ranks > 1) options.tensor_parallel = &splitting;
   CHECK(accel_optimizer_create(training->model, kStates, 1, 0.2, 0, update, training, NULL, &training->plain));
   CHECK(accel_prepare_model(state, training->model, &options, &training->prepared));
   CHECK(accel_prepare_optimizer(state, training->plain, &training->optimizer));
@@ -116,7 +128,7 @@ static void end(training_t* training) {
 
 /* This rank's rows of the data of a step. */
 static void make_batch(const training_t* training, accel_tensor_t** inputs, accel_tensor_t** labels) {
-  const int64_t rows = ROWS / accel_num_processes(training->state), first = rows * accel_process_index(training->state);
+  const int64_t rows = ROWS / training->parts, first = rows * training->part;
   const int64_t shape[2] = {rows, FEATURES};
   float x[ROWS * FEATURES];
   int64_t y[ROWS];

@@ -140,6 +140,19 @@ def sharding_growth(accel, program):
             launch(accel, program, 2, "sharding_growth", f"{folder} {state_dict_type}")
 
 
+def split_growth(accel, program):
+    os.environ["PARALLELISM_CONFIG_TP_SIZE"] = "2"
+    sharding_growth(accel, program)
+
+
+def split_memory(accel, program):
+    with tempfile.TemporaryDirectory(prefix="accel-ranks-") as folder:
+        launch(accel, program, 1, "split_memory", folder)
+        for count in (2, 3):
+            os.environ["PARALLELISM_CONFIG_TP_SIZE"] = str(count)
+            launch(accel, program, count, "split_memory", folder)
+
+
 def mesh(accel, program):
     os.environ["PARALLELISM_CONFIG_TP_SIZE"] = "2"
     launch(accel, program, 4, "mesh")
@@ -212,6 +225,8 @@ TESTS = {
     "registered_parameters": launched("registered_parameters"),
     "registered_kill": registered_kill,
     "sharding_growth": sharding_growth,
+    "split_growth": split_growth,
+    "split_memory": split_memory,
     "first": with_folder("first", True),
     "first_fails": first_fails,
 }

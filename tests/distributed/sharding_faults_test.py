@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Ranks of a sharded training that are lost in the middle of a forward, a backward, a step, a save, or at any time.
+"""Ranks of a training, sharded or of layers that are split, that are lost in the middle of a forward, a backward, a step, a save, or at any time.
 
 usage: sharding_faults_test.py RANK_PROGRAM [RANDOM_LOSSES]
 
@@ -25,18 +25,28 @@ GONE_WITHIN_MS = 2000
 RANDOM_LOSSES = 4
 AT_STEP = {"forward": 6, "backward": 6, "step": 6, "save": 8}  # checkpoints are saved after 4 steps, 8, ...
 CASES = [
-    # ranks, who is lost, where, how, type of the checkpoints
-    (2, 1, "forward", signal.SIGKILL, FULL),
-    (3, 0, "forward", signal.SIGSEGV, SHARDED),
-    (4, 2, "backward", signal.SIGKILL, SHARDED),
-    (2, 0, "backward", signal.SIGABRT, FULL),
-    (3, 2, "step", signal.SIGKILL, FULL),
-    (4, 0, "step", signal.SIGKILL, SHARDED),
-    (2, 1, "save", signal.SIGKILL, FULL),
-    (3, 0, "save", signal.SIGKILL, FULL),
-    (3, 1, "save", signal.SIGSEGV, SHARDED),
-    (4, 0, "save", signal.SIGKILL, SHARDED),
+    # ranks, who is lost, where, how, type of the checkpoints, and ranks that have parts of the same layers before and after
+    (2, 1, "forward", signal.SIGKILL, FULL, 1, 1),
+    (3, 0, "forward", signal.SIGSEGV, SHARDED, 1, 1),
+    (4, 2, "backward", signal.SIGKILL, SHARDED, 1, 1),
+    (2, 0, "backward", signal.SIGABRT, FULL, 1, 1),
+    (3, 2, "step", signal.SIGKILL, FULL, 1, 1),
+    (4, 0, "step", signal.SIGKILL, SHARDED, 1, 1),
+    (2, 1, "save", signal.SIGKILL, FULL, 1, 1),
+    (3, 0, "save", signal.SIGKILL, FULL, 1, 1),
+    (3, 1, "save", signal.SIGSEGV, SHARDED, 1, 1),
+    (4, 0, "save", signal.SIGKILL, SHARDED, 1, 1),
+    (2, 1, "forward", signal.SIGKILL, FULL, 2, 1),
+    (3, 0, "forward", signal.SIGKILL, SHARDED, 3, 2),
+    (4, 2, "backward", signal.SIGKILL, SHARDED, 2, 3),
+    (4, 1, "step", signal.SIGKILL, FULL, 4, 1),
+    (3, 2, "save", signal.SIGKILL, SHARDED, 3, 1),
 ]
+
+
+def split_layers(tensor_ranks):
+    """For ranks that are started from now on."""
+    os.environ["PARALLELISM_CONFIG_TP_SIZE"] = str(tensor_ranks)
 
 
 def losses(program, count, *checkpoint):
@@ -53,8 +63,9 @@ def losses(program, count, *checkpoint):
             process.wait()
 
 
-def lose(program, count, victim, place, how, state_dict_type, folder, chance):
+def lose(program, count, victim, place, how, state_dict_type, folder, chance, tensor_ranks):
     """Returns the milliseconds of the slowest report."""
+    numbers = [victim] if tensor_ranks in (1, count) else [victim, victim % tensor_ranks, victim // tensor_ranks]  # in the job and in its groups
     own = {rank: [f"{folder} {state_dict_type} {place if rank == victim else 'nowhere'} {int(how)} {AT_STEP.get(place, 0)}"]
            for rank in range(count)}
     with LoopingRanks(program, count, "sharding_until_lost", own_arguments=own) as ranks:
@@ -65,7 +76,7 @@ def lose(program, count, victim, place, how, state_dict_type, folder, chance):
         if ranks.processes[victim].returncode != -how:
             fail(f"rank {victim} ended with {ranks.processes[victim].returncode}; expected {-how} in {place}")
         others = [rank for rank in range(count) if rank != victim]
-        return ranks.expect_failure(others, {"ACCEL_ERROR_PEER_LOST"}, lambda rank: [victim], GONE_WITHIN_MS)
+        return ranks.expect_failure(others, {"ACCEL_ERROR_PEER_LOST"}, lambda rank: numbers, GONE_WITHIN_MS)
 
 
 def continue_on_fewer(program, count, folder, expected):
@@ -89,13 +100,15 @@ def main():
     expected = losses(program, 2)
     if len(expected) != 12 or not expected[11] < 0.9 * expected[0]:
         fail(f"the model does not learn: {expected}")
-    cases = CASES + [(2 + i % 3, chance.randrange(2 + i % 3), "anywhere", signal.SIGKILL, (FULL, SHARDED)[i % 2])
-                     for i in range(random_losses)]
+    cases = CASES + [(2 + i % 3, chance.randrange(2 + i % 3), "anywhere", signal.SIGKILL, (FULL, SHARDED)[i % 2],
+                      (2 + i % 3, 1)[i % 2], 1) for i in range(random_losses)]
     slowest = 0
     with nothing_left_in_shared_memory():
-        for count, victim, place, how, state_dict_type in cases:
+        for count, victim, place, how, state_dict_type, before, after in cases:
             with tempfile.TemporaryDirectory(prefix="accel-ranks-") as folder:
-                slowest = max(slowest, lose(program, count, victim, place, how, state_dict_type, folder, chance))
+                split_layers(before)
+                slowest = max(slowest, lose(program, count, victim, place, how, state_dict_type, folder, chance, before))
+                split_layers(after)
                 continue_on_fewer(program, count - 1, folder, expected)
     print(f"{len(cases)} ranks were lost; the slowest report came after {slowest} ms")
 

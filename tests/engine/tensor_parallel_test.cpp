@@ -1,25 +1,21 @@
 // Tensor parallelism: a model whose layers are split trains as in one process.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
-#include <ATen/ops/allclose.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/linspace.h>
+#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "accelerator/training_memory.hpp"
 #include "checkpoint_fixture.hpp"
 #include "config/generated/choices/state_dict_type.hpp"
+#include "config/generated/settings/prepare/estimate_memory.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
 #include "expect_error.hpp"
-#include "mesh_ranks.hpp"
-#include "nn/architectures/architecture.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/attention.hpp"
@@ -29,57 +25,12 @@
 #include "nn/linear_cross_entropy.hpp"
 #include "nn/module_walks.hpp"
 #include "optim/rules/rules.hpp"
+#include "split_model_fixture.hpp"
 
 namespace accel::parallel {
 namespace tensor_parallel_test {
 
-using tests::AcceleratorPtr;
-using tests::MeshSizes;
-using tests::on_mesh;
-
-constexpr int64_t kVocabulary = 13, kRows = 4, kLength = 6;
-
-struct Case {
-  std::string name;
-  std::function<nn::ModulePtr()> make;
-  std::string plan;  // of the settings
-  double tolerance = 1e-9;
-  bool sequence_parallel = false;
-  bool loss_parallel = false;
-  bool returns_loss = false;
-};
-
-// Llama's norms compute in float32, as the reference's do, and Adam turns a rounding into a step.
-constexpr double kFloatTolerance = 1e-5;
-
-// Ranks that are threads share one random stream, so that weights are not drawn.
-nn::ModulePtr with_known_weights(const nn::ModulePtr& model) {
-  model->to(at::kDouble, std::nullopt);
-  const at::NoGradGuard no_grad;
-  double seed = 1;
-  for (const auto& [name, parameter] : nn::named_parameters(*model)) {
-    seed += 0.37;
-    const bool is_scale = name.find("norm") != std::string::npos && parameter.dim() == 1;
-    parameter.copy_(
-        at::linspace(-3 * seed, 11 * seed, parameter.numel(), at::kDouble).sin().mul(0.3).view(parameter.sizes()));
-    if (is_scale) parameter.add_(1);
-  }
-  return model;
-}
-
-nn::ModulePtr from_config(const std::string& config) { return with_known_weights(nn::module_from_config(config)); }
-
-nn::ModulePtr gpt2() {
-  return from_config(
-      R"({"model_type": "gpt2", "n_embd": 24, "n_layer": 2, "n_head": 4, "vocab_size": 13, "n_positions": 8,
-      "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0})");
-}
-
-nn::ModulePtr llama(const std::string& more = "", int64_t key_heads = 3) {
-  return from_config(R"({"model_type": "llama", "hidden_size": 24, "intermediate_size": 31, "num_hidden_layers": 2,
-      "num_attention_heads": 6, "vocab_size": 13, "attention_bias": true, "mlp_bias": true, "num_key_value_heads": )" +
-                     std::to_string(key_heads) + more + "}");
-}
+using namespace split_model_tests;
 
 // A language model that computes its loss with its head, and never has class scores.
 nn::ModulePtr with_fused_loss(const nn::ModulePtr& language_model, const std::string& base) {
@@ -143,108 +94,13 @@ const std::vector<Case> kCases = {
     {"Llama, fused loss", fused_llama, "auto", kFloatTolerance, false, false, true},
 };
 
-class Training {
- public:
-  Training(const AcceleratorPtr& accelerator, const Case& test, const PrepareModelSettings& settings = {})
-      : accelerator_(accelerator), returns_loss_(test.returns_loss) {
-    inner_ = test.make();
-    PrepareModelSettings preparation = settings;
-    preparation.tensor_parallel.plan = test.plan;
-    preparation.tensor_parallel.sequence_parallel = test.sequence_parallel;
-    preparation.tensor_parallel.loss_parallel = test.loss_parallel;
-    preparation.fsdp.enabled = accelerator->state().groups().mesh()->size("shard") > 1;
-    auto plain = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.01}});
-    plain->add_group(inner_->parameters(), std::nullopt, std::nullopt);
-    model_ = accelerator->preparation().prepare_model(inner_, preparation);
-    optimizer_ = accelerator->preparation().prepare_optimizer(plain);
-  }
-
-  at::Tensor backward(int64_t number) {
-    const auto data = accelerator_->state().groups().data_parallel();
-    const int64_t share = kRows / data->size();
-    const at::Tensor rows =
-        at::arange(kRows * kLength).mul(7 + number).add(number * number).remainder(kVocabulary).view({kRows, kLength});
-    const at::Tensor tokens = rows.narrow(0, data->rank() * share, share);
-    const at::Tensor output = model_->call(tokens);
-    const at::Tensor loss =
-        returns_loss_ ? output
-                      : at::cross_entropy_loss(output.slice(1, 0, -1).flatten(0, 1), tokens.slice(1, 1).flatten());
-    accelerator_->backward().run(loss);
-    return loss.detach();
-  }
-
-  // Returns the loss of this rank and the norm of the gradients.
-  std::pair<double, double> step(int64_t number) {
-    const double loss = backward(number).item<double>();
-    const double norm = accelerator_->clipping().clip_gradients_by_norm(model_, 0.5, 2)->item<double>();
-    optimizer_->step();
-    optimizer_->zero_grad(true);
-    return {loss, norm};
-  }
-
-  std::map<std::string, at::Tensor> weights() const {
-    std::map<std::string, at::Tensor> weights;
-    for (const auto& [name, tensor] : accelerator_->files().whole_state_dict(model_, /*keep=*/true))
-      weights[name] = tensor.clone();
-    return weights;
-  }
-
-  const nn::ModulePtr& inner() const { return inner_; }
-  const nn::ModulePtr& model() const { return model_; }
-
- private:
-  AcceleratorPtr accelerator_;
-  bool returns_loss_;
-  nn::ModulePtr inner_, model_;
-  std::shared_ptr<optim::Optimizer> optimizer_;
-};
-
-struct Trained {
-  std::vector<std::pair<double, double>> steps;
-  std::map<std::string, at::Tensor> weights, more;  // after the steps, and after one step more
-};
-
-Trained train_alone(const Case& test, int steps) {
-  Trained trained;
-  on_mesh({1, 1, 1}, [&](const AcceleratorPtr& accelerator) {
-    Training training(accelerator, test);
-    for (int step = 0; step < steps; step++) trained.steps.push_back(training.step(step));
-    trained.weights = training.weights();
-    training.step(steps);
-    trained.more = training.weights();
-  });
-  return trained;
-}
-
-void expect_close(const std::map<std::string, at::Tensor>& found, const std::map<std::string, at::Tensor>& expected,
-                  double tolerance) {
-  ASSERT_EQ(found.size(), expected.size());
-  for (const auto& [name, tensor] : expected)
-    EXPECT_TRUE(at::allclose(found.at(name), tensor, tolerance, tolerance))
-        << name << " differs by " << (found.at(name) - tensor).abs().max().item<double>();
-}
-
 constexpr MeshSizes kMeshes[] = {{1, 1, 2}, {1, 1, 3}, {2, 1, 2}, {1, 2, 2}};
 
 TEST(TensorParallel, TrainsAsOneProcess) {
   constexpr int kSteps = 20;
   for (const Case& test : kCases) {
-    SCOPED_TRACE(test.name);
     const Trained expected = train_alone(test, kSteps);
-    for (const MeshSizes& sizes : kMeshes) {
-      SCOPED_TRACE(std::to_string(sizes.replicas) + std::to_string(sizes.shards) + std::to_string(sizes.parts));
-      on_mesh(sizes, [&](const AcceleratorPtr& accelerator) {
-        Training training(accelerator, test);
-        for (int step = 0; step < kSteps; step++) {
-          const auto [loss, norm] = training.step(step);
-          if (sizes.replicas * sizes.shards == 1) {
-            EXPECT_NEAR(loss, expected.steps[step].first, test.tolerance);
-          }
-          EXPECT_NEAR(norm, expected.steps[step].second, test.tolerance);
-        }
-        expect_close(training.weights(), expected.weights, test.tolerance);
-      });
-    }
+    for (const MeshSizes& sizes : kMeshes) expect_trains_as(expected, test, sizes);
   }
 }
 
@@ -357,6 +213,44 @@ TEST(TensorParallel, ParametersMayHaveRulesOfTheirOwn) {
   });
 }
 
+// The estimate is that of the rank with the largest parts, the first one.
+TEST(TensorParallel, EstimatesAreWhatARankStores) {
+  for (const int parts : {2, 3})
+    on_mesh({1, 1, parts}, [&](const AcceleratorPtr& accelerator) {
+      EstimateMemorySettings settings;
+      settings.num_processes = settings.tensor_parallel_size = parts;
+      const nn::ModulePtr whole = kCases[1].make();
+      const auto expected = accelerator::estimate_memory(whole, nullptr, settings);
+      Training training(accelerator, kCases[1]);
+      int64_t bytes = 0;
+      for (const at::Tensor& parameter : training.inner()->parameters())
+        bytes += static_cast<int64_t>(parameter.nbytes());
+      const auto found = accelerator::estimate_memory(training.model(), nullptr, settings);
+      EXPECT_EQ(found.peak.total(), expected.peak.total());
+      if (accelerator->state().process_index() != 0) return;
+      EXPECT_EQ(found.peak.parameters, bytes);
+      EXPECT_EQ(found.peak.gradients, bytes);
+    });
+}
+
+TEST(TensorParallel, OptimizersOfWholeParametersAreRefused) {
+  on_mesh({1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    const Training training(accelerator, kCases[0]);
+    const at::Tensor weight = training.inner()->find("transformer.h.0.mlp.c_fc")->parameter(0);
+    const auto refuse = [&](const std::string& name, optim::RulePtr rule) {
+      const auto plain = optim::make_optimizer(std::move(rule));
+      plain->add_group({weight}, std::nullopt, std::nullopt);
+      tests::expect_error(Status::kUnsupported, "the optimizer " + name + " computes an update from a whole parameter",
+                          [&] { accelerator->preparation().prepare_optimizer(plain); });
+    };
+    refuse("lamb", optim::lamb_rule());
+    refuse("adafactor", optim::adafactor_rule());
+    refuse("muon", optim::muon_rule());
+    refuse("lomo", optim::lomo_rule());
+    refuse("adalomo", optim::adalomo_rule());
+  });
+}
+
 void expect_refused(Status status, const std::string& message, const Case& test) {
   SCOPED_TRACE(test.plan);
   on_mesh({1, 1, 2}, [&](const AcceleratorPtr& accelerator) {
@@ -393,7 +287,7 @@ TEST(TensorParallel, PlansThatDoNotFitAreRefused) {
   expect_refused(Status::kUnsupported, "there is no plan that splits a model of kind 'Linear'",
                  {"", [] { return std::make_shared<nn::Linear>(4, 4, true); }, "auto"});
   expect_refused(Status::kInvalidArgument, "has 1 heads to split over 2 ranks",
-                 {"", [] { return llama("", 1); }, "auto"});
+                 {"", [] { return std::make_shared<nn::SelfAttention>(8, 1, true, true, 0.0); }, "auto"});
 }
 
 }  // namespace tensor_parallel_test

@@ -1369,6 +1369,7 @@ struct accel_estimate_memory_options_t
     gradient_accumulation_steps::Int64
     activation_bytes::Int64
     model_options::Ptr{accel_prepare_model_options_t}
+    tensor_parallel_size::Int64
 end
 
 """Every field is unset that is not given."""
@@ -1380,8 +1381,9 @@ function accel_estimate_memory_options_t(;
     gradient_accumulation_steps = ACCEL_UNSET_INT64,
     activation_bytes = ACCEL_UNSET_INT64,
     model_options = C_NULL,
+    tensor_parallel_size = ACCEL_UNSET_INT64,
 )
-    return accel_estimate_memory_options_t(sizeof(accel_estimate_memory_options_t), num_processes, data_parallel_shard_size, mixed_precision, sync_each_batch, gradient_accumulation_steps, activation_bytes, model_options)
+    return accel_estimate_memory_options_t(sizeof(accel_estimate_memory_options_t), num_processes, data_parallel_shard_size, mixed_precision, sync_each_batch, gradient_accumulation_steps, activation_bytes, model_options, tensor_parallel_size)
 end
 
 """How the ranks share a loader's batches."""
@@ -8231,6 +8233,22 @@ accel_loop_release(batches) =
     ccall(@address(accel_loop_release), Cvoid, (Ptr{accel_loop_t},), batches)
 
 """
+    accel_split_layers(state, module, options)
+
+Splits the layers of a model over the ranks along the axis \"tensor\" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are. For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not split.
+
+- `state`: A state.
+- `module`: A model that is not prepared, and has no device map.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults. verify_gradients is that of accel_prepare_model().
+
+Returns: ACCEL_OK, also where there is one rank along the axis, and nothing is split; INVALID_ARGUMENT for a plan that does not fit the model or the number of ranks; UNSUPPORTED for \"auto\" where the model's kind has no plan; INVALID_STATE for a prepared model; COLLECTIVE_MISMATCH when the ranks' models differ; TIMEOUT, PEER_LOST.
+
+Threads: collective, waits.
+"""
+accel_split_layers(state, var"module", options) =
+    check(@waiting(ccall(@address(accel_split_layers), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_tensor_parallel_options_t}), state, var"module", options)), "accel_split_layers")
+
+"""
     accel_parallel_copy(state, input, out)
 
 Before a layer whose outputs are split. Forward: the same values. Backward: the sum of the gradients of the ranks.
@@ -8445,7 +8463,7 @@ accel_prepare_model(state, var"module", options, out) =
 """
     accel_estimate_memory(module, optimizer, options, out)
 
-The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
+The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
 
 - `module`: The model before it is prepared, or the prepared one.
 - `optimizer`: `nothing`/`C_NULL` is allowed. Whose states count, by its settings; it needs no parameters. NULL: none.
@@ -11829,6 +11847,7 @@ const FUNCTIONS = (
     :accel_loop_set_batch,
     :accel_loop_retain,
     :accel_loop_release,
+    :accel_split_layers,
     :accel_parallel_copy,
     :accel_parallel_reduce,
     :accel_parallel_gather,

@@ -1,4 +1,4 @@
-// Section 10: operators at the ends of split regions.
+// Section 10: layers that are split over ranks, and operators at the ends of split regions.
 #include <optional>
 
 #include "accel.h"
@@ -6,6 +6,8 @@
 #include "base/error.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
+#include "capi/calls/options.hpp"
+#include "capi/generated/options/parallelism.hpp"
 #include "parallel/regions/parallel_operators.hpp"
 #include "parallel/regions/vocabulary_loss.hpp"
 #include "tensor/dtype.hpp"
@@ -29,6 +31,14 @@ std::optional<int64_t> size_of_whole(int64_t whole) {
 }
 
 }  // namespace
+
+ACCEL_FUNCTION accel_status_t accel_split_layers(accel_state_t* state, accel_module_t* module,
+                                                 const accel_tensor_parallel_options_t* options) {
+  return guarded(__func__, [&] {
+    const nn::ModulePtr& model = check(module, "module").module;
+    accelerator_of(state)->preparation().split_layers(model, read_settings(options, "options"));
+  });
+}
 
 ACCEL_FUNCTION accel_status_t accel_parallel_copy(accel_state_t* state, const accel_tensor_t* input,
                                                   accel_tensor_t** out) {

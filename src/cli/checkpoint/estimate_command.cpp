@@ -199,6 +199,10 @@ class Estimate {
     constexpr std::int64_t kMostRanks = std::numeric_limits<std::int32_t>::max();
     estimate_.num_processes = number_of(options.world_size, "--world-size", 1, kMostRanks);
     if (!options.shard_size.empty()) shard_size_ = number_of(options.shard_size, "--shard-size", 1, kMostRanks);
+    if (!options.tensor_size.empty())
+      estimate_.tensor_parallel_size = number_of(options.tensor_size, "--tensor-parallel-size", 1, kMostRanks);
+    if (!options.plan.empty()) tensor_.plan = options.plan.c_str();
+    prepare_.tensor_parallel = &tensor_;
     estimate_.mixed_precision = choose(kPrecisions, options.precision, "--mixed-precision").precision;
     estimate_.gradient_accumulation_steps = number_of(options.accumulation, "--gradient-accumulation-steps", 1, kMost);
     estimate_.activation_bytes = number_of(options.activation_bytes, "--activation-bytes", 0, kMost);
@@ -289,6 +293,7 @@ class Estimate {
   std::string wrap_;
   std::int64_t shard_size_ = ACCEL_UNSET_INT64;
   cpp::FsdpOptions fsdp_;
+  cpp::TensorParallelOptions tensor_;
   cpp::PrepareModelOptions prepare_;
   cpp::EstimateMemoryOptions estimate_;
 };

@@ -4,7 +4,6 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/zeros.h>
 
 #include <cmath>
 #include <string>
@@ -12,12 +11,12 @@
 #include "base/error.hpp"
 #include "json/json.hpp"
 #include "nn/architectures/model_config.hpp"
-#include "nn/creation_device.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/attention_heads.hpp"
 #include "nn/layers/conv1d.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/embedding.hpp"
+#include "nn/layers/initial.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
 #include "nn/layers/split_heads.hpp"
@@ -84,7 +83,7 @@ double residual_deviation(const Gpt2Config& config) {
 
 ModulePtr projection(int64_t in_features, int64_t out_features, double deviation) {
   return std::make_shared<Conv1d>(normal_weight(in_features, out_features, deviation, at::kFloat),
-                                  at::zeros({out_features}, new_parameter_options()));
+                                  constant_parameter(0, {out_features}));
 }
 
 class Gpt2Attention final : public Module, public AttentionHeads {

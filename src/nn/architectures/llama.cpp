@@ -7,7 +7,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/zeros.h>
 
 #include <string>
 #include <utility>
@@ -16,7 +15,6 @@
 #include "base/error.hpp"
 #include "nn/architectures/model_config.hpp"
 #include "nn/architectures/rotary_embedding.hpp"
-#include "nn/creation_device.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/attention_heads.hpp"
 #include "nn/layers/dropout.hpp"
@@ -77,8 +75,8 @@ LlamaConfig read_llama_config(const Json& json) {
 
 ModulePtr linear_layer(int64_t in_features, int64_t out_features, bool bias, const LlamaConfig& config) {
   at::Tensor weight = normal_weight(out_features, in_features, config.initializer_range, config.dtype);
-  return std::make_shared<Linear>(
-      std::move(weight), bias ? at::zeros({out_features}, new_parameter_options().dtype(config.dtype)) : at::Tensor());
+  return std::make_shared<Linear>(std::move(weight),
+                                  bias ? constant_parameter(0, {out_features}, config.dtype) : at::Tensor());
 }
 
 const at::Tensor& tensor_input(const Inputs& inputs, size_t place, const std::string& kind) {
@@ -99,7 +97,7 @@ const c10::IValue* past_input(const Inputs& inputs, size_t place, const std::str
 class LlamaRmsNorm final : public Module {
  public:
   explicit LlamaRmsNorm(const LlamaConfig& config) : Module("LlamaRMSNorm"), epsilon_(config.rms_norm_eps) {
-    add_parameter("weight", at::ones({config.hidden_size}, new_parameter_options().dtype(config.dtype)));
+    add_parameter("weight", constant_parameter(1, {config.hidden_size}, config.dtype));
   }
 
  protected:

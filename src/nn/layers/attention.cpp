@@ -4,7 +4,6 @@
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/zeros.h>
 
 #include "base/error.hpp"
 #include "nn/creation_device.hpp"
@@ -37,8 +36,8 @@ SelfAttention::SelfAttention(int64_t embed_dim, int64_t num_heads, bool causal, 
   add_parameter("in_proj_weight", at::empty({3 * embed_dim, embed_dim}, new_parameter_options()));
   fill_xavier_uniform(parameter(0));
   if (bias) {
-    add_parameter("in_proj_bias", at::zeros({3 * embed_dim}, new_parameter_options()));
-    out_projection_->parameter(1).detach().zero_();
+    add_parameter("in_proj_bias", constant_parameter(0, {3 * embed_dim}));
+    fill_constant(out_projection_->parameter(1), 0);
   }
   add_child("out_proj", out_projection_);
 }

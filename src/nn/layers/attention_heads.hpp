@@ -23,6 +23,8 @@ class AttentionHeads {
   bool has_projection(int64_t features) const {
     return features == heads_ * head_size_ || features == key_heads_ * head_size_;
   }
+  int64_t heads() const { return heads_; }
+  int64_t key_heads() const { return key_heads_; }
   int64_t head_size() const { return head_size_; }
   // Its heads are split, and this is the rank's number among those that share them: ranks drop weights of their own.
   void set_split_rank(int64_t rank) { split_rank_ = rank; }

@@ -1,11 +1,13 @@
 #include "nn/layers/initial.hpp"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 
 #include <cmath>
 
 #include "base/error.hpp"
+#include "nn/creation_device.hpp"
+#include "nn/initial_values.hpp"
 
 namespace accel::nn {
 namespace {
@@ -21,8 +23,7 @@ Fans fans(const at::Tensor& weight) {
 }
 
 void fill_uniform(const at::Tensor& tensor, double bound) {
-  const at::NoGradGuard no_grad;
-  tensor.uniform_(-bound, bound);
+  set_initial_values(tensor, {Filling::Kind::kUniform, -bound, bound});
 }
 
 }  // namespace
@@ -45,8 +46,17 @@ void fill_bias_uniform(const at::Tensor& bias, const at::Tensor& weight) {
 }
 
 void fill_normal(const at::Tensor& tensor, double mean, double deviation) {
-  const at::NoGradGuard no_grad;
-  tensor.normal_(mean, deviation);
+  set_initial_values(tensor, {Filling::Kind::kNormal, mean, deviation});
+}
+
+void fill_constant(const at::Tensor& tensor, double value) {
+  set_initial_values(tensor, {Filling::Kind::kConstant, value});
+}
+
+at::Tensor constant_parameter(double value, at::IntArrayRef sizes, std::optional<at::ScalarType> dtype) {
+  at::Tensor tensor = at::empty(sizes, new_parameter_options().dtype(dtype));
+  fill_constant(tensor, value);
+  return tensor;
 }
 
 void check_size(int64_t size, const char* name) {

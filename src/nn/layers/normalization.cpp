@@ -30,8 +30,8 @@ LayerNorm::LayerNorm(int64_t normalized_size, double epsilon)
     : Module("LayerNorm"), normalized_size_(normalized_size), epsilon_(epsilon) {
   check_size(normalized_size, "normalized_size");
   check_epsilon(epsilon);
-  add_parameter("weight", at::ones({normalized_size}, new_parameter_options()));
-  add_parameter("bias", at::zeros({normalized_size}, new_parameter_options()));
+  add_parameter("weight", constant_parameter(1, {normalized_size}));
+  add_parameter("bias", constant_parameter(0, {normalized_size}));
 }
 
 c10::IValue LayerNorm::forward(const Inputs& inputs) {
@@ -42,7 +42,7 @@ RmsNorm::RmsNorm(int64_t normalized_size, std::optional<double> epsilon)
     : Module("RMSNorm"), normalized_size_(normalized_size), epsilon_(epsilon) {
   check_size(normalized_size, "normalized_size");
   if (epsilon) check_epsilon(*epsilon);
-  add_parameter("weight", at::ones({normalized_size}, new_parameter_options()));
+  add_parameter("weight", constant_parameter(1, {normalized_size}));
 }
 
 c10::IValue RmsNorm::forward(const Inputs& inputs) {
@@ -54,8 +54,8 @@ BatchNorm::BatchNorm(int64_t num_features, double epsilon, double momentum)
   check_size(num_features, "num_features");
   check_epsilon(epsilon);
   require(momentum >= 0 && momentum <= 1, Status::kInvalidArgument, "momentum is ", momentum, "; expected 0 to 1");
-  add_parameter("weight", at::ones({num_features}, new_parameter_options()));
-  add_parameter("bias", at::zeros({num_features}, new_parameter_options()));
+  add_parameter("weight", constant_parameter(1, {num_features}));
+  add_parameter("bias", constant_parameter(0, {num_features}));
   add_buffer("running_mean", at::zeros({num_features}, new_buffer_options()));
   add_buffer("running_var", at::ones({num_features}, new_buffer_options()));
   add_buffer("num_batches_tracked", at::zeros({}, new_buffer_options().dtype(at::kLong)));

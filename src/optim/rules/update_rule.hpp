@@ -58,6 +58,8 @@ class UpdateRule {
  public:
   virtual ~UpdateRule() = default;
 
+  // "adam", as in the name of its options.
+  const std::string& name() const { return name_; }
   double default_lr() const { return default_lr_; }
   double default_weight_decay() const { return default_weight_decay_; }
   c10::ArrayRef<Setting> settings() const { return settings_; }
@@ -105,6 +107,7 @@ class UpdateRule {
   void set_default_weight_decay(double value) { default_weight_decay_ = value; }
 
  private:
+  std::string name_ = "of a callback";
   std::vector<Setting> settings_;
   double default_lr_ = 1e-3;
   double default_weight_decay_ = 0;

@@ -34,6 +34,25 @@ const nn::AttentionHeads* heads_around(const PlannedLayer& layer) {
   return layer.parent == nullptr ? nullptr : dynamic_cast<const nn::AttentionHeads*>(layer.parent->module);
 }
 
+// A rank has the key heads that its query heads use: several ranks have the same ones where there are fewer than ranks.
+PackedCut cut_heads(const nn::AttentionHeads& attention, int64_t features, int64_t ranks, const SplitRule& rule,
+                    const std::string& path) {
+  require(attention.has_projection(features), Status::kInvalidArgument, "rule '", rule.text, "' cuts ", features,
+          " features of '", path,
+          "', which are those of no query, key or value; expected packed_colwise(3), for example");
+  const int64_t heads = attention.heads(), key_heads = attention.key_heads();
+  require(heads >= ranks, Status::kInvalidArgument, "'", path, "' has ", heads, " heads to split over ", ranks,
+          " ranks; expected at least as many, or a smaller tensor_parallel_size");
+  if (key_heads >= ranks) return {features, attention.inseparable(features)};
+  require(heads % ranks == 0 && ranks % key_heads == 0, Status::kInvalidArgument, "'", path,
+          "' is of an attention with ", heads, " heads and ", key_heads, " key heads to split over ", ranks,
+          " ranks; expected a tensor_parallel_size that divides the heads and is a multiple of the key heads, or that "
+          "is at most ",
+          key_heads);
+  const bool is_of_keys = features == key_heads * attention.head_size();
+  return {features, attention.head_size(), is_of_keys ? ranks / key_heads : 1};
+}
+
 }  // namespace
 
 bool PlannedLayer::gives_part() const {
@@ -129,51 +148,51 @@ void MatchedPlan::match_parameters(const PlannedLayer& layer) {
     const bool is_of_layer = layer.projection != nullptr || layer.embedding != nullptr;
     require(own == nullptr || !is_of_layer, Status::kInvalidArgument, "rule '", own == nullptr ? "" : own->text,
             "' names a parameter of a layer that is split as a whole; expected '", product_path(layer), "'");
-    PlannedParameter planned{parameter, parameter_path, rule == nullptr ? "none" : "'" + rule->text + "'",
-                             {},        false,          false};
+    const tensor::PlacementPtr placement = layer.module->placement(i);
+    PlannedParameter planned{parameter,
+                             placement == nullptr ? parameter.sizes().vec() : placement->shape,
+                             parameter_path,
+                             rule == nullptr ? "none" : "'" + rule->text + "'",
+                             {},
+                             false,
+                             false};
     if (rule != nullptr) {
       require_sequence_option(*rule);
-      planned.cut = cut_of(layer, *rule, i, parameter, parameter_path);
+      planned.cut = cut_of(layer, *rule, i, planned.shape, parameter_path);
       // The bias of a row layer is added to a rank's positions of the sum.
       const bool is_bias_of_part = sequence_parallel_ && layer.projection != nullptr && i == nn::Projection::kBias &&
                                    rule->style->along == SplitAlong::kInputs;
       planned.sums_gradients = rule->style->sums_gradients || is_bias_of_part;
-      planned.has_classes = rule->style->gathers_output && planned.cut && planned.cut->dim == 0 && parameter.dim() == 2;
+      planned.has_classes =
+          rule->style->gathers_output && planned.cut && planned.cut->dim == 0 && planned.shape.size() == 2;
     }
     require(own == nullptr || own->style->along != SplitAlong::kInputs || planned.cut, Status::kInvalidArgument,
             "rule '", own == nullptr ? "" : own->text, "' does not fit '", parameter_path, "' of shape ",
-            parameter.sizes(), "; expected at least two dimensions, or the style colwise");
+            c10::IntArrayRef(planned.shape), "; expected at least two dimensions, or the style colwise");
     add(std::move(planned));
   }
 }
 
 // How a rule cuts a parameter; nothing: the rank has all of it.
 std::optional<DimensionCut> MatchedPlan::cut_of(const PlannedLayer& layer, const SplitRule& rule, size_t index,
-                                                const at::Tensor& parameter, const std::string& path) const {
+                                                c10::IntArrayRef shape, const std::string& path) const {
   const SplitAlong along = rule.style->along;
   if (along == SplitAlong::kNothing) return std::nullopt;
-  const bool is_bias = layer.projection != nullptr ? index == nn::Projection::kBias : parameter.dim() < 2;
+  const bool is_bias = layer.projection != nullptr ? index == nn::Projection::kBias : shape.size() < 2;
   if (is_bias && along != SplitAlong::kOutputs && along != SplitAlong::kRows) return std::nullopt;
   const bool along_second = along == SplitAlong::kInputs || along == SplitAlong::kColumns;
   const bool is_transposed = layer.projection != nullptr && !is_bias && layer.projection->output_dim() == 1;
   const size_t dim = along_second != is_transposed ? 1 : 0;
-  require(static_cast<int64_t>(dim) < parameter.dim(), Status::kInvalidArgument, "rule '", rule.text,
-          "' cuts dimension ", dim, " of '", path, "', whose shape is ", parameter.sizes());
-  const int64_t size = parameter.size(static_cast<int64_t>(dim));
-  DimensionCut cut{dim, packed_sizes(rule, size, path), 1};
+  require(dim < shape.size(), Status::kInvalidArgument, "rule '", rule.text, "' cuts dimension ", dim, " of '", path,
+          "', whose shape is ", shape);
+  const int64_t size = shape[dim];
   const bool is_within = !rule.style->gathers_output && !rule.style->splits_input;
   const nn::AttentionHeads* const heads = is_within ? heads_around(layer) : nullptr;
-  for (const int64_t packed : cut.packed) {
-    require(heads == nullptr || heads->has_projection(packed), Status::kInvalidArgument, "rule '", rule.text, "' cuts ",
-            packed, " features of '", path,
-            "', which are those of no query, key or value; expected packed_colwise(3), for example");
-    const int64_t inseparable = heads == nullptr ? 1 : heads->inseparable(packed);
-    require(packed % inseparable == 0, Status::kInvalidArgument, "rule '", rule.text, "' cuts ", packed,
-            " features of '", path, "', which are not heads of ", inseparable, "; expected whole heads");
-    require(packed / inseparable >= ranks_, Status::kInvalidArgument, "'", path, "' has ", packed / inseparable,
-            heads == nullptr ? " features" : " heads", " to split over ", ranks_,
-            " ranks; expected at least as many, or a smaller tensor_parallel_size");
-    cut.inseparable = inseparable;
+  DimensionCut cut{dim, {}};
+  for (const int64_t packed : packed_sizes(rule, size, path)) {
+    require(heads != nullptr || packed >= ranks_, Status::kInvalidArgument, "'", path, "' has ", packed,
+            " features to split over ", ranks_, " ranks; expected at least as many, or a smaller tensor_parallel_size");
+    cut.packed.push_back(heads == nullptr ? PackedCut{packed} : cut_heads(*heads, packed, ranks_, rule, path));
   }
   return cut;
 }

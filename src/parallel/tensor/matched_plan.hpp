@@ -40,6 +40,7 @@ struct PlannedLayer {
 
 struct PlannedParameter {
   at::Tensor parameter;
+  std::vector<int64_t> shape;  // of the whole
   std::string path;
   std::string rule;                 // for messages
   std::optional<DimensionCut> cut;  // nothing: each rank has all of it
@@ -64,7 +65,7 @@ class MatchedPlan {
   void match(PlannedLayer& layer);
   void match_parameters(const PlannedLayer& layer);
   std::optional<DimensionCut> cut_of(const PlannedLayer& layer, const SplitRule& rule, size_t index,
-                                     const at::Tensor& parameter, const std::string& path) const;
+                                     c10::IntArrayRef shape, const std::string& path) const;
   void add(PlannedParameter parameter);
   const PlannedLayer* nearest_with_others(const PlannedLayer& layer) const;
   void require_partner(const PlannedLayer& layer) const;

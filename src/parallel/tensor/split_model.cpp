@@ -2,14 +2,17 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "nn/initial_values.hpp"
 #include "nn/layers/attention_heads.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/module_walks.hpp"
@@ -18,9 +21,12 @@
 #include "parallel/regions/sequence_region.hpp"
 #include "parallel/regions/vocabulary_loss.hpp"
 #include "parallel/sync_module_states.hpp"
+#include "parallel/tensor/first_rank_values.hpp"
 #include "parallel/tensor/matched_plan.hpp"
+#include "parallel/tensor/shared_parts.hpp"
 #include "parallel/tensor/split_layers.hpp"
 #include "parallel/tensor/split_parameters.hpp"
+#include "tensor/set_data.hpp"
 #include "tensor/tensor_chunk.hpp"
 
 namespace accel::parallel {
@@ -38,23 +44,37 @@ class ModelSplit {
   }
 
   void apply() {
-    sync_module_states(model_, *group_);
+    check_same_model(model_, *group_);
+    nn::NamedTensors tensors;
+    const std::vector<PlannedParameter>& parameters = matched_.parameters();
+    for (const PlannedParameter& planned : parameters) tensors.emplace_back(planned.path, planned.parameter);
+    for (const auto& buffer : nn::named_buffers(model_)) tensors.push_back(buffer);
+    const FirstRankValues values(tensors, group_);
     nn::Placements placements;
+    SharedParts shared_parts(group_);
     {
       const at::NoGradGuard no_grad;
-      for (const auto& [parameter, path, rule, cut, sums_gradients, has_classes] : matched_.parameters()) {
-        if (sums_gradients) {
-          tensor::Placement summed = tensor::whole_placement(parameter.sizes().vec());
+      for (size_t i = 0; i < tensors.size(); i++) {
+        const auto& [path, tensor] = tensors[i];
+        const PlannedParameter* const planned = i < parameters.size() ? &parameters[i] : nullptr;
+        if (planned != nullptr && planned->sums_gradients) {
+          tensor::Placement summed = tensor::whole_placement(planned->shape);
           summed.summed_axes = kTensorAxis;
-          placements.set(parameter, std::make_shared<const tensor::Placement>(std::move(summed)));
+          placements.set(tensor, std::make_shared<const tensor::Placement>(std::move(summed)));
         }
-        if (!cut) continue;
-        const tensor::Placement placement =
-            split_placement(parameter.sizes().vec(), *cut, group_->rank(), group_->size(), kTensorAxis);
-        parameter.set_data(tensor::read_part(parameter.detach(), placement, path).clone());
-        placements.set(parameter, std::make_shared<const tensor::Placement>(placement));
-        if (has_classes)
-          nn::mark_split_weight(parameter, split_classes(group_, placement.shape.front(), sequence_parallel_));
+        const bool was_empty = tensor.is_meta();
+        const at::Tensor whole = values.take(i);
+        if (planned == nullptr || !planned->cut) {
+          if (was_empty && !whole.is_meta()) tensor::set_data(tensor, whole);
+          continue;
+        }
+        const auto placement = std::make_shared<const tensor::Placement>(
+            split_placement(planned->shape, *planned->cut, group_->rank(), group_->size(), kTensorAxis));
+        tensor::set_data(tensor, part_of(whole, *placement, path));
+        placements.set(tensor, placement);
+        shared_parts.sum_gradient(tensor, *planned->cut, *placement);
+        if (planned->has_classes)
+          nn::mark_split_weight(tensor, split_classes(group_, placement->shape.front(), sequence_parallel_));
       }
     }
     // Before the parameters are used: sizes of layers are those of the whole.
@@ -72,6 +92,17 @@ class ModelSplit {
             "the style colwise_gather_output");
     require(group_->device().is_cpu(), Status::kUnsupported, "loss_parallel is 1, and the ranks are on ",
             group_->device(), "; expected ranks on the CPU, or 0");
+  }
+
+  // In memory of its own, or without.
+  static at::Tensor part_of(const at::Tensor& whole, const tensor::Placement& placement, const std::string& path) {
+    if (whole.is_meta()) {
+      at::Tensor part = at::empty(placement.stored_sizes(), whole.options());
+      nn::remember_filling_of(part, whole);
+      return part;
+    }
+    const at::Tensor part = tensor::read_part(whole, placement, path);
+    return part.is_alias_of(whole) ? part.clone(at::MemoryFormat::Contiguous) : part;
   }
 
   // Whether a layer works on a rank's part: of sequences until they are gathered, or of features between two layers.

@@ -14,7 +14,8 @@ struct SplitOptions : SplitRegionOptions {
   bool loss_parallel = false;  // class scores stay split for their loss
 };
 
-// Collective among the ranks of `group`, which get the weights of its first rank. Nothing is changed if the plan does
+// Collective among the ranks of `group`, which get the weights of its first rank: one whole parameter after the other,
+// of which each keeps its part. A model without memory stays so. Nothing is changed if the plan does
 // not fit the model.
 void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group,
                  const SplitOptions& options);

@@ -11,14 +11,15 @@ tensor::Placement split_placement(std::vector<int64_t> shape, const DimensionCut
                                   const std::string& axis) {
   tensor::Placement placement{std::move(shape), {}, axis};
   int64_t begin = 0, stored = 0;
-  for (const int64_t size : cut.packed) {
-    const Share own = share_of(size / cut.inseparable, rank, ranks);
+  for (const PackedCut& packed : cut.packed) {
+    const Share own = share_of(packed.size / packed.inseparable, rank / packed.copies, ranks / packed.copies);
     tensor::PlacedBox box = tensor::whole_placement(placement.shape).boxes.front();
-    box.whole.offset[cut.dim] = begin + own.begin * cut.inseparable;
-    box.whole.sizes[cut.dim] = own.size * cut.inseparable;
+    box.whole.offset[cut.dim] = begin + own.begin * packed.inseparable;
+    box.whole.sizes[cut.dim] = own.size * packed.inseparable;
     box.local[cut.dim] = stored;
-    stored += own.size * cut.inseparable;
-    begin += size;
+    box.counts = rank % packed.copies == 0;
+    stored += box.whole.sizes[cut.dim];
+    begin += packed.size;
     placement.boxes.push_back(std::move(box));
   }
   return placement;

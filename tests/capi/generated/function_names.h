@@ -405,6 +405,7 @@ static const char *const accel_function_names[] = {
     "accel_loop_set_batch",
     "accel_loop_retain",
     "accel_loop_release",
+    "accel_split_layers",
     "accel_parallel_copy",
     "accel_parallel_reduce",
     "accel_parallel_gather",

@@ -384,7 +384,7 @@ SAME(place_of_accel_prepare_model_options_t_deepspeed, offsetof(accel_prepare_mo
 SAME(place_of_accel_prepare_model_options_t_bypass_device_map, offsetof(accel_prepare_model_options_t, bypass_device_map) == 40 && sizeof(((accel_prepare_model_options_t *)0)->bypass_device_map) == 4);
 SAME(place_of_accel_prepare_model_options_t_split_by_program, offsetof(accel_prepare_model_options_t, split_by_program) == 44 && sizeof(((accel_prepare_model_options_t *)0)->split_by_program) == 4);
 SAME(place_of_accel_prepare_model_options_t_tensor_parallel, offsetof(accel_prepare_model_options_t, tensor_parallel) == 48 && sizeof(((accel_prepare_model_options_t *)0)->tensor_parallel) == 8);
-SAME(size_of_accel_estimate_memory_options_t, sizeof(accel_estimate_memory_options_t) == 56);
+SAME(size_of_accel_estimate_memory_options_t, sizeof(accel_estimate_memory_options_t) == 64);
 SAME(place_of_accel_estimate_memory_options_t_struct_size, offsetof(accel_estimate_memory_options_t, struct_size) == 0 && sizeof(((accel_estimate_memory_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_estimate_memory_options_t_num_processes, offsetof(accel_estimate_memory_options_t, num_processes) == 8 && sizeof(((accel_estimate_memory_options_t *)0)->num_processes) == 8);
 SAME(place_of_accel_estimate_memory_options_t_data_parallel_shard_size, offsetof(accel_estimate_memory_options_t, data_parallel_shard_size) == 16 && sizeof(((accel_estimate_memory_options_t *)0)->data_parallel_shard_size) == 8);
@@ -393,6 +393,7 @@ SAME(place_of_accel_estimate_memory_options_t_sync_each_batch, offsetof(accel_es
 SAME(place_of_accel_estimate_memory_options_t_gradient_accumulation_steps, offsetof(accel_estimate_memory_options_t, gradient_accumulation_steps) == 32 && sizeof(((accel_estimate_memory_options_t *)0)->gradient_accumulation_steps) == 8);
 SAME(place_of_accel_estimate_memory_options_t_activation_bytes, offsetof(accel_estimate_memory_options_t, activation_bytes) == 40 && sizeof(((accel_estimate_memory_options_t *)0)->activation_bytes) == 8);
 SAME(place_of_accel_estimate_memory_options_t_model_options, offsetof(accel_estimate_memory_options_t, model_options) == 48 && sizeof(((accel_estimate_memory_options_t *)0)->model_options) == 8);
+SAME(place_of_accel_estimate_memory_options_t_tensor_parallel_size, offsetof(accel_estimate_memory_options_t, tensor_parallel_size) == 56 && sizeof(((accel_estimate_memory_options_t *)0)->tensor_parallel_size) == 8);
 SAME(size_of_accel_dataloader_config_t, sizeof(accel_dataloader_config_t) == 48);
 SAME(place_of_accel_dataloader_config_t_struct_size, offsetof(accel_dataloader_config_t, struct_size) == 0 && sizeof(((accel_dataloader_config_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dataloader_config_t_even_batches, offsetof(accel_dataloader_config_t, even_batches) == 8 && sizeof(((accel_dataloader_config_t *)0)->even_batches) == 4);

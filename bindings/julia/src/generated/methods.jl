@@ -3529,6 +3529,26 @@ skip_first_batches(loader::DataLoader, num_batches) =
     of_form(loader, made(DataLoader, out -> LibAccel.accel_skip_first_batches(loader, num_batches, out)))
 
 """
+    split_layers(state, model; options...)
+
+Splits the layers of a model over the ranks along the axis \"tensor\" of the mesh, in place, ahead of
+accel_prepare_model(), which then takes them as they are. For models that no process has the memory of: one without
+memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what
+this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model
+is prepared gets its layer's initial values, those of a model that is not split.
+
+- `plan`: Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default \"auto\"
+- `verify_gradients`: 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1
+- `sequence_parallel`: 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0
+- `loss_parallel`: 1: while gradients are recorded, the last layer with the style colwise_gather_output returns the class scores of this rank, [..., classes of the rank], and accel_cross_entropy() and aten::cross_entropy_loss of them are the loss over all classes, with targets among all (docs/parallelism.md). Without gradients the scores are gathered. Variable PARALLELISM_CONFIG_TP_LOSS_PARALLEL. Default 0
+- `regather_inputs`: 1: under sequence_parallel the backward gathers the input of a layer with split outputs again, so that between forward and backward a rank keeps its positions alone; 0: it keeps the whole. Variable PARALLELISM_CONFIG_TP_REGATHER_INPUTS. Default 1
+- `overlap`: Whether split layers communicate while they compute: the sum of a layer's input gradient goes on while that of its weight is computed, and the sums of a product's first rows while the next ones are computed. Values do not depend on it. Variable PARALLELISM_CONFIG_TP_OVERLAP. Default AUTO
+- `overlap_chunks`: Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In [0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0
+"""
+split_layers(state::State, model::Model; options...) =
+    (with_options(given -> LibAccel.accel_split_layers(state, model, given), LibAccel.accel_tensor_parallel_options_t; options...); nothing)
+
+"""
     parallel_copy(state, input)
 
 Before a layer whose outputs are split. Forward: the same values. Backward: the sum of the gradients of the ranks.
@@ -3636,11 +3656,11 @@ load_grad_scaler_state!(state::State, scaler_state) =
 """
     estimate_memory(model, optimizer; options...)
 
-The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first. It
-follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are
-on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were
-added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is
-allocated: parameters may be on the device meta.
+The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak
+of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at
+a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to
+run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and
+what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
 
 - `num_processes`: Ranks that train the model together. In [1, 2147483647]. Default 1
 - `data_parallel_shard_size`: The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes
@@ -3649,6 +3669,7 @@ allocated: parameters may be on the device meta.
 - `gradient_accumulation_steps`: Micro-batches for each step of the optimizer. In [1, inf). Default 1
 - `activation_bytes`: The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0
 - `model_options`: The options with which the model will be prepared. Default: theirs
+- `tensor_parallel_size`: The number of these ranks that have parts of the same layers, by the plan of model_options. In [1, 2147483647]. Default 1
 
 Gives: A map. Bytes at the peak: \"parameters\", \"parameter_copies\" (in the precision of the forward), \"buffers\", \"optimizer_states\", \"gathered_parameters\", \"gradients\", \"exchanged_gradients\" (buckets, or gradients that are being reduced), \"activations\", and their sum \"peak\"; \"phase\" is when: \"forward\", \"backward\" or \"step\"; and the peak of each phase by its name.
 """

@@ -2830,6 +2830,8 @@ pub struct accel_estimate_memory_options_t {
     pub activation_bytes: i64,
     /// The options with which the model will be prepared. Default: theirs
     pub model_options: *const accel_prepare_model_options_t,
+    /// The number of these ranks that have parts of the same layers, by the plan of model_options. In \[1, 2147483647\]. Default 1
+    pub tensor_parallel_size: i64,
 }
 
 /// Every field of [`accel_estimate_memory_options_t`] unset.
@@ -2842,6 +2844,7 @@ pub const ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT: accel_estimate_memory_options_t = 
     gradient_accumulation_steps: ACCEL_UNSET_INT64,
     activation_bytes: ACCEL_UNSET_INT64,
     model_options: core::ptr::null(),
+    tensor_parallel_size: ACCEL_UNSET_INT64,
 };
 impl Default for accel_estimate_memory_options_t {
     fn default() -> Self {
@@ -8159,6 +8162,19 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_loop_release(batches: *mut accel_loop_t);
 
+    /// Splits the layers of a model over the ranks along the axis "tensor" of the mesh, in place, ahead of accel_prepare_model(), which then takes them as they are.
+    ///
+    /// For models that no process has the memory of: one without memory (accel_init_empty_weights_begin()) stays so, and accel_load_checkpoint_in_model() reads of each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not split.
+    ///
+    /// * `state`: A state.
+    /// * `module`: A model that is not prepared, and has no device map.
+    /// * `options`: NULL is allowed. NULL: defaults. verify_gradients is that of accel_prepare_model().
+    ///
+    /// Returns: ACCEL_OK, also where there is one rank along the axis, and nothing is split; INVALID_ARGUMENT for a plan that does not fit the model or the number of ranks; UNSUPPORTED for "auto" where the model's kind has no plan; INVALID_STATE for a prepared model; COLLECTIVE_MISMATCH when the ranks' models differ; TIMEOUT, PEER_LOST.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_split_layers(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_tensor_parallel_options_t) -> accel_status_t;
+
     /// Before a layer whose outputs are split.
     ///
     /// Forward: the same values. Backward: the sum of the gradients of the ranks.
@@ -8322,7 +8338,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_prepare_model(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_prepare_model_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
 
-    /// The memory that training a model takes on the rank with the most of it, at the peak of a step that is not the first.
+    /// The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first.
     ///
     /// It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
     ///

@@ -142,7 +142,7 @@ class ChunksWriter {
       return;
     }
     for (const tensor::PlacedBox& box : chunk->placement->boxes)
-      if (!tensor::is_empty(box.whole) || (all_ && is_empty(chunk->placement->shape)))
+      if (box.counts && (!tensor::is_empty(box.whole) || (all_ && is_empty(chunk->placement->shape))))
         write(keys, chunk->part(box), chunk->placement->shape, box.whole.offset);
   }
 

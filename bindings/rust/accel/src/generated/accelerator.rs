@@ -2,6 +2,25 @@
 use super::*;
 
 impl State {
+    /// Splits the layers of a model over the ranks along the axis "tensor" of the mesh, in place, ahead of
+    /// [`accel_prepare_model`](accel_sys::accel_prepare_model), which then takes them as they are. For models that no process has the memory of: one
+    /// without memory ([`init_empty_weights`](crate::init_empty_weights)) stays so, and [`load_checkpoint_in_model`](crate::load_checkpoint_in_model) reads of
+    /// each weight only what this rank stores. Of other models a rank has one whole parameter after the other. What
+    /// has no memory yet when the model is prepared gets its layer's initial values, those of a model that is not
+    /// split.
+    ///
+    /// * `module`: A model that is not prepared, and has no device map.
+    /// * `options`: `None`: defaults. verify_gradients is that of [`accel_prepare_model`](accel_sys::accel_prepare_model).
+    ///
+    /// # Errors
+    /// InvalidArgument, InvalidState, Unsupported, Timeout, PeerLost, CollectiveMismatch.
+    #[inline]
+    pub fn split_layers(&self, module: &Model, options: impl Into<Option<TensorParallelOptions>>) -> Result<()> {
+        let options = options.into();
+        let options = optional(&options)?;
+        check(unsafe { sys::accel_split_layers(self.as_raw(), module.as_raw(), options) }).map(drop)
+    }
+
     /// Before a layer whose outputs are split. Forward: the same values. Backward: the sum of the gradients of the
     /// ranks.
     ///
@@ -486,11 +505,12 @@ impl StateReader {
     }
 }
 
-/// The memory that training a model takes on the rank with the most of it, at the peak of a step that is not
-/// the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time,
-/// which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules
-/// to run in the order in which they were added. Without preparing, temporary memory of operators, compressed
-/// exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
+/// The memory that training a model takes on the rank with the most of it (of split layers the largest parts),
+/// at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which
+/// parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to
+/// none after each step, and modules to run in the order in which they were added. Without preparing, temporary
+/// memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may
+/// be on the device meta.
 ///
 /// * `module`: The model before it is prepared, or the prepared one.
 /// * `optimizer`: Whose states count, by its settings; it needs no parameters. `None`: none.

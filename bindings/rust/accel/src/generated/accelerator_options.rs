@@ -697,6 +697,7 @@ crate::configuration::builder! {
     gradient_accumulation_steps: i64 = gradient_accumulation_steps,
     activation_bytes: i64 = activation_bytes,
     model_options: PrepareModelOptions = model_options,
+    tensor_parallel_size: i64 = tensor_parallel_size,
 }
 
 impl EstimateMemoryOptions {
@@ -741,6 +742,13 @@ impl EstimateMemoryOptions {
     /// The options with which the model will be prepared. Default: theirs.
     pub fn model_options(mut self, model_options: PrepareModelOptions) -> Self {
         self.0.model_options = self.1.keep(model_options, |options| &options.0 as *const _);
+        self
+    }
+
+    /// The number of these ranks that have parts of the same layers, by the plan of model_options. In \[1,
+    /// 2147483647\]. Default 1.
+    pub fn tensor_parallel_size(mut self, tensor_parallel_size: i64) -> Self {
+        self.0.tensor_parallel_size = tensor_parallel_size;
         self
     }
 }
