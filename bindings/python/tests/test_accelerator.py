@@ -363,10 +363,12 @@ def test_the_engine_logs_to_python(caplog):
 
     optimizer = optim.SGD(nn.Linear(1, 1), lr=1.0)
     kept = optim.lr_scheduler.StepLR(optimizer, 3).state_dict()
-    log_engine("warning")
     optim.lr_scheduler.StepLR(optimizer, 2).load_state_dict(kept)
-    log_engine(None)
-    optim.lr_scheduler.StepLR(optimizer, 2).load_state_dict(kept)
+    try:
+        log_engine(None)
+        optim.lr_scheduler.StepLR(optimizer, 2).load_state_dict(kept)
+    finally:
+        log_engine()
     assert [(record.name, record.levelname) for record in caplog.records] == [("accel", "WARNING")] and "step_size" in caplog.text
 
 
