@@ -383,7 +383,7 @@ def test_environment_helpers():
         str_to_bool("perhaps")
     assert accel.utils.convert_dict_to_env_variables({"A": 1, "B": "x;y"}) == ["A=1\n"]
     assert accel.utils.convert_file_size_to_int("2GiB") == 2**31 and accel.utils.convert_file_size_to_int("1.5KB") == 1500
-    with pytest.raises(ValueError, match="is not a size"):
+    with pytest.raises(ValueError, match="size '12' is not known"):
         accel.utils.convert_file_size_to_int("12")
     assert accel.utils.dtype_byte_size(accel.bfloat16) == 2 and accel.utils.is_pytest_available() and not accel.utils.is_npu_available()
     model = nn.Sequential(nn.Linear(1, 1), nn.ReLU())
