@@ -98,6 +98,30 @@ def test_warnings_of_other_threads_and_of_children():
     """)) == 4
 
 
+def test_messages_of_threads_of_the_engine():
+    """They wait for no thread of Python, and are there when the log ends."""
+    lines = errors_of("""
+        import accel
+        from accel.logging import log_engine
+
+        class Rows:
+            def __len__(self):
+                return 4
+
+            def __getitem__(self, index):
+                raise KeyError("step_size")
+
+        logging.getLogger("accel").setLevel("DEBUG")
+        log_engine("debug")
+        try:
+            next(iter(accel.DataLoader(Rows(), num_workers=2)))
+        except KeyError:
+            log_engine(None)
+    """)
+    assert any(line.endswith(" ACCEL_ERROR_USER: KeyError: 'step_size'") for line in lines), lines
+    assert any("accel_dataloader_next: " in line for line in lines), lines
+
+
 def test_warnings_at_the_end_of_the_interpreter():
     """The last one is not lost, and none comes after the end of Python's functions."""
     assert len(errors_of("""
