@@ -70,6 +70,7 @@ static void raise_error(accel_status_t status) {
   SwigPyBuiltin_AddPublicSymbol(public_interface, "use_errors");
   SwigPyBuiltin_AddPublicSymbol(public_interface, "accel_tensor_from_blob");
   SwigPyBuiltin_AddPublicSymbol(public_interface, "close_callbacks");
+  SwigPyBuiltin_AddPublicSymbol(public_interface, "send_messages");
   SwigPyBuiltin_AddPublicSymbol(public_interface, "watch_thread");
   SwigPyBuiltin_AddPublicSymbol(public_interface, "waiting_call");
 #endif
@@ -127,6 +128,7 @@ static int text_of_argument(PyObject *given, char **text, int *allocated) {
 %}
 
 %include "classes.i"
+%include "messages.i"
 %include "waits.i"
 %include "memory.i"
 %include "options.i"
@@ -294,6 +296,9 @@ static int holds_elements(const Py_buffer *view, const int64_t *shape, size_t nd
 
 %pythoncode %{
 import atexit as _atexit
+from .engine import messages as _messages
+_messages.begin()
 _atexit.register(close_callbacks)
+_atexit.register(send_messages, None)
 %}
 %include "accel_generated.i"

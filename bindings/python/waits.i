@@ -20,6 +20,7 @@ static void end_call(unsigned long outer) {
     PyThreadState *const this_thread = PyEval_SaveThread();
 #define END_WAIT                   \
     return_to_python(this_thread); \
+    hand_over_messages();          \
     end_call(outer_call);          \
   }
 

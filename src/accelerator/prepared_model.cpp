@@ -1,10 +1,38 @@
 #include "accelerator/prepared_model.hpp"
 
+#include <c10/util/ScopeExit.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "base/error.hpp"
 #include "config/generated/choices/precision.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
+namespace {
+
+// A child that was replaced.
+struct Replaced {
+  nn::Module* owner;
+  std::string name;
+  nn::ModulePtr child;
+};
+
+void replace_parts(nn::Module& module, nn::ModulePtr (*unwrap)(const nn::ModulePtr&), std::vector<Replaced>& replaced) {
+  const auto children = module.children();  // a copy: they are replaced
+  for (const auto& [name, child] : children) {
+    replace_parts(*unwrap_model(child), unwrap, replaced);
+    nn::ModulePtr inner = unwrap(child);
+    if (inner == child) continue;
+    replaced.reserve(replaced.size() + 1);
+    module.replace_child(name, std::move(inner));
+    replaced.push_back({&module, name, child});
+  }
+}
+
+}  // namespace
 
 PreparedModel::PreparedModel(parallel::ParallelModelPtr parallel, const ForwardPrecision& precision,
                              kernels::ComputePolicy compute_policy, std::shared_ptr<StepTimes> step_times)
@@ -51,12 +79,13 @@ nn::ModulePtr unwrap_keeping_precision(const nn::ModulePtr& module) {
 }
 
 void unwrap_parts(nn::Module& module, nn::ModulePtr (*unwrap)(const nn::ModulePtr&)) {
-  const auto children = module.children();  // a copy: they are replaced
-  for (const auto& [name, child] : children) {
-    unwrap_parts(*unwrap_model(child), unwrap);
-    nn::ModulePtr inner = unwrap(child);
-    if (inner != child) module.replace_child(name, std::move(inner));
-  }
+  std::vector<Replaced> replaced;
+  auto restored = c10::make_scope_exit([&replaced] {
+    for (auto one = replaced.rbegin(); one != replaced.rend(); ++one)
+      one->owner->replace_child(one->name, std::move(one->child));
+  });
+  replace_parts(module, unwrap, replaced);
+  restored.release();
 }
 
 parallel::ParallelModelPtr parallel_model_of(const nn::ModulePtr& module) {

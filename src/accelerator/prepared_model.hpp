@@ -57,7 +57,7 @@ class PreparedModel final : public nn::Module {
 nn::ModulePtr unwrap_model(const nn::ModulePtr& module);
 // Unwraps a model, but keeps its precision.
 nn::ModulePtr unwrap_keeping_precision(const nn::ModulePtr& module);
-// Puts what `unwrap` makes of prepared models below a module, at any depth, in their place.
+// Replaces prepared models below a module, at any depth, by what `unwrap` makes of them; nothing on an error.
 void unwrap_parts(nn::Module& module, nn::ModulePtr (*unwrap)(const nn::ModulePtr&));
 
 // The parallelism of a prepared model; other modules have none.

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
@@ -38,16 +40,25 @@ AlignedModule::AlignedModule(const nn::ModulePtr& module, std::optional<c10::Dev
           "device is meta, where a module has no weights to read; expected cpu or an accelerator");
   if (device) tensor::require_device(*device);
   const at::NoGradGuard no_grad;
+  // Copies come first, for which the device may be too full.
+  std::vector<std::pair<std::shared_ptr<OffloadedTensor>, at::Tensor>> shown;
+  std::vector<std::pair<at::Tensor, at::Tensor>> moved;
   for (const nn::Module::Member& member : nn::members_of(*module)) {
     const std::shared_ptr<OffloadedTensor> offloaded = dispatch_ == nullptr ? nullptr : dispatch_->find(member.tensor);
-    if (offloaded != nullptr) {
-      offloaded->show(number_, offloaded->source().to(device.value_or(dispatch_->main_device()), offloaded->dtype(),
-                                                      /*non_blocking=*/false, /*copy=*/true));
-      shown_.push_back(offloaded);
-    } else if (device && member.tensor.device() != *device) {
-      moved_.push_back({member.tensor, member.tensor.detach()});
-      tensor::set_data(member.tensor, moved_.back().former.to(*device));
-    }
+    if (offloaded != nullptr)
+      shown.emplace_back(offloaded,
+                         offloaded->source().to(device.value_or(dispatch_->main_device()), offloaded->dtype(),
+                                                /*non_blocking=*/false, /*copy=*/true));
+    else if (device && member.tensor.device() != *device)
+      moved.emplace_back(member.tensor, member.tensor.detach().to(*device));
+  }
+  for (auto& [offloaded, data] : shown) {
+    offloaded->show(number_, std::move(data));
+    shown_.push_back(offloaded);
+  }
+  for (const auto& [tensor, data] : moved) {
+    moved_.push_back({tensor, tensor.detach()});
+    tensor::set_data(tensor, data);
   }
 }
 

@@ -31,8 +31,8 @@ std::string name_of(c10::Device device) {
 
 void warn_of_unexpected(const nn::LoadReport& report) {
   if (report.unexpected.empty()) return;
-  log(LogLevel::kWarning, "the checkpoint has ", report.unexpected.size(), " weights that the model lacks, '",
-      report.unexpected.front(), "' first; they are left out");
+  log(LogLevel::kWarning, "the checkpoint has ", list_names(report.unexpected),
+      ", which the model lacks; they are left out");
 }
 
 bool has_disk(const DeviceMap& map) {

@@ -133,6 +133,21 @@ c10::IValue with_unwrapped_names(const c10::IValue& tensors) {
   return map;
 }
 
+c10::IValue with_names_of(const c10::IValue& own, const c10::IValue& tensors) {
+  if (!tensors.isGenericDict()) return tensors;
+  std::unordered_map<std::string, std::string> names;
+  for (const auto& member : own.toGenericDict()) {
+    const std::string& name = member.key().toStringRef();
+    names.emplace(unwrapped_name(name), name);
+  }
+  auto map = tree::new_map();
+  for (const auto& member : tensors.toGenericDict()) {
+    const auto known = member.key().isString() ? names.find(member.key().toStringRef()) : names.end();
+    map.insert(known == names.end() ? member.key() : c10::IValue(known->second), member.value());
+  }
+  return map;
+}
+
 bool is_by_names(const c10::IValue& state) {
   const c10::IValue* const groups = tree::find_member(state, kGroupsKey);
   if (groups == nullptr || !groups->isList()) return false;

@@ -12,8 +12,9 @@ namespace accel::checkpoint {
 
 // The name of a tensor without the prefixes of modules that only wrap others, such as "_fsdp_wrapped_module.".
 std::string unwrapped_name(std::string name);
-// A map of tensors with such names.
+// A map of tensors with such names; and from one the map with the names of `own`.
 c10::IValue with_unwrapped_names(const c10::IValue& tensors);
+c10::IValue with_names_of(const c10::IValue& own, const c10::IValue& tensors);
 
 // Whether the groups of a state dict list names.
 bool is_by_names(const c10::IValue& state);

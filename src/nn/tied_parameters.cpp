@@ -1,29 +1,33 @@
 #include "nn/tied_parameters.hpp"
 
-#include "nn/module_walks.hpp"
-
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <string>
 #include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "nn/module_walks.hpp"
 
 namespace accel::nn {
 namespace {
 
-using NamesOfTensors = std::unordered_map<const at::TensorImpl*, std::vector<std::string>>;
-
 // Modules that have several parents are visited under each: their parameters have several names.
-void collect_parameter_names(const std::string& prefix, const Module& module, NamesOfTensors& names) {
-  for (const auto& [name, parameter] : module.direct_parameters())
-    names[parameter.unsafeGetTensorImpl()].push_back(prefix + name);
-  for (const auto& [name, child] : module.children()) collect_parameter_names(prefix + name + ".", *child, names);
+template <typename Function>
+void for_each_parameter(const std::string& prefix, const Module& module, const Function& function) {
+  for (const auto& [name, parameter] : module.direct_parameters()) function(prefix + name, parameter);
+  for (const auto& [name, child] : module.children()) for_each_parameter(prefix + name + ".", *child, function);
 }
 
 }  // namespace
 
 TiedGroups find_tied_parameters(const Module& model) {
-  NamesOfTensors names;
-  collect_parameter_names("", model, names);
+  std::unordered_map<const at::TensorImpl*, std::vector<std::string>> names;
+  for_each_parameter("", model, [&names](std::string name, const at::Tensor& parameter) {
+    names[parameter.unsafeGetTensorImpl()].push_back(std::move(name));
+  });
   TiedGroups groups;
   for (auto& [tensor, group] : names) {
     if (group.size() < 2) continue;
@@ -35,13 +39,30 @@ TiedGroups find_tied_parameters(const Module& model) {
 }
 
 void retie_parameters(Module& model, const TiedGroups& groups) {
+  std::unordered_map<std::string, at::Tensor> parameters;
+  for_each_parameter("", model, [&parameters](std::string name, const at::Tensor& parameter) {
+    parameters.emplace(std::move(name), parameter);
+  });
+  const auto find = [&parameters](const std::string& name) -> const at::Tensor& {
+    const auto found = parameters.find(name);
+    require(found != parameters.end(), Status::kNotFound, "parameter '", name,
+            "' is not there; expected one of the model");
+    return found->second;
+  };
+  // All checks come before the first change.
+  std::vector<std::pair<std::string, std::string>> ties;
   for (const auto& group : groups) {
-    const auto source = std::find_if(group.begin(), group.end(),
-                                     [&](const std::string& name) { return !nn::find_tensor(model, name).is_meta(); });
+    const auto source =
+        std::find_if(group.begin(), group.end(), [&find](const std::string& name) { return !find(name).is_meta(); });
     if (source == group.end()) continue;
-    for (const std::string& name : group)
-      if (name != *source) nn::tie(model, name, *source);
+    for (const std::string& name : group) {
+      require(find(name).sizes() == find(*source).sizes(), Status::kShapeMismatch, "parameter '", name,
+              "' has the shape ", find(name).sizes(), ", '", *source, "' has ", find(*source).sizes(),
+              "; tied parameters need the same shape");
+      if (name != *source) ties.emplace_back(name, *source);
+    }
   }
+  for (const auto& [name, source] : ties) nn::tie(model, name, source);
 }
 
 }  // namespace accel::nn

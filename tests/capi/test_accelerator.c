@@ -161,6 +161,41 @@ static void test_missing_checkpoints_change_nothing(void **unused) {
   end(t);
 }
 
+// Regression: where a prepared model is a part of a layer, whose parts stay, those beside it were unwrapped all the
+// same.
+static void test_parts_that_cannot_be_unwrapped_change_nothing(void **unused) {
+  struct training *t = begin();
+  accel_module_t *pair = NULL, *fixed = NULL, *adapter = NULL, *prepared = NULL, *first = NULL, *inner = NULL;
+  accel_unwrap_model_options_t options = ACCEL_UNWRAP_MODEL_OPTIONS_INIT;
+  (void)unused;
+  assert_ok(accel_module_create("Pair", &pair));
+  assert_ok(accel_module_linear(WIDTH, 8, 1, &fixed));
+  assert_ok(accel_module_linear(8, 8, 1, &adapter));
+  assert_ok(accel_prepare_model(t->state, adapter, NULL, &prepared));
+  assert_ok(accel_module_add_child(pair, "first", t->prepared));
+  assert_ok(accel_module_add_child(pair, "second", fixed));
+  assert_ok(accel_module_add_child(fixed, "adapter", prepared));
+  options.recursive = 1;
+  assert_fails(accel_unwrap_model(t->state, pair, &options, &inner), ACCEL_ERROR_UNSUPPORTED,
+               "a module of kind 'Linear' knows its parts by their places");
+  assert_ok(accel_module_child(pair, "first", &first));
+  assert_string_equal(accel_module_kind(first), "PreparedModel");
+  accel_module_release(first);
+
+  assert_ok(accel_module_remove(pair, "second"));
+  options.keep_fp32_wrapper = 0;
+  assert_ok(accel_unwrap_model(t->state, pair, &options, &inner));
+  assert_ok(accel_module_child(inner, "first", &first));
+  assert_string_equal(accel_module_kind(first), "Sequential");
+  accel_module_release(first);
+  accel_module_release(inner);
+  accel_module_release(prepared);
+  accel_module_release(adapter);
+  accel_module_release(fixed);
+  accel_module_release(pair);
+  end(t);
+}
+
 static int destroyed = 0;
 static void count_destroy(void *user_data) {
   (void)user_data;
@@ -223,6 +258,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_a_resumed_run_equals_an_uninterrupted_one, make_folder,
                                       remove_folder_and_files),
       capi_unit_test(test_missing_checkpoints_change_nothing),
+      capi_unit_test(test_parts_that_cannot_be_unwrapped_change_nothing),
       capi_unit_test(test_wrong_arguments),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

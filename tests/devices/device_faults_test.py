@@ -199,6 +199,20 @@ class DeviceFaults(unittest.TestCase):
         self.assertGreater(failed, 10)
 
     @needs_simulation
+    def test_a_module_that_only_partly_fits_stays_where_it_is(self):
+        """Regression: the tensors that fitted stayed on the device when a later one did not."""
+        layer = nn.Linear(WIDTH, WIDTH)
+        before = {name: tensor.tolist() for name, tensor in layer.named_parameters()}
+        fail_allocation(2)
+        try:
+            with self.assertRaisesRegex(errors.OutOfMemoryError, "out of memory"), accel.utils.align_module_device(layer, self.accelerator.device):
+                pass
+        finally:
+            fail_allocation(0)
+        self.assertEqual({str(tensor.device) for tensor in layer.parameters()}, {"cpu"})
+        self.assertEqual({name: tensor.tolist() for name, tensor in layer.named_parameters()}, before)
+
+    @needs_simulation
     def test_a_checkpoint_outlives_a_device_that_is_lost_in_a_save(self):
         with tempfile.TemporaryDirectory() as folder:
             state = os.path.join(folder, "state")

@@ -242,6 +242,10 @@ TEST(InferDeviceMap, TiesThatWereCutAreTiedAgain) {
     one->add_parameter("weight", at::empty({3}, at::TensorOptions().dtype(at::kFloat).device(device)));
     model->add_child(name, one);
   }
+  tests::expect_error(Status::kNotFound, "z", [&] {
+    nn::retie_parameters(*model, {{"a.weight", "b.weight"}, {"c.weight", "z.weight"}});
+  });
+  EXPECT_TRUE(nn::find_tied_parameters(*model).empty()) << "nothing is changed on an error";
   nn::retie_parameters(*model, {{"a.weight", "b.weight", "c.weight"}});
   EXPECT_TRUE(nn::find_tensor(*model, "a.weight").is_same(nn::find_tensor(*model, "c.weight")));
   EXPECT_TRUE(nn::find_tensor(*model, "b.weight").is_cpu());

@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -44,11 +45,113 @@ def test_sinks_get_what_loggers_log(sink, tmp_path):
     logging.getLogger("tests.sinks").debug("second")
     logging.getLogger("tests.sinks").info("third")
     log_engine("DEBUG", logging.getLogger("tests.sinks"))
-    log_engine(None)
+    log_engine()
     lines = [json.loads(line) for line in (tmp_path / "all_0.jsonl").read_text().splitlines()]
     mine = [line for line in lines if line["logger"] == "tests.sinks"]
     assert [(line["rank"], line["message"].removeprefix("[RANK 0] ")) for line in mine] == [(0, "first 1"), (0, "third")]
     assert "second" in (tmp_path / "plain.txt").read_text()
+
+
+WARNS = """
+    import logging, os, threading
+    logging.basicConfig(format="%(name)s %(levelname)s %(threadName)s %(message)s")
+    from accel import nn, optim
+
+    optimizer = optim.SGD(nn.Linear(1, 1), lr=1.0)
+    kept = optim.lr_scheduler.StepLR(optimizer, 3).state_dict()
+
+    def warn():
+        optim.lr_scheduler.StepLR(optimizer, 2).load_state_dict(kept)
+"""
+
+
+def errors_of(program, **environment):
+    """What a program that can warn() writes to stderr of its warnings."""
+    whole = {name: value for name, value in os.environ.items() if name != "ACCEL_LOG"} | environment
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(WARNS) + textwrap.dedent(program)], capture_output=True, text=True, timeout=120, env=whole,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    return [line for line in done.stderr.splitlines() if "step_size" in line]
+
+
+def test_warnings_come_without_being_asked_for(tmp_path):
+    (line,) = errors_of("warn()")
+    assert line.startswith("accel WARNING MainThread ")
+    (line,) = errors_of("warn()", ACCEL_LOG="warning")
+    assert line.startswith("accel 2"), "the variable shows it, once"
+    (line,) = errors_of("warn()", ACCEL_LOG=f"warning:{tmp_path / 'log.txt'}")
+    assert line.startswith("accel WARNING ") and "step_size" in (tmp_path / "log.txt").read_text()
+    assert errors_of("logging.getLogger('accel').setLevel('ERROR')\nwarn()") == []
+
+
+def test_warnings_of_other_threads_and_of_children():
+    """Each comes once, and a child that was forked has none of its parent's."""
+    assert len(errors_of("""
+        threads = [threading.Thread(target=warn) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+    """)) == 4
+
+
+def test_messages_of_threads_of_the_engine():
+    """They wait for no thread of Python, and are there when the log ends."""
+    lines = errors_of("""
+        import accel
+        from accel.logging import log_engine
+
+        class Rows:
+            def __len__(self):
+                return 4
+
+            def __getitem__(self, index):
+                raise KeyError("step_size")
+
+        logging.getLogger("accel").setLevel("DEBUG")
+        log_engine("debug")
+        try:
+            next(iter(accel.DataLoader(Rows(), num_workers=2)))
+        except KeyError:
+            log_engine(None)
+    """)
+    assert any(line.endswith(" ACCEL_ERROR_USER: KeyError: 'step_size'") for line in lines), lines
+    assert any("accel_dataloader_next: " in line for line in lines), lines
+
+
+def test_warnings_at_the_end_of_the_interpreter():
+    """The last one is not lost, and none comes after the end of Python's functions."""
+    assert len(errors_of("""
+        class Last:
+            def __init__(self):
+                self.warn = warn
+
+            def __del__(self):
+                self.warn()
+
+        last = Last()
+        warn()
+    """)) == 1
+
+
+def test_a_handler_of_warnings_that_raises_and_calls_the_engine():
+    (line,) = errors_of("""
+        import sys
+        import accel
+
+        class Calls(logging.Handler):
+            def emit(self, record):
+                raise KeyError(accel.ones(2).sum().item())
+
+        sys.unraisablehook = lambda what: print("step_size", repr(what.exc_value), file=sys.stderr)
+        logging.getLogger("accel").propagate = False
+        logging.getLogger("accel").addHandler(Calls())
+        warn()
+    """)
+    assert line == "step_size KeyError(2.0)"
 
 
 def test_wrong_sinks(accelerator):

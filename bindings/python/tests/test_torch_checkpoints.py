@@ -10,7 +10,6 @@ torch = pytest.importorskip("torch", reason="there is no torch")
 
 import accel  # noqa: E402
 from accel import ProjectConfiguration  # noqa: E402
-from accel.logging import log_engine  # noqa: E402
 
 
 class Progress:
@@ -146,10 +145,8 @@ def test_a_folder_of_the_reference_has_no_positions_of_loaders(tmp_path, caplog)
     accelerator, things, loader = prepared()
     for parameter in things[0].parameters():
         parameter.data.zero_()
-    log_engine()
     with caplog.at_level(logging.WARNING):
         accelerator.load_state(tmp_path / "state")
-    log_engine(None)
     warned = [record.message for record in caplog.records if "which continues as it is" in record.message]
     assert len(warned) >= 1 and f"'{tmp_path / 'state'}' holds no 'custom_torch_dataloaders'" in warned[0], warned
     assert all(torch.equal(tensor, expected[name]) for name, tensor in things[0].state_dict().items())

@@ -300,7 +300,13 @@ def test_gradients_that_no_exchange_has_covered(ranks):
         from accel import Accelerator
 
         told = []
-        logging.getLogger("accel.training.uncovered_gradients").warning = lambda text, *values: told.append(text % values)
+
+        class Told(logging.Handler):
+            def emit(self, record):
+                if "have not exchanged" in record.getMessage():
+                    told.append(record.getMessage())
+
+        logging.getLogger("accel").addHandler(Told())
 
         class Net(torch.nn.Module):
             def __init__(self):
@@ -332,9 +338,69 @@ def test_gradients_that_no_exchange_has_covered(ranks):
         assert train(lambda model, x: model(x).square().mean()) == []
         for bypass in (lambda model, x: model.loss(x), lambda model, x: accelerator.unwrap_model(model)(x).sum()):
             (text,) = train(bypass)
-            assert "'body.weight'" in text and "no forward of the prepared Net" in text, text
+            assert "'body.weight'" in text and "followed no forward of the prepared model" in text, text
         (text,) = train(lambda model, x: model(x).sum(), frozen=True)
-        assert "'head.weight'" in text and "frozen when its model was prepared" in text, text
+        assert "'head.weight'" in text and "required no gradient when their model was prepared" in text, text
+        print("done")
+    """)
+    assert printed == ["done\n"] * 2
+
+
+def test_the_engine_names_gradients_that_no_exchange_has_covered(ranks):
+    """It sees each gradient: also one that is added to what was exchanged, and not what a later exchange covers."""
+    printed = ranks("""
+        import logging
+        import torch
+        from accel import Accelerator
+        from accel.logging import log_engine
+
+        told = []
+
+        class Told(logging.Handler):
+            def emit(self, record):
+                told.append(record.getMessage())
+
+        logger = logging.getLogger("tests.exchange")
+        logger.addHandler(Told())
+        log_engine(logger=logger)
+
+        class Net(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.words = torch.nn.Embedding(4, 2, sparse=True)
+                self.body, self.head = torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)
+
+            def forward(self, x):
+                words = self.words(x)
+                return self.body(words) + self.head(words)
+
+            def loss(self, x):
+                return self(x).square().mean()
+
+        accelerator = Accelerator(cpu=True)
+        x = torch.tensor([1, 3])
+
+        def train(*forwards, frozen=False):
+            told.clear()
+            net = Net()
+            net.head.requires_grad_(not frozen)
+            model, optimizer = accelerator.prepare(net, torch.optim.SGD(net.parameters(), lr=0.1))
+            net.head.requires_grad_()
+            for _ in range(2):
+                for forward in forwards:
+                    accelerator.backward(forward(model))
+                optimizer.step()
+                optimizer.zero_grad()
+            return [text for text in told if "have not exchanged" in text]
+
+        prepared, method, inside = lambda model: model(x).sum(), lambda model: model.loss(x), lambda model: accelerator.unwrap_model(model)(x).sum()
+        for forwards in ((prepared,), (method, prepared), (inside, prepared)):
+            assert train(*forwards) == [], told
+        for forwards in ((method,), (inside,), (prepared, method)):
+            (text,) = train(*forwards)
+            assert "'body.weight', 'body.bias', 'head.weight', 'head.bias', and" in text, text
+        (text,) = train(prepared, frozen=True)
+        assert "'head.weight', 'head.bias', and" in text and "required no gradient when" in text, text
         print("done")
     """)
     assert printed == ["done\n"] * 2

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/split_text.hpp"
+#include "checkpoint/optimizer_names.hpp"
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "checkpoint/training_state.hpp"
 #include "config/generated/choices/state_dict_type.hpp"
@@ -199,7 +200,7 @@ std::vector<checkpoint::NamedGroup> named_groups(const optim::Optimizer& optimiz
   std::unordered_map<const c10::TensorImpl*, std::vector<std::string>> names;
   for (const nn::ModulePtr& model : models)
     for (const auto& [name, tensor] : model->state_dict())
-      names[nn::find_tensor(*model, name).unsafeGetTensorImpl()].push_back(name);
+      names[nn::find_tensor(*model, name).unsafeGetTensorImpl()].push_back(checkpoint::unwrapped_name(name));
   std::vector<checkpoint::NamedGroup> groups;
   for (const optim::ParameterGroup& group : optimizer.groups()) {
     checkpoint::NamedGroup& named = groups.emplace_back();

@@ -137,8 +137,8 @@ void PreparedFiles::save_fsdp_model(const nn::ModulePtr& module, const std::stri
     model = prepared_.entry_of(module).parallel();
     return file_of(settings, StateKind::kModel, {model});
   });
-  const c10::IValue state =
-      saved_form(ModelState(model).state_dict(), file.layout, *prepared_.placed, folder, state_.is_main_process());
+  const c10::IValue state = saved_form(checkpoint::with_unwrapped_names(ModelState(model).state_dict()), file.layout,
+                                       *prepared_.placed, folder, state_.is_main_process());
   checkpoint::save_fsdp_state(folder, file, state, ranks);
   log(LogLevel::kInfo, "the model is saved in '", folder, "'");
 }
@@ -155,8 +155,9 @@ void PreparedFiles::load_fsdp_model(const nn::ModulePtr& module, const std::stri
   ModelState object(entry->parallel());
   load(object, folder, file, ranks, [&](const checkpoint::FsdpState& found, bool is_stored) {
     const c10::IValue current = object.state_dict();
-    checkpoint::check_model(found.state, is_stored ? stored_tensors(current) : current, found.path);
-    return found.state;
+    const c10::IValue named = checkpoint::with_names_of(current, found.state);
+    checkpoint::check_model(named, is_stored ? stored_tensors(current) : current, found.path);
+    return named;
   });
   if (entry->memory != nullptr) entry->memory->gather(*entry->parallel());
   log(LogLevel::kInfo, "the model is loaded from '", folder, "'");

@@ -13,7 +13,6 @@ from .module_queues import fallback_allocate, get_max_layer_size, get_module_lea
 
 __all__ = ["fallback_allocate", "get_max_layer_size", "get_module_leaves", "get_module_size_with_ties"]
 _logger = logging.getLogger(__name__)
-_STRATEGIES = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 def handle_of(function, model):
@@ -103,9 +102,7 @@ def resolve(model, device_map, max_memory, no_split_module_classes, dtype, offlo
     """The device map that a program means, which may give a strategy."""
     if not isinstance(device_map, str):
         return device_map
-    if device_map not in _STRATEGIES:
-        raise ValueError(f"device_map={device_map!r}; expected a map, or one of {', '.join(_STRATEGIES)}")
-    options = _options(dtype, None, no_split_module_classes, offload_buffers=offload_buffers, low_zero=device_map == "balanced_low_0")
+    options = _options(dtype, None, no_split_module_classes, offload_buffers=offload_buffers)
     return capi.accel_resolve_device_map(handle_of("resolve", model), device_map, to_engine(max_memory), options)
 
 

@@ -1,6 +1,5 @@
 """Weights of models in files: one file, or several with an index."""
 
-import logging
 import os
 
 from .. import capi
@@ -11,8 +10,6 @@ from ..modules.module import Module
 from ..state.options import fill
 from ..tensors import dtypes
 from . import device_maps
-
-_logger = logging.getLogger(__name__)
 
 
 def load_state_dict(checkpoint_file, device_map=None):
@@ -78,10 +75,7 @@ def tree_of(state):
 def _load_into_module(model, checkpoint, device_map, **settings):
     """load_checkpoint_in_model() for a module of accel."""
     options = dispatch_options(**settings, state=device_maps.state_for(settings["broadcast_from_rank0"]))
-    report = capi.accel_load_checkpoint_in_model(model.handle, os.fspath(checkpoint), device_maps.to_engine(device_map), options)
-    if report["unexpected"]:
-        _logger.warning("Some weights of %s were not used when they were loaded into %s, which does not have them: %s", checkpoint,
-                        type(model).__name__, ", ".join(report["unexpected"]))
+    capi.accel_load_checkpoint_in_model(model.handle, os.fspath(checkpoint), device_maps.to_engine(device_map), options)
 
 
 def joined(names):

@@ -222,6 +222,18 @@ class DeepSpeedPlugin:
     transformer_moe_cls_names: Optional[str] = None
     enable_msamp: Optional[bool] = None
     msamp_opt_level: Optional[str] = None
+    _variables = {
+        "gradient_accumulation_steps": ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "integer_or_text", "auto"),
+        "gradient_clipping": ("ACCELERATE_GRADIENT_CLIPPING", "number_or_auto", "auto"),
+        "zero_stage": ("ACCELERATE_DEEPSPEED_ZERO_STAGE", "integer", "2"),
+        "offload_optimizer_device": ("ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "text", "none"),
+        "offload_param_device": ("ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_DEVICE", "text", "none"),
+        "offload_optimizer_nvme_path": ("ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH", "text", "none"),
+        "offload_param_nvme_path": ("ACCELERATE_DEEPSPEED_OFFLOAD_PARAM_NVME_PATH", "text", "none"),
+        "zero3_save_16bit_model": ("ACCELERATE_DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", "flag", "false"),
+        "hf_ds_config": ("ACCELERATE_DEEPSPEED_CONFIG_FILE", "text", "none"),
+        "msamp_opt_level": ("ACCELERATE_FP8_OPT_LEVEL", "text", "O1"),
+    }
 
 
 @dataclass

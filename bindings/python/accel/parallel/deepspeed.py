@@ -12,10 +12,10 @@ from .. import capi
 from ..generated import settings
 from ..state.environment import str_to_bool
 from ..state.job import is_initialized, sharded_by
-from ..state.options import fill
+from ..state.options import fill, read_variables
 from .deepspeed_config import HfDeepSpeedConfig
 
-# Fields, where they are in the configuration, and where a value comes from if the field is None: variable and default.
+# Fields, and where they are in the configuration.
 _PATHS = {
     "gradient_accumulation_steps": "gradient_accumulation_steps",
     "gradient_clipping": "gradient_clipping",
@@ -25,19 +25,6 @@ _PATHS = {
     "offload_param_nvme_path": "zero_optimization.offload_param.nvme_path",
     "offload_optimizer_nvme_path": "zero_optimization.offload_optimizer.nvme_path",
     "zero3_save_16bit_model": "zero_optimization.stage3_gather_16bit_weights_on_model_save",
-}
-_VARIABLES = {
-    "gradient_accumulation_steps": ("GRADIENT_ACCUMULATION_STEPS", "auto", lambda text: int(text) if text.isdigit() else text),
-    "gradient_clipping": ("GRADIENT_CLIPPING", "auto", lambda text: text if text == "auto" else float(text)),
-    "zero_stage": ("DEEPSPEED_ZERO_STAGE", "2", int),
-    "offload_optimizer_device": ("DEEPSPEED_OFFLOAD_OPTIMIZER_DEVICE", "none", str),
-    "offload_param_device": ("DEEPSPEED_OFFLOAD_PARAM_DEVICE", "none", str),
-    "offload_optimizer_nvme_path": ("DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH", "none", str),
-    "offload_param_nvme_path": ("DEEPSPEED_OFFLOAD_PARAM_NVME_PATH", "none", str),
-    "zero3_save_16bit_model": ("DEEPSPEED_ZERO3_SAVE_16BIT_MODEL", "false", lambda text: text.lower() == "true"),
-    "hf_ds_config": ("DEEPSPEED_CONFIG_FILE", "none", str),
-    "enable_msamp": ("FP8_BACKEND", "", lambda text: text == "MSAMP"),
-    "msamp_opt_level": ("FP8_OPT_LEVEL", "O1", str),
 }
 # Fields of a configuration file of the launcher that a file of DeepSpeed decides as well.
 _DECIDED_BY_A_FILE = ("gradient_accumulation_steps", "gradient_clipping", "zero_stage", "offload_optimizer_device", "offload_param_device",
@@ -50,9 +37,9 @@ class DeepSpeedPlugin(settings.DeepSpeedPlugin):
     default. `deepspeed_config` is the configuration with all that is known; what is "auto" there is filled when a model is prepared."""
 
     def __post_init__(self):
-        for name, (variable, default, parse) in _VARIABLES.items():
-            if getattr(self, name) is None:
-                setattr(self, name, parse(os.environ.get(f"ACCELERATE_{variable}", default)))
+        read_variables(self, *self._variables)
+        if self.enable_msamp is None:
+            self.enable_msamp = os.environ.get("ACCELERATE_FP8_BACKEND") == "MSAMP"
         if self.enable_msamp:
             raise NotImplementedError("enable_msamp: nothing computes in 8-bit floating point yet")
         if self.hf_ds_config == "none":

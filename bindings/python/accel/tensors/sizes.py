@@ -1,5 +1,6 @@
 """Sizes of memory: of an element, and in words."""
 
+from .. import capi
 from ..generated.enums import CustomDtype
 from . import dtypes
 
@@ -15,10 +16,4 @@ def dtype_byte_size(dtype):
 
 def convert_file_size_to_int(size):
     """Bytes of 5, "5GB" or "5GiB"."""
-    units = {"GIB": 2**30, "MIB": 2**20, "KIB": 2**10, "GB": 10**9, "MB": 10**6, "KB": 10**3}
-    if isinstance(size, int) and size >= 0:
-        return size
-    unit = next((unit for unit in units if str(size).upper().endswith(unit)), None)
-    if unit is None or not str(size)[:-len(unit)].replace(".", "", 1).isdigit():
-        raise ValueError(f"{size!r} is not a size: expected a number of bytes, or one with GB, MB, KB, GiB, MiB or KiB")
-    return int(float(str(size)[:-len(unit)]) * units[unit]) // (8 if str(size).endswith("b") else 1)
+    return size if isinstance(size, int) and size >= 0 else capi.accel_convert_file_size_to_int(str(size))

@@ -1,11 +1,11 @@
 """Loggers that know the ranks."""
 
-import atexit
 import functools
 import logging
 import os
 
 from .. import capi
+from ..engine.messages import send as log_engine  # noqa: F401  (the engine's messages, as this module's name)
 from ..state.job import current, is_made
 from ..state.options import fill
 
@@ -50,20 +50,6 @@ def get_logger(name, log_level=None):
         logger.setLevel(log_level.upper())
         logger.root.setLevel(log_level.upper())
     return MultiProcessAdapter(logger, {})
-
-
-def log_engine(level="WARNING", logger=None):
-    """Hands what the engine reports, from any of its threads, to a logger; "accel" if none is given. None as level ends it."""
-    if level is None:
-        capi.accel_set_log_callback(None)
-        return
-    logger = logger or logging.getLogger("accel")
-    capi.accel_set_log_level(getattr(capi, f"ACCEL_LOG_{level.upper()}"))
-    capi.accel_set_log_callback(lambda level, message: logger.log(level, message, extra=_OF_ENGINE))  # its levels have the numbers of Python's
-    atexit.register(log_engine, None)
-
-
-_OF_ENGINE = {"accel_engine": True}
 
 
 class SinkHandler(logging.Handler):

@@ -75,7 +75,6 @@ class PreparedForward:
     def __call__(self, *args, **kwargs):
         call = _Call(self.forward, args, kwargs)
         self._follow_mode()
-        self.runs += torch.is_grad_enabled()
         _calls.open.append(call)
         try:
             tensors = capi.accel_module_call(self.handle, ())
@@ -92,7 +91,6 @@ class PreparedForward:
             capi.accel_module_train(self.handle, int(self.training))
 
     training = None
-    runs = 0  # with gradients
     sparse = None  # the exchange of sparse gradients
 
     def __reduce__(self):

@@ -16,7 +16,7 @@ from ..engine.bridge import to_torch
 from ..parallel import split_layers
 from ..parallel.deepspeed import selected_of
 from ..state.job import sharded_by
-from . import sparse_gradients, uncovered_gradients
+from . import sparse_gradients
 from .mirrored_module import followed, mirror
 from .prepared_forward import DistributedModel, PreparedForward, UnwrappedForward, forward_of, run_forward
 
@@ -63,8 +63,7 @@ def prepare(model: torch.nn.Module, state, options, exchange):
     if wraps:
         prepared = DistributedModel(model, exchange)
         prepared.forward = PreparedForward(handle, prepared, forward)
-        if not groups:  # what is sharded has no gradients but those that were exchanged
-            uncovered_gradients.watch(prepared.forward)
+        if not groups:
             if sparse:
                 prepared.forward.sparse = sparse_gradients.SparseGradients(handle, sparse)
                 if not is_dense:

@@ -13,7 +13,6 @@ from ..engine.objects import inside, packed_state, unpacked_state
 from ..state.job import sharded_by
 from ..state.process import AcceleratorState, GradientState, PartialState, current_of_accelerator
 from . import fused_update
-from .uncovered_gradients import UncoveredGradients
 
 
 class AcceleratedOptimizer(torch.optim.Optimizer):
@@ -28,7 +27,6 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         self._closure = self._result = None  # of the step under way
         self._told_skipped, self._are_states_placed = False, not device_placement
         self._may_be_whole = sharded_by() != (None, None)  # whether states may have the shapes of parameters that are not cut
-        self._uncovered = UncoveredGradients(optimizer)
         self.inner_handle = _register(self)
         self.handle = capi.accel_prepare_optimizer(current_of_accelerator() if state is None else state, self.inner_handle)
 
@@ -91,7 +89,6 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         """The update, called by the engine."""
         if not self._are_states_placed:
             self._place_states()
-        self._uncovered.check()
         self._fit_states()
         if self._closure is not None:
             self._result = self.optimizer.step(self._closure)
