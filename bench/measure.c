@@ -46,7 +46,7 @@ static double machine_busy(void) {
   return read == 3 ? (double)(user + nice + system) / (double)sysconf(_SC_CLK_TCK) : 0;
 }
 
-static double own_busy(void) {
+double measure_processor(void) {
   struct rusage usage;
   getrusage(RUSAGE_SELF, &usage);
   return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
@@ -56,7 +56,7 @@ static double own_busy(void) {
 void measure_begin(int argc, char **argv, struct option_value *options, size_t n_options) {
   begin.time = measure_now();
   begin.machine_busy = machine_busy();
-  begin.own_busy = own_busy();
+  begin.own_busy = measure_processor();
   for (int i = 1; i < argc; i += 2) {
     struct option_value *option = NULL;
     for (size_t known = 0; known < n_options; known++)
@@ -121,7 +121,7 @@ enum { PEAK, BUSY, FACTS };
 
 /* The facts of all ranks, rank by rank. */
 static accel_tensor_t *gather_facts(accel_state_t *state) {
-  const double facts[FACTS] = {measure_memory("VmHWM"), own_busy() - begin.own_busy};
+  const double facts[FACTS] = {measure_memory("VmHWM"), measure_processor() - begin.own_busy};
   const int64_t shape[] = {1, FACTS};
   accel_tensor_t *mine = NULL;
   accel_value_t all = ACCEL_VALUE_INIT;

@@ -34,6 +34,8 @@ void measure_wait(const accel_state_t *state);
 
 /* Seconds of a clock that only goes forward. */
 double measure_now(void);
+/* Processor seconds of all threads of this process. */
+double measure_processor(void);
 /* A memory field of /proc/self/status in MiB: "VmHWM" (the peak), "RssAnon". */
 double measure_memory(const char *field);
 /* The peak starts again from the present size. */

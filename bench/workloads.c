@@ -31,9 +31,9 @@ accel_state_t *workload_state(const char *device, const char *precision, int64_t
   return measure_state(options, device);
 }
 
-static accel_tensor_t *columns(accel_tensor_t *tensor, int64_t begin, int64_t end) {
+accel_tensor_t *workload_part(accel_tensor_t *tensor, int64_t dim, int64_t begin, int64_t end) {
   const accel_op_t *slice = NULL;
-  const accel_value_t arguments[] = {accel_arg_tensor(tensor), accel_arg_int(1), accel_arg_int(begin),
+  const accel_value_t arguments[] = {accel_arg_tensor(tensor), accel_arg_int(dim), accel_arg_int(begin),
                                      accel_arg_int(end)};
   accel_value_t view = ACCEL_VALUE_INIT;
   accel_tensor_t *copy = NULL;
@@ -45,7 +45,7 @@ static accel_tensor_t *columns(accel_tensor_t *tensor, int64_t begin, int64_t en
   return copy;
 }
 
-static accel_module_t *make_gpt(const struct gpt *gpt, accel_recompute_t recompute) {
+accel_module_t *workload_make_gpt(const struct gpt *gpt, accel_recompute_t recompute) {
   char config[sizeof gpt_config + 5 * 20];
   accel_module_t *model = NULL;
   accel_activation_checkpointing_options_t options = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
@@ -66,14 +66,14 @@ void workload_gpt_of(struct training *training, accel_state_t *state, size_t ste
                      accel_recompute_t recompute) {
   accel_tensor_t *tokens = NULL;
   const int64_t shape[] = {GPT_BATCH * gpt->accumulate * accel_num_processes(state) * (int64_t)steps, gpt->context + 1};
-  accel_module_t *const model = make_gpt(gpt, recompute);
+  accel_module_t *const model = workload_make_gpt(gpt, recompute);
   CHECK(accel_tensor_randint(0, gpt->vocabulary, shape, 2, &tokens));
-  training_prepare(training, state, model, 3e-4, columns(tokens, 0, gpt->context), columns(tokens, 1, gpt->context + 1),
-                   GPT_BATCH);
+  training_prepare(training, state, model, 3e-4, workload_part(tokens, 1, 0, gpt->context),
+                   workload_part(tokens, 1, 1, gpt->context + 1), GPT_BATCH);
   accel_tensor_release(tokens);
 }
 
-static accel_module_t *make_mlp(int64_t width, int64_t depth) {
+accel_module_t *workload_make_mlp(int64_t width, int64_t depth) {
   accel_module_t *layers[2 * MAX_DEPTH + 1], *model = NULL;
   if (depth > MAX_DEPTH) {
     fprintf(stderr, "--depth %lld: expected at most %d\n", (long long)depth, MAX_DEPTH);
@@ -92,7 +92,7 @@ static accel_module_t *make_mlp(int64_t width, int64_t depth) {
 
 void workload_mlp(struct training *training, accel_state_t *state, int64_t width, int64_t depth, int64_t batch,
                   size_t steps) {
-  accel_module_t *model = make_mlp(width, depth);
+  accel_module_t *model = workload_make_mlp(width, depth);
   accel_tensor_t *inputs = NULL, *labels = NULL;
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
   const int64_t shape[] = {batch * accel_num_processes(state) * (int64_t)steps, width};

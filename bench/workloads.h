@@ -36,9 +36,16 @@ static const struct gpt kGpt2Small = {50257, 1024, 768, 12, 12, 1, 1};
 void workload_gpt_of(struct training *training, accel_state_t *state, size_t steps, const struct gpt *gpt,
                      accel_recompute_t recompute);
 
+/* The model alone. */
+accel_module_t *workload_make_gpt(const struct gpt *gpt, accel_recompute_t recompute);
+
 /* `depth` times a linear layer and a ReLU, then a linear layer to the classes. */
+accel_module_t *workload_make_mlp(int64_t width, int64_t depth);
 void workload_mlp(struct training *training, accel_state_t *state, int64_t width, int64_t depth, int64_t batch,
                   size_t steps);
+
+/* A copy of what the tensor has from `begin` to `end` of a dimension. */
+accel_tensor_t *workload_part(accel_tensor_t *tensor, int64_t dim, int64_t begin, int64_t end);
 
 #ifdef __cplusplus
 }

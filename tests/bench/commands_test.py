@@ -21,6 +21,7 @@ SMALL = {
     "train-mlp": ["--width", "8", "--depth", "2", "--batch", "4", "--steps", "2"],
     "train-gpt": ["--steps", "1", "--blocks", "1"],
     "train-fsdp": ["--steps", "1"],
+    "train-cp": ["--length", "64", "--steps", "1"],
     "own-gradients": ["--steps", "1"],
     "optimizer": ["--optimizers", "sgd", "--steps", "1"],
     "cross-entropy": ["--rows", "8", "--features", "8", "--classes", "16", "--steps", "1"],
