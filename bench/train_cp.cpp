@@ -148,12 +148,14 @@ struct Messages {
   double seconds = 0, waited = 0;  // under way; and of that, until the computation could go on
 };
 
+// Of two ranks of a ring, gathers.
 Messages messages_of(const accel::Spans::Recording &recording) {
   Messages messages;
   for (const auto &[span, thread] : recording.spans) {
     const double seconds = static_cast<double>(recording.to_unix(span.ended) - recording.to_unix(span.begun)) * 1e-9;
     const std::string name = span.name != nullptr ? span.name : span.own_name;
-    if (span.kind == accel::SpanKind::kCollective && name == "recv") messages.seconds += seconds;
+    if (span.kind == accel::SpanKind::kCollective && (name == "recv" || name == "all_gather"))
+      messages.seconds += seconds;
     if (span.kind == accel::SpanKind::kWait && name == "wait for block") messages.waited += seconds;
   }
   return messages;
@@ -224,7 +226,7 @@ int main(int argc, char **argv) {
   char params[160], extra[320], hidden[80] = "";
   std::snprintf(params, sizeof params, "{\"method\": \"%s\", \"length\": %lld, \"batch\": 1, \"procs\": %d}",
                 split ? method.name : "none", static_cast<long long>(length), accel_num_processes(state));
-  if (sums[2] > 0)
+  if (split && *method.method == ContextMethod::kRing)
     std::snprintf(hidden, sizeof hidden, ", \"messages_ms\": %.5g, \"hidden_percent\": %.4g", sums[2] * 1e3,
                   (1 - sums[3] / sums[2]) * 100);
   std::snprintf(extra, sizeof extra,

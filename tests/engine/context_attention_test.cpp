@@ -408,10 +408,10 @@ double seconds_of(const Spans::Recording& recording, SpanKind kind, const std::s
 // So that a profile tells how much of the messages is hidden.
 TEST(ContextAttention, MessagesAndWaitsForThemAreInProfiles) {
   Spans::begin(false);
-  tests::run_ranks(2, [](const RankGroup& group) {
+  tests::run_ranks(3, [](const RankGroup& group) {
     const ContextParallelism split{group, ContextMethod::kRing, SequenceOrder::kHeadAndTail};
     Problem problem;
-    problem.length = 1024;
+    problem.length = 96;
     problem.size = 32;
     problem.is_causal = true;
     split_results(problem, split, at::kFloat);

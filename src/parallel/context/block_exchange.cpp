@@ -82,7 +82,7 @@ class RingExchange final : public BlockExchange {
         sizes_(own.sizes().vec()),
         exact_(own.options().dtype(exact)),
         arriving_(own) {
-    if (compares && group_->size() > 1) comparison_ = std::make_unique<BlockComparison>(own, group_);
+    if (compares && group_->size() > 2) comparison_ = std::make_unique<BlockComparison>(own, group_);
   }
 
   // The comparison ends before the second message, so that none is left for a later exchange.
@@ -91,11 +91,7 @@ class RingExchange final : public BlockExchange {
     if (step == 1 && comparison_ != nullptr) comparison_->finish_comparison();
     if (error) std::rethrow_exception(error);
     const at::Tensor present = std::move(arriving_);
-    if (step + 1 < group_->size()) {
-      arriving_ = at::empty_like(present);
-      shift_ = group_->start(
-          {Collective::send(present, next_rank_, kBlockTag), Collective::receive(arriving_, former_rank_, kBlockTag)});
-    }
+    if (step + 1 < group_->size()) shift_ = start_shift(present, arriving_, kBlockTag);
     return present;
   }
 
@@ -112,9 +108,7 @@ class RingExchange final : public BlockExchange {
       finish(shift_of_sum_, *group_);
       added_.add_(sum_);
     }
-    sum_ = at::empty(sizes_, exact_);
-    shift_of_sum_ = group_->start(
-        {Collective::send(added_, next_rank_, kGradientTag), Collective::receive(sum_, former_rank_, kGradientTag)});
+    shift_of_sum_ = start_shift(added_, sum_, kGradientTag);
   }
 
   at::Tensor own_gradient() override {
@@ -123,6 +117,19 @@ class RingExchange final : public BlockExchange {
   }
 
  private:
+  // Two ranks pass on what a gather moves too, which reads from memory that they share, and compares their shapes.
+  std::shared_ptr<Work> start_shift(const at::Tensor& sent, at::Tensor& received, int tag) const {
+    if (group_->size() == 2) {
+      std::vector<int64_t> sizes = sizes_;
+      sizes.insert(sizes.begin(), 2);
+      const at::Tensor both = at::empty(sizes, sent.options());
+      received = both.select(0, former_rank_);
+      return group_->start(Collective::all_gather(sent, both));
+    }
+    received = at::empty_like(sent);
+    return group_->start({Collective::send(sent, next_rank_, tag), Collective::receive(received, former_rank_, tag)});
+  }
+
   const RankGroup group_;
   const int next_rank_, former_rank_;
   const std::vector<int64_t> sizes_;

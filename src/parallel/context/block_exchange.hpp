@@ -13,7 +13,7 @@ namespace accel::parallel {
 
 enum class BlockTransport {
   kAllGather,  // all blocks by one collective, beside the computing of a rank's own block
-  kRing,       // a block is passed on to the next rank at each step; two of them are in memory
+  kRing,       // a block is passed on to the next rank at each step; two or three of them are in memory
 };
 
 // A block is one contiguous tensor, of one shape and dtype on all ranks. Step i, from 0 on, has that of rank r - i,
