@@ -25,10 +25,10 @@ using comm::Work;
 constexpr int kBlockTag = 0x434B;
 constexpr int kGradientTag = 0x4347;
 
-constexpr int64_t kPositions = 3;  // the dimension of a block, [keys and values, batch, heads, positions, size]
+constexpr int64_t kBlockPositions = 3;  // the dimension of a block, [keys and values, batch, heads, positions, size]
 
 // Waits for the work. Returns its error.
-std::exception_ptr end(std::shared_ptr<Work>& work, const comm::Communicator& group) {
+std::exception_ptr error_of(std::shared_ptr<Work>& work, const comm::Communicator& group) {
   if (work == nullptr) return nullptr;
   const std::shared_ptr<Work> ended = std::exchange(work, nullptr);
   const StepTimes::Section waiting(*group.step_times(), StepPart::kCommunication);
@@ -38,7 +38,7 @@ std::exception_ptr end(std::shared_ptr<Work>& work, const comm::Communicator& gr
 }
 
 void finish(std::shared_ptr<Work>& work, const comm::Communicator& group) {
-  if (const std::exception_ptr error = end(work, group)) std::rethrow_exception(error);
+  if (const std::exception_ptr error = error_of(work, group)) std::rethrow_exception(error);
 }
 
 // Tells each rank the positions and bytes of all blocks, beside the first messages.
@@ -46,7 +46,7 @@ class BlockComparison {
  public:
   BlockComparison(const at::Tensor& block, const RankGroup& group)
       : group_(group),
-        own_(at::tensor({block.size(kPositions), static_cast<int64_t>(block.nbytes())}, at::kLong)),
+        own_(at::tensor({block.size(kBlockPositions), static_cast<int64_t>(block.nbytes())}, at::kLong)),
         all_(at::empty({group->size(), 2}, at::kLong)),
         gathering_(group->start(Collective::all_gather(own_, all_))) {}
 
@@ -87,7 +87,7 @@ class RingExchange final : public BlockExchange {
 
   // The comparison ends before the second message, so that none is left for a later exchange.
   at::Tensor block(int64_t step) override {
-    const std::exception_ptr error = end(shift_, *group_);
+    const std::exception_ptr error = error_of(shift_, *group_);
     if (step == 1 && comparison_ != nullptr) comparison_->finish_comparison();
     if (error) std::rethrow_exception(error);
     const at::Tensor present = std::move(arriving_);
