@@ -85,14 +85,6 @@ at::Tensor summed_to_heads(const at::Tensor& gradient, int64_t heads) {
   return gradient.size(1) == heads ? exact : exact.unflatten(1, {heads, gradient.size(1) / heads}).sum(2);
 }
 
-// Whether queries, keys and values are slices of one projection, as nn/layers/split_heads.hpp makes them.
-bool is_of_one_projection(const BlockwiseAttention& problem) {
-  const at::Tensor& query = problem.query;
-  const int64_t width = query.size(1) * query.size(3);
-  return problem.keys_and_values.size(2) == query.size(1) && query.stride(3) == 1 && query.stride(2) == 3 * width &&
-         query.stride(1) == query.size(3);
-}
-
 // out += weight * (partial - out), where the weight is the block's part of the sum of exponentials; without the
 // exponentials themselves, which overflow.
 void merge(const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& partial,
@@ -134,8 +126,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> BlockwiseAttention::backward(cons
                                                                             const at::Tensor& logsumexp) const {
   const at::ScalarType dtype = exact_dtype(query);
   const auto exchange = exchange_blocks(transport, keys_and_values, group, dtype, /*compares=*/false);
-  at::Tensor slices;  // the gradients; those of slices are slices, so that the projection's gradient needs no copy
-  if (is_of_one_projection(*this))
+  at::Tensor slices;  // the gradients, so that the projection's needs no copy
+  if (is_of_one_projection)
     slices = at::empty({query.size(0), query.size(2), 3, query.size(1), query.size(3)}, query.options())
                  .permute({2, 0, 3, 1, 4});
   const bool is_in_place = slices.defined() && dtype == query.scalar_type();

@@ -17,6 +17,8 @@ namespace accel::parallel {
 // successive heads of the queries.
 struct BlockwiseAttention {
   at::Tensor query, keys_and_values;
+  // Whether the gradients are slices of one projection's, as nn/layers/split_heads.hpp wants them.
+  bool is_of_one_projection = false;
   bool is_causal = false;
   double scale = 1;
   SequenceOrder order = SequenceOrder::kHeadAndTail;

@@ -87,28 +87,39 @@ class ContextAttentionBackward final : public torch::autograd::Node {
   std::vector<tensor::SavedActivation> saved;  // query, keys and values, output, logsumexp
 };
 
-// `key` is that of the call.
-std::tuple<at::Tensor, at::Tensor> forward_of(const BlockwiseAttention& problem, const at::Tensor& key) {
+// Queries and keys are those of the call.
+std::tuple<at::Tensor, at::Tensor> forward_of(const BlockwiseAttention& problem, const at::Tensor& query,
+                                              const at::Tensor& key) {
   kernels::KeptResults* const results = kernels::KeptResults::current();
   if (results == nullptr) return problem.forward();
   const auto call = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&forward_of));
-  return results->keep_or_take(kernels::add_to_call(kernels::add_to_call(call, problem.query), key),
+  return results->keep_or_take(kernels::add_to_call(kernels::add_to_call(call, query), key),
                                [&problem] { return problem.forward(); });
 }
 
-at::Tensor attention_by_blocks(BlockwiseAttention problem, const at::Tensor& key, const at::Tensor& value) {
+// Whether they are slices of one projection, as nn/layers/split_heads.hpp makes them.
+bool are_of_one_projection(const at::Tensor& query, const at::Tensor& key) {
+  const int64_t width = query.size(1) * query.size(3);
+  return key.sizes() == query.sizes() && key.strides() == query.strides() && query.stride(3) == 1 &&
+         query.stride(2) == 3 * width && query.stride(1) == query.size(3);
+}
+
+at::Tensor attention_by_blocks(BlockwiseAttention problem, const at::Tensor& query, const at::Tensor& key,
+                               const at::Tensor& value) {
   const bool differentiable =
-      at::GradMode::is_enabled() && (problem.query.requires_grad() || key.requires_grad() || value.requires_grad());
+      at::GradMode::is_enabled() && (query.requires_grad() || key.requires_grad() || value.requires_grad());
   at::Tensor out, logsumexp;
   {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    problem.query = query.contiguous();  // not a view: what is saved would keep the keys and values a second time
     problem.keys_and_values = at::stack({key, value});
-    std::tie(out, logsumexp) = forward_of(problem, key);
+    problem.is_of_one_projection = are_of_one_projection(query, key);
+    std::tie(out, logsumexp) = forward_of(problem, query, key);
     out = out.detach();  // kept results are shared
   }
   if (!differentiable) return out;
-  const auto node = tensor::make_autograd_node<ContextAttentionBackward>(
-      torch::autograd::collect_next_edges(problem.query, key, value));
+  const auto node =
+      tensor::make_autograd_node<ContextAttentionBackward>(torch::autograd::collect_next_edges(query, key, value));
   for (const at::Tensor& tensor : {problem.query, problem.keys_and_values, out.detach(), logsumexp})
     node->saved.emplace_back(tensor);
   problem.query = problem.keys_and_values = at::Tensor();
@@ -126,7 +137,8 @@ at::Tensor context_parallel_attention(const at::Tensor& query, const at::Tensor&
     return attention_by_heads(query, key, value, is_causal, scale, split.group);
   const auto transport = split.method == ContextMethod::kRing ? BlockTransport::kRing : BlockTransport::kAllGather;
   const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3))));
-  return attention_by_blocks({query, {}, is_causal, factor, split.order, transport, split.group}, key, value);
+  return attention_by_blocks({{}, {}, false, is_causal, factor, split.order, transport, split.group}, query, key,
+                             value);
 }
 
 }  // namespace accel::parallel
