@@ -148,7 +148,7 @@ struct Messages {
   double seconds = 0, waited = 0;  // under way; and of that, until the computation could go on
 };
 
-// Of two ranks of a ring, gathers.
+// The messages of a ring of two ranks are gathers.
 Messages messages_of(const accel::Spans::Recording &recording) {
   Messages messages;
   for (const auto &[span, thread] : recording.spans) {

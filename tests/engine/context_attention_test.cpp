@@ -358,7 +358,7 @@ TEST(ContextAttention, RanksOfOtherLengthsAreAMismatch) {
   }
 }
 
-// Also on ranks that get no block of it, and the group goes on.
+// Ranks that get no block of it hear of it too, and the group goes on.
 TEST(ContextAttention, EachRankHearsOfAnotherLength) {
   for (const ContextMethod method : kMethods) {
     SCOPED_TRACE(name_of(method));
@@ -405,7 +405,7 @@ double seconds_of(const Spans::Recording& recording, SpanKind kind, const std::s
   return seconds;
 }
 
-// So that a profile tells how much of the messages is hidden.
+// A profile tells by them how much of the messages is hidden.
 TEST(ContextAttention, MessagesAndWaitsForThemAreInProfiles) {
   Spans::begin(false);
   tests::run_ranks(3, [](const RankGroup& group) {
