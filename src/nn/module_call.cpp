@@ -4,20 +4,46 @@
 #include <ATen/core/ivalue.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "base/error.hpp"
+#include "nn/call_path.hpp"
 #include "nn/checkpointed_forward.hpp"
 #include "nn/early_stop.hpp"
 #include "nn/module.hpp"
+#include "nn/module_walks.hpp"
 #include "tensor/tree.hpp"
 #include "trace/span.hpp"
 
 namespace accel::nn {
+namespace {
+
+// A prepared model and the like, which no path of the program names.
+bool is_wrapper(const Module& module) {
+  return module.children().size() == 1 && module.children().front().first == "module";
+}
+
+}  // namespace
+
+std::string in_called_module() {
+  std::vector<const Module*> modules;  // the innermost first
+  for (const OpenCall* call = OpenCall::innermost; call != nullptr; call = call->outer_)
+    modules.push_back(&call->module_);
+  if (modules.empty()) return {};
+  for (auto outer = modules.rbegin(); outer != modules.rend(); ++outer) {
+    if (is_wrapper(**outer)) continue;
+    for (const auto& [name, module] : named_modules(**outer))
+      if (module == modules.front() && !name.empty()) return text("in '", name, "': ");
+  }
+  return text("in a module of kind '", modules.front()->kind(), "': ");
+}
+
 c10::IValue Module::forward(const Inputs&) {
   fail(Status::kInvalidState, "a module of kind '", kind(), "' has no forward; set one, or call its children");
 }
 
 c10::IValue Module::call(const Inputs& inputs) {
+  const OpenCall open(*this);
   if (!hooks_.has_hooks_after_errors()) return call_between_hooks(inputs);
   try {
     return call_between_hooks(inputs);

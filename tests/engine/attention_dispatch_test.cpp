@@ -150,8 +150,10 @@ TEST_F(AttentionDispatch, Float32IsAsExactAsTheDefault) {
                              {300, 300, 16},
                              {20, 90, 33},
                              {90, 20, 32},
-                             {1024, 1024, 8},
-                             {1025, 1025, 8}}) {
+                             {1025, 1025, 8},
+                             {3072, 40, 8},
+                             {40, 3072, 8},
+                             {3073, 40, 8}}) {
     for (const bool is_causal : {false, true}) {
       for (const bool heads_inside : {false, true}) {
         Attention problem = attention(2, 3, sizes.queries, sizes.keys, sizes.size, heads_inside);

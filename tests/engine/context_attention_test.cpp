@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "parallel/context/sequence_parts.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"
+#include "trace/span.hpp"
 
 namespace accel::parallel {
 namespace context_attention_test {
@@ -354,6 +356,69 @@ TEST(ContextAttention, RanksOfOtherLengthsAreAMismatch) {
       }
     });
   }
+}
+
+// Ranks that get no block of it hear of it too, and the group goes on.
+TEST(ContextAttention, EachRankHearsOfAnotherLength) {
+  for (const ContextMethod method : kMethods) {
+    SCOPED_TRACE(name_of(method));
+    tests::run_ranks(4, [method](const RankGroup& group) {
+      const ContextParallelism split{group, method, SequenceOrder::kContiguous};
+      for (int round = 0; round < 3; round++) {
+        const at::Tensor x = at::ones({1, 4, group->rank() == 2 ? 8 : 4, 3});
+        try {
+          context_parallel_attention(x, x, x, false, std::nullopt, split);
+          ADD_FAILURE() << "no error";
+        } catch (const comm::CollectiveError& error) {
+          EXPECT_EQ(error.failure(), comm::CollectiveFailure::kMismatch) << error.what();
+          EXPECT_TRUE(method != ContextMethod::kRing ||
+                      std::string(error.what()).find("positions and rank ") != std::string::npos)
+              << error.what();
+        }
+        Problem problem;
+        expect_near(split_results(problem, split, at::kDouble), whole_results(problem), 1e-12);
+      }
+    });
+  }
+}
+
+// A rank that computes something else is named at the deadline.
+TEST(ContextAttention, ARankThatDoesNotComeIsNamed) {
+  for (const ContextMethod method : kMethods) {
+    SCOPED_TRACE(name_of(method));
+    const auto messages = tests::messages_of(3, std::chrono::milliseconds(1500), [method](comm::Communicator& rank) {
+      if (rank.rank() == 1) return;
+      const RankGroup group(&rank, [](const comm::Communicator*) {});
+      const at::Tensor x = at::ones({1, 3, 4, 3});
+      context_parallel_attention(x, x, x, false, std::nullopt, {group, method, SequenceOrder::kContiguous});
+    });
+    for (const int rank : {0, 2}) EXPECT_NE(messages[rank].find("rank 1"), std::string::npos) << messages[rank];
+  }
+}
+
+// The spans of a kind and name, in seconds.
+double seconds_of(const Spans::Recording& recording, SpanKind kind, const std::string& name) {
+  double seconds = 0;
+  for (const auto& [span, thread] : recording.spans)
+    if (span.kind == kind && name == span.name)
+      seconds += static_cast<double>(recording.to_unix(span.ended) - recording.to_unix(span.begun)) * 1e-9;
+  return seconds;
+}
+
+// A profile tells by them how much of the messages is hidden.
+TEST(ContextAttention, MessagesAndWaitsForThemAreInProfiles) {
+  Spans::begin(false);
+  tests::run_ranks(3, [](const RankGroup& group) {
+    const ContextParallelism split{group, ContextMethod::kRing, SequenceOrder::kHeadAndTail};
+    Problem problem;
+    problem.length = 96;
+    problem.size = 32;
+    problem.is_causal = true;
+    split_results(problem, split, at::kFloat);
+  });
+  const Spans::Recording recording = Spans::end();
+  EXPECT_GT(seconds_of(recording, SpanKind::kCollective, "recv"), 0);
+  EXPECT_GT(seconds_of(recording, SpanKind::kWait, "wait for block"), 0);
 }
 
 TEST(ContextAttention, IsDifferentiatedOnce) {

@@ -13,13 +13,16 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "comm/collective_error.hpp"
 #include "config/generated/choices/recompute.hpp"
 #include "config/generated/settings/module/activation_checkpointing.hpp"
 #include "expect_error.hpp"
@@ -27,6 +30,8 @@
 #include "nn/activation_checkpointing.hpp"
 #include "nn/architectures/gpt2.hpp"
 #include "nn/architectures/llama.hpp"
+#include "nn/callback_module.hpp"
+#include "nn/layers/attention.hpp"
 #include "nn/linear_cross_entropy.hpp"
 #include "precision/autocast.hpp"
 #include "rank_threads.hpp"
@@ -255,6 +260,86 @@ TEST(ContextScope, WhatIsRefused) {
     EXPECT_EQ(nn::SplitSequence::current(), nullptr);
   });
 }
+
+// Calls that are refused, or that ranks make with other lengths, are told by the path of the module.
+TEST(ContextScope, ErrorsNameTheModule) {
+  tests::run_ranks(2, [](const RankGroup& group) {
+    const auto masked = std::make_shared<nn::CallbackModule>("Masked");
+    masked->set_forward([](nn::Module&, const nn::Inputs& inputs) -> c10::IValue {
+      const at::Tensor x = inputs[0].toTensor();
+      return at::scaled_dot_product_attention(x, x, x, at::ones({4, 4}, at::kBool));
+    });
+    const auto block = std::make_shared<nn::CallbackModule>("Block"), model = std::make_shared<nn::CallbackModule>("M");
+    block->add_child("mixer", masked);
+    model->add_child("first", block);
+    for (const auto& parent : {block, model})
+      parent->set_forward([](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
+        return self.children()[0].second->call(inputs);
+      });
+    const ContextScope scope({group, ContextMethod::kRing, SequenceOrder::kHeadAndTail}, {});
+    const at::Tensor x = at::ones({1, 2, 4, 3});
+    tests::expect_error(Status::kUnsupported, "in 'first.mixer': attention over a split sequence has a mask",
+                        [&] { model->call(x); });
+    tests::expect_error(Status::kUnsupported, "in 'mixer': attention over", [&] { block->call(x); });
+    tests::expect_error(Status::kUnsupported, "in a module of kind 'Masked': attention over", [&] { masked->call(x); });
+    const nn::ModulePtr dropping = std::make_shared<nn::SelfAttention>(8, 2, true, true, 0.1);
+    tests::expect_error(Status::kUnsupported,
+                        "in a module of kind 'SelfAttention': attention over a split sequence "
+                        "has a dropout of 0.1",
+                        [&] {
+                          dropping->call(at::ones({1, 4, 8}));
+                        });
+  });
+}
+
+TEST(ContextScope, ABatchOfAnotherLengthIsAMismatchOnAllRanks) {
+  tests::run_ranks(3, [](const RankGroup& group) {
+    const nn::ModulePtr model = make_model("gpt2");
+    const std::vector<at::Tensor> expected = step(*model, tokens(), labels());
+    for (const auto& [method, order] : kSplits) {
+      SCOPED_TRACE(static_cast<int>(method));
+      const at::Tensor ids = tokens().narrow(1, 0, group->rank() == 2 ? 12 : 24).clone();
+      try {
+        const ContextScope scope({group, method, order}, {{ids, 1}});
+        model->call(ids);
+        ADD_FAILURE() << "no error";
+      } catch (const comm::CollectiveError& error) {
+        EXPECT_EQ(error.failure(), comm::CollectiveFailure::kMismatch) << error.what();
+        EXPECT_EQ(std::string(error.what()).find("in 'transformer.h.0.attn': "), 0) << error.what();
+      }
+      const at::Tensor all = tokens(), targets = labels();
+      const ContextScope scope({group, method, order}, {{all, 1}, {targets, 1}});
+      EXPECT_TRUE(near(tensor::cross_entropy(model->call(all), targets), expected[0], 1e-11));
+    }
+  });
+}
+
+int64_t resident_bytes() {
+  int64_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+#ifndef __SANITIZE_ADDRESS__  // which keeps what is freed
+TEST(ContextScope, AThousandStepsLeaveNoMemory) {
+  tests::run_ranks(2, [](const RankGroup& group) {
+    const nn::ModulePtr model = make_model("gpt2");
+    int64_t before = 0;
+    for (int i = 0; i < 1200; i++) {
+      if (i == 200) before = resident_bytes();
+      const auto& [method, order] = kSplits[static_cast<size_t>(i) % kSplits.size()];
+      const at::Tensor ids = tokens(), targets = labels();
+      at::Tensor loss;
+      {
+        const ContextScope scope({group, method, order}, {{ids, 1}, {targets, 1}});
+        loss = tensor::cross_entropy(model->call(ids), targets);
+      }
+      torch::autograd::grad({loss}, model->parameters());
+    }
+    EXPECT_LT(resident_bytes() - before, int64_t{4} << 20);
+  });
+}
+#endif
 
 }  // namespace context_scope_test
 }  // namespace accel::parallel

@@ -16,8 +16,23 @@ namespace accel::tests {
 
 struct MeshSizes {
   int64_t replicas, shards, parts;  // of the axes replicate, shard and tensor
-  int ranks() const { return static_cast<int>(replicas * shards * parts); }
+  int64_t contexts = 1;             // of the axis context
+  int ranks() const { return static_cast<int>(replicas * shards * parts * contexts); }
 };
+
+// That of a rank of a job which meets at this port.
+inline AcceleratorPtr accelerator_on(const MeshSizes& sizes, int rank, int port) {
+  StateSettings settings;
+  settings.cpu = true;
+  settings.process_index = settings.local_process_index = rank;
+  settings.num_processes = settings.local_num_processes = sizes.ranks();
+  settings.main_process_port = port;
+  settings.data_parallel_replicate_size = sizes.replicas;
+  settings.data_parallel_shard_size = sizes.shards;
+  settings.context_parallel_size = sizes.contexts;
+  settings.tensor_parallel_size = sizes.parts;
+  return std::make_shared<accelerator::Accelerator>(settings);
+}
 
 // Runs `body` on the ranks of a job with such a mesh.
 inline void on_mesh(const MeshSizes& sizes, const std::function<void(const AcceleratorPtr&)>& body) {
@@ -27,15 +42,7 @@ inline void on_mesh(const MeshSizes& sizes, const std::function<void(const Accel
   for (int rank = 0; rank < sizes.ranks(); rank++)
     ranks.emplace_back([&, rank] {
       try {
-        StateSettings settings;
-        settings.cpu = true;
-        settings.process_index = settings.local_process_index = rank;
-        settings.num_processes = settings.local_num_processes = sizes.ranks();
-        settings.main_process_port = port.number();
-        settings.data_parallel_replicate_size = sizes.replicas;
-        settings.data_parallel_shard_size = sizes.shards;
-        settings.tensor_parallel_size = sizes.parts;
-        const auto accelerator = std::make_shared<accelerator::Accelerator>(settings);
+        const AcceleratorPtr accelerator = accelerator_on(sizes, rank, port.number());
         body(accelerator);
         accelerator->end_training();
       } catch (...) {

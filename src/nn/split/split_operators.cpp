@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "kernels/dispatcher_override.hpp"
+#include "nn/call_path.hpp"
 #include "nn/split/split_classes.hpp"
 #include "nn/split/split_cross_entropy.hpp"
 #include "nn/split/split_loss.hpp"
@@ -35,10 +36,12 @@ at::Tensor attention(c10::DispatchKeySet keys, const at::Tensor& query, const at
   const auto split = SplitSequence::current();
   if (split == nullptr)
     return Attention::redispatch(keys & kBelow<kKey>, query, key, value, mask, dropout, is_causal, scale, enable_gqa);
-  require(!mask || !mask->defined(), Status::kUnsupported,
-          "attention over a split sequence has a mask; expected none, or is_causal");
-  require(dropout == 0, Status::kUnsupported, "attention over a split sequence has a dropout of ", dropout,
-          "; expected 0");
+  if (mask && mask->defined())
+    fail(Status::kUnsupported, in_called_module(),
+         "attention over a split sequence has a mask; expected none, or is_causal");
+  if (dropout != 0)
+    fail(Status::kUnsupported, in_called_module(), "attention over a split sequence has a dropout of ", dropout,
+         "; expected 0");
   return split->attention(query, key, value, is_causal, scale);
 }
 

@@ -1,11 +1,11 @@
 #include "parallel/context/attention_blocks.hpp"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/log_sigmoid.h>
 #include <ATen/ops/sigmoid.h>
-#include <ATen/ops/stack.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <optional>
@@ -41,6 +41,32 @@ std::optional<SeenBlock> seen_block(const BlockwiseAttention& problem, int64_t o
   return owner < rank ? SeenBlock{all, {0, chunk}} : SeenBlock{{chunk, chunk}, all};
 }
 
+// Some heads of keys with those of their queries, or some rows of the batch.
+struct Portion {
+  int64_t dim = 0;
+  int64_t whole = 1;  // the size of this dimension in keys
+  Share share;
+
+  at::Tensor of(const at::Tensor& tensor) const {
+    const int64_t for_each = tensor.size(dim) / whole;
+    return tensor.narrow(dim, share.begin * for_each, share.size * for_each);
+  }
+};
+
+Portion all_of(const BlockwiseAttention& problem) {
+  const int64_t batch = problem.query.size(0);
+  return {0, batch, {0, batch}};
+}
+
+// The problem in two portions, of which each has work for all threads; the second is empty if there are none.
+std::pair<Portion, Portion> halves_of(const BlockwiseAttention& problem) {
+  const at::Tensor keys = problem.keys_and_values.select(0, 0);
+  const int64_t dim = keys.size(1) > 1 ? 1 : 0, whole = keys.size(dim), half = whole / 2;
+  const int64_t heads_of_half = problem.query.size(0) * problem.query.size(1) * half / whole;
+  const int64_t first = heads_of_half < at::get_num_threads() ? whole : whole - half;
+  return {{dim, whole, {0, first}}, {dim, whole, {first, whole - first}}};
+}
+
 at::ScalarType exact_dtype(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
@@ -67,9 +93,6 @@ void merge(const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor&
   logsumexp.sub_(at::log_sigmoid(logsumexp.sub(partial_logsumexp)));
 }
 
-// Keys and values as one block.
-at::Tensor block_of(const BlockwiseAttention& problem) { return at::stack({problem.key, problem.value}); }
-
 template <typename Visit>
 void for_each_block(const BlockwiseAttention& problem, BlockExchange& exchange, const Visit& visit) {
   const int64_t ranks = problem.group->size();
@@ -80,7 +103,7 @@ void for_each_block(const BlockwiseAttention& problem, BlockExchange& exchange, 
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor> BlockwiseAttention::forward() const {
-  const auto exchange = exchange_blocks(transport, block_of(*this), group);
+  const auto exchange = exchange_blocks(transport, keys_and_values, group, exact_dtype(query), /*compares=*/true);
   at::Tensor out, logsumexp;
   for_each_block(*this, *exchange, [&](int64_t step, const at::Tensor& block, const std::optional<SeenBlock>& seen) {
     if (!seen) return;
@@ -97,27 +120,55 @@ std::tuple<at::Tensor, at::Tensor> BlockwiseAttention::forward() const {
   return {out.to(query.scalar_type()), logsumexp};
 }
 
+// Half of the own block is computed last, while the gradient of the block before goes home.
 std::tuple<at::Tensor, at::Tensor, at::Tensor> BlockwiseAttention::backward(const at::Tensor& out_gradient,
                                                                             const at::Tensor& out,
                                                                             const at::Tensor& logsumexp) const {
-  const auto exchange = exchange_blocks(transport, block_of(*this), group);
   const at::ScalarType dtype = exact_dtype(query);
-  const at::Tensor of_query = at::zeros_like(query, query.options().dtype(dtype));
+  const auto exchange = exchange_blocks(transport, keys_and_values, group, dtype, /*compares=*/false);
+  at::Tensor slices;  // the gradients, so that the projection's needs no copy
+  if (is_of_one_projection)
+    slices = at::empty({query.size(0), query.size(2), 3, query.size(1), query.size(3)}, query.options())
+                 .permute({2, 0, 3, 1, 4});
+  const bool is_in_place = slices.defined() && dtype == query.scalar_type();
+  const at::Tensor of_query =
+      is_in_place ? slices.select(0, 0).zero_() : at::zeros_like(query, query.options().dtype(dtype));
+  const auto differentiate = [&](const at::Tensor& block, const SeenBlock& seen, const Portion& portion,
+                                 const at::Tensor& of_block) {
+    if (portion.share.size == 0) return;
+    const auto queries = [&](const at::Tensor& tensor) { return seen.of_queries(portion.of(tensor)); };
+    const auto keys = [&](const at::Tensor& tensor, int64_t which) {
+      return seen.of_keys(portion.of(tensor.select(0, which)));
+    };
+    const at::Tensor seeing = queries(query);
+    const auto [of_queries, of_keys, of_values] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        queries(out_gradient), seeing, for_each_query_head(keys(block, 0), seeing),
+        for_each_query_head(keys(block, 1), seeing), queries(out), queries(logsumexp), 0.0, seen.is_diagonal,
+        std::nullopt, scale);
+    queries(of_query).add_(of_queries);
+    const at::Tensor to_keys = keys(of_block, 0), to_values = keys(of_block, 1);
+    to_keys.copy_(summed_to_heads(of_keys, to_keys.size(1)));
+    to_values.copy_(summed_to_heads(of_values, to_values.size(1)));
+  };
+  const SeenBlock seen_of_own = *seen_block(*this, group->rank());
+  const at::Tensor of_own = exchange->gradient_memory(0);
+  const std::pair<Portion, Portion> halves = halves_of(*this);
   for_each_block(*this, *exchange, [&](int64_t step, const at::Tensor& block, const std::optional<SeenBlock>& seen) {
-    const at::Tensor of_block = at::zeros(block.sizes(), block.options().dtype(dtype));
-    if (seen) {
-      const auto [of_queries, of_keys, of_values] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-          seen->of_queries(out_gradient), seen->of_queries(query),
-          for_each_query_head(seen->of_keys(block.select(0, 0)), query),
-          for_each_query_head(seen->of_keys(block.select(0, 1)), query), seen->of_queries(out),
-          seen->of_queries(logsumexp), 0.0, seen->is_diagonal, std::nullopt, scale);
-      seen->of_queries(of_query).add_(of_queries);
-      seen->of_keys(of_block.select(0, 0)).copy_(summed_to_heads(of_keys, key.size(1)));
-      seen->of_keys(of_block.select(0, 1)).copy_(summed_to_heads(of_values, key.size(1)));
-    }
-    exchange->add_gradient(step, of_block);
+    if (step == 0) return differentiate(keys_and_values, seen_of_own, halves.first, of_own);
+    const at::Tensor of_block = exchange->gradient_memory(step);
+    if (!seen || seen->keys.size < of_block.size(1 + kPositions)) of_block.zero_();
+    if (seen) differentiate(block, *seen, all_of(*this), of_block);
+    exchange->add_gradient(step);
   });
-  const at::Tensor of_keys_and_values = exchange->own_gradient().to(key.scalar_type());
+  differentiate(keys_and_values, seen_of_own, halves.second, of_own);
+  exchange->add_gradient(0);
+  const at::Tensor exact = exchange->own_gradient();
+  if (slices.defined()) {
+    if (!is_in_place) slices.select(0, 0).copy_(of_query);
+    slices.narrow(0, 1, 2).copy_(exact);
+    return {slices.select(0, 0), slices.select(0, 1), slices.select(0, 2)};
+  }
+  const at::Tensor of_keys_and_values = exact.to(keys_and_values.scalar_type());
   return {of_query.to(query.scalar_type()), of_keys_and_values.select(0, 0), of_keys_and_values.select(0, 1)};
 }
 

@@ -12,10 +12,13 @@
 
 namespace accel::parallel {
 
-// Tensors are [batch, heads, positions of this rank, size] on the CPU, without autograd. Keys and values may have fewer
-// heads, of which each is for as many successive heads of the queries.
+// Queries are [batch, heads, positions of this rank, size], keys and values [2, batch, heads, positions, size] and
+// contiguous, on the CPU, without autograd. Keys and values may have fewer heads, of which each is for as many
+// successive heads of the queries.
 struct BlockwiseAttention {
-  at::Tensor query, key, value;
+  at::Tensor query, keys_and_values;
+  // Whether the gradients are slices of one projection's, as nn/layers/split_heads.hpp wants them.
+  bool is_of_one_projection = false;
   bool is_causal = false;
   double scale = 1;
   SequenceOrder order = SequenceOrder::kHeadAndTail;
@@ -24,7 +27,7 @@ struct BlockwiseAttention {
 
   // The output, and the logsumexp of the scores [batch, heads, positions].
   std::tuple<at::Tensor, at::Tensor> forward() const;
-  // The gradients of query, key and value.
+  // The gradients of queries, keys and values.
   std::tuple<at::Tensor, at::Tensor, at::Tensor> backward(const at::Tensor& out_gradient, const at::Tensor& out,
                                                           const at::Tensor& logsumexp) const;
 };

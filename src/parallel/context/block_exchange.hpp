@@ -13,7 +13,7 @@ namespace accel::parallel {
 
 enum class BlockTransport {
   kAllGather,  // all blocks by one collective, beside the computing of a rank's own block
-  kRing,       // a block is passed on to the next rank at each step; two of them are in memory
+  kRing,       // a block is passed on to the next rank at each step; two or three of them are in memory
 };
 
 // A block is one contiguous tensor, of one shape and dtype on all ranks. Step i, from 0 on, has that of rank r - i,
@@ -25,14 +25,20 @@ class BlockExchange {
   BlockExchange(const BlockExchange&) = delete;
   BlockExchange& operator=(const BlockExchange&) = delete;
 
-  // Each step once, in their order. Valid until the step after.
+  // Each step once, in their order. Valid until the step after. Throws comm::CollectiveError.
   virtual at::Tensor block(int64_t step) = 0;
-  // In backward, after block(step): what this rank adds to the gradient of the block. The tensor is changed.
-  virtual void add_gradient(int64_t step, const at::Tensor& gradient) = 0;
-  // After the last step: the sum of all ranks' gradients of this rank's block.
+  // In backward, after block(step): memory for what this rank adds to the gradient of the block, not initialised.
+  virtual at::Tensor gradient_memory(int64_t step) = 0;
+  // Its values are there. The own block, of step 0, is the last: the rank computes it while the gradient of the block
+  // before travels.
+  virtual void add_gradient(int64_t step) = 0;
+  // After all of them: the sum of all ranks' gradients of this rank's block.
   virtual at::Tensor own_gradient() = 0;
 };
 
-std::unique_ptr<BlockExchange> exchange_blocks(BlockTransport transport, const at::Tensor& own, const RankGroup& group);
+// Gradients are added in `exact`, a dtype. `compares`: whether each rank learns that one passes a block of other
+// positions, which in backward are those of the forward. Without it only the ranks know that get such a block from it.
+std::unique_ptr<BlockExchange> exchange_blocks(BlockTransport transport, const at::Tensor& own, const RankGroup& group,
+                                               at::ScalarType exact, bool compares);
 
 }  // namespace accel::parallel

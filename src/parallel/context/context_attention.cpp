@@ -2,6 +2,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -69,9 +70,8 @@ class ContextAttentionBackward final : public torch::autograd::Node {
             "a graph that is kept");
     BlockwiseAttention again = problem;
     again.query = saved[0].get();
-    again.key = saved[1].get();
-    again.value = saved[2].get();
-    const at::Tensor out = saved[3].get(), logsumexp = saved[4].get();
+    again.keys_and_values = saved[1].get();
+    const at::Tensor out = saved[2].get(), logsumexp = saved[3].get();
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     auto [of_query, of_key, of_value] =
         again.backward(gradients[0].defined() ? gradients[0] : at::zeros_like(out), out, logsumexp);
@@ -84,33 +84,45 @@ class ContextAttentionBackward final : public torch::autograd::Node {
   }
 
   BlockwiseAttention problem;                  // without tensors
-  std::vector<tensor::SavedActivation> saved;  // query, key, value, output, logsumexp
+  std::vector<tensor::SavedActivation> saved;  // query, keys and values, output, logsumexp
 };
 
-std::tuple<at::Tensor, at::Tensor> forward_of(const BlockwiseAttention& problem) {
+// Queries and keys are those of the call.
+std::tuple<at::Tensor, at::Tensor> forward_of(const BlockwiseAttention& problem, const at::Tensor& query,
+                                              const at::Tensor& key) {
   kernels::KeptResults* const results = kernels::KeptResults::current();
   if (results == nullptr) return problem.forward();
   const auto call = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&forward_of));
-  return results->keep_or_take(kernels::add_to_call(kernels::add_to_call(call, problem.query), problem.key),
+  return results->keep_or_take(kernels::add_to_call(kernels::add_to_call(call, query), key),
                                [&problem] { return problem.forward(); });
 }
 
-at::Tensor attention_by_blocks(BlockwiseAttention problem) {
+// Whether they are slices of one projection, as nn/layers/split_heads.hpp makes them.
+bool are_of_one_projection(const at::Tensor& query, const at::Tensor& key) {
+  const int64_t width = query.size(1) * query.size(3);
+  return key.sizes() == query.sizes() && key.strides() == query.strides() && query.stride(3) == 1 &&
+         query.stride(2) == 3 * width && query.stride(1) == query.size(3);
+}
+
+at::Tensor attention_by_blocks(BlockwiseAttention problem, const at::Tensor& query, const at::Tensor& key,
+                               const at::Tensor& value) {
   const bool differentiable =
-      at::GradMode::is_enabled() &&
-      (problem.query.requires_grad() || problem.key.requires_grad() || problem.value.requires_grad());
+      at::GradMode::is_enabled() && (query.requires_grad() || key.requires_grad() || value.requires_grad());
   at::Tensor out, logsumexp;
   {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    std::tie(out, logsumexp) = forward_of(problem);
+    problem.query = query.contiguous();  // not a view: what is saved would keep the keys and values a second time
+    problem.keys_and_values = at::stack({key, value});
+    problem.is_of_one_projection = are_of_one_projection(query, key);
+    std::tie(out, logsumexp) = forward_of(problem, query, key);
     out = out.detach();  // kept results are shared
   }
   if (!differentiable) return out;
-  const auto node = tensor::make_autograd_node<ContextAttentionBackward>(
-      torch::autograd::collect_next_edges(problem.query, problem.key, problem.value));
-  for (const at::Tensor& tensor : {problem.query, problem.key, problem.value, out.detach(), logsumexp})
+  const auto node =
+      tensor::make_autograd_node<ContextAttentionBackward>(torch::autograd::collect_next_edges(query, key, value));
+  for (const at::Tensor& tensor : {problem.query, problem.keys_and_values, out.detach(), logsumexp})
     node->saved.emplace_back(tensor);
-  problem.query = problem.key = problem.value = at::Tensor();
+  problem.query = problem.keys_and_values = at::Tensor();
   node->problem = std::move(problem);
   torch::autograd::set_history(out, node);
   return out;
@@ -124,9 +136,9 @@ at::Tensor context_parallel_attention(const at::Tensor& query, const at::Tensor&
   if (split.method == ContextMethod::kUlysses)
     return attention_by_heads(query, key, value, is_causal, scale, split.group);
   const auto transport = split.method == ContextMethod::kRing ? BlockTransport::kRing : BlockTransport::kAllGather;
-  return attention_by_blocks({query, key, value, is_causal,
-                              scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3)))), split.order, transport,
-                              split.group});
+  const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3))));
+  return attention_by_blocks({{}, {}, false, is_causal, factor, split.order, transport, split.group}, query, key,
+                             value);
 }
 
 }  // namespace accel::parallel

@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "comm/collective_error.hpp"
+#include "nn/call_path.hpp"
 #include "nn/split/split_operators.hpp"
 
 namespace accel::parallel {
@@ -18,9 +20,13 @@ class ContextSequence final : public nn::SplitSequence {
 
   // Methods that call the operator themselves mean LibTorch's.
   at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, bool is_causal,
-                       std::optional<double> scale) const override {
+                       std::optional<double> scale) const override try {
     const Scope whole(nullptr);
     return context_parallel_attention(query, key, value, is_causal, scale, split_);
+  } catch (const Error& error) {
+    throw Error(error.status(), nn::in_called_module() + error.message());
+  } catch (const comm::CollectiveError& error) {
+    throw comm::CollectiveError(error.failure(), error.rank(), nn::in_called_module() + error.what());
   }
 
   at::Tensor positions(int64_t own_length) const override {
