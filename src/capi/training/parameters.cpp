@@ -11,6 +11,7 @@
 #include "capi/calls/handles.hpp"
 #include "capi/calls/options.hpp"
 #include "capi/generated/options/parameters.hpp"
+#include "capi/generated/options/prepare.hpp"
 #include "capi/values/named_tensors.hpp"
 
 namespace accel::capi {
