@@ -219,6 +219,7 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_config(const accel_dataloader_t* 
     insert("use_seedable_sampler", !config.draw_seed);
     insert("data_seed", config.seed ? c10::IValue(*config.seed) : c10::IValue());
     insert("use_stateful_dataloader", config.resumes);
+    insert("sequence_keys", config.sequence_keys);
     return from_ivalue(fields);
   });
 }
