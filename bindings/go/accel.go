@@ -5942,17 +5942,18 @@ func (options *DataloaderOptions) c(given *arguments) *C.accel_dataloader_option
 // with the part. Sizes need not be divisible. Heads of an attention layer stay whole.
 type TensorParallelOptions struct {
 	// Rules; or "auto": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or
-	// "none": the program's own forward splits the model. Default "auto"
+	// "none": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default "auto"
 	Plan string
 
 	// 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that
 	// differ belong to layers that the plan leaves whole although they work on split tensors, and are a
-	// COLLECTIVE_MISMATCH that names them. Default 1
+	// COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1
 	VerifyGradients *bool
 
 	// 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one
 	// (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are
-	// sent. The length must be divisible by the number of ranks. Default 0
+	// sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL.
+	// Default 0
 	SequenceParallel *bool
 }
 

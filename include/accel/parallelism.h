@@ -28,14 +28,16 @@
 typedef struct accel_tensor_parallel_options {
   size_t struct_size;
   const char *plan;             /* Rules; or "auto": the plan of the model's kind, which GPT-2, Llama and self-attention layers
-                                 * have; or "none": the program's own forward splits the model. Default "auto" */
+                                 * have; or "none": the program's own forward splits the model. Variable
+                                 * PARALLELISM_CONFIG_TP_PLAN. Default "auto" */
   accel_flag_t verify_gradients; /* 1: after the first backward the ranks compare the gradients of all parameters that are not
                                   * split: those that differ belong to layers that the plan leaves whole although they work on
-                                  * split tensors, and are a COLLECTIVE_MISMATCH that names them. Default 1 */
+                                  * split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable
+                                  * PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1 */
   accel_flag_t sequence_parallel; /* 1: between split layers a rank has its positions of the sequence alone, which is the last
                                  * dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less
                                  * time and memory, and as many bytes are sent. The length must be divisible by the number
-                                 * of ranks. Default 0 */
+                                 * of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0 */
 } accel_tensor_parallel_options_t;
 
 /* How attention is computed where each rank has some positions of a sequence. The numbers are pinned. */

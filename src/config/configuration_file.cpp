@@ -144,8 +144,8 @@ class ConfigurationFile::Reader {
 
   void add(const OptionTable& table, std::string_view field, const std::string& value, const YamlNode::Entry& from) {
     const auto [entry, is_new] = sections_[std::string(section_of(table))].try_emplace(std::string(field));
-    require(is_new, Status::kInvalidArgument, place(from.line), ": '", from.name, "' stands twice, before at ",
-            entry->second.place, "; expected it once");
+    require(is_new, Status::kInvalidArgument, place(from.line), ": '", from.name,
+            "' stands twice, or under two names, before at ", entry->second.place, "; expected it once");
     entry->second = {value, place(from.value.line)};
   }
 

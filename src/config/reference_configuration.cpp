@@ -28,7 +28,6 @@ constexpr RefusedValue kRefusals[] = {
     {"distributed_type", "TPU", "", "TPUs"},
     {"compute_environment", "", "LOCAL_MACHINE", "SageMaker"},
     {"dynamo_backend", "", "NO", "compilation by torch.compile"},
-    {"parallelism_config_sp_size", "", "1", "sequence parallelism"},
     {"parallelism_config_cp_backend", "", "torch", "another kind of context parallelism"},
 };
 
@@ -51,6 +50,11 @@ void refuse_reference_value(std::string_view name, const std::string& written, c
 ReferenceMeaning reference_meaning(std::string_view name, const std::string& written) {
   if (name == "fp16" && parse_flag(written).value_or(false))
     return {&option_tables::state_options, "mixed_precision", "fp16"};
+  // Two ways to share sequences along one axis, of which files say 1 where it is the other.
+  if (name == "parallelism_config_cp_size" || name == "parallelism_config_sp_size") {
+    if (written == "1") return {};
+    return {&option_tables::state_options, "context_parallel_size", written};
+  }
   if (name != "distributed_type") return {};
   const auto* const found = std::find_if(std::begin(kTypes), std::end(kTypes),
                                          [&](const ParallelType& type) { return is_same(type.name, written); });

@@ -30,7 +30,7 @@ void refuse_reference_value(std::string_view name, const std::string& written, c
 struct ReferenceMeaning {
   const OptionTable* table = nullptr;
   std::string_view field;
-  const char* value = nullptr;
+  std::string value;
 };
 ReferenceMeaning reference_meaning(std::string_view name, const std::string& written);
 

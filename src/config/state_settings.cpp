@@ -1,6 +1,7 @@
 #include "config/state_settings.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "config/generated/choices/cpu_kernels.hpp"
 #include "config/generated/choices/cpu_memory.hpp"
 #include "config/generated/settings/state/state.hpp"
+#include "config/option_text.hpp"
 #include "config/precedence.hpp"
 #include "config/process_place.hpp"
 #include "config/unsupported_environment.hpp"
@@ -59,11 +61,31 @@ void apply_embedded(StateSettings& settings) {
   apply(settings.cpu_memory_kept, kEmbeddedMemoryKept);
 }
 
+constexpr const char* kSequenceSize = "PARALLELISM_CONFIG_SP_SIZE";
+
+// Ulysses and context parallelism share sequences in two ways, along one axis of the mesh.
+void apply_sequence_parallel_size(StateSettings& settings) {
+  const auto written = environment_text(kSequenceSize);
+  if (!written || settings.context_parallel_size.source == "call") return;
+  const OptionTable& table = StateSettings::table();
+  const OptionField& field = *std::find_if(table.begin(), table.end(), [](const OptionField& one) {
+    return one.name == std::string_view("context_parallel_size");
+  });
+  check_option_text(field, *written, field.name, kSequenceSize);
+  const int64_t size = parse_integer_option(field, *written);
+  if (size == 1) return;
+  require(settings.context_parallel_size.value == 1, Status::kInvalidArgument, kSequenceSize, " is ", size,
+          " and context_parallel_size is ", settings.context_parallel_size.value, " (from ",
+          settings.context_parallel_size.source, "), and both split sequences; expected one of them above 1");
+  settings.context_parallel_size.set(size, kSequenceSize);
+}
+
 }  // namespace
 
 StateSettings resolve_state_settings(StateSettings given) {
   refuse_unsupported_environment();
   resolve_settings(given);
+  apply_sequence_parallel_size(given);
   apply_embedded(given);
   resolve_process_place(given);
   return given;

@@ -22,12 +22,12 @@ constexpr Variable kVariables[] = {
     {"ACCELERATE_DOWNCAST_BF16", nullptr, "bfloat16 in the place of double on TPUs"},
     {"ACCELERATE_DYNAMO_BACKEND", "no", "compilation by torch.compile"},
     {"ACCELERATE_FP8_BACKEND", "no", "8-bit floating point"},
-    {"PARALLELISM_CONFIG_SP_SIZE", "1", "sequence parallelism"},
     {"PARALLELISM_CONFIG_CP_BACKEND", "torch", "another kind of context parallelism"},
 };
 
 constexpr const char* kSizesOfMesh[] = {"PARALLELISM_CONFIG_DP_REPLICATE_SIZE", "PARALLELISM_CONFIG_DP_SHARD_SIZE",
-                                        "PARALLELISM_CONFIG_TP_SIZE", "PARALLELISM_CONFIG_CP_SIZE"};
+                                        "PARALLELISM_CONFIG_TP_SIZE", "PARALLELISM_CONFIG_CP_SIZE",
+                                        "PARALLELISM_CONFIG_SP_SIZE"};
 
 // Without a type the reference takes it as one of several machines.
 bool asks_for_sagemaker() {

@@ -17,7 +17,7 @@ import unittest
 
 README, LAUNCHER = sys.argv[1:3]
 LANGUAGES = dict(argument.split("=", 1) for argument in sys.argv[3:])
-PROGRAMS = ["hello", "train", "custom_module", "checkpoint", "embed"]
+PROGRAMS = ["hello", "train", "custom_module", "split_model", "checkpoint", "embed"]
 IN_TWO = os.environ.get("ACCEL_TEST_IN_TWO", " ".join(PROGRAMS)).split()
 WITH_FOLDER = ["checkpoint", "embed"]
 DRAWS_ON_THE_DEVICE = ["checkpoint"]  # a dropout
@@ -91,6 +91,18 @@ class ExamplesAgree(unittest.TestCase):
     def test_custom_module(self):
         self.compare("custom_module")
 
+    def test_split_model(self):
+        """Split over two processes it learns as in one, in which it is whole."""
+        parts = {language: lines_of(language, "split_model", 2, PARALLELISM_CONFIG_TP_SIZE="2") for language in LANGUAGES}
+        first = next(iter(LANGUAGES))
+        for language in LANGUAGES:
+            self.assertEqual(parts[language], parts[first], f"{language} and {first}")
+        self.assertEqual([line.split(":")[0] for line in parts[first]], documented_names("split_model"))
+        self.assertEqual(parts[first][1], "up here: 16 x 7")
+        whole = lines_of(first, "split_model", 1)
+        self.assertEqual(whole[1], "up here: 32 x 7")
+        self.assertEqual(parts[first][2:], whole[2:])
+
     def test_checkpoint(self):
         self.compare("checkpoint")
 
@@ -122,4 +134,6 @@ class ExamplesAgree(unittest.TestCase):
 if __name__ == "__main__":
     if "train" not in IN_TWO:
         del ExamplesAgree.test_big_model  # of one process in any case: the run with the training in two has it
+    if "split_model" not in IN_TWO:
+        del ExamplesAgree.test_split_model  # of two processes in any case
     unittest.main(argv=sys.argv[:1])

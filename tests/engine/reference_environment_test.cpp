@@ -24,12 +24,17 @@ bool is_of_an_option(const std::string& variable) {
 
 // Those that are read without a field of an options struct, and where.
 constexpr const char* kReadElsewhere[] = {
-    "ACCELERATE_CONFIG_DS_FIELDS",                 // config/deepspeed_config.cpp
-    "ACCELERATE_USE_PARALLELISM_CONFIG",           // config/unsupported_environment.cpp: no contradicts sizes
-    "ACCELERATE_USE_SAGEMAKER",                    // the same: with a type, or without one
-    "ACCELERATE_INIT_INCLUDE_BUFFERS",             // capi/models/module.cpp
-    "ACCELERATE_LOG_LEVEL",                        // Python's get_logger()
-    "PARALLELISM_CONFIG_CP_COMM_STRATEGY",         // Python's TorchContextParallelConfig, for the program
+    "ACCELERATE_CONFIG_DS_FIELDS",          // config/deepspeed_config.cpp
+    "ACCELERATE_USE_PARALLELISM_CONFIG",    // config/unsupported_environment.cpp: no contradicts sizes
+    "ACCELERATE_USE_SAGEMAKER",             // the same: with a type, or without one
+    "ACCELERATE_INIT_INCLUDE_BUFFERS",      // capi/models/module.cpp
+    "ACCELERATE_LOG_LEVEL",                 // Python's get_logger()
+    "PARALLELISM_CONFIG_CP_COMM_STRATEGY",  // Python's TorchContextParallelConfig
+    "PARALLELISM_CONFIG_SP_SIZE",           // config/state_settings.cpp: another way to share sequences
+    "PARALLELISM_CONFIG_SP_BACKEND",        // Python's ParallelismConfig
+    "PARALLELISM_CONFIG_SP_SEQ_LENGTH",     // these three: Python's DeepSpeedSequenceParallelConfig
+    "PARALLELISM_CONFIG_SP_SEQ_LENGTH_IS_VARIABLE",
+    "PARALLELISM_CONFIG_SP_ATTN_IMPLEMENTATION",
     "ACCELERATE_DYNAMO_MODE",                      // these four describe what ACCELERATE_DYNAMO_BACKEND turns on, and
     "ACCELERATE_DYNAMO_USE_FULLGRAPH",             // are read by Python's TorchDynamoPlugin
     "ACCELERATE_DYNAMO_USE_DYNAMIC",               //
@@ -51,10 +56,6 @@ constexpr const char* kDescribeWhatIsRefused[] = {
     "ACCELERATE_FP8_PAD_INNER_DIM",
     "ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL",
     "ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING",
-    "PARALLELISM_CONFIG_SP_ATTN_IMPLEMENTATION",
-    "PARALLELISM_CONFIG_SP_BACKEND",
-    "PARALLELISM_CONFIG_SP_SEQ_LENGTH",
-    "PARALLELISM_CONFIG_SP_SEQ_LENGTH_IS_VARIABLE",
     "ACCELERATE_ALLOW_CP_STANDALONE",  // context parallelism needs no sharding here
     "ACCELERATE_BYPASS_DEVICE_MAP",    // models with a device map are not refused here
     "ACCELERATE_DEBUG_RDV_FILE",       // of the reference's debug_launcher to itself

@@ -98,6 +98,15 @@ TEST(ReferenceFiles, OfDeepSpeedTheyHaveItsSettings) {
   EXPECT_FALSE(*resolve_fsdp_settings({}).enabled);
 }
 
+TEST(ReferenceFiles, SequencesAreSharedInOneOfTwoWays) {
+  const SettingsEnvironment environment;
+  const ConfigurationFileOfTest file(
+      "parallelism_config:\n"
+      "  parallelism_config_cp_size: 1\n"
+      "  parallelism_config_sp_size: 3\n");
+  EXPECT_EQ(resolve_state_settings({}).context_parallel_size, 3);
+}
+
 TEST(ReferenceFiles, WhatIsNotThereOrNotKnownIsRefusedWithItsLine) {
   const SettingsEnvironment environment;
   const struct {
@@ -110,7 +119,9 @@ TEST(ReferenceFiles, WhatIsNotThereOrNotKnownIsRefusedWithItsLine) {
       {"distributed_type: 'NO'\ndynamo_config:\n  dynamo_backend: INDUCTOR\n", 3, Status::kUnsupported,
        "torch.compile"},
       {"compute_environment: AMAZON_SAGEMAKER\n", 1, Status::kUnsupported, "SageMaker"},
-      {"parallelism_config:\n  parallelism_config_sp_size: 2\n", 2, Status::kUnsupported, "sequence parallelism"},
+      {"parallelism_config:\n  parallelism_config_cp_backend: x\n", 2, Status::kUnsupported, "context parallelism"},
+      {"parallelism_config:\n  parallelism_config_cp_size: 2\n  parallelism_config_sp_size: 2\n", 3,
+       Status::kInvalidArgument, "stands twice, or under two names"},
       {"fsdp_config:\n  fsdp_shard: 2\n", 2, Status::kInvalidArgument, "there is no option 'fsdp_shard'"},
       {"distributed_type: FSDP\nfsdp_config: {}\nfsdp_config: {}\n", 3, Status::kInvalidArgument, "stands twice"},
       {"fsdp_config:\n  fsdp_version: [1]\n", 2, Status::kInvalidArgument, "expected one value"},

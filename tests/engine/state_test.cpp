@@ -52,6 +52,7 @@ class StateEnvironment {
                                            "ACCELERATE_USE_DEEPSPEED",
                                            "ACCELERATE_USE_MEGATRON_LM",
                                            "PARALLELISM_CONFIG_SP_SIZE",
+                                           "PARALLELISM_CONFIG_CP_SIZE",
                                            "PARALLELISM_CONFIG_TP_SIZE",
                                            "ACCELERATE_DYNAMO_BACKEND",
                                            "FSDP_SHARDING_STRATEGY",
@@ -400,7 +401,6 @@ TEST(StateSettings, WhatCannotWorkIsRefusedWithTheReason) {
 TEST(StateSettings, WhatTheEnvironmentAsksForAndIsNotThereIsRefusedByName) {
   for (const auto& [variable, value] : std::vector<std::pair<std::string, std::string>>{
            {"ACCELERATE_USE_MEGATRON_LM", "yes"},
-           {"PARALLELISM_CONFIG_SP_SIZE", "2"},
            {"ACCELERATE_DYNAMO_BACKEND", "INDUCTOR"},
        }) {
     const StateEnvironment environment({{variable, value}});
@@ -426,6 +426,25 @@ TEST(StateMesh, SizesComeFromTheEnvironmentAndFitTheRanks) {
   EXPECT_NE(made.describe().find("mesh = pipeline 1, replicate 1, shard 1, context 1, tensor 1; this rank is at 0"),
             std::string::npos);
   EXPECT_NE(made.describe().find("tensor_parallel_size = 1 (call)"), std::string::npos);
+}
+
+TEST(StateMesh, SequencesAreSharedInOneOfTwoWays) {
+  const StateEnvironment environment(Variables{{"PARALLELISM_CONFIG_SP_SIZE", "2"}});
+  const StateSettings resolved = resolve_state_settings({});
+  EXPECT_EQ(resolved.context_parallel_size, 2);
+  EXPECT_EQ(resolved.context_parallel_size.source, "PARALLELISM_CONFIG_SP_SIZE");
+  StateSettings given;
+  given.context_parallel_size = 3;
+  EXPECT_EQ(resolve_state_settings(given).context_parallel_size, 3);
+  setenv("PARALLELISM_CONFIG_CP_SIZE", "1", 1);
+  EXPECT_EQ(resolve_state_settings({}).context_parallel_size, 2);
+  setenv("PARALLELISM_CONFIG_CP_SIZE", "3", 1);
+  EXPECT_NE(
+      refusal([] { resolve_state_settings({}); }, Status::kInvalidArgument)
+          .find("PARALLELISM_CONFIG_SP_SIZE is 2 and context_parallel_size is 3 (from PARALLELISM_CONFIG_CP_SIZE)"),
+      std::string::npos);
+  setenv("PARALLELISM_CONFIG_SP_SIZE", "0", 1);
+  EXPECT_NE(refusal([] { resolve_state_settings({}); }, Status::kInvalidArgument).find("is '0'"), std::string::npos);
 }
 
 TEST(StateSplit, EveryThingGoesToOneRank) {

@@ -207,6 +207,26 @@ TEST(LaunchPlan, WithoutAFileTheRanksGetOnlyWhatIsAskedFor) {
   EXPECT_EQ(variables, expected);
 }
 
+TEST(LaunchPlan, TheRanksGetHowModelsAreSplit) {
+  const CleanEnvironment environment(kNowhere);
+  const Map variables = variables_of(plan_launch({{"use_parallelism_config", "true"},
+                                                  {"parallelism_config_sp_size", "2"},
+                                                  {"parallelism_config_sp_seq_length_is_variable", "False"},
+                                                  {"parallelism_config_tp_plan", "none"},
+                                                  {"parallelism_config_tp_sequence_parallel", "yes"},
+                                                  {"cpu", "true"}},
+                                                 {"./program"}));
+  const Map expected = {{"ACCELERATE_USE_PARALLELISM_CONFIG", "true"},
+                        {"PARALLELISM_CONFIG_SP_SIZE", "2"},
+                        {"PARALLELISM_CONFIG_SP_SEQ_LENGTH_IS_VARIABLE", "False"},
+                        {"PARALLELISM_CONFIG_SP_ATTN_IMPLEMENTATION", "sdpa"},
+                        {"PARALLELISM_CONFIG_TP_PLAN", "none"},
+                        {"PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL", "true"}};
+  for (const auto& [name, value] : expected)
+    EXPECT_EQ(variables.count(name) != 0 ? variables.at(name) : "", value) << name;
+  EXPECT_EQ(variables.count("PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS"), 0U);
+}
+
 TEST(LaunchPlan, TheFileOfAccelConfigIsReadUnlessTheCpuIsAskedFor) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("accel_home_" + std::to_string(getpid()));
@@ -236,9 +256,6 @@ TEST(LaunchPlan, WhatCannotBeIsRefused) {
   refuse(wrong, "--cpu and --use-fsdp are both given", {{"cpu", "true"}, {"use_fsdp", "true"}});
   refuse(wrong, "--multi-gpu and --use-deepspeed are both given", {{"multi_gpu", "yes"}, {"use_deepspeed", "1"}});
   refuse(wrong, "--num-processes is 1; expected at least 2", {{"multi_gpu", "true"}, {"num_processes", "1"}});
-  refuse(wrong, "expected --use-fsdp and --fsdp-version 2 beside it", {{"use_parallelism_config", "true"}});
-  refuse(wrong, "expected --use-fsdp and --fsdp-version 2 beside it",
-         {{"use_parallelism_config", "true"}, {"use_fsdp", "true"}});
   refuse(wrong, "--num-processes is '0'", {{"num_processes", "0"}});
   refuse(wrong, "--zero-stage is '4'; expected an integer from 0 to 3", {{"zero_stage", "4"}});
   refuse(wrong, "--fsdp-offload-params is 'maybe'; expected yes or no", {{"fsdp_offload_params", "maybe"}});
@@ -248,7 +265,6 @@ TEST(LaunchPlan, WhatCannotBeIsRefused) {
   refuse(Status::kUnsupported, "asks for TPUs", {{"tpu", "true"}});
   refuse(Status::kUnsupported, "asks for Megatron-LM", {{"use_megatron_lm", "true"}});
   refuse(Status::kUnsupported, "asks for compilation", {{"dynamo_backend", "inductor"}});
-  refuse(Status::kUnsupported, "asks for sequence parallelism", {{"parallelism_config_sp_size", "2"}});
   refuse(Status::kNotFound, "missing.yaml", {{"config_file", "missing.yaml"}});
   const WrittenFile of_sagemaker(
       "compute_environment: AMAZON_SAGEMAKER\ndistributed_type: 'NO'\nec2_instance_type: a\n"

@@ -50,6 +50,8 @@ def variable_of(field):
     default = option["default"]
     if option["kind"] == "choice" and default:
         default = choice_names(field["type"]["base"], option["constants"])[default].upper()
+    if option["kind"] == "text" and default:
+        default = default.strip('"')
     return option["variable"], option["kind"], default
 
 

@@ -25,15 +25,19 @@ prepared_as(loader::DataLoader, item) = of_form(loader, DataLoader(item.loader))
 of_form(source::DataLoader, loader::DataLoader) = (loader.form = source.form; loader)
 prepared_as(::Scheduler, item) = Scheduler(item.scheduler)
 
-"""    prepare(state, model; device_placement, evaluation_mode = false, options...)
+"""    prepare(state, model; device_placement, evaluation_mode = false, tensor_parallel = (;), options...)
 
-Options are the fields of `accel_ddp_options_t`. With `evaluation_mode` each rank has its own weights, and nothing is exchanged."""
+Options are the fields of `accel_ddp_options_t`; `tensor_parallel` has those of `accel_tensor_parallel_options_t`, such as
+`(plan = "up colwise; down rowwise",)`. With `evaluation_mode` each rank has its own weights, and nothing is exchanged."""
 prepare(state::State, model::Model; device_placement = LibAccel.ACCEL_UNSET, evaluation_mode = LibAccel.ACCEL_UNSET,
-        options...) =
+        tensor_parallel = (;), options...) =
     with_options(LibAccel.accel_ddp_options_t; options...) do ddp
-        GC.@preserve ddp with_options(LibAccel.accel_prepare_model_options_t; device_placement = device_placement, evaluation_mode = evaluation_mode,
-                     ddp = Base.unsafe_convert(Ptr{LibAccel.accel_ddp_options_t}, ddp)) do given
-            made(Model, out -> LibAccel.accel_prepare_model(state, model, given, out))
+        with_options(LibAccel.accel_tensor_parallel_options_t; tensor_parallel...) do splitting
+            GC.@preserve ddp splitting with_options(LibAccel.accel_prepare_model_options_t; device_placement = device_placement,
+                         evaluation_mode = evaluation_mode, ddp = Base.unsafe_convert(Ptr{LibAccel.accel_ddp_options_t}, ddp),
+                         tensor_parallel = Base.unsafe_convert(Ptr{LibAccel.accel_tensor_parallel_options_t}, splitting)) do given
+                made(Model, out -> LibAccel.accel_prepare_model(state, model, given, out))
+            end
         end
     end
 

@@ -717,27 +717,6 @@ def test_purged_classes():
         assert "ACCELERATE_TEST" not in os.environ
 
 
-def test_parallelism_config(monkeypatch):
-    monkeypatch.setenv("PARALLELISM_CONFIG_TP_SIZE", "2")
-    config = accel.ParallelismConfig(dp_shard_size=3)
-    assert (config.tp_size, config.total_size, config.data_parallel_size, config.non_data_parallel_size) == (2, 6, 3, 2)
-    assert config.dp_dim_names == ["dp_shard"] and config.non_dp_dim_names == ["tp"] and config.active_mesh_dims == ["dp_shard", "tp"]
-    assert config.fsdp_dim_names == ["dp_shard_cp"] and config.dp_shard_cp_dim_names == config.dp_cp_dim_names == ["dp_shard"]
-    assert config.tp_enabled and not config.cp_enabled and accel.parallelism_config.ParallelismConfig is accel.ParallelismConfig
-    for wrong, error in (({"tp_size": 0}, ValueError), ({"cp_backend": "ring"}, ValueError), ({"sp_size": 2}, NotImplementedError),
-                         ({"tp_size": 1.5}, TypeError), ({"tp_handler": 1}, NotImplementedError)):
-        with pytest.raises(error, match=next(iter(wrong))):
-            accel.ParallelismConfig(**wrong)
-    with pytest.raises(ValueError, match=r"3 \(shard\) x 1 \(context\) x 2 \(tensor\) and there is 1 rank"):
-        Accelerator(cpu=True, parallelism_config=config)
-    monkeypatch.delenv("PARALLELISM_CONFIG_TP_SIZE")
-    accelerator = Accelerator(cpu=True, parallelism_config=accel.ParallelismConfig())
-    assert accelerator.data_parallel_rank == 0 and accelerator.torch_device_mesh.size("dp_cp") == 1
-    assert repr(accelerator.torch_device_mesh).startswith("Mesh(pipeline 1, replicate 1, shard 1, context 1, tensor 1")
-    with pytest.raises(accel.errors.NotFoundError, match="no axis 'expert'"):
-        accelerator.torch_device_mesh.size("expert")
-
-
 def test_members_of_the_reference():
     """Each is there, or says what is missing."""
     accelerator = Accelerator(cpu=True)

@@ -470,9 +470,9 @@ constexpr OptionField kDataloaderOptions[] = {
 };
 
 constexpr OptionField kTensorParallelOptions[] = {
-    {"plan", "Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Default \"auto\"", OptionKind::kText, 8, 8, 153, kNone, nullptr, "auto", nullptr, nullptr, 0, false},
-    {"verify_gradients", "1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Default 1", OptionKind::kFlag, 4, 16, 243, kNone, nullptr, "1", nullptr, nullptr, 0, false},
-    {"sequence_parallel", "1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Default 0", OptionKind::kFlag, 4, 20, 275, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"plan", "Rules; or \"auto\": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or \"none\": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default \"auto\"", OptionKind::kText, 8, 8, 153, kNone, "PARALLELISM_CONFIG_TP_PLAN", "auto", nullptr, nullptr, 0, false},
+    {"verify_gradients", "1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1", OptionKind::kFlag, 4, 16, 243, kNone, "PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS", "1", nullptr, nullptr, 0, false},
+    {"sequence_parallel", "1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0", OptionKind::kFlag, 4, 20, 275, kNone, "PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL", "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kContextParallelOptions[] = {

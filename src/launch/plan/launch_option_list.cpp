@@ -31,6 +31,7 @@ struct FieldRow {
 using option_tables::deepspeed_options;
 using option_tables::fsdp_options;
 using option_tables::state_options;
+using option_tables::tensor_parallel_options;
 
 constexpr FieldRow kFieldRows[] = {
     {"cpu", &groups::processes, &state_options, "cpu", "", "false", false, "True", "False"},
@@ -81,6 +82,11 @@ constexpr FieldRow kFieldRows[] = {
      "1", true},
     {"parallelism_config_cp_size", &groups::parallelism, &state_options, "context_parallel_size",
      "context_parallel_size", "1", true},
+    {"parallelism_config_tp_plan", &groups::parallelism, &tensor_parallel_options, "plan", "", nullptr, true},
+    {"parallelism_config_tp_sequence_parallel", &groups::parallelism, &tensor_parallel_options, "sequence_parallel", "",
+     nullptr, true},
+    {"parallelism_config_tp_verify_gradients", &groups::parallelism, &tensor_parallel_options, "verify_gradients", "",
+     nullptr, true},
     {"pipeline_parallel_size", &groups::parallelism, &state_options, "pipeline_parallel_size", "", nullptr, true},
 };
 
@@ -89,7 +95,6 @@ constexpr RefusedValue kRefusalRows[] = {
     {"dynamo_backend", "", "no", "compilation by torch.compile"},
     {"use_megatron_lm", "true", "", "Megatron-LM"},
     {"tpu", "true", "", "TPUs"},
-    {"parallelism_config_sp_size", "", "1", "sequence parallelism"},
 };
 
 LaunchOption option_of(const FieldRow& row) {

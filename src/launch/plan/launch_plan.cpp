@@ -88,11 +88,6 @@ class Planner {
     const auto processes = given.find("num_processes");
     require(!settings_.is_given_yes("multi_gpu") || processes == given.end() || processes->second != "1",
             Status::kInvalidArgument, "--multi-gpu is given and --num-processes is 1; expected at least 2");
-    const auto version = given.find("fsdp_version");
-    require(!settings_.is_given_yes("use_parallelism_config") ||
-                (settings_.is_given_yes("use_fsdp") && version != given.end() && version->second == "2"),
-            Status::kInvalidArgument,
-            "--use-parallelism-config is given; expected --use-fsdp and --fsdp-version 2 beside it");
     require(!settings_.is_given_yes("module") || !settings_.is_given_yes("no_python"), Status::kInvalidArgument,
             "--module and --no-python are both given; expected one of them");
   }
@@ -295,7 +290,8 @@ class Planner {
     constexpr std::string_view kOfSequences[] = {"parallelism_config_sp_seq_length",
                                                  "parallelism_config_sp_seq_length_is_variable",
                                                  "parallelism_config_sp_attn_implementation"};
-    if (std::find(std::begin(kOfSequences), std::end(kOfSequences), name) != std::end(kOfSequences)) return false;
+    if (std::find(std::begin(kOfSequences), std::end(kOfSequences), name) != std::end(kOfSequences))
+      return settings_.integer_of("parallelism_config_sp_size", 1) > 1;
     if (option.group->switch_name[0] == '\0' && option.is_flag()) return parse_flag(setting.value).value_or(false);
     return true;
   }

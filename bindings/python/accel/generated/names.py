@@ -57,7 +57,8 @@ HOMES = {
     "parallel.fsdp": "disable_fsdp_ram_efficient_loading enable_fsdp_ram_efficient_loading FullyShardedDataParallelPlugin merge_fsdp_weights",
     "parallel.gathered_parameters": "GatheredParameters",
     "parallel.local_sgd": "LocalSGD",
-    "parallel.parallelism_config": "ParallelismConfig TorchContextParallelConfig",
+    "parallel.parallelism_config": "ParallelismConfig",
+    "parallel.parallelism_handlers": "DeepSpeedSequenceParallelConfig TorchContextParallelConfig TorchTensorParallelConfig TorchTensorParallelPlugin",
     "state.base_enum": "BaseEnum EnumWithContains",
     "state.environment": (
         "clear_environment convert_dict_to_env_variables env_var_path_add get_free_port get_int_from_env is_port_in_use "
@@ -187,7 +188,6 @@ MODULES = {
 }
 
 MISSING = {
-    "this part of DeepSpeed": "DeepSpeedSequenceParallelConfig",
     "Megatron-LM": (
         "AbstractTrainStep BertTrainStep GPTTrainStep MODEL_CONFIGS_TO_MEGATRON_PARSERS MegatronEngine MegatronLMDummyDataLoader "
         "MegatronLMDummyScheduler MegatronLMOptimizerWrapper MegatronLMPlugin MegatronLMSchedulerWrapper T5TrainStep "
@@ -196,7 +196,6 @@ MISSING = {
         "megatron_lm_prepare_model_optimizer_scheduler megatron_lm_prepare_optimizer megatron_lm_prepare_scheduler "
         "model_provider_func parse_bert_config parse_glm4_moe_config parse_gpt2_config parse_llama_config parse_t5_config"
     ),
-    "tensor and context parallelism": "TorchTensorParallelConfig TorchTensorParallelPlugin torch_tp_plugin",
     "pipeline parallelism": "build_pipeline find_pippy_batch_size generate_device_map pippy_forward prepare_pippy",
     "quantization": (
         "get_keys_to_not_convert get_parameter_device get_quantized_model_device_map load_and_quantize_model "

@@ -241,6 +241,44 @@ class BnbQuantizationConfig:
 
 
 @dataclass
+class TorchTensorParallelConfig:
+    """The fields of TorchTensorParallelConfig."""
+
+    enable_async_tp: bool = False
+    plan: Optional[str] = None
+    verify_gradients: Optional[bool] = None
+    sequence_parallel: Optional[bool] = None
+    _struct = "accel_tensor_parallel_options_t"
+    _variables = {
+        "plan": ("PARALLELISM_CONFIG_TP_PLAN", "text", "auto"),
+        "verify_gradients": ("PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS", "flag", "1"),
+        "sequence_parallel": ("PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL", "flag", "0"),
+    }
+
+
+@dataclass
+class TorchTensorParallelPlugin:
+    """The fields of TorchTensorParallelPlugin."""
+
+    tp_size: int = 1
+    torch_device_mesh: Any = None
+
+
+@dataclass
+class DeepSpeedSequenceParallelConfig:
+    """The fields of DeepSpeedSequenceParallelConfig."""
+
+    sp_seq_length: Optional[int] = None
+    sp_seq_length_is_variable: Optional[bool] = None
+    sp_attn_implementation: Optional[str] = None
+    _variables = {
+        "sp_seq_length": ("PARALLELISM_CONFIG_SP_SEQ_LENGTH", "text", None),
+        "sp_seq_length_is_variable": ("PARALLELISM_CONFIG_SP_SEQ_LENGTH_IS_VARIABLE", "flag", "1"),
+        "sp_attn_implementation": ("PARALLELISM_CONFIG_SP_ATTN_IMPLEMENTATION", "text", None),
+    }
+
+
+@dataclass
 class TorchContextParallelConfig:
     """The fields of TorchContextParallelConfig."""
 

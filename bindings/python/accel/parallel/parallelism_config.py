@@ -2,20 +2,29 @@
 
 import dataclasses
 import math
+import warnings
 from typing import Any
 
 from .. import capi
 from ..generated import settings
+from ..state.environment import parse_flag_from_env
 from ..state.handlers import check_types, whole_number
-from ..state.job import current
+from ..state.job import Job, current
 from ..state.options import read_variables
 from ..state.process import Group
+from .parallelism_handlers import DeepSpeedSequenceParallelConfig, TorchContextParallelConfig, TorchTensorParallelConfig, TorchTensorParallelPlugin
 
-# The reference's names of the axes, in the order of the mesh, and the engine's.
-_AXES = {"pp": "pipeline", "dp_replicate": "replicate", "dp_shard": "shard", "cp": "context", "tp": "tensor"}
+# The reference's names of the axes, in the order of the mesh, and the engine's: cp and sp are two ways to split sequences along one axis.
+_AXES = {"pp": "pipeline", "dp_replicate": "replicate", "dp_shard": "shard", "cp": "context", "sp": "context", "tp": "tensor"}
 _JOINT = {"dp": ("dp_replicate", "dp_shard"), "dp_shard_cp": ("dp_shard", "cp"), "dp_cp": ("dp_replicate", "dp_shard", "cp")}
-_SETTINGS = {"pp": "pipeline_parallel_size", "dp_replicate": "data_parallel_replicate_size", "dp_shard": "data_parallel_shard_size",
-             "cp": "context_parallel_size", "tp": "tensor_parallel_size"}
+_HANDLERS = {"tp": TorchTensorParallelConfig, "cp": TorchContextParallelConfig, "sp": DeepSpeedSequenceParallelConfig}
+
+
+def _axes_of_job():
+    """The names of the axes of the job's mesh, of cp and sp the one that it has."""
+    config = Job.parallelism_config
+    without = "cp" if config is not None and config.sp_enabled else "sp"
+    return [axis for axis in _AXES if axis != without]
 
 
 def _axes_of(names):
@@ -31,7 +40,7 @@ class Mesh:
     def __init__(self, axes: "dict[str, int] | None" = None):
         self.handle = capi.accel_state_mesh(current()) if axes is None else capi.accel_mesh_create(
             current(), ",".join(axes), list(axes.values()))
-        known = _AXES if axes is None else axes
+        known = _axes_of_job() if axes is None else axes
         self.mesh_dim_names = tuple(axis for axis in known if axes is not None or self.size(axis) > 1)
 
     def __getitem__(self, axes: Any) -> "Mesh":
@@ -81,21 +90,11 @@ def _is_enabled(axis):
 
 
 @dataclasses.dataclass
-class TorchContextParallelConfig(settings.TorchContextParallelConfig):
-    """How a model that is split along cp exchanges keys and values: "allgather" or "alltoall". None: from
-    PARALLELISM_CONFIG_CP_COMM_STRATEGY, else "allgather". The program reads it; the engine does not split models."""
-
-    def __post_init__(self):
-        read_variables(self, "cp_comm_strategy")
-        if self.cp_comm_strategy not in ("allgather", "alltoall"):
-            raise ValueError(f"Invalid cp_comm_strategy: {self.cp_comm_strategy}; expected allgather or alltoall")
-
-
-@dataclasses.dataclass
 class ParallelismConfig(settings.ParallelismConfig):
     """The sizes of the mesh. None: from PARALLELISM_CONFIG_*, else 1; where all are 1, every rank is a replica.
 
-    The engine shares out data and averages gradients by them. How a model's layers are split over tp, cp and pp is the program's part.
+    Data are shared out and gradients averaged by them, and prepared models are split along tp (docs/parallelism.md). cp and sp are two ways to
+    split sequences, of which one can be above 1. The handlers say how; None: by their defaults, where the size is above 1.
     """
 
     def __post_init__(self):
@@ -107,14 +106,12 @@ class ParallelismConfig(settings.ParallelismConfig):
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected {only!r}")
         if self.sp_size > 1 and self.cp_size > 1:
             raise ValueError(f"cp_size={self.cp_size} and sp_size={self.sp_size} both split sequences: expected one of them above 1")
-        if self.sp_size > 1:
-            raise NotImplementedError(f"sp_size={self.sp_size}: sequence parallelism is not in libaccel yet")
-        if self.cp_handler is None and self.cp_size > 1:
-            self.cp_handler = TorchContextParallelConfig()
-        check_types(cp_handler=(self.cp_handler, TorchContextParallelConfig))
-        for name in ("tp_handler", "sp_handler"):
-            if getattr(self, name) is not None:
-                raise NotImplementedError(f"{name}: the engine does not split models along this axis yet; the program does")
+        for axis, kind in _HANDLERS.items():
+            handler = getattr(self, f"{axis}_handler")
+            if handler is None and self.size_of(axis) > 1:
+                setattr(self, f"{axis}_handler", kind())
+            elif handler is not None and not isinstance(handler, kind):
+                raise ValueError(f"{axis}_handler is a {type(handler).__name__}; expected a {kind.__name__}")
 
     def size_of(self, axis: str) -> int:
         return getattr(self, f"{axis}_size")
@@ -145,16 +142,34 @@ class ParallelismConfig(settings.ParallelismConfig):
 
     @property
     def total_size(self) -> int:
-        return math.prod(map(self.size_of, [*_AXES, "sp"]))
+        return math.prod(map(self.size_of, _AXES))
 
     def to_engine(self) -> dict:
         """Settings of the state. With sizes of 1 alone the engine makes every rank a replica, as the reference does."""
-        return {} if self.total_size == 1 else {setting: self.size_of(axis) for axis, setting in _SETTINGS.items()}
+        sizes = {"pipeline_parallel_size": self.pp_size, "data_parallel_replicate_size": self.dp_replicate_size,
+                 "data_parallel_shard_size": self.dp_shard_size, "context_parallel_size": self.cp_size * self.sp_size,
+                 "tensor_parallel_size": self.tp_size}
+        return {} if self.total_size == 1 else sizes
+
+    def _validate_accelerator(self, accelerator):
+        """Of the job that it is for."""
+        if self.total_size == 1 and accelerator.multi_device:
+            self.dp_replicate_size = accelerator.num_processes
+        is_sharded = self.dp_shard_enabled or self.cp_enabled or self.sp_enabled
+        if self.total_size > 1 and accelerator.is_fsdp2 and not is_sharded:
+            raise ValueError("models are sharded under version 2 of FSDP's settings, and parallelism_config has no axis for it: expected dp_shard_size or "
+                             "cp_size above 1")
+        unused = [axis for axis in _HANDLERS if getattr(self, f"{axis}_handler") is not None and self.size_of(axis) == 1]
+        if unused and accelerator.is_main_process:
+            warnings.warn("\n".join(f"ParallelismConfig.{axis}_handler has no effect: {axis}_size is 1" for axis in unused), UserWarning, stacklevel=3)
 
     device_mesh = None  # once get_device_mesh() was asked
 
     def get_device_mesh(self, device_type: "str | None" = None) -> Mesh:
-        """The mesh of the job, which has one whatever the device."""
+        """The mesh of the job. A type of devices must be the job's."""
+        own = capi.accel_device(current()).type
+        if device_type not in (None, own):
+            raise ValueError(f"get_device_mesh({device_type!r}): the ranks of this job are on {own!r}; expected this, or None")
         self.device_mesh = Mesh()
         return self.device_mesh
 
@@ -168,14 +183,33 @@ class ParallelismConfig(settings.ParallelismConfig):
         return tuple(axes), tuple(map(self.size_of, axes))
 
     def build_device_mesh(self, device_type: str) -> Any:
-        """A DeviceMesh of torch with these axes, for a program with a process group of its own in torch.distributed; None without axes."""
+        """A DeviceMesh of torch with these axes, for a program with a process group of its own in torch.distributed; None without axes, and as in
+        the reference with sp_size above 1."""
         from torch.distributed import device_mesh
 
         names, sizes = self._get_mesh()
-        if not names:
+        if not names or self.sp_enabled:
             return None
         mesh = device_mesh.init_device_mesh(device_type, sizes, mesh_dim_names=names)
         for joint, axes in (("dp", self.dp_dim_names), ("dp_shard_cp", self.dp_shard_cp_dim_names), ("dp_cp", self.dp_cp_dim_names)):
             if axes:
                 mesh[axes]._flatten(joint)
         return mesh
+
+
+def chosen_parallelism(given, plugin):
+    """What an Accelerator was given, also under the former name; else what the environment asks for, or None."""
+    check_types(parallelism_config=(given, ParallelismConfig), torch_tp_plugin=(plugin, TorchTensorParallelPlugin))
+    if plugin is not None:
+        warnings.warn("torch_tp_plugin is deprecated: expected parallelism_config=ParallelismConfig(tp_size=...)", FutureWarning, stacklevel=3)
+    if given is None and plugin is not None:
+        return ParallelismConfig(tp_size=plugin.tp_size)
+    if given is None and parse_flag_from_env("ACCELERATE_USE_PARALLELISM_CONFIG"):
+        return ParallelismConfig()
+    return given
+
+
+def layer_options(config, changed):
+    """How the layers of a model are split, with some fields of its own."""
+    handler = config.tp_handler if config is not None and config.tp_enabled else TorchTensorParallelConfig()
+    return handler.to_engine(changed)

@@ -1,31 +1,25 @@
 """Layers of a torch model that are split over the ranks of the axis tp, by a plan: the engine cuts the parameters, and hooks on the layers call
 its operators around their products."""
 
-import types
-import weakref
-
 import torch
 
 from .. import capi
-from ..engine.bridge import from_torch, to_torch
-
-_COLUMNS = ("colwise", "colwise_gather_output", "colwise_rep", "packed_colwise")
-_ROWS = ("rowwise", "rowwise_split_input", "rowwise_rep", "packed_rowwise")
-_TABLES = ("embedding_rowwise", "embedding_colwise")
-_SUMMED = "replicated_with_grad_allreduce"
-_STYLES = _COLUMNS + _ROWS + _TABLES + ("replicate", _SUMMED)
+from ..state.process import Group
+from .region_random import RegionRandom
+from .sequence_blocks import SequenceBlocks
+from .split_styles import COLUMNS, ROWS, SUMMED, TABLES, WHOLE, Layer, Region, apply
 
 
 def prepare(model: torch.nn.Module, state, options) -> "Split | None":
     """What to do with a model that is about to be prepared, whose plan becomes rules for its parameters; None: its layers stay whole."""
-    if options.tensor_parallel.sequence_parallel == 1:
-        raise NotImplementedError("sequence_parallel: layers of torch keep whole sequences; expected a model of accel, or sequence_parallel=False")
     mesh = capi.accel_state_mesh(state)
     plan = options.tensor_parallel.plan or "auto"
     if capi.accel_mesh_size(mesh, "tensor") == 1 or options.split_by_program or plan == "none" or plan == "auto" and options.evaluation_mode:
         return None
-    split = Split(model, _rules_of(model) if plan == "auto" else _read(plan), capi.accel_mesh_group(mesh, "tensor"))
+    split = Split(model, _rules_of(model) if plan == "auto" else _read(plan), Group.of(capi.accel_mesh_group(mesh, "tensor")),
+                  splits_sequences=options.tensor_parallel.sequence_parallel == 1, is_of_family=plan == "auto")
     options.tensor_parallel.plan = split.plan_of_parameters()
+    options.tensor_parallel.sequence_parallel = 0  # the hooks split sequences
     return split
 
 
@@ -52,168 +46,82 @@ def _matches(pattern, path):
     return len(parts) == len(given) and all(part in ("*", own) for part, own in zip(parts, given))
 
 
-class Layer:
-    def __init__(self, path, module, style):
-        self.path, self.module = path, module
-        self.style, _, self.packed = style.partition("(")
-        self.is_linear = isinstance(module, torch.nn.Linear)
-        self.is_transposed = type(module).__name__ == "Conv1D" and isinstance(getattr(module, "weight", None), torch.nn.Parameter)
-        is_product = self.is_linear or self.is_transposed
-        fits = self.style in ("replicate", _SUMMED) or (is_product and self.style in _COLUMNS + _ROWS or
-                                             isinstance(module, torch.nn.Embedding) and self.style in _TABLES)
-        if self.style not in _STYLES:
-            raise ValueError(f"{path}: the style {self.style!r} of the plan: expected one of {', '.join(_STYLES)}")
-        if not fits:
-            raise ValueError(f"{path}: the style {self.style!r} does not fit a {type(module).__name__}; expected a torch.nn.Linear for colwise and "
-                             "rowwise, a torch.nn.Embedding for embedding_*")
-        if self.style in _TABLES and (module.max_norm is not None or module.scale_grad_by_freq or module.sparse):
-            raise ValueError(f"{path}: an embedding with max_norm, scale_grad_by_freq or sparse gradients cannot be split; expected one without")
-
-    @property
-    def output_dim(self):
-        """The dimension of a weight that has the features of the output."""
-        return 1 if self.is_transposed else 0
-
-    def has_parts(self):
-        """Whether ranks have parts of its parameters."""
-        return self.style not in ("replicate", _SUMMED)
-
-    def features(self):
-        """How many features are shared by the ranks, of a linear layer."""
-        return self.module.weight.shape[self.output_dim if self.style in _COLUMNS else 1 - self.output_dim]
-
-    def rules(self):
-        """Those of its parameters, which the engine cuts along their first or second dimension."""
-        along_first = self.style in _COLUMNS + ("embedding_rowwise",)
-        packed = f"packed_{{}}({self.packed}" if self.packed else "{}"
-        yield f"{self.path}.weight {packed.format('colwise' if along_first != self.is_transposed else 'rowwise')}"
-        if self.style in _COLUMNS and self.module.bias is not None:
-            yield f"{self.path}.bias {packed.format('colwise')}"
-
-
 class Split:
     """The layers of a model that a plan splits."""
 
-    def __init__(self, model, rules, group):
-        self.group = group
-        used, self.layers = set(), []
+    def __init__(self, model, rules, group, splits_sequences=False, is_of_family=False):
+        self.model, self.group = model, group
+        self.rank, self.ranks = capi.accel_process_index(group.handle), capi.accel_num_processes(group.handle)
+        self.layers, self.parameters, self.with_own_heads, used = [], [], [], set()
         for path, module in model.named_modules():
-            rule = next((number for number, (pattern, _) in enumerate(rules) if _matches(pattern, path)), None)
-            if rule is None:
-                continue
-            used.add(rule)
-            layer = Layer(path, module, rules[rule][1])
-            if layer.style != "replicate":
-                self.layers.append(layer)
+            number = _first_match(rules, path)
+            if number is not None:
+                used.add(number)
+                self.layers.append(Layer(path, module, rules[number][1]))
+        for path, parameter in model.named_parameters():
+            number = _first_match(rules, path)
+            if number is not None:
+                used.add(number)
+                self.parameters.append((path, parameter, rules[number][1]))
         unused = [" ".join(rules[number]) for number in range(len(rules)) if number not in used]
-        if unused:
-            raise ValueError(f"the rule {unused[0]!r} of the plan matches no module of {type(model).__name__}")
-        columns = [layer for layer in self.layers if layer.style in ("colwise", "packed_colwise")]
-        if columns and not any(layer.style in ("rowwise", "packed_rowwise") for layer in self.layers):
+        if unused and not is_of_family:  # the plan of a family names layers that some of its models have
+            raise ValueError(f"the rule {unused[0]!r} of the plan matches no module and no parameter of {type(model).__name__}")
+        self._check()
+        self.blocks = SequenceBlocks(model, self.layers, group, self.ranks) if splits_sequences else None
+
+    def _check(self):
+        name, config = type(self.model).__name__, getattr(self.model, "config", None)
+        columns = [layer for layer in self.layers if layer.gives_part]
+        if columns and not any(layer.takes_part for layer in self.layers):
             raise ValueError(f"the plan splits the output of {columns[0].path}, and no layer takes it: expected a rowwise layer, or the style "
                              "colwise_gather_output")
-        ranks, config = capi.accel_num_processes(group), getattr(model, "config", None)
-        for name in ("num_attention_heads", "num_key_value_heads") if columns else ():
-            heads = getattr(config, name, None)
-            if heads is not None and heads % ranks != 0:
-                raise ValueError(f"{name}={heads} of {type(model).__name__} cannot be shared by {ranks} ranks: expected a multiple of tp_size")
-        uneven = [layer for layer in self.layers if layer.style in ("colwise", "packed_colwise") and layer.features() % ranks != 0]
-        if uneven and any(getattr(module, "p", 0) for module in model.modules() if isinstance(module, torch.nn.Dropout)):
-            raise ValueError(f"{uneven[0].path} has {uneven[0].features()} features, which {ranks} ranks share unevenly, and the model has dropout, which "
-                             "would draw unequally often on the ranks: expected a multiple of tp_size, or no dropout")
-        self.sizes = {layer.path: tuple(layer.module.weight.shape) for layer in self.layers if layer.has_parts()}
+        for count in ("num_attention_heads", "num_key_value_heads") if columns else ():
+            heads = getattr(config, count, None)
+            if isinstance(heads, int) and heads % self.ranks != 0:
+                raise ValueError(f"{count}={heads} of {name} cannot be shared by {self.ranks} ranks: expected a multiple of tp_size")
+        for layer in self.layers:
+            if layer.style == "mla_kv_a_proj":
+                layer.rotary = getattr(config.get_text_config() if hasattr(config, "get_text_config") else config, "qk_rope_head_dim", None)
+                if layer.rotary is None:
+                    raise ValueError(f"{layer.path}: the style mla_kv_a_proj: {name} has no qk_rope_head_dim in its configuration; expected one, or "
+                                     "another style")
+        paths = {f"{layer.path}.{parameter}" for layer in self.layers if layer.is_cut for parameter, _ in layer.module.named_parameters(recurse=False)}
+        for path, _, style in self.parameters:
+            if path in paths:
+                raise ValueError(f"the plan has rules for {path} and for its layer; expected one of them")
+            if style.partition("(")[0] not in COLUMNS + ROWS + TABLES + WHOLE:
+                raise ValueError(f"{path}: the style {style!r} of the plan: expected one of {', '.join(COLUMNS + ROWS + TABLES + WHOLE)}")
 
     def plan_of_parameters(self):
-        rules = [rule for layer in self.layers if layer.has_parts() for rule in layer.rules()]
+        rules = [rule for layer in self.layers if layer.is_cut for rule in layer.rules()]
+        rules += [f"{path} {style}" for path, _, style in self.parameters if style not in WHOLE]
         return "; ".join(rules) if rules else "none"
 
     def add_hooks(self):
         """After the engine has cut the parameters."""
-        inputs: dict = {}
+        region = Region(self.group, self.rank, self.ranks, self.blocks, RegionRandom(self.model, self.rank))
         for layer in self.layers:
-            if layer.style == _SUMMED:
-                self._sum_gradients(layer)
-            elif layer.style in _COLUMNS:
-                parent = layer.path.rpartition(".")[0]
-                self._split_output(layer, inputs.setdefault(parent, RegionInput(self.group)))
-            elif layer.style in _ROWS:
-                self._split_input(layer)
-            else:
-                self._split_table(layer)
+            apply(layer, region)
+            if layer.gives_part:
+                self._own_sizes(layer)
+        region.sum_gradients(parameter for _, parameter, style in self.parameters if style in SUMMED)
+        if self.blocks is not None:
+            self.blocks.add_hooks(region)
 
-    def _split_output(self, layer, region):
-        layer.module.register_forward_pre_hook(lambda _, args: (region.enter(args[0]), *args[1:]))
-        if layer.style in ("colwise_gather_output", "colwise_rep"):
-            whole = self.sizes[layer.path][layer.output_dim]
-            layer.module.register_forward_hook(lambda _, args, output: self._gathered(output, whole))
-        setattr(layer.module, "nf" if layer.is_transposed else "out_features", layer.module.weight.shape[layer.output_dim])
-
-    def _sum_gradients(self, layer):
-        for parameter in layer.module.parameters(recurse=False):
-            if parameter.requires_grad:
-                parameter.register_hook(lambda gradient: to_torch(capi.accel_parallel_reduce(self.group, from_torch(gradient))))
-
-    def _gathered(self, part, whole):
-        return to_torch(capi.accel_parallel_gather(self.group, from_torch(part), -1, whole, 1))
-
-    def _split_input(self, layer):
-        former = layer.module.forward
-
-        def product(module, x):
-            """The layer's own forward, without its bias, which is added to the sum."""
-            if layer.is_transposed:
-                return x @ module.weight
-            bias, module._parameters["bias"] = module._parameters["bias"], None
-            try:
-                return former(x)
-            finally:
-                module._parameters["bias"] = bias
-
-        def forward(module, x):
-            if layer.style in ("rowwise_split_input", "rowwise_rep"):
-                x = to_torch(capi.accel_parallel_scatter(self.group, from_torch(x), -1))
-            total = to_torch(capi.accel_parallel_reduce(self.group, from_torch(product(module, x))))
-            return total if module.bias is None else total + module.bias.to(total.dtype)
-
-        layer.module.forward = types.MethodType(forward, layer.module)
-        setattr(layer.module, "nx" if layer.is_transposed else "in_features", layer.module.weight.shape[1 - layer.output_dim])
-
-    def _split_table(self, layer):
-        rows, features = self.sizes[layer.path]
-        if layer.style == "embedding_colwise":
-            layer.module.register_forward_hook(lambda _, args, output: self._gathered(output, features))
-            return
-        own = layer.module.weight.shape[0]
-        rank, ranks = capi.accel_process_index(self.group), capi.accel_num_processes(self.group)
-        begin = rank * (rows // ranks) + min(rank, rows % ranks)
-        padding = layer.module.padding_idx
-        layer.module.padding_idx = None if padding is None or not begin <= padding < begin + own else padding - begin
-
-        former = layer.module.forward
-
-        def forward(module, ids):
-            if ids.numel() > 0 and not bool(((ids >= 0) & (ids < rows)).all()):
-                raise IndexError(f"index out of range in self: an embedding of {rows} rows was called with ids from {ids.min()} to {ids.max()}")
-            local = ids - begin
-            elsewhere = (local < 0) | (local >= own)
-            found = former(local.masked_fill(elsewhere, 0))
-            return to_torch(capi.accel_parallel_reduce(self.group, from_torch(found.masked_fill(elsewhere.unsqueeze(-1), 0))))
-
-        layer.module.forward = types.MethodType(forward, layer.module)
+    def _own_sizes(self, layer):
+        """Attention of transformers keeps sizes of what its projections give: those of this rank from now on."""
+        parent = self.model.get_submodule(layer.parent)
+        whole, own = layer.shape[layer.output_dim] // layer.parts, layer.module.weight.shape[layer.output_dim] // layer.parts
+        for name in ("split_size", "all_head_size"):
+            if getattr(parent, name, None) == whole:
+                setattr(parent, name, own)
+        if hasattr(parent, "config") and parent not in self.with_own_heads:
+            self.with_own_heads.append(parent)
+            for name in ("num_heads", "num_attention_heads", "num_key_value_heads"):
+                if isinstance(getattr(parent, name, None), int):
+                    setattr(parent, name, getattr(parent, name) // self.ranks)
 
 
-class RegionInput:
-    """A tensor that several layers of one parent read enters the region once, so that its gradient is summed once."""
-
-    def __init__(self, group):
-        self.group = group
-        self.input = self.entered = lambda: None
-
-    def enter(self, tensor):
-        if not tensor.requires_grad:
-            return tensor
-        entered = self.entered() if self.input() is tensor else None
-        if entered is None:
-            entered = to_torch(capi.accel_parallel_copy(self.group, from_torch(tensor)))
-            self.input, self.entered = weakref.ref(tensor), weakref.ref(entered)
-        return entered
+def _first_match(rules, path):
+    """The number of the rule that counts for a path."""
+    return next((number for number, (pattern, _) in enumerate(rules) if _matches(pattern, path)), None)

@@ -285,9 +285,11 @@ class AcceleratorState(View):
 
     def __init__(self, mixed_precision=None, cpu=False, dynamo_plugin=None, deepspeed_plugin=None, fsdp_plugin=None, torch_tp_plugin=None,
                  megatron_lm_plugin=None, parallelism_config=None, _from_accelerator=False, **settings):
-        missing.check_settings(torch_tp_plugin=torch_tp_plugin, megatron_lm_plugin=megatron_lm_plugin)
+        missing.check_settings(megatron_lm_plugin=megatron_lm_plugin)
         if deepspeed_plugin is not None or fsdp_plugin is not None:
             raise ValueError("AcceleratorState() does not say how models are sharded: give the plugin to the Accelerator()")
+        if torch_tp_plugin is not None:
+            raise ValueError("AcceleratorState() does not say how models are split: give parallelism_config to the Accelerator()")
         if mixed_precision is not None:
             mixed_precision = str(mixed_precision).lower()
             if mixed_precision not in PrecisionType:
@@ -314,7 +316,7 @@ class AcceleratorState(View):
     def initialized(self) -> bool:
         return Job.accelerator
 
-    torch_tp_plugin = None  # layers are not split here yet
+    torch_tp_plugin = None  # the Accelerator makes a ParallelismConfig of it
 
     @property
     def parallelism_config(self):

@@ -22,8 +22,8 @@ from ..modules.given import check_model, wrong_kind
 from ..modules.module import Module, PreparedModule
 from ..parallel import collectives, deepspeed_prepare, sharding_choice, split_sequences, ulysses_loader
 from ..parallel.ddp import DistributedDataParallelKwargs
-from ..parallel.parallelism_config import ParallelismConfig
-from ..state.environment import parse_flag_from_env
+from ..parallel.parallelism_config import ParallelismConfig, chosen_parallelism, layer_options
+from ..parallel.parallelism_handlers import TorchTensorParallelPlugin
 from ..state.handlers import DataLoaderConfiguration, InitProcessGroupKwargs, ProjectConfiguration, check_backend, check_types, whole_number
 from ..state.job import keep
 from ..state.machine import check_os_kernel
@@ -50,12 +50,14 @@ class Accelerator(methods.Accelerator, Observed):
     "default", "onednn"), cpu_memory ("auto", "default", "cached"), cpu_memory_kept (bytes), torch_device ("cpu", "cuda:1"),
     device_plugins (libraries that register devices, joined by colons), cpu_affinity and fused_optimizers (False: optimizers of torch compute
     their updates themselves). fsdp_plugin and deepspeed_plugin, one
-    or several by name, say how models are sharded. torch_tp_plugin and megatron_lm_plugin must be None: what they ask for is not there yet.
+    or several by name, say how models are sharded, and parallelism_config how they are split; torch_tp_plugin is its former name.
+    megatron_lm_plugin must be None: what it asks for is not there yet.
     """
 
     def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,
                  gradient_accumulation_steps: int = 1, cpu: bool = False, dataloader_config: "DataLoaderConfiguration | None" = None,
-                 deepspeed_plugin: Any = None, fsdp_plugin: Any = None, torch_tp_plugin: None = None, megatron_lm_plugin: None = None,
+                 deepspeed_plugin: Any = None, fsdp_plugin: Any = None, torch_tp_plugin: "TorchTensorParallelPlugin | None" = None,
+                 megatron_lm_plugin: None = None,
                  rng_types: "list | None" = None, log_with: Any = None, project_dir: "str | None" = None,
                  project_config: "ProjectConfiguration | None" = None,
                  gradient_accumulation_plugin: "GradientAccumulationPlugin | None" = None, step_scheduler_with_optimizer: bool = True,
@@ -67,10 +69,9 @@ class Accelerator(methods.Accelerator, Observed):
                  fused_optimizers: bool = True):
         sharded_by, mixed_precision = sharding_choice.choose(fsdp_plugin, deepspeed_plugin, deepspeed_plugins, mixed_precision)
         dynamo_plugin = without_compilation(dynamo_backend, dynamo_plugin)
-        missing.check_settings(torch_tp_plugin=torch_tp_plugin, megatron_lm_plugin=megatron_lm_plugin)
-        if parallelism_config is None and parse_flag_from_env("ACCELERATE_USE_PARALLELISM_CONFIG"):
-            parallelism_config = ParallelismConfig()
-        check_types(parallelism_config=(parallelism_config, ParallelismConfig), project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
+        missing.check_settings(megatron_lm_plugin=megatron_lm_plugin)
+        parallelism_config = chosen_parallelism(parallelism_config, torch_tp_plugin)
+        check_types(project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
                     split_batches=(split_batches, bool))
         self.project_configuration = project_config or ProjectConfiguration(project_dir=project_dir)
         if project_dir is not None and self.project_dir is None:
@@ -95,6 +96,8 @@ class Accelerator(methods.Accelerator, Observed):
         keep(self)
         sharding_choice.follow(sharded_by, self.state.mixed_precision)
         self.parallelism_config = parallelism_config
+        if parallelism_config is not None:
+            parallelism_config._validate_accelerator(self)
         self.rng_types = ["generator"] if rng_types is None else rng_types
         check_backend(None if group is None else group.backend, self.state)
         self.gradient_state = GradientState()
@@ -263,7 +266,8 @@ class Accelerator(methods.Accelerator, Observed):
         with several a DistributedModel around it. split_by_program says that the model's own forward follows the axes tp, cp and pp of the mesh;
         None: where it has parameters that torch or transformers has split. Else pp is an error; layers are split over tp by a plan, and sequences
         over cp by maybe_context_parallel(): tensor_parallel and context_parallel have fields of accel_tensor_parallel_options_t and
-        accel_context_parallel_options_t (docs/parallelism.md)."""
+        accel_context_parallel_options_t (docs/parallelism.md), which go
+        before those of parallelism_config's handlers."""
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
             return remembered(self._models, model)
         is_spread = dispatched_models.require_trainable(check_model("prepare_model", model), self.num_processes)
@@ -275,7 +279,7 @@ class Accelerator(methods.Accelerator, Observed):
         if DistributedDataParallelKwargs in self._handlers:
             ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
             options.ddp = ddp
-        options.tensor_parallel = splitting = capi.accel_tensor_parallel_options_t(**tensor_parallel or {})
+        options.tensor_parallel = splitting = layer_options(self.parallelism_config, tensor_parallel)
         options.context_parallel = sequences = split_sequences.options(self.parallelism_config, context_parallel)
         sharding = sharding_choice.options_of(model, options)  # the options only point to them, too
         if is_torch_model(model):

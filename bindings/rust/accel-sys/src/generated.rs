@@ -2442,11 +2442,11 @@ impl Default for accel_dataloader_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_tensor_parallel_options_t {
     pub struct_size: usize,
-    /// Rules; or "auto": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or "none": the program's own forward splits the model. Default "auto"
+    /// Rules; or "auto": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or "none": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default "auto"
     pub plan: *const c_char,
-    /// 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Default 1
+    /// 1: after the first backward the ranks compare the gradients of all parameters that are not split: those that differ belong to layers that the plan leaves whole although they work on split tensors, and are a COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default 1
     pub verify_gradients: accel_flag_t,
-    /// 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Default 0
+    /// 1: between split layers a rank has its positions of the sequence alone, which is the last dimension but one (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL. Default 0
     pub sequence_parallel: accel_flag_t,
 }
 

@@ -31,7 +31,7 @@ crate::configuration::builder! {
 
 impl TensorParallelOptions {
     /// Rules; or "auto": the plan of the model's kind, which GPT-2, Llama and self-attention layers have; or
-    /// "none": the program's own forward splits the model. Default "auto".
+    /// "none": the program's own forward splits the model. Variable PARALLELISM_CONFIG_TP_PLAN. Default "auto".
     pub fn plan(mut self, plan: impl AsRef<str>) -> Self {
         self.0.plan = self.1.text(plan.as_ref());
         self
@@ -39,7 +39,7 @@ impl TensorParallelOptions {
 
     /// After the first backward the ranks compare the gradients of all parameters that are not split: those that
     /// differ belong to layers that the plan leaves whole although they work on split tensors, and are a
-    /// COLLECTIVE_MISMATCH that names them. Default true.
+    /// COLLECTIVE_MISMATCH that names them. Variable PARALLELISM_CONFIG_TP_VERIFY_GRADIENTS. Default true.
     pub fn verify_gradients(mut self, verify_gradients: bool) -> Self {
         self.0.verify_gradients = verify_gradients.into();
         self
@@ -47,7 +47,8 @@ impl TensorParallelOptions {
 
     /// Between split layers a rank has its positions of the sequence alone, which is the last dimension but one
     /// (Korthikanti et al., 2022): norms, dropout and sums take as much less time and memory, and as many bytes are
-    /// sent. The length must be divisible by the number of ranks. Default false.
+    /// sent. The length must be divisible by the number of ranks. Variable PARALLELISM_CONFIG_TP_SEQUENCE_PARALLEL.
+    /// Default false.
     pub fn sequence_parallel(mut self, sequence_parallel: bool) -> Self {
         self.0.sequence_parallel = sequence_parallel.into();
         self
