@@ -43,6 +43,7 @@ class Method:
         self.roles = {parameter["name"]: role for parameter, role, _ in row.roles}
         self.bases = {name: parameter["type"]["base"] for name, parameter in self.parameters.items()}
         self.counted = {parameter["name"]: counted[0]["name"] for parameter, _, counted in row.roles if counted}
+        self.beside = {other["name"]: counted[0]["name"] for _, _, counted in row.roles if counted for other in counted[1:]}
         self.output = next((name for name, role in self.roles.items() if role.startswith("out_")), None)
         if any(role not in KNOWN and name not in row.changed or role.startswith("out_") and name != self.output for name, role in self.roles.items()):
             raise function_shape.Unsupported(self.function["name"])
@@ -68,6 +69,8 @@ class Method:
             return f"something({mine[0]}, {UNSET[base] if role == 'number' else 'C_NULL'})"
         if base in self.named:
             return f"number_of(CHOICES.{short(base)}, {mine[0]})"
+        if role == "numbers" and name in self.beside:
+            return f"collect({NUMBERS.get(base)}, as_many({mine[0]}, {own(self.beside[name])}))"
         return {"numbers": f"collect({NUMBERS.get(base)}, {{}})", "text": "string({})"}.get(role, CONVERSIONS.get(base, "{}")).format(mine[0])
 
     def signature(self):

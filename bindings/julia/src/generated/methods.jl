@@ -3543,7 +3543,7 @@ rank nothing happens. Labels are shifted before they are split.
 - `no_restore`: Those of the buffers that keep this rank's positions afterwards; the others get their former data back, also if what is inside fails.
 """
 context_parallel(body::Function, state::State, buffers, seq_dims, no_restore) =
-    scoped(body, out -> with_handles((no_restore, number_of_no_restore) -> with_handles((buffers, number_of_buffers) -> LibAccel.accel_context_parallel_begin(state, buffers, collect(Int64, seq_dims), number_of_buffers, something(no_restore, C_NULL), number_of_no_restore, out), buffers), no_restore))
+    scoped(body, out -> with_handles((no_restore, number_of_no_restore) -> with_handles((buffers, number_of_buffers) -> LibAccel.accel_context_parallel_begin(state, buffers, collect(Int64, as_many(seq_dims, buffers)), number_of_buffers, something(no_restore, C_NULL), number_of_no_restore, out), buffers), no_restore))
 
 """
     context_parallel_gather(state, part, dim)
