@@ -530,6 +530,14 @@ struct TensorParallelOptions : accel_tensor_parallel_options_t {
   TensorParallelOptions() : accel_tensor_parallel_options_t(ACCEL_TENSOR_PARALLEL_OPTIONS_INIT) {}
 };
 
+// How sequences are split over the ranks of the axis "context" of the mesh. These ranks get the same batches, and each
+// keeps its positions of them: a scope of accel_context_parallel_begin() says which tensors have positions, and
+// attention in it is of the whole sequence. Models of one state have the same options; what one leaves unset is as in
+// another.
+struct ContextParallelOptions : accel_context_parallel_options_t {
+  ContextParallelOptions() : accel_context_parallel_options_t(ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT) {}
+};
+
 // PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 struct PowerSgdOptions : accel_power_sgd_options_t {
   PowerSgdOptions() : accel_power_sgd_options_t(ACCEL_POWER_SGD_OPTIONS_INIT) {}
@@ -2523,6 +2531,20 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
   // accel_prepare_model(), which then takes them as they are.
   void split_layers(const Module& module, const TensorParallelOptions& options = {}) {
     detail::check(accel_split_layers(get(), module.get(), &options));
+  }
+
+  // A whole sequence from the parts of the ranks of the axis context, on all of them.
+  Tensor context_parallel_gather(const Tensor& part, std::int64_t dim) {
+    Tensor out;
+    detail::check(accel_context_parallel_gather(get(), part.get(), dim, out.put()));
+    return out;
+  }
+
+  // The positions that this rank of the axis context has.
+  Tensor context_parallel_positions(std::int64_t length) {
+    Tensor out;
+    detail::check(accel_context_parallel_positions(get(), length, out.put()));
+    return out;
   }
 
   // Before a layer whose outputs are split.

@@ -159,6 +159,10 @@ static inline void go_unset_accel_tensor_parallel_options_t(accel_tensor_paralle
   *options = (accel_tensor_parallel_options_t)ACCEL_TENSOR_PARALLEL_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_context_parallel_options_t(accel_context_parallel_options_t *options) {
+  *options = (accel_context_parallel_options_t)ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_power_sgd_options_t(accel_power_sgd_options_t *options) {
   *options = (accel_power_sgd_options_t)ACCEL_POWER_SGD_OPTIONS_INIT;
 }
@@ -1699,6 +1703,18 @@ static inline accel_status_t go_accel_split_layers(accel_state_t *state, accel_m
   return go_checked(accel_split_layers(state, module, options), failure);
 }
 
+static inline accel_status_t go_accel_context_parallel_begin(accel_state_t *state, accel_tensor_t *const *buffers, const int64_t *seq_dims, size_t n_buffers, accel_tensor_t *const *no_restore, size_t n_no_restore, accel_scope_t **out, go_failure *failure) {
+  return go_checked(accel_context_parallel_begin(state, buffers, seq_dims, n_buffers, no_restore, n_no_restore, out), failure);
+}
+
+static inline accel_status_t go_accel_context_parallel_gather(accel_state_t *state, const accel_tensor_t *part, int64_t dim, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_context_parallel_gather(state, part, dim, out), failure);
+}
+
+static inline accel_status_t go_accel_context_parallel_positions(accel_state_t *state, int64_t length, accel_tensor_t **out, go_failure *failure) {
+  return go_checked(accel_context_parallel_positions(state, length, out), failure);
+}
+
 static inline accel_status_t go_accel_parallel_copy(accel_state_t *state, const accel_tensor_t *input, accel_tensor_t **out, go_failure *failure) {
   return go_checked(accel_parallel_copy(state, input, out), failure);
 }
@@ -3046,6 +3062,13 @@ type PaddingSide int32
 // Overlap: Whether communication overlaps with computation. The numbers are pinned.
 type Overlap int32
 
+// ContextMethod: How attention is computed where each rank has some positions of a sequence. The numbers are pinned.
+type ContextMethod int32
+
+// LoadBalance: Which positions a rank has. Under causal attention late positions see more than early ones. The
+// numbers are pinned.
+type LoadBalance int32
+
 // DDPCommHook: How the gradients of a bucket are sent between the ranks. The numbers are pinned. @accelerate
 // DDPCommunicationHookType
 type DDPCommHook int32
@@ -3472,6 +3495,21 @@ const OverlapAuto Overlap = 0
 const OverlapNo Overlap = 1
 
 const OverlapYes Overlap = 2
+
+// ContextMethodAllGather: each rank gathers the keys and values of all
+const ContextMethodAllGather ContextMethod = 0
+
+// ContextMethodRing: keys and values pass from rank to rank, beside the computing: two blocks in memory (Liu et al., "Ring Attention with Blockwise Transformers", 2023)
+const ContextMethodRing ContextMethod = 1
+
+// ContextMethodUlysses: each rank computes all positions of some heads, of which there are at least as many as ranks (Jacobs et al., "DeepSpeed Ulysses", 2023)
+const ContextMethodUlysses ContextMethod = 2
+
+// LoadBalanceNo: rank r of n has chunk r of n
+const LoadBalanceNo LoadBalance = 0
+
+// LoadBalanceAuto: rank r has the chunks r and 2 n - 1 - r of 2 n, which is equal work; with ULYSSES, where work is equal anyway, as NO
+const LoadBalanceAuto LoadBalance = 1
 
 // DDPCommHookNo: as they are
 const DDPCommHookNo DDPCommHook = 0
@@ -5985,6 +6023,52 @@ func (options *TensorParallelOptions) c(given *arguments) *C.accel_tensor_parall
 	return made
 }
 
+// ContextParallelOptions: How sequences are split over the ranks of the axis "context" of the mesh. These ranks get
+// the same batches, and each keeps its positions of them: a scope of accel_context_parallel_begin() says which
+// tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options;
+// what one leaves unset is as in another.
+type ContextParallelOptions struct {
+	// Default ALL_GATHER
+	Method *ContextMethod
+
+	// Default AUTO
+	LoadBalance *LoadBalance
+
+	// The positions of each sequence; 0: any number. In [0, inf). Default 0
+	SequenceLength *int64
+
+	// 0: sequences of another length than sequence_length are an error. Default 1
+	VariableLength *bool
+
+	// 1: what the model is called with are this rank's positions, as a loader with sequence_keys gives them: each
+	// call is in a scope of its own. Default 0
+	InputsAreSplit *bool
+}
+
+func (options *ContextParallelOptions) c(given *arguments) *C.accel_context_parallel_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_context_parallel_options_t)(given.room(C.sizeof_accel_context_parallel_options_t))
+	C.go_unset_accel_context_parallel_options_t(made)
+	if options.Method != nil {
+		made.method = C.accel_context_method_t(*options.Method)
+	}
+	if options.LoadBalance != nil {
+		made.load_balance = C.accel_load_balance_t(*options.LoadBalance)
+	}
+	if options.SequenceLength != nil {
+		made.sequence_length = C.int64_t(*options.SequenceLength)
+	}
+	if options.VariableLength != nil {
+		made.variable_length = C.accel_flag_t(flag(*options.VariableLength))
+	}
+	if options.InputsAreSplit != nil {
+		made.inputs_are_split = C.accel_flag_t(flag(*options.InputsAreSplit))
+	}
+	return made
+}
+
 // PowerSGDOptions: PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 type PowerSGDOptions struct {
 	// Columns of the thin matrices. In [1, inf). Default 1
@@ -6470,12 +6554,15 @@ type PrepareModelOptions struct {
 	BypassDeviceMap *bool
 
 	// 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor
-	// of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0
+	// of the mesh; where nothing does, an axis pipeline is UNSUPPORTED. Default 0
 	SplitByProgram *bool
 
 	// How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan
 	// "auto" each rank has the whole model. Default: theirs
 	TensorParallel *TensorParallelOptions
+
+	// How sequences are split over the axis context of the mesh, if it has one. Default: theirs
+	ContextParallel *ContextParallelOptions
 }
 
 func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_options_t {
@@ -6500,6 +6587,7 @@ func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_o
 		made.split_by_program = C.accel_flag_t(flag(*options.SplitByProgram))
 	}
 	made.tensor_parallel = options.TensorParallel.c(given)
+	made.context_parallel = options.ContextParallel.c(given)
 	return made
 }
 
@@ -6590,6 +6678,11 @@ type DataloaderConfig struct {
 
 	// 1: accel_load_state() takes the loader to where it was. Default 1
 	UseStatefulDataloader *bool
+
+	// Which tensors of a batch are split along their positions over the ranks of the axis context, as by
+	// accel_context_parallel_begin(): names, or numbers in a list, with the dimension behind a colon where it is
+	// not 1, and commas between them: "input_ids, labels, mask:2". Default: none
+	SequenceKeys string
 }
 
 func (options *DataloaderConfig) c(given *arguments) *C.accel_dataloader_config_t {
@@ -6622,6 +6715,7 @@ func (options *DataloaderConfig) c(given *arguments) *C.accel_dataloader_config_
 	if options.UseStatefulDataloader != nil {
 		made.use_stateful_dataloader = C.accel_flag_t(flag(*options.UseStatefulDataloader))
 	}
+	made.sequence_keys = given.nullable(options.SequenceKeys)
 	return made
 }
 
@@ -14635,6 +14729,92 @@ func (state *State) SplitLayers(module *Module, options *TensorParallelOptions) 
 	runtime.KeepAlive(module)
 	runtime.KeepAlive(options)
 	return status(code, failure)
+}
+
+// ContextParallel is accel_context_parallel_begin. Splits sequences over the ranks of the axis context: inside, each
+// buffer shows this rank's positions, in the same handle, and on this thread scaled_dot_product_attention is of the
+// whole sequence, positions of the library's models are those in it, and the mean of cross_entropy is over the
+// targets of all ranks. A backward may come after the scope. On one rank nothing happens. Labels are shifted before
+// they are split.
+//
+//   - state: A state.
+//   - buffers: Tensors with a dimension of positions and no gradient, such as tokens, labels and position ids. Their
+//     length along it is the same, and a multiple of the number of ranks, or of twice that where work is balanced.
+//   - seqDims: The dimension of positions of each; negative: from the last one.
+//   - noRestore: Those of the buffers that keep this rank's positions afterwards; the others get their former data
+//     back, also if what is inside fails.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for lengths that differ or cannot be split, a dimension that a buffer has not,
+// a tensor that requires a gradient, or a no_restore that is no buffer; UNSUPPORTED for ranks that are not on the
+// CPU. In the scope attention with a mask, dropout, or another number of keys than of queries is UNSUPPORTED, with
+// the path of the layer; ranks whose lengths differ are a COLLECTIVE_MISMATCH.
+func (state *State) ContextParallel(buffers []*Tensor, seqDims []int64, noRestore []*Tensor, body func(*Scope) error) error {
+	var given arguments
+	defer given.end()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cBuffers := make([]*C.accel_tensor_t, len(buffers))
+	for i, one := range buffers {
+		cBuffers[i] = one.c()
+	}
+	given.same(len(buffers), len(seqDims), "seqDims")
+	cNorestore := make([]*C.accel_tensor_t, len(noRestore))
+	for i, one := range noRestore {
+		cNorestore[i] = one.c()
+	}
+	var cOut *C.accel_scope_t
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_context_parallel_begin(state.c(), first(cBuffers), (*C.int64_t)(first(seqDims)), C.size_t(len(buffers)), first(cNorestore), C.size_t(len(noRestore)), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(buffers)
+	runtime.KeepAlive(noRestore)
+	if err := status(code, failure); err != nil {
+		return err
+	}
+	return inside(cOut, body)
+}
+
+// ContextParallelGather is accel_context_parallel_gather. A whole sequence from the parts of the ranks of the axis
+// context, on all of them.
+//
+//   - state: A state.
+//   - part: This rank's positions, of one shape on all ranks.
+//   - dim: Their dimension; negative: from the last one.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not, or an odd number of positions where
+// work is balanced; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+func (state *State) ContextParallelGather(part *Tensor, dim int64) (out *Tensor, err error) {
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_context_parallel_gather(state.c(), part.c(), C.int64_t(dim), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(part)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
+}
+
+// ContextParallelPositions is accel_context_parallel_positions. The positions that this rank of the axis context has.
+//
+//   - state: A state.
+//   - length: That of the whole sequence.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a length that cannot be split.
+func (state *State) ContextParallelPositions(length int64) (out *Tensor, err error) {
+	var cOut *C.accel_tensor_t
+	var failure C.go_failure
+	code := C.go_accel_context_parallel_positions(state.c(), C.int64_t(length), &cOut, &failure)
+	runtime.KeepAlive(state)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newTensor(cOut)
+	return
 }
 
 // ParallelCopy is accel_parallel_copy. Before a layer whose outputs are split. Forward: the same values. Backward:

@@ -356,6 +356,8 @@ typedef int32_t accel_merge_end_t;
 typedef int32_t accel_collate_t;
 typedef int32_t accel_padding_side_t;
 typedef int32_t accel_overlap_t;
+typedef int32_t accel_context_method_t;
+typedef int32_t accel_load_balance_t;
 typedef int32_t accel_ddp_comm_hook_t;
 typedef int32_t accel_sharding_strategy_t;
 typedef int32_t accel_backward_prefetch_t;
@@ -479,6 +481,10 @@ static const char accel_tensor_parallel_options_text[] = "accel_tensor_parallel_
 %}
 %accel_options(accel_tensor_parallel_options, ACCEL_TENSOR_PARALLEL_OPTIONS_INIT, free((char *)$self->plan);)
 %{
+static const char accel_context_parallel_options_text[] = "accel_context_parallel_options_t(*, method=ACCEL_CONTEXT_METHOD_ALL_GATHER, load_balance=ACCEL_LOAD_BALANCE_AUTO, sequence_length=0, variable_length=1, inputs_are_split=0)\n--\n\nHow sequences are split over the ranks of the axis \"context\" of the mesh. These ranks get the same batches, and each keeps its positions of them: a scope of accel_context_parallel_begin() says which tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options; what one leaves unset is as in another.\n\nmethod: Default ALL_GATHER\nload_balance: Default AUTO\nsequence_length: The positions of each sequence; 0: any number. In [0, inf). Default 0\nvariable_length: 0: sequences of another length than sequence_length are an error. Default 1\ninputs_are_split: 1: what the model is called with are this rank's positions, as a loader with sequence_keys gives them: each call is in a scope of its own. Default 0";
+%}
+%accel_options(accel_context_parallel_options, ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT, )
+%{
 static const char accel_power_sgd_options_text[] = "accel_power_sgd_options_t(*, matrix_approximation_rank=1, start_power_sgd_iter=1000, min_compression_rate=2, orthogonalization_epsilon=0, random_seed=0, use_error_feedback=1, warm_start=1, batch_tensors_with_same_shape=0)\n--\n\nPowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.\n\nmatrix_approximation_rank: Columns of the thin matrices. In [1, inf). Default 1\nstart_power_sgd_iter: Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000\nmin_compression_rate: A matrix that saves less than this factor is not compressed. In (0, inf). Default 2\northogonalization_epsilon: Added to norms, against columns of zeros. In [0, inf). Default 0\nrandom_seed: The seed of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0\nuse_error_feedback: 1: what was lost is added to the next gradients. Default 1\nwarm_start: 1: begins with the former thin matrices. Default 1\nbatch_tensors_with_same_shape: 1: equal shapes are multiplied together. Default 0";
 %}
 %accel_options(accel_power_sgd_options, ACCEL_POWER_SGD_OPTIONS_INIT, )
@@ -503,7 +509,7 @@ static const char accel_autocast_options_text[] = "accel_autocast_options_t(*, e
 %}
 %accel_options(accel_autocast_options, ACCEL_AUTOCAST_OPTIONS_INIT, )
 %{
-static const char accel_prepare_model_options_text[] = "accel_prepare_model_options_t(*, device_placement=None, evaluation_mode=0, ddp=None, fsdp=None, deepspeed=None, bypass_device_map=0, split_by_program=0, tensor_parallel=None)\n--\n\nHow one model is prepared: where, and under which kind of parallelism, each with options of its own.\n\ndevice_placement: 1: on the state's device, 0: as it is. Default: as the state\nevaluation_mode: 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0\nddp: The options of data parallelism. Default: theirs\nfsdp: The options of sharding. Default: theirs\ndeepspeed: Options of sharding as DeepSpeed describes them. Default: theirs\nbypass_device_map: 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0\nsplit_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0\ntensor_parallel: How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan \"auto\" each rank has the whole model. Default: theirs";
+static const char accel_prepare_model_options_text[] = "accel_prepare_model_options_t(*, device_placement=None, evaluation_mode=0, ddp=None, fsdp=None, deepspeed=None, bypass_device_map=0, split_by_program=0, tensor_parallel=None, context_parallel=None)\n--\n\nHow one model is prepared: where, and under which kind of parallelism, each with options of its own.\n\ndevice_placement: 1: on the state's device, 0: as it is. Default: as the state\nevaluation_mode: 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0\nddp: The options of data parallelism. Default: theirs\nfsdp: The options of sharding. Default: theirs\ndeepspeed: Options of sharding as DeepSpeed describes them. Default: theirs\nbypass_device_map: 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0\nsplit_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, an axis pipeline is UNSUPPORTED. Default 0\ntensor_parallel: How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan \"auto\" each rank has the whole model. Default: theirs\ncontext_parallel: How sequences are split over the axis context of the mesh, if it has one. Default: theirs";
 %}
 %accel_options(accel_prepare_model_options, ACCEL_PREPARE_MODEL_OPTIONS_INIT, )
 %{
@@ -511,9 +517,9 @@ static const char accel_estimate_memory_options_text[] = "accel_estimate_memory_
 %}
 %accel_options(accel_estimate_memory_options, ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT, )
 %{
-static const char accel_dataloader_config_text[] = "accel_dataloader_config_t(*, even_batches=1, split_batches=None, put_on_device=None, non_blocking=0, dispatch_batches=0, use_seedable_sampler=1, data_seed=None, use_stateful_dataloader=1)\n--\n\nHow the ranks share a loader's batches.\n\neven_batches: 1: all ranks get equally many full batches, filled with rows from the start. Default 1\nsplit_batches: See the state's options. Default: as the state\nput_on_device: 1: batches go to the state's device. Default: as device_placement of the state\nnon_blocking: 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0\ndispatch_batches: 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its own. Default 0\nuse_seedable_sampler: 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's generator when the first epoch begins. Default 1\ndata_seed: Instead of the loader's seed. In (-inf, inf). Default: the loader's\nuse_stateful_dataloader: 1: accel_load_state() takes the loader to where it was. Default 1";
+static const char accel_dataloader_config_text[] = "accel_dataloader_config_t(*, even_batches=1, split_batches=None, put_on_device=None, non_blocking=0, dispatch_batches=0, use_seedable_sampler=1, data_seed=None, use_stateful_dataloader=1, sequence_keys=None)\n--\n\nHow the ranks share a loader's batches.\n\neven_batches: 1: all ranks get equally many full batches, filled with rows from the start. Default 1\nsplit_batches: See the state's options. Default: as the state\nput_on_device: 1: batches go to the state's device. Default: as device_placement of the state\nnon_blocking: 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0\ndispatch_batches: 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its own. Default 0\nuse_seedable_sampler: 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's generator when the first epoch begins. Default 1\ndata_seed: Instead of the loader's seed. In (-inf, inf). Default: the loader's\nuse_stateful_dataloader: 1: accel_load_state() takes the loader to where it was. Default 1\nsequence_keys: Which tensors of a batch are split along their positions over the ranks of the axis context, as by accel_context_parallel_begin(): names, or numbers in a list, with the dimension behind a colon where it is not 1, and commas between them: \"input_ids, labels, mask:2\". Default: none";
 %}
-%accel_options(accel_dataloader_config, ACCEL_DATALOADER_CONFIG_INIT, )
+%accel_options(accel_dataloader_config, ACCEL_DATALOADER_CONFIG_INIT, free((char *)$self->sequence_keys);)
 %{
 static const char accel_prepare_item_text[] = "accel_prepare_item_t(*, module=None, optimizer=None, loader=None, scheduler=None, device_placement=None, model_options=None)\n--\n\nOne object for accel_prepare(): exactly one of the handles is set.\n\nmodule: Default: none\noptimizer: Default: none\nloader: Default: none\nscheduler: Default: none\ndevice_placement: Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it\nmodel_options: The options of a model. Default: theirs";
 %}
@@ -877,6 +883,13 @@ typedef struct accel_tensor_parallel_options {
   accel_overlap_t overlap;
   int64_t overlap_chunks;
 } accel_tensor_parallel_options_t;
+typedef struct accel_context_parallel_options {
+  accel_context_method_t method;
+  accel_load_balance_t load_balance;
+  int64_t sequence_length;
+  accel_flag_t variable_length;
+  accel_flag_t inputs_are_split;
+} accel_context_parallel_options_t;
 typedef struct accel_power_sgd_options {
   int64_t matrix_approximation_rank;
   int64_t start_power_sgd_iter;
@@ -958,6 +971,7 @@ typedef struct accel_autocast_options {
 %accel_borrowed(accel_fsdp_options_t, fsdp)
 %accel_borrowed(accel_deepspeed_options_t, deepspeed)
 %accel_borrowed(accel_tensor_parallel_options_t, tensor_parallel)
+%accel_borrowed(accel_context_parallel_options_t, context_parallel)
 typedef struct accel_prepare_model_options {
   accel_flag_t device_placement;
   accel_flag_t evaluation_mode;
@@ -967,6 +981,7 @@ typedef struct accel_prepare_model_options {
   accel_flag_t bypass_device_map;
   accel_flag_t split_by_program;
   const accel_tensor_parallel_options_t *tensor_parallel;
+  const accel_context_parallel_options_t *context_parallel;
 } accel_prepare_model_options_t;
 %accel_borrowed(accel_prepare_model_options_t, model_options)
 typedef struct accel_estimate_memory_options {
@@ -988,6 +1003,7 @@ typedef struct accel_dataloader_config {
   accel_flag_t use_seedable_sampler;
   int64_t data_seed;
   accel_flag_t use_stateful_dataloader;
+  const char *sequence_keys;
 } accel_dataloader_config_t;
 %accel_borrowed(accel_module_t, module)
 %accel_borrowed(accel_optimizer_t, optimizer)
@@ -1364,6 +1380,7 @@ typedef struct accel_launch_options {
 %newobject accel_loop_retain;
 %delobject accel_loop_release;
 %accel_waits(accel_split_layers)
+%accel_waits(accel_context_parallel_gather)
 %accel_waits(accel_parallel_reduce)
 %accel_waits(accel_parallel_gather)
 %accel_waits(accel_parallel_reduce_scatter)
@@ -1617,6 +1634,11 @@ typedef struct accel_launch_options {
 %constant int ACCEL_OVERLAP_AUTO = 0;
 %constant int ACCEL_OVERLAP_NO = 1;
 %constant int ACCEL_OVERLAP_YES = 2;
+%constant int ACCEL_CONTEXT_METHOD_ALL_GATHER = 0;
+%constant int ACCEL_CONTEXT_METHOD_RING = 1;
+%constant int ACCEL_CONTEXT_METHOD_ULYSSES = 2;
+%constant int ACCEL_LOAD_BALANCE_NO = 0;
+%constant int ACCEL_LOAD_BALANCE_AUTO = 1;
 %constant int ACCEL_DDP_COMM_HOOK_NO = 0;
 %constant int ACCEL_DDP_COMM_HOOK_FP16 = 1;
 %constant int ACCEL_DDP_COMM_HOOK_BF16 = 2;
@@ -4390,7 +4412,7 @@ int64_t accel_dataloader_total_dataset_length(const accel_dataloader_t *loader);
 %feature("docstring") accel_dataloader_config "How a prepared loader shares its batches.
 
 loader: A prepared loader.
-out: A map with the fields of accel_dataloader_config_t: \"data_seed\" INT or NONE, the others BOOL.
+out: A map with the fields of accel_dataloader_config_t: \"data_seed\" INT or NONE, \"sequence_keys\" STRING, the others BOOL.
 Returns: ACCEL_OK; INVALID_STATE for a loader that is not prepared.";
 accel_status_t accel_dataloader_config(const accel_dataloader_t *loader, accel_value_t *OUTPUT);
 
@@ -4477,6 +4499,35 @@ module: A model that is not prepared, and has no device map.
 options: NULL: defaults. verify_gradients is that of accel_prepare_model().
 Returns: ACCEL_OK, also where there is one rank along the axis, and nothing is split; INVALID_ARGUMENT for a plan that does not fit the model or the number of ranks; UNSUPPORTED for \"auto\" where the model's kind has no plan; INVALID_STATE for a prepared model; COLLECTIVE_MISMATCH when the ranks' models differ; TIMEOUT, PEER_LOST.";
 accel_status_t accel_split_layers(accel_state_t *state, accel_module_t *module, const accel_tensor_parallel_options_t *options);
+
+%feature("docstring") accel_context_parallel_begin "Splits sequences over the ranks of the axis context: inside, each buffer shows this rank's positions, in the same handle, and on this thread scaled_dot_product_attention is of the whole sequence, positions of the library's models are those in it, and the mean of cross_entropy is over the targets of all ranks. A backward may come after the scope. On one rank nothing happens. Labels are shifted before they are split.
+
+state: A state.
+buffers: Tensors with a dimension of positions and no gradient, such as tokens, labels and position ids. Their length along it is the same, and a multiple of the number of ranks, or of twice that where work is balanced.
+seq_dims: The dimension of positions of each; negative: from the last one.
+n_buffers: Their number; 0: the program has split its tensors.
+no_restore: Those of the buffers that keep this rank's positions afterwards; the others get their former data back, also if what is inside fails.
+n_no_restore: Their number.
+out: The scope.
+Returns: ACCEL_OK; INVALID_ARGUMENT for lengths that differ or cannot be split, a dimension that a buffer has not, a tensor that requires a gradient, or a no_restore that is no buffer; UNSUPPORTED for ranks that are not on the CPU. In the scope attention with a mask, dropout, or another number of keys than of queries is UNSUPPORTED, with the path of the layer; ranks whose lengths differ are a COLLECTIVE_MISMATCH.";
+accel_status_t accel_context_parallel_begin(accel_state_t *state, accel_tensor_t *const *ITEMS, const int64_t *ITEMS, size_t COUNT, accel_tensor_t *const *ITEMS, size_t COUNT, accel_scope_t **OUTPUT);
+
+%feature("docstring") accel_context_parallel_gather "A whole sequence from the parts of the ranks of the axis context, on all of them.
+
+state: A state.
+part: This rank's positions, of one shape on all ranks.
+dim: Their dimension; negative: from the last one.
+out: All positions in their order. A gradient of it is summed over the ranks, whose gradients are averaged.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not, or an odd number of positions where work is balanced; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
+accel_status_t accel_context_parallel_gather(accel_state_t *state, const accel_tensor_t *part, int64_t dim, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_context_parallel_positions "The positions that this rank of the axis context has.
+
+state: A state.
+length: That of the whole sequence.
+out: int64 [length / ranks], on the CPU, in the order in which buffers show them.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a length that cannot be split.";
+accel_status_t accel_context_parallel_positions(accel_state_t *state, int64_t length, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_parallel_copy "Before a layer whose outputs are split. Forward: the same values. Backward: the sum of the gradients of the ranks.
 

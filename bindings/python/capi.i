@@ -243,6 +243,18 @@ typedef struct STRUCT STRUCT##_t;
   }
 }
 
+// Tensors, and as many numbers.
+%typemap(in) accel_tensor_t *const *ITEMS (size_t n_tensors = 0) {
+  if (!handles_of_python($input, $descriptor(accel_tensor_t *), (void ***)&$1, &n_tensors)) SWIG_fail;
+}
+%typemap(freearg) accel_tensor_t *const *ITEMS { PyMem_Free((void *)$1); }
+%typemap(check) (accel_tensor_t *const *ITEMS, const int64_t *ITEMS, size_t COUNT) {
+  if (n_tensors$argnum != $3) {
+    PyErr_Format(PyExc_ValueError, "%zu tensors for %zu numbers", n_tensors$argnum, $3);
+    SWIG_fail;
+  }
+}
+
 // The bytes of any object with the buffer protocol.
 %typemap(in) (const void *ITEMS, size_t COUNT) (Py_buffer view = {0}) {
   if (PyObject_GetBuffer($input, &view, PyBUF_SIMPLE) != 0) SWIG_fail;

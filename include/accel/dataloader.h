@@ -160,7 +160,8 @@ ACCEL_SINCE(0, 1) int64_t accel_dataloader_total_dataset_length(const accel_data
 
 /** How a prepared loader shares its batches.
  * @param loader A prepared loader.
- * @param out A map with the fields of accel_dataloader_config_t: "data_seed" INT or NONE, the others BOOL.
+ * @param out A map with the fields of accel_dataloader_config_t: "data_seed" INT or NONE, "sequence_keys" STRING,
+ *   the others BOOL.
  * @return ACCEL_OK; INVALID_STATE for a loader that is not prepared.
  * @threads any
  * @accelerate split_batches, dispatch_batches, even_batches, use_seedable_sampler, non_blocking, use_stateful_dataloader */

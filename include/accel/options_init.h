@@ -140,6 +140,10 @@
   {sizeof(accel_tensor_parallel_options_t), NULL, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
    0, ACCEL_UNSET_INT64}
 
+#define ACCEL_OPTIONS_CONTEXT_PARALLEL "accel_context_parallel_options_t"
+#define ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT \
+  {sizeof(accel_context_parallel_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET_INT64, ACCEL_UNSET, ACCEL_UNSET}
+
 #define ACCEL_OPTIONS_POWER_SGD "accel_power_sgd_options_t"
 #define ACCEL_POWER_SGD_OPTIONS_INIT \
   {sizeof(accel_power_sgd_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
@@ -173,7 +177,7 @@
 #define ACCEL_OPTIONS_PREPARE_MODEL "accel_prepare_model_options_t"
 #define ACCEL_PREPARE_MODEL_OPTIONS_INIT \
   {sizeof(accel_prepare_model_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, \
-   NULL}
+   NULL, NULL}
 
 #define ACCEL_OPTIONS_ESTIMATE_MEMORY "accel_estimate_memory_options_t"
 #define ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT \
@@ -183,7 +187,7 @@
 #define ACCEL_OPTIONS_DATALOADER_CONFIG "accel_dataloader_config_t"
 #define ACCEL_DATALOADER_CONFIG_INIT \
   {sizeof(accel_dataloader_config_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
-   ACCEL_UNSET_INT64, ACCEL_UNSET, 0}
+   ACCEL_UNSET_INT64, ACCEL_UNSET, 0, NULL}
 
 #define ACCEL_OPTIONS_PREPARE_ITEM "accel_prepare_item_t"
 #define ACCEL_PREPARE_ITEM_INIT \

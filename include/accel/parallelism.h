@@ -77,6 +77,78 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_split_layers(accel_state_t *state, accel_module_t *module,
                    const accel_tensor_parallel_options_t *ACCEL_NULLABLE options);
 
+/* How attention is computed where each rank has some positions of a sequence. The numbers are pinned. */
+typedef int32_t accel_context_method_t;
+#define ACCEL_CONTEXT_METHOD_ALL_GATHER 0 /* each rank gathers the keys and values of all */
+#define ACCEL_CONTEXT_METHOD_RING 1 /* keys and values pass from rank to rank, beside the computing: two blocks in memory
+                                     * (Liu et al., "Ring Attention with Blockwise Transformers", 2023) */
+#define ACCEL_CONTEXT_METHOD_ULYSSES 2 /* each rank computes all positions of some heads, of which there are at least as many
+                                        * as ranks (Jacobs et al., "DeepSpeed Ulysses", 2023) */
+
+/* Which positions a rank has. Under causal attention late positions see more than early ones. The numbers are pinned. */
+typedef int32_t accel_load_balance_t;
+#define ACCEL_LOAD_BALANCE_NO 0 /* rank r of n has chunk r of n */
+#define ACCEL_LOAD_BALANCE_AUTO 1 /* rank r has the chunks r and 2 n - 1 - r of 2 n, which is equal work; with ULYSSES, where work is
+                                   * equal anyway, as NO */
+
+/* How sequences are split over the ranks of the axis "context" of the mesh. These ranks get the same batches, and each keeps
+ * its positions of them: a scope of accel_context_parallel_begin() says which tensors have positions, and attention in it is of
+ * the whole sequence. Models of one state have the same options; what one leaves unset is as in another.
+ * @accelerate TorchContextParallelConfig, DeepSpeedSequenceParallelConfig */
+typedef struct accel_context_parallel_options {
+  size_t struct_size;
+  accel_context_method_t method;     /* Default ALL_GATHER */
+  accel_load_balance_t load_balance; /* Default AUTO */
+  int64_t sequence_length;           /* The positions of each sequence; 0: any number. In [0, inf). Default 0 */
+  accel_flag_t variable_length;      /* 0: sequences of another length than sequence_length are an error. Default 1 */
+  accel_flag_t inputs_are_split;     /* 1: what the model is called with are this rank's positions, as a loader with sequence_keys
+                                      * gives them: each call is in a scope of its own. Default 0 */
+} accel_context_parallel_options_t;
+
+/** Splits sequences over the ranks of the axis context: inside, each buffer shows this rank's positions, in the same handle,
+ * and on this thread scaled_dot_product_attention is of the whole sequence, positions of the library's models are those in
+ * it, and the mean of cross_entropy is over the targets of all ranks. A backward may come after the scope. On one rank
+ * nothing happens. Labels are shifted before they are split.
+ * @param state A state.
+ * @param buffers [n_buffers] Tensors with a dimension of positions and no gradient, such as tokens, labels and position ids.
+ *   Their length along it is the same, and a multiple of the number of ranks, or of twice that where work is balanced.
+ * @param seq_dims [n_buffers] The dimension of positions of each; negative: from the last one.
+ * @param n_buffers Their number; 0: the program has split its tensors.
+ * @param no_restore [n_no_restore] Those of the buffers that keep this rank's positions afterwards; the others get their former
+ *   data back, also if what is inside fails.
+ * @param n_no_restore Their number.
+ * @param out The scope.
+ * @return ACCEL_OK; INVALID_ARGUMENT for lengths that differ or cannot be split, a dimension that a buffer has not, a tensor that
+ *   requires a gradient, or a no_restore that is no buffer; UNSUPPORTED for ranks that are not on the CPU. In the scope attention
+ *   with a mask, dropout, or another number of keys than of queries is UNSUPPORTED, with the path of the layer; ranks whose
+ *   lengths differ are a COLLECTIVE_MISMATCH.
+ * @threads thread
+ * @accelerate maybe_context_parallel */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_context_parallel_begin(accel_state_t *state, accel_tensor_t *const *buffers, const int64_t *seq_dims, size_t n_buffers,
+                             accel_tensor_t *const *ACCEL_NULLABLE no_restore, size_t n_no_restore,
+                             accel_scope_t *ACCEL_OWNED *out);
+
+/** A whole sequence from the parts of the ranks of the axis context, on all of them.
+ * @param state A state.
+ * @param part This rank's positions, of one shape on all ranks.
+ * @param dim Their dimension; negative: from the last one.
+ * @param out All positions in their order. A gradient of it is summed over the ranks, whose gradients are averaged.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not, or an odd number of positions where work is
+ *   balanced; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+ * @threads collective, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_context_parallel_gather(accel_state_t *state, const accel_tensor_t *part, int64_t dim, accel_tensor_t *ACCEL_OWNED *out);
+
+/** The positions that this rank of the axis context has.
+ * @param state A state.
+ * @param length That of the whole sequence.
+ * @param out int64 [length / ranks], on the CPU, in the order in which buffers show them.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a length that cannot be split.
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_context_parallel_positions(accel_state_t *state, int64_t length, accel_tensor_t *ACCEL_OWNED *out);
+
 /* Operators at the ends of a region of a model whose tensors are split over the ranks of a group, such as that of
  * accel_mesh_group(mesh, "tensor"): for forwards of programs, and for parameters that are cut by a rule or by the program. Each is
  * an exchange in the forward and its adjoint in the backward, or nothing in one of the two. All ranks of the group call the same

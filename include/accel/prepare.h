@@ -255,11 +255,13 @@ typedef struct accel_prepare_model_options {
   accel_flag_t bypass_device_map; /* 1: a model that is dispatched over several devices is prepared for several ranks
                                    * all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0 */
   accel_flag_t split_by_program;  /* 1: the program's own forward splits the model, or its sequences, over the axes pipeline,
-                                   * context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED.
+                                   * context and tensor of the mesh; where nothing does, an axis pipeline is UNSUPPORTED.
                                    * Default 0 */
   const accel_tensor_parallel_options_t *tensor_parallel; /* How layers are split over the axis tensor of the mesh, if it
                                    * has one. With evaluation_mode and the plan "auto" each rank has the whole model.
                                    * Default: theirs */
+  const accel_context_parallel_options_t *context_parallel; /* How sequences are split over the axis context of the mesh, if it
+                                   * has one. Default: theirs */
 } accel_prepare_model_options_t;
 
 /** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start
@@ -374,6 +376,10 @@ typedef struct accel_dataloader_config {
   int64_t data_seed;                    /* Instead of the loader's seed. In (-inf, inf). Default: the loader's */
   accel_flag_t use_stateful_dataloader; /* 1: accel_load_state() takes the loader to where it was. Default 1 */
   int32_t reserved;                     /* 0 */
+  const char *sequence_keys;            /* Which tensors of a batch are split along their positions over the ranks of the axis
+                                         * context, as by accel_context_parallel_begin(): names, or numbers in a list, with
+                                         * the dimension behind a colon where it is not 1, and commas between them:
+                                         * "input_ids, labels, mask:2". Default: none */
 } accel_dataloader_config_t;
 
 /** A loader that hands each rank its own batches.

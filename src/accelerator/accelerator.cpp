@@ -28,6 +28,7 @@ void Accelerator::free_memory() {
   prepared_.schedulers.clear();
   prepared_.loaders.clear();
   prepared_.local_sgds.clear();
+  prepared_.sequences->take(nullptr);
   state_.gradient_state()->restart();
   release_cached_memory();
 }

@@ -14,6 +14,7 @@
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/prepared_scheduler.hpp"
 #include "accelerator/ranks.hpp"
+#include "accelerator/sequence_keys.hpp"
 #include "accelerator/sharding_choice.hpp"
 #include "accelerator/steps/gradient_clipping.hpp"
 #include "base/error.hpp"
@@ -79,18 +80,17 @@ void draw_missing_values(nn::Module& module, comm::Communicator* tensor_ranks) {
 
 }  // namespace
 
-// Ranks along these axes would train copies of one model and compute the same. Along the axis tensor the model has a
-// plan, or the program says that it splits the model.
+// Ranks along this axis would train copies of one model and compute the same. Along the axis tensor the model has a
+// plan, or the program says that it splits the model; along the axis context a scope splits sequences.
 void Preparation::require_split(const nn::Module& module, const PrepareModelSettings& preparation) const {
-  const char* const axes = "pipeline,context";
+  const char* const axes = "pipeline";
   const int64_t parts = state_.groups().mesh()->size(axes);
-  require(
-      parts == 1 || preparation.split_by_program || preparation.evaluation_mode ||
-          prepared_.placed->tell_parts(module, axes),
-      Status::kUnsupported, "the mesh has axes that split a model or its sequences over ", parts, " ranks (",
-      state_.groups().mesh()->describe(),
-      "), and nothing splits this one; expected axes replicate and shard only, or split_by_program of a program whose "
-      "forward splits it");
+  require(parts == 1 || preparation.split_by_program || preparation.evaluation_mode ||
+              prepared_.placed->tell_parts(module, axes),
+          Status::kUnsupported, "the mesh has an axis that splits a model over ", parts, " ranks (",
+          state_.groups().mesh()->describe(),
+          "), and nothing splits this one; expected pipeline_parallel_size 1, or split_by_program of a program whose "
+          "forward splits it");
 }
 
 // A mesh with a shard axis says who shares a copy. Without one all ranks do.
@@ -153,6 +153,7 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   settings.deepspeed = find_deepspeed_plugin(preparation.deepspeed, prepared_.models);
   ShardingChoice sharding = choose_sharding(settings);
   if (sharding.gradient_clipping > 0) require_known_norm(*module, *prepared_.placed, *state_.groups().mesh());
+  SequenceSplitting::ChoicePtr sequences = prepared_.sequences->with(settings.context_parallel);
   settings.fsdp = std::move(sharding.settings);
   const parallel::ModelRanks ranks = model_ranks(settings.fsdp);
   parallel::split_layers(*module, ranks.tensor, settings, state_.device());
@@ -167,7 +168,9 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   auto prepared =
       std::make_shared<PreparedModel>(parallel::parallelize(module, ranks, settings, state_.device()), precision,
                                       state_.compute_policy(), state_.communicator()->step_times());
+  if (settings.context_parallel.inputs_are_split) prepared->set_sequences(prepared_.sequences);
   precision_.follow_loss_scale(sharding.loss_scale);  // the last step that can refuse
+  prepared_.sequences->take(std::move(sequences));
   prepared_.placed->add(prepared->parallel());
   exchange_check_->add(prepared->parallel());
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
@@ -233,6 +236,10 @@ std::shared_ptr<data::PreparedDataLoader> Preparation::prepare_data_loader(const
   sharding.process_indices = state_.groups().data_parallel_indices();
   sharding.gradient_state = state_.gradient_state();
   sharding.step_times = state_.communicator()->step_times();
+  if (SequenceKeys keys(configuration.sequence_keys.value); !keys.empty())
+    sharding.part_of_batch = [keys = std::move(keys), sequences = prepared_.sequences](const c10::IValue& batch) {
+      return keys.part_of(batch, sequences->split());
+    };
   const std::string rng_types = state_.settings().rng_types;
   if (!rng_types.empty())
     sharding.at_epoch_begin = [communicator = state_.communicator(), device = state_.device(), rng_types] {

@@ -58,6 +58,7 @@ c10::IValue PreparedModel::forward_in_half(const nn::Inputs& inputs) {
 c10::IValue PreparedModel::forward(const nn::Inputs& inputs) {
   const StepTimes::Section timed(*step_times_, StepPart::kForward);
   const kernels::ComputeScope scope(compute_policy_);
+  const auto split = sequences_ == nullptr ? nullptr : sequences_->split().open({});
   if (precision_.precision == Precision::kNo) return parallel_->call(inputs);
   const c10::IValue output = forward_in_half(inputs);
   return precision_.keep_output_dtype ? output : tree::convert_to_fp32(output);

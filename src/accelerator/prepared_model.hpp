@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "accelerator/sequence_splitting.hpp"
 #include "config/generated/choices/precision.hpp"
 #include "config/generated/settings/prepare/autocast.hpp"
 #include "kernels/compute_policy.hpp"
@@ -37,6 +38,8 @@ class PreparedModel final : public nn::Module {
   kernels::ComputePolicy compute_policy() const { return compute_policy_; }
   const std::shared_ptr<state::AccumulationWindow>& accumulation() const { return accumulation_; }
   const std::shared_ptr<StepTimes>& step_times() const { return step_times_; }
+  // Each call is in a scope of its own.
+  void set_sequences(std::shared_ptr<SequenceSplitting> sequences) { sequences_ = std::move(sequences); }
 
  protected:
   c10::IValue forward(const nn::Inputs& inputs) override;
@@ -51,6 +54,7 @@ class PreparedModel final : public nn::Module {
   kernels::ComputePolicy compute_policy_;
   std::shared_ptr<state::AccumulationWindow> accumulation_;
   std::shared_ptr<StepTimes> step_times_;
+  std::shared_ptr<SequenceSplitting> sequences_;  // null: sequences are whole, or a scope splits them
 };
 
 // The model inside a prepared one, at any depth; the module itself if it is not prepared.

@@ -8,6 +8,7 @@
 
 #include "accelerator/parameters/registered_parameters.hpp"
 #include "accelerator/prepared_optimizer.hpp"
+#include "accelerator/sequence_splitting.hpp"
 #include "nn/module.hpp"
 #include "optim/schedules/scheduler.hpp"
 #include "parallel/parallel_model.hpp"
@@ -47,7 +48,8 @@ struct ModelEntry {
 
 struct PreparedObjects {
   explicit PreparedObjects(const std::shared_ptr<comm::Mesh>& mesh)
-      : placed(std::make_shared<parallel::PlacedParameters>(mesh)) {}
+      : placed(std::make_shared<parallel::PlacedParameters>(mesh)),
+        sequences(std::make_shared<SequenceSplitting>(mesh)) {}
 
   std::vector<parallel::ParallelModelPtr> parallel_models() const;
   std::vector<nn::ModulePtr> modules() const;
@@ -62,6 +64,7 @@ struct PreparedObjects {
 
   std::vector<ModelEntry> models;
   std::shared_ptr<parallel::PlacedParameters> placed;
+  std::shared_ptr<SequenceSplitting> sequences;
   std::vector<std::shared_ptr<PreparedOptimizer>> optimizers;
   std::vector<std::shared_ptr<optim::Scheduler>> schedulers;
   std::vector<std::shared_ptr<data::PreparedDataLoader>> loaders;

@@ -56,6 +56,7 @@ std::optional<c10::IValue> PreparedDataLoader::next() {
     std::optional<StepTimes::Section> timed;
     if (sharding().step_times) timed.emplace(*sharding().step_times, StepPart::kData);
     batch = Loader::next();
+    if (batch && sharding().part_of_batch) batch = sharding().part_of_batch(*batch);
   }
   if (follower_ && !follower_(*this, batch.has_value())) follower_ = nullptr;
   return batch;

@@ -1,12 +1,14 @@
 // One rank's share of the batches: each rank reads its own, or rank 0 reads for all.
 #pragma once
 
+#include <ATen/core/ivalue.h>
 #include <c10/core/Device.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -28,6 +30,8 @@ struct ShardOptions : DataloaderConfig {
   std::shared_ptr<state::GradientState> gradient_state = {};
   std::shared_ptr<StepTimes> step_times = {};  // may be null
   std::function<void()> at_epoch_begin = {};   // may be empty
+  // What this rank keeps of a batch, which other ranks get too; may be empty.
+  std::function<c10::IValue(const c10::IValue&)> part_of_batch = {};
 
   bool splits_batches() const { return split_batches.value_or(false); }
 };

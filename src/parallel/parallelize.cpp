@@ -17,6 +17,7 @@
 #include "machine/processors.hpp"
 #include "nn/module_shapes.hpp"
 #include "nn/module_walks.hpp"
+#include "parallel/context/context_split.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "parallel/ddp/replicated_memory.hpp"
 #include "parallel/fsdp/auto_wrap.hpp"
@@ -26,6 +27,7 @@
 #include "parallel/memory_estimate.hpp"
 #include "parallel/parallel_model.hpp"
 #include "parallel/parameters/gradient_buckets.hpp"
+#include "parallel/sequence_split.hpp"
 #include "parallel/strategy.hpp"
 #include "parallel/tensor/matched_plan.hpp"
 #include "parallel/tensor/split_model.hpp"
@@ -120,6 +122,11 @@ ParallelGradients parallelize_gradients(nn::ModulePtr module, const ModelRanks& 
   }
   auto gradients = std::make_shared<GradientBuckets>(*module, ranks.gradient, bucket_cap_mb);
   return {single_process_model(std::move(module)), std::move(gradients)};
+}
+
+SequenceSplitPtr split_sequences(const ContextParallelSettings& settings,
+                                 const std::shared_ptr<comm::Communicator>& group) {
+  return make_context_split(settings, group);
 }
 
 namespace {

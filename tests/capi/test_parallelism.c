@@ -1,5 +1,5 @@
-/* Section 10: operators at the ends of split regions, and plans, of one process. Several ranks are the matter of
- * tests/distributed and tests/engine. */
+/* Section 10: operators at the ends of split regions, plans, and split sequences, of one process. Several ranks are the
+ * matter of tests/distributed and tests/engine. */
 #include "capi_test.h"
 
 static const accel_device_t kCpu = {ACCEL_DEVICE_CPU, -1};
@@ -102,6 +102,63 @@ static void test_layers_are_split_ahead(void **state) {
   accel_module_release(linear);
 }
 
+/* On one rank sequences are whole, in a scope too. */
+static void test_sequences_of_one_rank(void **state) {
+  const int64_t shape[] = {2, 6}, dims[] = {1};
+  accel_tensor_t *tokens = NULL, *positions = NULL, *whole = NULL;
+  accel_scope_t *scope = NULL;
+  const int64_t *sizes = NULL;
+  int32_t same = 0;
+  assert_ok(accel_tensor_full(shape, 2, 2, ACCEL_DTYPE_INT64, &kCpu, &tokens));
+  assert_ok(accel_context_parallel_begin(*state, &tokens, dims, 1, NULL, 0, &scope));
+  assert_ok(accel_tensor_shape(tokens, &sizes));
+  assert_int_equal(sizes[1], 6);
+  assert_ok(accel_scope_end(scope));
+  assert_ok(accel_context_parallel_begin(*state, NULL, NULL, 0, NULL, 0, &scope));
+  assert_ok(accel_scope_end(scope));
+  assert_ok(accel_context_parallel_gather(*state, tokens, 1, &whole));
+  const accel_value_t left = accel_arg_tensor(tokens), right = accel_arg_tensor(whole);
+  assert_ok(accel_value_equal(&left, &right, &same));
+  assert_int_equal(same, 1);
+  assert_ok(accel_context_parallel_positions(*state, 5, &positions));
+  assert_ok(accel_tensor_shape(positions, &sizes));
+  assert_int_equal(sizes[0], 5);
+  accel_tensor_release(positions);
+  accel_tensor_release(whole);
+  accel_tensor_release(tokens);
+}
+
+/* Options of sequences are read on one rank too. */
+static void test_options_of_sequences(void **state) {
+  accel_module_t *linear = NULL, *model = NULL;
+  accel_context_parallel_options_t split = ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT;
+  accel_prepare_model_options_t options = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  const int64_t shape[] = {2, 6}, dims[] = {1, -3};
+  accel_tensor_t *tokens = NULL;
+  accel_scope_t *scope = NULL;
+  options.context_parallel = &split;
+  assert_ok(accel_module_linear(3, 2, 1, &linear));
+  split.method = 3;
+  assert_fails(accel_prepare_model(*state, linear, &options, &model), ACCEL_ERROR_INVALID_ARGUMENT, "method is 3");
+  split.method = ACCEL_CONTEXT_METHOD_RING;
+  split.variable_length = 0;
+  assert_fails(accel_prepare_model(*state, linear, &options, &model), ACCEL_ERROR_INVALID_ARGUMENT,
+               "variable_length is 0 and sequence_length is 0");
+  split.sequence_length = 8;
+  assert_ok(accel_prepare_model(*state, linear, &options, &model));
+  assert_ok(accel_tensor_full(shape, 2, 2, ACCEL_DTYPE_INT64, &kCpu, &tokens));
+  assert_fails(accel_context_parallel_begin(*state, &tokens, dims, 1, NULL, 0, &scope), ACCEL_ERROR_INVALID_ARGUMENT,
+               "a sequence has 6 positions, sequence_length is 8");
+  assert_fails(accel_context_parallel_begin(*state, &tokens, &dims[1], 1, NULL, 0, &scope),
+               ACCEL_ERROR_INVALID_ARGUMENT, "dim: -3 of a tensor with 2 dimensions");
+  assert_fails(accel_context_parallel_begin(*state, NULL, dims, 1, NULL, 0, &scope), ACCEL_ERROR_INVALID_ARGUMENT,
+               "buffers is NULL");
+  assert_null(scope);
+  accel_tensor_release(tokens);
+  accel_module_release(model);
+  accel_module_release(linear);
+}
+
 /* A model without memory gets the initial values that it would have had. */
 static void test_empty_models_are_filled(void **state) {
   accel_module_t *whole = NULL, *empty = NULL, *model = NULL;
@@ -137,6 +194,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_plans, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_layers_are_split_ahead, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_empty_models_are_filled, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_sequences_of_one_rank, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_options_of_sequences, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

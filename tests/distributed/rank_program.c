@@ -32,6 +32,7 @@ static const sub_command_t kCommands[] = {
     {"first_fails", run_first_fails, 10000, 0},
     {"works", run_works, 60000, 1},
     {"mesh", run_mesh, 60000, 1},
+    {"context", run_context, 60000, 1},
     {"many_groups", run_many_groups, 60000, 1},
     {"shrink", run_shrink, 60000, 0},
     {"shrink_silent", run_shrink_silent, 5000, 0},

@@ -49,6 +49,7 @@ void run_first(accel_state_t* state, const char* argument);
 void run_first_fails(accel_state_t* state, const char* argument);
 void run_works(accel_state_t* state, const char* argument);
 void run_mesh(accel_state_t* state, const char* argument);
+void run_context(accel_state_t* state, const char* method);
 void run_many_groups(accel_state_t* state, const char* argument);
 void run_shrink(accel_state_t* state, const char* argument);
 void run_shrink_silent(accel_state_t* state, const char* argument);

@@ -161,6 +161,13 @@ def mesh(accel, program):
     launch(accel, program, 2, "ddp")
 
 
+def context(accel, program):
+    for count in (2, 3):
+        os.environ["PARALLELISM_CONFIG_CP_SIZE"] = str(count)
+        for method in ("0", "1", "2"):  # ACCEL_CONTEXT_METHOD_ALL_GATHER, RING, ULYSSES
+            launch(accel, program, count, "context", method)
+
+
 def kill(accel, program):
     for count in (2, 4):
         for elements in ("1", "1000003"):
@@ -217,6 +224,7 @@ TESTS = {
     "stop": stop,
     "works": launched("works"),
     "mesh": mesh,
+    "context": context,
     "many_groups": launched("many_groups"),
     "environment": launched("environment"),
     "shrink": shrink,

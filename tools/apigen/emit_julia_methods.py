@@ -20,7 +20,7 @@ CONVERSIONS = {"accel_device_t": "Ref(as_device({}))", "accel_dtype_t": "dtype_c
 # What stands around a call by what it gives, or takes; {0} is the call, {1} a class or name.
 GIVEN = {"out_handle": "made({1}, out -> {0})", "out_value": "result(out -> {0})", "out_buffer": "text(out -> {0})",
          "out_scope": "scoped(body, out -> {0})", "out_number": "output(out -> {0}, {1})"}
-TAKEN = {"value": "lend({1} -> {0}, {1})", "handles": "with_handles(({1}, count) -> {0}, {1})",
+TAKEN = {"value": "lend({1} -> {0}, {1})", "handles": "with_handles(({1}, {2}) -> {0}, {1})",
          "options": "with_options(given -> {0}, LibAccel.{1}; options...)"}
 # C's arguments by what they are; {} is the callback, and the objects that live at least as long.
 ARGUMENTS = {"user_data": "keep({})", "destroy": "destroy()", "options": "given", **dict.fromkeys(GIVEN, "out")}
@@ -43,6 +43,7 @@ class Method:
         self.roles = {parameter["name"]: role for parameter, role, _ in row.roles}
         self.bases = {name: parameter["type"]["base"] for name, parameter in self.parameters.items()}
         self.counted = {parameter["name"]: counted[0]["name"] for parameter, _, counted in row.roles if counted}
+        self.beside = {other["name"]: counted[0]["name"] for _, _, counted in row.roles if counted for other in counted[1:]}
         self.output = next((name for name, role in self.roles.items() if role.startswith("out_")), None)
         if any(role not in KNOWN and name not in row.changed or role.startswith("out_") and name != self.output for name, role in self.roles.items()):
             raise function_shape.Unsupported(self.function["name"])
@@ -50,12 +51,16 @@ class Method:
     def of_role(self, *wanted):
         return [own(name) for name, role in self.roles.items() if role in wanted]
 
+    def count_of(self, name):
+        """The variable for the number of handles in an array."""
+        return "count" if len(self.of_role("handles")) == 1 else f"number_of_{own(name)}"
+
     def argument(self, name):
         role, base, mine = self.roles[name], self.bases[name], self.row.own(own(name))
         if name in self.row.changed or role in ARGUMENTS:
             return self.row.changed.get(name) or ARGUMENTS[role].format(", ".join(self.of_role("callback") + self.of_role("handle")))
         if role == "length":
-            return "count" if self.roles[self.counted[name]] == "handles" else f"length({own(self.counted[name])})"
+            return self.count_of(self.counted[name]) if self.roles[self.counted[name]] == "handles" else f"length({own(self.counted[name])})"
         if not mine:
             return UNSET.get(base, "C_NULL")
         if self.parameters[name]["nullable"] or mine[1:] == ("nothing",):
@@ -64,6 +69,8 @@ class Method:
             return f"something({mine[0]}, {UNSET[base] if role == 'number' else 'C_NULL'})"
         if base in self.named:
             return f"number_of(CHOICES.{short(base)}, {mine[0]})"
+        if role == "numbers" and name in self.beside:
+            return f"collect({NUMBERS.get(base)}, as_many({mine[0]}, {own(self.beside[name])}))"
         return {"numbers": f"collect({NUMBERS.get(base)}, {{}})", "text": "string({})"}.get(role, CONVERSIONS.get(base, "{}")).format(mine[0])
 
     def signature(self):
@@ -80,7 +87,7 @@ class Method:
         """The call with what stands around it."""
         for name, role in self.roles.items():
             if role in TAKEN and name not in self.row.changed:
-                call = TAKEN[role].format(call, self.bases[name] if role == "options" else own(name))
+                call = TAKEN[role].format(call, self.bases[name] if role == "options" else own(name), self.count_of(name))
         base, kind, doc = self.function["returns"]["type"]["base"], self.function["returns"]["type"], self.function["returns"]["doc"]
         if self.output:
             base, kind, doc = self.bases[self.output], self.parameters[self.output]["type"], self.parameters[self.output]["doc"]

@@ -56,7 +56,9 @@ class Function:
             if parameter is self.receiver:
                 self.arguments.append("self.as_raw()")
             elif role == "length":
-                self.arguments.append(f"{counted[0]['name']}.len()")
+                names = [rust_name(one["name"]) for one in counted]
+                self.lines += [f'crate::call::same_length({names[0]}.len(), {other}.len(), "{other}")?;' for other in names[1:]]
+                self.arguments.append(f"{names[0]}.len()")
             elif role in OUTPUTS and not self.output:
                 self.output = parameter, role
                 self.arguments.append("out")

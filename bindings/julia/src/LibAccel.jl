@@ -103,6 +103,8 @@ const accel_merge_end_t = Int32
 const accel_collate_t = Int32
 const accel_padding_side_t = Int32
 const accel_overlap_t = Int32
+const accel_context_method_t = Int32
+const accel_load_balance_t = Int32
 const accel_ddp_comm_hook_t = Int32
 const accel_sharding_strategy_t = Int32
 const accel_backward_prefetch_t = Int32
@@ -268,6 +270,11 @@ const ACCEL_PADDING_SIDE_LEFT = Int32(1)
 const ACCEL_OVERLAP_AUTO = Int32(0)
 const ACCEL_OVERLAP_NO = Int32(1)
 const ACCEL_OVERLAP_YES = Int32(2)
+const ACCEL_CONTEXT_METHOD_ALL_GATHER = Int32(0)
+const ACCEL_CONTEXT_METHOD_RING = Int32(1)
+const ACCEL_CONTEXT_METHOD_ULYSSES = Int32(2)
+const ACCEL_LOAD_BALANCE_NO = Int32(0)
+const ACCEL_LOAD_BALANCE_AUTO = Int32(1)
 const ACCEL_DDP_COMM_HOOK_NO = Int32(0)
 const ACCEL_DDP_COMM_HOOK_FP16 = Int32(1)
 const ACCEL_DDP_COMM_HOOK_BF16 = Int32(2)
@@ -1132,6 +1139,27 @@ function accel_tensor_parallel_options_t(;
     return accel_tensor_parallel_options_t(sizeof(accel_tensor_parallel_options_t), plan, verify_gradients, sequence_parallel, loss_parallel, regather_inputs, overlap, reserved, overlap_chunks)
 end
 
+"""How sequences are split over the ranks of the axis \"context\" of the mesh. These ranks get the same batches, and each keeps its positions of them: a scope of accel_context_parallel_begin() says which tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options; what one leaves unset is as in another."""
+struct accel_context_parallel_options_t
+    struct_size::Csize_t
+    method::accel_context_method_t
+    load_balance::accel_load_balance_t
+    sequence_length::Int64
+    variable_length::accel_flag_t
+    inputs_are_split::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_context_parallel_options_t(;
+    method = ACCEL_UNSET,
+    load_balance = ACCEL_UNSET,
+    sequence_length = ACCEL_UNSET_INT64,
+    variable_length = ACCEL_UNSET,
+    inputs_are_split = ACCEL_UNSET,
+)
+    return accel_context_parallel_options_t(sizeof(accel_context_parallel_options_t), method, load_balance, sequence_length, variable_length, inputs_are_split)
+end
+
 """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState."""
 struct accel_power_sgd_options_t
     struct_size::Csize_t
@@ -1343,6 +1371,7 @@ struct accel_prepare_model_options_t
     bypass_device_map::accel_flag_t
     split_by_program::accel_flag_t
     tensor_parallel::Ptr{accel_tensor_parallel_options_t}
+    context_parallel::Ptr{accel_context_parallel_options_t}
 end
 
 """Every field is unset that is not given."""
@@ -1355,8 +1384,9 @@ function accel_prepare_model_options_t(;
     bypass_device_map = ACCEL_UNSET,
     split_by_program = ACCEL_UNSET,
     tensor_parallel = C_NULL,
+    context_parallel = C_NULL,
 )
-    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed, bypass_device_map, split_by_program, tensor_parallel)
+    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed, bypass_device_map, split_by_program, tensor_parallel, context_parallel)
 end
 
 """The training whose memory is estimated."""
@@ -1398,6 +1428,7 @@ struct accel_dataloader_config_t
     data_seed::Int64
     use_stateful_dataloader::accel_flag_t
     reserved::Int32
+    sequence_keys::Ptr{Cchar}
 end
 
 """Every field is unset that is not given."""
@@ -1411,8 +1442,9 @@ function accel_dataloader_config_t(;
     data_seed = ACCEL_UNSET_INT64,
     use_stateful_dataloader = ACCEL_UNSET,
     reserved = 0,
+    sequence_keys = C_NULL,
 )
-    return accel_dataloader_config_t(sizeof(accel_dataloader_config_t), even_batches, split_batches, put_on_device, non_blocking, dispatch_batches, use_seedable_sampler, data_seed, use_stateful_dataloader, reserved)
+    return accel_dataloader_config_t(sizeof(accel_dataloader_config_t), even_batches, split_batches, put_on_device, non_blocking, dispatch_batches, use_seedable_sampler, data_seed, use_stateful_dataloader, reserved, sequence_keys)
 end
 
 """One object for accel_prepare(): exactly one of the handles is set."""
@@ -8060,7 +8092,7 @@ accel_dataloader_total_dataset_length(loader) =
 How a prepared loader shares its batches.
 
 - `loader`: A prepared loader.
-- `out`: A map with the fields of accel_dataloader_config_t: \"data_seed\" INT or NONE, the others BOOL.
+- `out`: A map with the fields of accel_dataloader_config_t: \"data_seed\" INT or NONE, \"sequence_keys\" STRING, the others BOOL.
 
 Returns: ACCEL_OK; INVALID_STATE for a loader that is not prepared.
 
@@ -8247,6 +8279,59 @@ Threads: collective, waits.
 """
 accel_split_layers(state, var"module", options) =
     check(@waiting(ccall(@address(accel_split_layers), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_tensor_parallel_options_t}), state, var"module", options)), "accel_split_layers")
+
+"""
+    accel_context_parallel_begin(state, buffers, seq_dims, n_buffers, no_restore, n_no_restore, out)
+
+Splits sequences over the ranks of the axis context: inside, each buffer shows this rank's positions, in the same handle, and on this thread scaled_dot_product_attention is of the whole sequence, positions of the library's models are those in it, and the mean of cross_entropy is over the targets of all ranks. A backward may come after the scope. On one rank nothing happens. Labels are shifted before they are split.
+
+- `state`: A state.
+- `buffers`: Tensors with a dimension of positions and no gradient, such as tokens, labels and position ids. Their length along it is the same, and a multiple of the number of ranks, or of twice that where work is balanced.
+- `seq_dims`: The dimension of positions of each; negative: from the last one.
+- `n_buffers`: Their number; 0: the program has split its tensors.
+- `no_restore`: `nothing`/`C_NULL` is allowed. Those of the buffers that keep this rank's positions afterwards; the others get their former data back, also if what is inside fails.
+- `n_no_restore`: Their number.
+- `out`: The scope.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for lengths that differ or cannot be split, a dimension that a buffer has not, a tensor that requires a gradient, or a no_restore that is no buffer; UNSUPPORTED for ranks that are not on the CPU. In the scope attention with a mask, dropout, or another number of keys than of queries is UNSUPPORTED, with the path of the layer; ranks whose lengths differ are a COLLECTIVE_MISMATCH.
+
+Threads: thread.
+"""
+accel_context_parallel_begin(state, buffers, seq_dims, n_buffers, no_restore, n_no_restore, out) =
+    check(ccall(@address(accel_context_parallel_begin), accel_status_t, (Ptr{accel_state_t}, Ptr{Ptr{accel_tensor_t}}, Ptr{Int64}, Csize_t, Ptr{Ptr{accel_tensor_t}}, Csize_t, Ptr{Ptr{accel_scope_t}}), state, buffers, seq_dims, n_buffers, no_restore, n_no_restore, out), "accel_context_parallel_begin")
+
+"""
+    accel_context_parallel_gather(state, part, dim, out)
+
+A whole sequence from the parts of the ranks of the axis context, on all of them.
+
+- `state`: A state.
+- `part`: This rank's positions, of one shape on all ranks.
+- `dim`: Their dimension; negative: from the last one.
+- `out`: All positions in their order. A gradient of it is summed over the ranks, whose gradients are averaged.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not, or an odd number of positions where work is balanced; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+
+Threads: collective, waits.
+"""
+accel_context_parallel_gather(state, part, dim, out) =
+    check(@waiting(ccall(@address(accel_context_parallel_gather), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Ptr{Ptr{accel_tensor_t}}), state, part, dim, out)), "accel_context_parallel_gather")
+
+"""
+    accel_context_parallel_positions(state, length, out)
+
+The positions that this rank of the axis context has.
+
+- `state`: A state.
+- `length`: That of the whole sequence.
+- `out`: int64 [length / ranks], on the CPU, in the order in which buffers show them.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a length that cannot be split.
+
+Threads: object.
+"""
+accel_context_parallel_positions(state, length, out) =
+    check(ccall(@address(accel_context_parallel_positions), accel_status_t, (Ptr{accel_state_t}, Int64, Ptr{Ptr{accel_tensor_t}}), state, length, out), "accel_context_parallel_positions")
 
 """
     accel_parallel_copy(state, input, out)
@@ -11848,6 +11933,9 @@ const FUNCTIONS = (
     :accel_loop_retain,
     :accel_loop_release,
     :accel_split_layers,
+    :accel_context_parallel_begin,
+    :accel_context_parallel_gather,
+    :accel_context_parallel_positions,
     :accel_parallel_copy,
     :accel_parallel_reduce,
     :accel_parallel_gather,

@@ -104,6 +104,10 @@ keep(object, holders::Handle...) = (foreach(raw, holders); keep(object))
 handles(objects) = [raw(object) for object in objects]
 handles(::Tuple{}) = Ptr{Cvoid}[]
 
+"The items, of which there are as many as of the others: C is told one number for both."
+as_many(items, others) = length(items) == length(others) ? items :
+    throw(DimensionMismatch("$(length(items)) items beside $(length(others)); expected as many"))
+
 """Calls `use` with the handles of objects, which live meanwhile, and their number."""
 function with_handles(use::Function, objects)
     kept = collect(objects) # of a generator nothing else would keep them

@@ -203,3 +203,20 @@ State(cpu = true, timeout_ms = 60_000) do state
         @test Array(gradient(gradients, 1)) == [0.5, 2] && Array(own["weight"]) == [0, 0]
     end
 end
+
+# A forward of Julia's that calls LibTorch's attention, with a part of the positions on each rank.
+State(cpu = true, timeout_ms = 60_000, context_parallel_size = 2) do state
+    @testset "a sequence that is split" begin
+        attention = Model("Attention"; scale = full(2.0f0, 1)) do self, x
+            return aten.scaled_dot_product_attention(x .* self["scale"], x, x; is_causal = true)
+        end
+        x = aten.sin(aten.reshape(aten.arange(64.0), [1, 2, 8, 4]))
+        whole = attention(x)
+        part = context_parallel(state, [x], [2], []) do
+            attention(x)
+        end
+        @test length(x) == 64 && length(part) == 32
+        @test Array(context_parallel_gather(state, part, 2)) ≈ Array(whole)
+        @test_throws DimensionMismatch context_parallel(() -> error("not reached"), state, [x], Int[], [])
+    end
+end

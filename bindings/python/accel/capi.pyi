@@ -620,6 +620,22 @@ class accel_tensor_parallel_options_t:
     overlap_chunks: int
     def __init__(self, *, plan: str = "auto", verify_gradients: int = 1, sequence_parallel: int = 0, loss_parallel: int = 0, regather_inputs: int = 1, overlap: int = ACCEL_OVERLAP_AUTO, overlap_chunks: int = 0) -> None: ...
 
+class accel_context_parallel_options_t:
+    """How sequences are split over the ranks of the axis "context" of the mesh. These ranks get the same batches, and each keeps its positions of them: a scope of accel_context_parallel_begin() says which tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options; what one leaves unset is as in another.
+
+    method: Default ALL_GATHER
+    load_balance: Default AUTO
+    sequence_length: The positions of each sequence; 0: any number. In [0, inf). Default 0
+    variable_length: 0: sequences of another length than sequence_length are an error. Default 1
+    inputs_are_split: 1: what the model is called with are this rank's positions, as a loader with sequence_keys gives them: each call is in a scope of its own. Default 0
+    """
+    method: int
+    load_balance: int
+    sequence_length: int
+    variable_length: int
+    inputs_are_split: int
+    def __init__(self, *, method: int = ACCEL_CONTEXT_METHOD_ALL_GATHER, load_balance: int = ACCEL_LOAD_BALANCE_AUTO, sequence_length: int = 0, variable_length: int = 1, inputs_are_split: int = 0) -> None: ...
+
 class accel_power_sgd_options_t:
     """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 
@@ -793,8 +809,9 @@ class accel_prepare_model_options_t:
     fsdp: The options of sharding. Default: theirs
     deepspeed: Options of sharding as DeepSpeed describes them. Default: theirs
     bypass_device_map: 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0
-    split_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0
+    split_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, an axis pipeline is UNSUPPORTED. Default 0
     tensor_parallel: How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan "auto" each rank has the whole model. Default: theirs
+    context_parallel: How sequences are split over the axis context of the mesh, if it has one. Default: theirs
     """
     device_placement: int
     evaluation_mode: int
@@ -804,7 +821,8 @@ class accel_prepare_model_options_t:
     bypass_device_map: int
     split_by_program: int
     tensor_parallel: accel_tensor_parallel_options_t
-    def __init__(self, *, device_placement: Optional[int] = None, evaluation_mode: int = 0, ddp: Optional[accel_ddp_options_t] = None, fsdp: Optional[accel_fsdp_options_t] = None, deepspeed: Optional[accel_deepspeed_options_t] = None, bypass_device_map: int = 0, split_by_program: int = 0, tensor_parallel: Optional[accel_tensor_parallel_options_t] = None) -> None: ...
+    context_parallel: accel_context_parallel_options_t
+    def __init__(self, *, device_placement: Optional[int] = None, evaluation_mode: int = 0, ddp: Optional[accel_ddp_options_t] = None, fsdp: Optional[accel_fsdp_options_t] = None, deepspeed: Optional[accel_deepspeed_options_t] = None, bypass_device_map: int = 0, split_by_program: int = 0, tensor_parallel: Optional[accel_tensor_parallel_options_t] = None, context_parallel: Optional[accel_context_parallel_options_t] = None) -> None: ...
 
 class accel_estimate_memory_options_t:
     """The training whose memory is estimated.
@@ -839,6 +857,7 @@ class accel_dataloader_config_t:
     use_seedable_sampler: 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's generator when the first epoch begins. Default 1
     data_seed: Instead of the loader's seed. In (-inf, inf). Default: the loader's
     use_stateful_dataloader: 1: accel_load_state() takes the loader to where it was. Default 1
+    sequence_keys: Which tensors of a batch are split along their positions over the ranks of the axis context, as by accel_context_parallel_begin(): names, or numbers in a list, with the dimension behind a colon where it is not 1, and commas between them: "input_ids, labels, mask:2". Default: none
     """
     even_batches: int
     split_batches: int
@@ -848,7 +867,8 @@ class accel_dataloader_config_t:
     use_seedable_sampler: int
     data_seed: int
     use_stateful_dataloader: int
-    def __init__(self, *, even_batches: int = 1, split_batches: Optional[int] = None, put_on_device: Optional[int] = None, non_blocking: int = 0, dispatch_batches: int = 0, use_seedable_sampler: int = 1, data_seed: Optional[int] = None, use_stateful_dataloader: int = 1) -> None: ...
+    sequence_keys: str
+    def __init__(self, *, even_batches: int = 1, split_batches: Optional[int] = None, put_on_device: Optional[int] = None, non_blocking: int = 0, dispatch_batches: int = 0, use_seedable_sampler: int = 1, data_seed: Optional[int] = None, use_stateful_dataloader: int = 1, sequence_keys: Optional[str] = None) -> None: ...
 
 class accel_prepare_item_t:
     """One object for accel_prepare(): exactly one of the handles is set.
@@ -1387,6 +1407,11 @@ ACCEL_PADDING_SIDE_LEFT: int
 ACCEL_OVERLAP_AUTO: int
 ACCEL_OVERLAP_NO: int
 ACCEL_OVERLAP_YES: int
+ACCEL_CONTEXT_METHOD_ALL_GATHER: int
+ACCEL_CONTEXT_METHOD_RING: int
+ACCEL_CONTEXT_METHOD_ULYSSES: int
+ACCEL_LOAD_BALANCE_NO: int
+ACCEL_LOAD_BALANCE_AUTO: int
 ACCEL_DDP_COMM_HOOK_NO: int
 ACCEL_DDP_COMM_HOOK_FP16: int
 ACCEL_DDP_COMM_HOOK_BF16: int
@@ -1816,6 +1841,9 @@ def accel_loop_set_batch(batches: accel_loop, rows: Sequence[int], remainder: in
 def accel_loop_retain(batches: accel_loop) -> accel_loop: ...
 def accel_loop_release(batches: Optional[accel_loop]) -> None: ...
 def accel_split_layers(state: accel_state, module: accel_module, options: Optional[accel_tensor_parallel_options_t]) -> None: ...
+def accel_context_parallel_begin(state: accel_state, buffers: Sequence[accel_tensor], seq_dims: Sequence[int], no_restore: Optional[Sequence[accel_tensor]]) -> accel_scope: ...
+def accel_context_parallel_gather(state: accel_state, part: accel_tensor, dim: int) -> Any: ...
+def accel_context_parallel_positions(state: accel_state, length: int) -> Any: ...
 def accel_parallel_copy(state: accel_state, input: accel_tensor) -> Any: ...
 def accel_parallel_reduce(state: accel_state, input: accel_tensor) -> Any: ...
 def accel_parallel_gather(state: accel_state, part: accel_tensor, dim: int, whole: int, replicated: int) -> Any: ...

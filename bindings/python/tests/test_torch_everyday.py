@@ -1,7 +1,6 @@
 """Everyday calls of programs of torch that are written for the reference."""
 
 import importlib
-import logging
 import sys
 import types
 
@@ -41,13 +40,9 @@ def test_weights_are_saved_as_safetensors_when_it_is_asked_for(accelerator, tmp_
     assert (tmp_path / "model.safetensors").read_bytes()[8:9] == b"{"
 
 
-def test_parts_that_are_not_configured_do_nothing(accelerator, caplog, monkeypatch):
-    monkeypatch.setattr(Accelerator, "_told_of_context", False)
+def test_a_loader_without_sequence_parallelism_stays(accelerator):
     loader = object()
     assert accelerator.deepspeed_ulysses_dl_adapter(loader, None) is loader
-    with caplog.at_level(logging.WARNING), accelerator.maybe_context_parallel(buffers=[], buffer_seq_dims=[]):
-        pass
-    assert "context parallelism is not configured" in caplog.text
 
 
 def test_settings_that_ask_for_no_compilation(monkeypatch):

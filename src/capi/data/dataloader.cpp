@@ -195,6 +195,7 @@ ACCEL_FUNCTION accel_status_t accel_dataloader_config(const accel_dataloader_t* 
     insert("use_seedable_sampler", config.use_seedable_sampler.value);
     insert("data_seed", config.data_seed.value ? c10::IValue(*config.data_seed) : c10::IValue());
     insert("use_stateful_dataloader", config.use_stateful_dataloader.value);
+    insert("sequence_keys", config.sequence_keys.value);
     return from_ivalue(fields);
   });
 }

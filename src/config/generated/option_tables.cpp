@@ -86,6 +86,17 @@ constexpr OptionChoice kOverlapChoices[] = {
     {"yes", 2},
 };
 
+constexpr OptionChoice kContextMethodChoices[] = {
+    {"all_gather", 0},
+    {"ring", 1},
+    {"ulysses", 2},
+};
+
+constexpr OptionChoice kLoadBalanceChoices[] = {
+    {"no", 0},
+    {"auto", 1},
+};
+
 constexpr OptionChoice kDdpCommHookChoices[] = {
     {"no", 0},
     {"fp16", 1},
@@ -475,6 +486,14 @@ constexpr OptionField kTensorParallelOptions[] = {
     {"overlap_chunks", "Into how many parts the rows of such a product are cut; 0: parts have at least 256 rows and 256 KiB. In [0, inf). Variable PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS. Default 0", OptionKind::kInteger, 8, 40, 100, {0, kInfinity, false, true}, "PARALLELISM_CONFIG_TP_OVERLAP_CHUNKS", "0", nullptr, nullptr, 0, false},
 };
 
+constexpr OptionField kContextParallelOptions[] = {
+    {"method", "Default ALL_GATHER", OptionKind::kChoice, 4, 8, 0, kNone, nullptr, "all_gather", nullptr, kContextMethodChoices, std::size(kContextMethodChoices), false},
+    {"load_balance", "Default AUTO", OptionKind::kChoice, 4, 12, 0, kNone, nullptr, "auto", nullptr, kLoadBalanceChoices, std::size(kLoadBalanceChoices), false},
+    {"sequence_length", "The positions of each sequence; 0: any number. In [0, inf). Default 0", OptionKind::kInteger, 8, 16, 46, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"variable_length", "0: sequences of another length than sequence_length are an error. Default 1", OptionKind::kFlag, 4, 24, 65, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"inputs_are_split", "1: what the model is called with are this rank's positions, as a loader with sequence_keys gives them: each call is in a scope of its own. Default 0", OptionKind::kFlag, 4, 28, 138, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kPowerSgdOptions[] = {
     {"matrix_approximation_rank", "Columns of the thin matrices. In [1, inf). Default 1", OptionKind::kInteger, 8, 8, 29, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
     {"start_power_sgd_iter", "Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000", OptionKind::kInteger, 8, 16, 89, {0, kInfinity, false, true}, nullptr, "1000", nullptr, nullptr, 0, false},
@@ -567,8 +586,9 @@ constexpr OptionField kPrepareModelOptions[] = {
     {"fsdp", "The options of sharding. Default: theirs", OptionKind::kObject, 8, 24, 24, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
     {"deepspeed", "Options of sharding as DeepSpeed describes them. Default: theirs", OptionKind::kObject, 8, 32, 48, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::deepspeed_options},
     {"bypass_device_map", "1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0", OptionKind::kFlag, 4, 40, 94, kNone, "ACCELERATE_BYPASS_DEVICE_MAP", "0", nullptr, nullptr, 0, false},
-    {"split_by_program", "1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0", OptionKind::kFlag, 4, 44, 169, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"split_by_program", "1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, an axis pipeline is UNSUPPORTED. Default 0", OptionKind::kFlag, 4, 44, 173, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"tensor_parallel", "How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan \"auto\" each rank has the whole model. Default: theirs", OptionKind::kObject, 8, 48, 141, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::tensor_parallel_options},
+    {"context_parallel", "How sequences are split over the axis context of the mesh, if it has one. Default: theirs", OptionKind::kObject, 8, 56, 73, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::context_parallel_options},
 };
 
 constexpr OptionField kEstimateMemoryOptions[] = {
@@ -592,6 +612,7 @@ constexpr OptionField kDataloaderConfig[] = {
     {"data_seed", "Instead of the loader's seed. In (-inf, inf). Default: the loader's", OptionKind::kInteger, 8, 32, 29, {-kInfinity, kInfinity, true, true}, nullptr, nullptr, "the loader's", nullptr, 0, false},
     {"use_stateful_dataloader", "1: accel_load_state() takes the loader to where it was. Default 1", OptionKind::kFlag, 4, 40, 55, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 44, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+    {"sequence_keys", "Which tensors of a batch are split along their positions over the ranks of the axis context, as by accel_context_parallel_begin(): names, or numbers in a list, with the dimension behind a colon where it is not 1, and commas between them: \"input_ids, labels, mask:2\". Default: none", OptionKind::kText, 8, 48, 266, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
 constexpr OptionField kPrepareItem[] = {
@@ -823,15 +844,16 @@ const OptionTable csv_options{"accel_csv_options_t", 40, kCsvOptions, std::size(
 const OptionTable image_options{"accel_image_options_t", 32, kImageOptions, std::size(kImageOptions)};
 const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataloaderOptions, std::size(kDataloaderOptions)};
 const OptionTable tensor_parallel_options{"accel_tensor_parallel_options_t", 48, kTensorParallelOptions, std::size(kTensorParallelOptions)};
+const OptionTable context_parallel_options{"accel_context_parallel_options_t", 32, kContextParallelOptions, std::size(kContextParallelOptions)};
 const OptionTable power_sgd_options{"accel_power_sgd_options_t", 64, kPowerSgdOptions, std::size(kPowerSgdOptions)};
 const OptionTable ddp_options{"accel_ddp_options_t", 56, kDdpOptions, std::size(kDdpOptions)};
 const OptionTable fsdp_options{"accel_fsdp_options_t", 152, kFsdpOptions, std::size(kFsdpOptions)};
 const OptionTable deepspeed_options{"accel_deepspeed_options_t", 96, kDeepspeedOptions, std::size(kDeepspeedOptions)};
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
-const OptionTable prepare_model_options{"accel_prepare_model_options_t", 56, kPrepareModelOptions, std::size(kPrepareModelOptions)};
+const OptionTable prepare_model_options{"accel_prepare_model_options_t", 64, kPrepareModelOptions, std::size(kPrepareModelOptions)};
 const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 64, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
-const OptionTable dataloader_config{"accel_dataloader_config_t", 48, kDataloaderConfig, std::size(kDataloaderConfig)};
+const OptionTable dataloader_config{"accel_dataloader_config_t", 56, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
 const OptionTable parameters_options{"accel_parameters_options_t", 24, kParametersOptions, std::size(kParametersOptions)};
@@ -887,6 +909,7 @@ OptionTables all_option_tables() {
       &option_tables::image_options,
       &option_tables::dataloader_options,
       &option_tables::tensor_parallel_options,
+      &option_tables::context_parallel_options,
       &option_tables::power_sgd_options,
       &option_tables::ddp_options,
       &option_tables::fsdp_options,

@@ -87,6 +87,13 @@ constexpr FieldRow kFieldRows[] = {
      nullptr, true},
     {"parallelism_config_tp_verify_gradients", &groups::parallelism, &tensor_parallel_options, "verify_gradients", "",
      nullptr, true},
+    {"parallelism_config_tp_loss_parallel", &groups::parallelism, &tensor_parallel_options, "loss_parallel", "",
+     nullptr, true},
+    {"parallelism_config_tp_regather_inputs", &groups::parallelism, &tensor_parallel_options, "regather_inputs", "",
+     nullptr, true},
+    {"parallelism_config_tp_overlap", &groups::parallelism, &tensor_parallel_options, "overlap", "", nullptr, true},
+    {"parallelism_config_tp_overlap_chunks", &groups::parallelism, &tensor_parallel_options, "overlap_chunks", "",
+     nullptr, true},
     {"pipeline_parallel_size", &groups::parallelism, &state_options, "pipeline_parallel_size", "", nullptr, true},
 };
 

@@ -7,15 +7,10 @@
 
 #include <optional>
 
+#include "config/generated/choices/context_method.hpp"
 #include "parallel/context/sequence_parts.hpp"
 
 namespace accel::parallel {
-
-enum class ContextMethod {
-  kAllGather,  // each rank gathers all keys and values
-  kRing,       // blocks of keys and values pass all ranks
-  kUlysses,    // each rank has all positions of some heads
-};
 
 struct ContextParallelism {
   RankGroup group;

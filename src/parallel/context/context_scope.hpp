@@ -5,23 +5,16 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "nn/split/split_sequence.hpp"
 #include "parallel/context/context_attention.hpp"
+#include "parallel/sequence_split.hpp"
 #include "tensor/autograd/saved_tensor_hooks.hpp"
 
 namespace accel::parallel {
-
-// A tensor that shows this rank's positions along `dim` in the scope: its data are exchanged, the handle stays.
-struct SplitBuffer {
-  at::Tensor tensor;
-  int64_t dim = 0;
-  bool restore = true;  // afterwards
-};
 
 // Bound to its thread; scopes end in reverse order. With one rank nothing changes.
 class ContextScope {

@@ -295,6 +295,13 @@ SAME(place_of_accel_tensor_parallel_options_t_regather_inputs, offsetof(accel_te
 SAME(place_of_accel_tensor_parallel_options_t_overlap, offsetof(accel_tensor_parallel_options_t, overlap) == 32 && sizeof(((accel_tensor_parallel_options_t *)0)->overlap) == 4);
 SAME(place_of_accel_tensor_parallel_options_t_reserved, offsetof(accel_tensor_parallel_options_t, reserved) == 36 && sizeof(((accel_tensor_parallel_options_t *)0)->reserved) == 4);
 SAME(place_of_accel_tensor_parallel_options_t_overlap_chunks, offsetof(accel_tensor_parallel_options_t, overlap_chunks) == 40 && sizeof(((accel_tensor_parallel_options_t *)0)->overlap_chunks) == 8);
+SAME(size_of_accel_context_parallel_options_t, sizeof(accel_context_parallel_options_t) == 32);
+SAME(place_of_accel_context_parallel_options_t_struct_size, offsetof(accel_context_parallel_options_t, struct_size) == 0 && sizeof(((accel_context_parallel_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_context_parallel_options_t_method, offsetof(accel_context_parallel_options_t, method) == 8 && sizeof(((accel_context_parallel_options_t *)0)->method) == 4);
+SAME(place_of_accel_context_parallel_options_t_load_balance, offsetof(accel_context_parallel_options_t, load_balance) == 12 && sizeof(((accel_context_parallel_options_t *)0)->load_balance) == 4);
+SAME(place_of_accel_context_parallel_options_t_sequence_length, offsetof(accel_context_parallel_options_t, sequence_length) == 16 && sizeof(((accel_context_parallel_options_t *)0)->sequence_length) == 8);
+SAME(place_of_accel_context_parallel_options_t_variable_length, offsetof(accel_context_parallel_options_t, variable_length) == 24 && sizeof(((accel_context_parallel_options_t *)0)->variable_length) == 4);
+SAME(place_of_accel_context_parallel_options_t_inputs_are_split, offsetof(accel_context_parallel_options_t, inputs_are_split) == 28 && sizeof(((accel_context_parallel_options_t *)0)->inputs_are_split) == 4);
 SAME(size_of_accel_power_sgd_options_t, sizeof(accel_power_sgd_options_t) == 64);
 SAME(place_of_accel_power_sgd_options_t_struct_size, offsetof(accel_power_sgd_options_t, struct_size) == 0 && sizeof(((accel_power_sgd_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_power_sgd_options_t_matrix_approximation_rank, offsetof(accel_power_sgd_options_t, matrix_approximation_rank) == 8 && sizeof(((accel_power_sgd_options_t *)0)->matrix_approximation_rank) == 8);
@@ -374,7 +381,7 @@ SAME(size_of_accel_autocast_options_t, sizeof(accel_autocast_options_t) == 16);
 SAME(place_of_accel_autocast_options_t_struct_size, offsetof(accel_autocast_options_t, struct_size) == 0 && sizeof(((accel_autocast_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_autocast_options_t_enabled, offsetof(accel_autocast_options_t, enabled) == 8 && sizeof(((accel_autocast_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_autocast_options_t_cache_enabled, offsetof(accel_autocast_options_t, cache_enabled) == 12 && sizeof(((accel_autocast_options_t *)0)->cache_enabled) == 4);
-SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 56);
+SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 64);
 SAME(place_of_accel_prepare_model_options_t_struct_size, offsetof(accel_prepare_model_options_t, struct_size) == 0 && sizeof(((accel_prepare_model_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_prepare_model_options_t_device_placement, offsetof(accel_prepare_model_options_t, device_placement) == 8 && sizeof(((accel_prepare_model_options_t *)0)->device_placement) == 4);
 SAME(place_of_accel_prepare_model_options_t_evaluation_mode, offsetof(accel_prepare_model_options_t, evaluation_mode) == 12 && sizeof(((accel_prepare_model_options_t *)0)->evaluation_mode) == 4);
@@ -384,6 +391,7 @@ SAME(place_of_accel_prepare_model_options_t_deepspeed, offsetof(accel_prepare_mo
 SAME(place_of_accel_prepare_model_options_t_bypass_device_map, offsetof(accel_prepare_model_options_t, bypass_device_map) == 40 && sizeof(((accel_prepare_model_options_t *)0)->bypass_device_map) == 4);
 SAME(place_of_accel_prepare_model_options_t_split_by_program, offsetof(accel_prepare_model_options_t, split_by_program) == 44 && sizeof(((accel_prepare_model_options_t *)0)->split_by_program) == 4);
 SAME(place_of_accel_prepare_model_options_t_tensor_parallel, offsetof(accel_prepare_model_options_t, tensor_parallel) == 48 && sizeof(((accel_prepare_model_options_t *)0)->tensor_parallel) == 8);
+SAME(place_of_accel_prepare_model_options_t_context_parallel, offsetof(accel_prepare_model_options_t, context_parallel) == 56 && sizeof(((accel_prepare_model_options_t *)0)->context_parallel) == 8);
 SAME(size_of_accel_estimate_memory_options_t, sizeof(accel_estimate_memory_options_t) == 64);
 SAME(place_of_accel_estimate_memory_options_t_struct_size, offsetof(accel_estimate_memory_options_t, struct_size) == 0 && sizeof(((accel_estimate_memory_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_estimate_memory_options_t_num_processes, offsetof(accel_estimate_memory_options_t, num_processes) == 8 && sizeof(((accel_estimate_memory_options_t *)0)->num_processes) == 8);
@@ -394,7 +402,7 @@ SAME(place_of_accel_estimate_memory_options_t_gradient_accumulation_steps, offse
 SAME(place_of_accel_estimate_memory_options_t_activation_bytes, offsetof(accel_estimate_memory_options_t, activation_bytes) == 40 && sizeof(((accel_estimate_memory_options_t *)0)->activation_bytes) == 8);
 SAME(place_of_accel_estimate_memory_options_t_model_options, offsetof(accel_estimate_memory_options_t, model_options) == 48 && sizeof(((accel_estimate_memory_options_t *)0)->model_options) == 8);
 SAME(place_of_accel_estimate_memory_options_t_tensor_parallel_size, offsetof(accel_estimate_memory_options_t, tensor_parallel_size) == 56 && sizeof(((accel_estimate_memory_options_t *)0)->tensor_parallel_size) == 8);
-SAME(size_of_accel_dataloader_config_t, sizeof(accel_dataloader_config_t) == 48);
+SAME(size_of_accel_dataloader_config_t, sizeof(accel_dataloader_config_t) == 56);
 SAME(place_of_accel_dataloader_config_t_struct_size, offsetof(accel_dataloader_config_t, struct_size) == 0 && sizeof(((accel_dataloader_config_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dataloader_config_t_even_batches, offsetof(accel_dataloader_config_t, even_batches) == 8 && sizeof(((accel_dataloader_config_t *)0)->even_batches) == 4);
 SAME(place_of_accel_dataloader_config_t_split_batches, offsetof(accel_dataloader_config_t, split_batches) == 12 && sizeof(((accel_dataloader_config_t *)0)->split_batches) == 4);
@@ -405,6 +413,7 @@ SAME(place_of_accel_dataloader_config_t_use_seedable_sampler, offsetof(accel_dat
 SAME(place_of_accel_dataloader_config_t_data_seed, offsetof(accel_dataloader_config_t, data_seed) == 32 && sizeof(((accel_dataloader_config_t *)0)->data_seed) == 8);
 SAME(place_of_accel_dataloader_config_t_use_stateful_dataloader, offsetof(accel_dataloader_config_t, use_stateful_dataloader) == 40 && sizeof(((accel_dataloader_config_t *)0)->use_stateful_dataloader) == 4);
 SAME(place_of_accel_dataloader_config_t_reserved, offsetof(accel_dataloader_config_t, reserved) == 44 && sizeof(((accel_dataloader_config_t *)0)->reserved) == 4);
+SAME(place_of_accel_dataloader_config_t_sequence_keys, offsetof(accel_dataloader_config_t, sequence_keys) == 48 && sizeof(((accel_dataloader_config_t *)0)->sequence_keys) == 8);
 SAME(size_of_accel_prepare_item_t, sizeof(accel_prepare_item_t) == 56);
 SAME(place_of_accel_prepare_item_t_struct_size, offsetof(accel_prepare_item_t, struct_size) == 0 && sizeof(((accel_prepare_item_t *)0)->struct_size) == 8);
 SAME(place_of_accel_prepare_item_t_module, offsetof(accel_prepare_item_t, module) == 8 && sizeof(((accel_prepare_item_t *)0)->module) == 8);
@@ -728,6 +737,11 @@ SAME(value_of_ACCEL_PADDING_SIDE_LEFT, ACCEL_PADDING_SIDE_LEFT == 1);
 SAME(value_of_ACCEL_OVERLAP_AUTO, ACCEL_OVERLAP_AUTO == 0);
 SAME(value_of_ACCEL_OVERLAP_NO, ACCEL_OVERLAP_NO == 1);
 SAME(value_of_ACCEL_OVERLAP_YES, ACCEL_OVERLAP_YES == 2);
+SAME(value_of_ACCEL_CONTEXT_METHOD_ALL_GATHER, ACCEL_CONTEXT_METHOD_ALL_GATHER == 0);
+SAME(value_of_ACCEL_CONTEXT_METHOD_RING, ACCEL_CONTEXT_METHOD_RING == 1);
+SAME(value_of_ACCEL_CONTEXT_METHOD_ULYSSES, ACCEL_CONTEXT_METHOD_ULYSSES == 2);
+SAME(value_of_ACCEL_LOAD_BALANCE_NO, ACCEL_LOAD_BALANCE_NO == 0);
+SAME(value_of_ACCEL_LOAD_BALANCE_AUTO, ACCEL_LOAD_BALANCE_AUTO == 1);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_NO, ACCEL_DDP_COMM_HOOK_NO == 0);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_FP16, ACCEL_DDP_COMM_HOOK_FP16 == 1);
 SAME(value_of_ACCEL_DDP_COMM_HOOK_BF16, ACCEL_DDP_COMM_HOOK_BF16 == 2);
@@ -1016,6 +1030,15 @@ static void test_accel_tensor_parallel_options_t(void **state) {
   (void)state;
   memset(&given, 0x5a, sizeof(given));
   assert_int_equal(accel_options_init(ACCEL_OPTIONS_TENSOR_PARALLEL, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_context_parallel_options_t(void **state) {
+  static const accel_context_parallel_options_t expected = ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT;
+  accel_context_parallel_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_CONTEXT_PARALLEL, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1336,6 +1359,7 @@ int main(void) {
       cmocka_unit_test(test_accel_image_options_t),
       cmocka_unit_test(test_accel_dataloader_options_t),
       cmocka_unit_test(test_accel_tensor_parallel_options_t),
+      cmocka_unit_test(test_accel_context_parallel_options_t),
       cmocka_unit_test(test_accel_power_sgd_options_t),
       cmocka_unit_test(test_accel_ddp_options_t),
       cmocka_unit_test(test_accel_fsdp_options_t),

@@ -295,6 +295,13 @@ int main(void) {
   printf("field overlap %zu\n", offsetof(accel_tensor_parallel_options_t, overlap));
   printf("field reserved %zu\n", offsetof(accel_tensor_parallel_options_t, reserved));
   printf("field overlap_chunks %zu\n", offsetof(accel_tensor_parallel_options_t, overlap_chunks));
+  printf("struct accel_context_parallel_options_t %zu\n", sizeof(accel_context_parallel_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_context_parallel_options_t, struct_size));
+  printf("field method %zu\n", offsetof(accel_context_parallel_options_t, method));
+  printf("field load_balance %zu\n", offsetof(accel_context_parallel_options_t, load_balance));
+  printf("field sequence_length %zu\n", offsetof(accel_context_parallel_options_t, sequence_length));
+  printf("field variable_length %zu\n", offsetof(accel_context_parallel_options_t, variable_length));
+  printf("field inputs_are_split %zu\n", offsetof(accel_context_parallel_options_t, inputs_are_split));
   printf("struct accel_power_sgd_options_t %zu\n", sizeof(accel_power_sgd_options_t));
   printf("field struct_size %zu\n", offsetof(accel_power_sgd_options_t, struct_size));
   printf("field matrix_approximation_rank %zu\n", offsetof(accel_power_sgd_options_t, matrix_approximation_rank));
@@ -384,6 +391,7 @@ int main(void) {
   printf("field bypass_device_map %zu\n", offsetof(accel_prepare_model_options_t, bypass_device_map));
   printf("field split_by_program %zu\n", offsetof(accel_prepare_model_options_t, split_by_program));
   printf("field tensor_parallel %zu\n", offsetof(accel_prepare_model_options_t, tensor_parallel));
+  printf("field context_parallel %zu\n", offsetof(accel_prepare_model_options_t, context_parallel));
   printf("struct accel_estimate_memory_options_t %zu\n", sizeof(accel_estimate_memory_options_t));
   printf("field struct_size %zu\n", offsetof(accel_estimate_memory_options_t, struct_size));
   printf("field num_processes %zu\n", offsetof(accel_estimate_memory_options_t, num_processes));
@@ -405,6 +413,7 @@ int main(void) {
   printf("field data_seed %zu\n", offsetof(accel_dataloader_config_t, data_seed));
   printf("field use_stateful_dataloader %zu\n", offsetof(accel_dataloader_config_t, use_stateful_dataloader));
   printf("field reserved %zu\n", offsetof(accel_dataloader_config_t, reserved));
+  printf("field sequence_keys %zu\n", offsetof(accel_dataloader_config_t, sequence_keys));
   printf("struct accel_prepare_item_t %zu\n", sizeof(accel_prepare_item_t));
   printf("field struct_size %zu\n", offsetof(accel_prepare_item_t, struct_size));
   printf("field module %zu\n", offsetof(accel_prepare_item_t, module));
@@ -731,6 +740,11 @@ int main(void) {
   printf("constant ACCEL_OVERLAP_AUTO %.17g\n", (double)ACCEL_OVERLAP_AUTO);
   printf("constant ACCEL_OVERLAP_NO %.17g\n", (double)ACCEL_OVERLAP_NO);
   printf("constant ACCEL_OVERLAP_YES %.17g\n", (double)ACCEL_OVERLAP_YES);
+  printf("constant ACCEL_CONTEXT_METHOD_ALL_GATHER %.17g\n", (double)ACCEL_CONTEXT_METHOD_ALL_GATHER);
+  printf("constant ACCEL_CONTEXT_METHOD_RING %.17g\n", (double)ACCEL_CONTEXT_METHOD_RING);
+  printf("constant ACCEL_CONTEXT_METHOD_ULYSSES %.17g\n", (double)ACCEL_CONTEXT_METHOD_ULYSSES);
+  printf("constant ACCEL_LOAD_BALANCE_NO %.17g\n", (double)ACCEL_LOAD_BALANCE_NO);
+  printf("constant ACCEL_LOAD_BALANCE_AUTO %.17g\n", (double)ACCEL_LOAD_BALANCE_AUTO);
   printf("constant ACCEL_DDP_COMM_HOOK_NO %.17g\n", (double)ACCEL_DDP_COMM_HOOK_NO);
   printf("constant ACCEL_DDP_COMM_HOOK_FP16 %.17g\n", (double)ACCEL_DDP_COMM_HOOK_FP16);
   printf("constant ACCEL_DDP_COMM_HOOK_BF16 %.17g\n", (double)ACCEL_DDP_COMM_HOOK_BF16);

@@ -19,6 +19,8 @@ const CHOICES = (
     collate = (stack = 0, pad = 1,),
     padding_side = (right = 0, left = 1,),
     overlap = (auto = 0, no = 1, yes = 2,),
+    context_method = (all_gather = 0, ring = 1, ulysses = 2,),
+    load_balance = (no = 0, auto = 1,),
     ddp_comm_hook = (no = 0, fp16 = 1, bf16 = 2, power_sgd = 3, batched_power_sgd = 4,),
     sharding_strategy = (full_shard = 1, shard_grad_op = 2, no_shard = 3, hybrid_shard = 4, hybrid_shard_zero2 = 5,),
     backward_prefetch = (backward_pre = 1, backward_post = 2, no_prefetch = 3,),
@@ -43,6 +45,7 @@ choices(::Type{LibAccel.accel_plateau_options_t}) = (mode = CHOICES.metric_mode,
 choices(::Type{LibAccel.accel_packing_options_t}) = (packing = CHOICES.packing,)
 choices(::Type{LibAccel.accel_dataloader_options_t}) = (collate = CHOICES.collate, padding_side = CHOICES.padding_side,)
 choices(::Type{LibAccel.accel_tensor_parallel_options_t}) = (overlap = CHOICES.overlap,)
+choices(::Type{LibAccel.accel_context_parallel_options_t}) = (method = CHOICES.context_method, load_balance = CHOICES.load_balance,)
 choices(::Type{LibAccel.accel_ddp_options_t}) = (comm_hook = CHOICES.ddp_comm_hook, comm_wrapper = CHOICES.ddp_comm_hook,)
 choices(::Type{LibAccel.accel_fsdp_options_t}) = (sharding_strategy = CHOICES.sharding_strategy, backward_prefetch = CHOICES.backward_prefetch, auto_wrap_policy = CHOICES.auto_wrap_policy, state_dict_type = CHOICES.state_dict_type,)
 choices(::Type{LibAccel.accel_deepspeed_options_t}) = (offload_optimizer_device = CHOICES.offload_device, offload_param_device = CHOICES.offload_device,)
@@ -2165,6 +2168,7 @@ A loader that hands each rank its own batches.
 - `use_seedable_sampler`: 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's generator when the first epoch begins. Default 1
 - `data_seed`: Instead of the loader's seed. In (-inf, inf). Default: the loader's
 - `use_stateful_dataloader`: 1: accel_load_state() takes the loader to where it was. Default 1
+- `sequence_keys`: Which tensors of a batch are split along their positions over the ranks of the axis context, as by accel_context_parallel_begin(): names, or numbers in a list, with the dimension behind a colon where it is not 1, and commas between them: \"input_ids, labels, mask:2\". Default: none
 """
 prepare(state::State, loader::DataLoader; options...) =
     of_form(loader, made(DataLoader, out -> with_options(given -> LibAccel.accel_prepare_data_loader(state, loader, given, out), LibAccel.accel_dataloader_config_t; options...)))
@@ -3474,7 +3478,7 @@ load_state_dict!(scheduler::Scheduler, state_dict) =
 
 How a prepared loader shares its batches.
 
-Gives: A map with the fields of accel_dataloader_config_t: \"data_seed\" INT or NONE, the others BOOL.
+Gives: A map with the fields of accel_dataloader_config_t: \"data_seed\" INT or NONE, \"sequence_keys\" STRING, the others BOOL.
 """
 config(loader::DataLoader) =
     result(out -> LibAccel.accel_dataloader_config(loader, out))::Map
@@ -3547,6 +3551,41 @@ is prepared gets its layer's initial values, those of a model that is not split.
 """
 split_layers(state::State, model::Model; options...) =
     (with_options(given -> LibAccel.accel_split_layers(state, model, given), LibAccel.accel_tensor_parallel_options_t; options...); nothing)
+
+"""
+    context_parallel(state, buffers, seq_dims, no_restore) do ... end
+
+Splits sequences over the ranks of the axis context: inside, each buffer shows this rank's positions, in the same
+handle, and on this thread scaled_dot_product_attention is of the whole sequence, positions of the library's models are
+those in it, and the mean of cross_entropy is over the targets of all ranks. A backward may come after the scope. On one
+rank nothing happens. Labels are shifted before they are split.
+
+- `buffers`: Tensors with a dimension of positions and no gradient, such as tokens, labels and position ids. Their length along it is the same, and a multiple of the number of ranks, or of twice that where work is balanced.
+- `seq_dims`: The dimension of positions of each; negative: from the last one.
+- `no_restore`: Those of the buffers that keep this rank's positions afterwards; the others get their former data back, also if what is inside fails.
+"""
+context_parallel(body::Function, state::State, buffers, seq_dims, no_restore) =
+    scoped(body, out -> with_handles((no_restore, number_of_no_restore) -> with_handles((buffers, number_of_buffers) -> LibAccel.accel_context_parallel_begin(state, buffers, collect(Int64, as_many(seq_dims, buffers)), number_of_buffers, something(no_restore, C_NULL), number_of_no_restore, out), buffers), no_restore))
+
+"""
+    context_parallel_gather(state, part, dim)
+
+A whole sequence from the parts of the ranks of the axis context, on all of them.
+
+- `dim`: Their dimension; negative: from the last one.
+"""
+context_parallel_gather(state::State, part::Tensor, dim) =
+    made(Tensor, out -> LibAccel.accel_context_parallel_gather(state, part, dim, out))
+
+"""
+    context_parallel_positions(state, length)
+
+The positions that this rank of the axis context has.
+
+- `length`: That of the whole sequence.
+"""
+context_parallel_positions(state::State, length) =
+    made(Tensor, out -> LibAccel.accel_context_parallel_positions(state, length, out))
 
 """
     parallel_copy(state, input)

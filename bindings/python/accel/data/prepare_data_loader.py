@@ -117,7 +117,7 @@ def _place(state, num_processes, process_index, mesh):
     sizes = {} if mesh is None else {name: mesh[name].size() for name in mesh.mesh_dim_names or ()}
     if not sizes:
         return num_processes, process_index
-    count, same = sizes.get("dp_replicate", 1) * sizes.get("dp_shard", 1), sizes.get("tp", 1) * sizes.get("cp", 1)
+    count, same = sizes.get("dp_replicate", 1) * sizes.get("dp_shard", 1), sizes.get("tp", 1) * sizes.get("cp", 1) * sizes.get("sp", 1)
     return count, process_index // same % count
 
 

@@ -95,6 +95,7 @@ class DataLoaderConfiguration(KwargsHandler):
     data_seed: Optional[int] = None
     non_blocking: bool = False
     use_stateful_dataloader: Optional[bool] = None
+    sequence_keys: Optional[str] = None
     _struct = "accel_dataloader_config_t"
 
 

@@ -20,7 +20,7 @@ from ..generated.enums import FP8BackendType
 from ..generated.settings import AutocastKwargs, GradientAccumulationPlugin, GradScalerKwargs
 from ..modules.given import check_model, wrong_kind
 from ..modules.module import Module, PreparedModule
-from ..parallel import collectives, deepspeed_prepare, sharding_choice
+from ..parallel import collectives, deepspeed_prepare, sharding_choice, split_sequences, ulysses_loader
 from ..parallel.ddp import DistributedDataParallelKwargs
 from ..parallel.parallelism_config import ParallelismConfig, chosen_parallelism, layer_options
 from ..parallel.parallelism_handlers import TorchTensorParallelPlugin
@@ -259,13 +259,15 @@ class Accelerator(methods.Accelerator, Observed):
         return result[0] if len(result) == 1 else tuple(result)
 
     def prepare_model(self, model: Any, device_placement: "bool | None" = None, evaluation_mode: bool = False, *,
-                      split_by_program: "bool | None" = None, tensor_parallel: "dict | None" = None) -> Any:
+                      split_by_program: "bool | None" = None, tensor_parallel: "dict | None" = None,
+                      context_parallel: "dict | None" = None) -> Any:
         """On the device, under the precision, and data-parallel when there are several ranks. With `evaluation_mode` it runs on its own
         rank only; with device_placement=False the model stays where it is. A model of torch stays one: the same object with one rank,
         with several a DistributedModel around it. split_by_program says that the model's own forward follows the axes tp, cp and pp of the mesh;
-        None: where it has parameters that torch or transformers has split. Such axes are an error else, but for tp, over which
-        layers are split by a plan: tensor_parallel has fields of accel_tensor_parallel_options_t (docs/parallelism.md), which go before those of
-        parallelism_config.tp_handler."""
+        None: where it has parameters that torch or transformers has split. Else pp is an error; layers are split over tp by a plan, and sequences
+        over cp by maybe_context_parallel(): tensor_parallel and context_parallel have fields of accel_tensor_parallel_options_t and
+        accel_context_parallel_options_t (docs/parallelism.md), which go
+        before those of parallelism_config's handlers."""
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
             return remembered(self._models, model)
         is_spread = dispatched_models.require_trainable(check_model("prepare_model", model), self.num_processes)
@@ -278,13 +280,14 @@ class Accelerator(methods.Accelerator, Observed):
             ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
             options.ddp = ddp
         options.tensor_parallel = splitting = layer_options(self.parallelism_config, tensor_parallel)
+        options.context_parallel = sequences = split_sequences.options(self.parallelism_config, context_parallel)
         sharding = sharding_choice.options_of(model, options)  # the options only point to them, too
         if is_torch_model(model):
             exchanges = self.use_distributed and not evaluation_mode
             prepared = pytorch_model().prepare(model, self._current(), options, (self.ddp_handler or DistributedDataParallelKwargs()) if exchanges else None)
         else:
             prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
-        del ddp, power, sharding, splitting
+        del ddp, power, sequences, sharding, splitting
         return remembered(self._models, prepared)
 
     def prepare_optimizer(self, optimizer, device_placement=None):
@@ -419,22 +422,22 @@ class Accelerator(methods.Accelerator, Observed):
         return scope(capi.accel_autocast_begin, self._current(), None if autocast_handler is None else autocast_handler.to_engine())
 
     @contextlib.contextmanager
-    def maybe_context_parallel(self, buffers=None, buffer_seq_dims=None, no_restore_buffers=None):
-        """Splits buffers over the ranks of context parallelism, which is not in libaccel yet; where it is not configured either, nothing happens."""
-        if self.parallelism_config is not None and self.parallelism_config.cp_enabled:
-            raise NotImplementedError("maybe_context_parallel() under cp_size > 1: the program splits buffers along cp itself")
-        if not Accelerator._told_of_context:
-            Accelerator._told_of_context = True
-            logging.getLogger(__name__).warning("maybe_context_parallel() has no effect: context parallelism is not configured")
-        yield
-
-    _told_of_context = False
+    def maybe_context_parallel(self, buffers: "list | None" = None, buffer_seq_dims: "list | None" = None, no_restore_buffers: "set | None" = None):
+        """Inside, each of the buffers, such as tokens, shifted labels and positions, shows the positions of this rank of cp along its dimension of
+        buffer_seq_dims, attention is of the whole sequence, and the mean of cross_entropy is over all ranks. Afterwards buffers are whole again, but for
+        no_restore_buffers. A backward may come later, but for torch's checkpoint() in a model of torch's own. Without cp_size there is one warning."""
+        sequences = self.parallelism_config
+        if split_sequences.ranks_of(self._current()) == 1 or sequences is not None and sequences.sp_size > 1:
+            split_sequences.tell_without()
+            yield
+        else:
+            with split_sequences.opened(self._current(), buffers or (), buffer_seq_dims or (), no_restore_buffers or ()):
+                yield
 
     def deepspeed_ulysses_dl_adapter(self, dl, model):
-        """The loader as it is, without sequence parallelism."""
-        if self.parallelism_config is not None and self.parallelism_config.sp_enabled:
-            raise NotImplementedError("deepspeed_ulysses_dl_adapter() under sp_size > 1: the program splits batches along sp itself")
-        return dl
+        """With sp_size: a loader whose batches are this rank's positions of those of `dl`, a prepared loader, for a prepared model, which attends to the
+        whole sequences. "labels" are taken out: the program computes the loss from "shift_labels". Else the loader as it is."""
+        return ulysses_loader.adapt(dl, model, self._current(), self.parallelism_config)
 
     def unscale_gradients(self, optimizer=None):
         """Takes the loss scale out of gradients, so that they can be looked at before the step."""

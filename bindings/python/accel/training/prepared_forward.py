@@ -12,6 +12,7 @@ from ..engine.bridge import from_torch, not_traced, to_torch
 from ..engine.objects import inside
 from ..engine.scopes import noting, scope
 from ..engine.values import map_leaves
+from ..parallel import split_sequences, torch_sequences
 from ..state.job import current
 from . import ddp_attributes
 
@@ -21,6 +22,14 @@ class _Call:
 
     def __init__(self, forward, args, kwargs):
         self.forward, self.args, self.kwargs, self.output = forward, args, kwargs, None
+
+    def run(self):
+        if not split_sequences.are_split():
+            return self.forward(*self.args, **self.kwargs)
+        try:
+            return self.forward(*self.args, **self.kwargs)
+        except RuntimeError as error:
+            raise torch_sequences.at_layer(error)
 
 
 class _Calls(threading.local):
@@ -37,7 +46,7 @@ _calls = _Calls()
 def run_forward(_handle, _inputs):
     """The forward of every mirrored module. It belongs to no model, so that the engine keeps none of Python's alive."""
     call = _calls.open[-1]
-    call.output = output = call.forward(*call.args, **call.kwargs)
+    call.output = output = call.run()
     if isinstance(output, torch.Tensor):
         return from_torch(output)
     tensors = []
@@ -67,12 +76,16 @@ class PreparedForward:
     """The forward of a prepared model. `handle` is the engine's prepared module, `forward` what it runs, `model` the module of torch."""
 
     is_split = False  # whether ranks have parts of the model's layers
+    inputs_are_split = False  # whether each call gets this rank's part of sequences
 
     def __init__(self, handle, model, forward):
         self.handle, self.model, self.forward = handle, model, forward
 
     @not_traced
     def __call__(self, *args, **kwargs):
+        if self.inputs_are_split and not split_sequences.are_split():
+            with split_sequences.noted():
+                return self(*args, **kwargs)
         call = _Call(self.forward, args, kwargs)
         self._follow_mode()
         _calls.open.append(call)

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from .. import capi
 from ..big_models import meta_parameters
 from ..engine.bridge import to_torch
-from ..parallel import split_layers
+from ..parallel import split_layers, split_sequences, torch_sequences
 from ..parallel.deepspeed import selected_of
 from ..state.job import sharded_by
 from . import sparse_gradients
@@ -42,6 +42,8 @@ def prepare(model: torch.nn.Module, state, options, exchange):
         inner = mirror(model, parts)
         capi.accel_module_set_forward(inner, run_forward)
         capi.accel_module_train(inner, int(model.training))
+        if not options.split_by_program and split_sequences.ranks_of(state) > 1:
+            torch_sequences.add_hooks(model, state)
         split = split_layers.prepare(model, state, options)
         handle = capi.accel_prepare_model(state, inner, options)
         if split is not None:
@@ -74,6 +76,7 @@ def prepare(model: torch.nn.Module, state, options, exchange):
         prepared = model
         prepared.forward = PreparedForward(handle, model, forward)
     prepared.forward.is_split = split is not None
+    prepared.forward.inputs_are_split = options.context_parallel.inputs_are_split == 1
     prepared._is_accelerate_prepared = True
     return prepared
 
@@ -98,7 +101,7 @@ def _checkpointed(forward, plugin):
     def run(*args, **kwargs):
         kept_on_host = torch.autograd.graph.save_on_cpu() if plugin.activation_checkpointing_offload else contextlib.nullcontext()
         with kept_on_host:
-            return checkpoint(forward, *args, use_reentrant=False, **kwargs)
+            return checkpoint(split_sequences.following(forward), *args, use_reentrant=False, **kwargs)
 
     return run
 

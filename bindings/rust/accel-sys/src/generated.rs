@@ -65,6 +65,12 @@ pub type accel_padding_side_t = i32;
 /// Whether communication overlaps with computation. The numbers are pinned.
 pub type accel_overlap_t = i32;
 
+/// How attention is computed where each rank has some positions of a sequence. The numbers are pinned.
+pub type accel_context_method_t = i32;
+
+/// Which positions a rank has. Under causal attention late positions see more than early ones. The numbers are pinned.
+pub type accel_load_balance_t = i32;
+
 /// How the gradients of a bucket are sent between the ranks. The numbers are pinned. @accelerate DDPCommunicationHookType
 pub type accel_ddp_comm_hook_t = i32;
 
@@ -486,6 +492,21 @@ pub const ACCEL_OVERLAP_AUTO: accel_overlap_t = 0;
 pub const ACCEL_OVERLAP_NO: accel_overlap_t = 1;
 
 pub const ACCEL_OVERLAP_YES: accel_overlap_t = 2;
+
+/// each rank gathers the keys and values of all
+pub const ACCEL_CONTEXT_METHOD_ALL_GATHER: accel_context_method_t = 0;
+
+/// keys and values pass from rank to rank, beside the computing: two blocks in memory (Liu et al., "Ring Attention with Blockwise Transformers", 2023)
+pub const ACCEL_CONTEXT_METHOD_RING: accel_context_method_t = 1;
+
+/// each rank computes all positions of some heads, of which there are at least as many as ranks (Jacobs et al., "DeepSpeed Ulysses", 2023)
+pub const ACCEL_CONTEXT_METHOD_ULYSSES: accel_context_method_t = 2;
+
+/// rank r of n has chunk r of n
+pub const ACCEL_LOAD_BALANCE_NO: accel_load_balance_t = 0;
+
+/// rank r has the chunks r and 2 n - 1 - r of 2 n, which is equal work; with ULYSSES, where work is equal anyway, as NO
+pub const ACCEL_LOAD_BALANCE_AUTO: accel_load_balance_t = 1;
 
 /// as they are
 pub const ACCEL_DDP_COMM_HOOK_NO: accel_ddp_comm_hook_t = 0;
@@ -2467,6 +2488,38 @@ impl Default for accel_tensor_parallel_options_t {
     }
 }
 
+/// How sequences are split over the ranks of the axis "context" of the mesh. These ranks get the same batches, and each keeps its positions of them: a scope of accel_context_parallel_begin() says which tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options; what one leaves unset is as in another.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_context_parallel_options_t {
+    pub struct_size: usize,
+    /// Default ALL_GATHER
+    pub method: accel_context_method_t,
+    /// Default AUTO
+    pub load_balance: accel_load_balance_t,
+    /// The positions of each sequence; 0: any number. In \[0, inf). Default 0
+    pub sequence_length: i64,
+    /// 0: sequences of another length than sequence_length are an error. Default 1
+    pub variable_length: accel_flag_t,
+    /// 1: what the model is called with are this rank's positions, as a loader with sequence_keys gives them: each call is in a scope of its own. Default 0
+    pub inputs_are_split: accel_flag_t,
+}
+
+/// Every field of [`accel_context_parallel_options_t`] unset.
+pub const ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT: accel_context_parallel_options_t = accel_context_parallel_options_t {
+    struct_size: core::mem::size_of::<accel_context_parallel_options_t>(),
+    method: ACCEL_UNSET,
+    load_balance: ACCEL_UNSET,
+    sequence_length: ACCEL_UNSET_INT64,
+    variable_length: ACCEL_UNSET,
+    inputs_are_split: ACCEL_UNSET,
+};
+impl Default for accel_context_parallel_options_t {
+    fn default() -> Self {
+        ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT
+    }
+}
+
 /// PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2787,10 +2840,12 @@ pub struct accel_prepare_model_options_t {
     pub deepspeed: *const accel_deepspeed_options_t,
     /// 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0
     pub bypass_device_map: accel_flag_t,
-    /// 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, such an axis is UNSUPPORTED. Default 0
+    /// 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, an axis pipeline is UNSUPPORTED. Default 0
     pub split_by_program: accel_flag_t,
     /// How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan "auto" each rank has the whole model. Default: theirs
     pub tensor_parallel: *const accel_tensor_parallel_options_t,
+    /// How sequences are split over the axis context of the mesh, if it has one. Default: theirs
+    pub context_parallel: *const accel_context_parallel_options_t,
 }
 
 /// Every field of [`accel_prepare_model_options_t`] unset.
@@ -2804,6 +2859,7 @@ pub const ACCEL_PREPARE_MODEL_OPTIONS_INIT: accel_prepare_model_options_t = acce
     bypass_device_map: ACCEL_UNSET,
     split_by_program: ACCEL_UNSET,
     tensor_parallel: core::ptr::null(),
+    context_parallel: core::ptr::null(),
 };
 impl Default for accel_prepare_model_options_t {
     fn default() -> Self {
@@ -2875,6 +2931,8 @@ pub struct accel_dataloader_config_t {
     pub use_stateful_dataloader: accel_flag_t,
     /// 0
     pub reserved: i32,
+    /// Which tensors of a batch are split along their positions over the ranks of the axis context, as by accel_context_parallel_begin(): names, or numbers in a list, with the dimension behind a colon where it is not 1, and commas between them: "input_ids, labels, mask:2". Default: none
+    pub sequence_keys: *const c_char,
 }
 
 /// Every field of [`accel_dataloader_config_t`] unset.
@@ -2889,6 +2947,7 @@ pub const ACCEL_DATALOADER_CONFIG_INIT: accel_dataloader_config_t = accel_datalo
     data_seed: ACCEL_UNSET_INT64,
     use_stateful_dataloader: ACCEL_UNSET,
     reserved: 0,
+    sequence_keys: core::ptr::null(),
 };
 impl Default for accel_dataloader_config_t {
     fn default() -> Self {
@@ -8033,7 +8092,7 @@ functions! {
     /// How a prepared loader shares its batches.
     ///
     /// * `loader`: A prepared loader.
-    /// * `out`: A map with the fields of accel_dataloader_config_t: "data_seed" INT or NONE, the others BOOL.
+    /// * `out`: A map with the fields of accel_dataloader_config_t: "data_seed" INT or NONE, "sequence_keys" STRING, the others BOOL.
     ///
     /// Returns: ACCEL_OK; INVALID_STATE for a loader that is not prepared.
     ///
@@ -8174,6 +8233,46 @@ functions! {
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_split_layers(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_tensor_parallel_options_t) -> accel_status_t;
+
+    /// Splits sequences over the ranks of the axis context: inside, each buffer shows this rank's positions, in the same handle, and on this thread scaled_dot_product_attention is of the whole sequence, positions of the library's models are those in it, and the mean of cross_entropy is over the targets of all ranks.
+    ///
+    /// A backward may come after the scope. On one rank nothing happens. Labels are shifted before they are split.
+    ///
+    /// * `state`: A state.
+    /// * `buffers`: length `n_buffers`. Tensors with a dimension of positions and no gradient, such as tokens, labels and position ids. Their length along it is the same, and a multiple of the number of ranks, or of twice that where work is balanced.
+    /// * `seq_dims`: length `n_buffers`. The dimension of positions of each; negative: from the last one.
+    /// * `n_buffers`: Their number; 0: the program has split its tensors.
+    /// * `no_restore`: NULL is allowed. length `n_no_restore`. Those of the buffers that keep this rank's positions afterwards; the others get their former data back, also if what is inside fails.
+    /// * `n_no_restore`: Their number.
+    /// * `out`: The scope.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for lengths that differ or cannot be split, a dimension that a buffer has not, a tensor that requires a gradient, or a no_restore that is no buffer; UNSUPPORTED for ranks that are not on the CPU. In the scope attention with a mask, dropout, or another number of keys than of queries is UNSUPPORTED, with the path of the layer; ranks whose lengths differ are a COLLECTIVE_MISMATCH.
+    ///
+    /// Threads: thread. Since 0.1.
+    pub fn accel_context_parallel_begin(state: *mut accel_state_t, buffers: *const *mut accel_tensor_t, seq_dims: *const i64, n_buffers: usize, no_restore: *const *mut accel_tensor_t, n_no_restore: usize, out: *mut *mut accel_scope_t) -> accel_status_t;
+
+    /// A whole sequence from the parts of the ranks of the axis context, on all of them.
+    ///
+    /// * `state`: A state.
+    /// * `part`: This rank's positions, of one shape on all ranks.
+    /// * `dim`: Their dimension; negative: from the last one.
+    /// * `out`: All positions in their order. A gradient of it is summed over the ranks, whose gradients are averaged.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a dimension that the tensor has not, or an odd number of positions where work is balanced; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_context_parallel_gather(state: *mut accel_state_t, part: *const accel_tensor_t, dim: i64, out: *mut *mut accel_tensor_t) -> accel_status_t;
+
+    /// The positions that this rank of the axis context has.
+    ///
+    /// * `state`: A state.
+    /// * `length`: That of the whole sequence.
+    /// * `out`: int64 \[length / ranks\], on the CPU, in the order in which buffers show them.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a length that cannot be split.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_context_parallel_positions(state: *mut accel_state_t, length: i64, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
     /// Before a layer whose outputs are split.
     ///

@@ -458,6 +458,18 @@ fn layout_of_accel_tensor_parallel_options() {
 }
 
 #[test]
+fn layout_of_accel_context_parallel_options() {
+    assert_eq!(size_of::<accel_context_parallel_options_t>(), 32);
+    assert_eq!(align_of::<accel_context_parallel_options_t>(), 8);
+    assert_eq!(offset_of!(accel_context_parallel_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_context_parallel_options_t, method), 8);
+    assert_eq!(offset_of!(accel_context_parallel_options_t, load_balance), 12);
+    assert_eq!(offset_of!(accel_context_parallel_options_t, sequence_length), 16);
+    assert_eq!(offset_of!(accel_context_parallel_options_t, variable_length), 24);
+    assert_eq!(offset_of!(accel_context_parallel_options_t, inputs_are_split), 28);
+}
+
+#[test]
 fn layout_of_accel_power_sgd_options() {
     assert_eq!(size_of::<accel_power_sgd_options_t>(), 64);
     assert_eq!(align_of::<accel_power_sgd_options_t>(), 8);
@@ -568,7 +580,7 @@ fn layout_of_accel_autocast_options() {
 
 #[test]
 fn layout_of_accel_prepare_model_options() {
-    assert_eq!(size_of::<accel_prepare_model_options_t>(), 56);
+    assert_eq!(size_of::<accel_prepare_model_options_t>(), 64);
     assert_eq!(align_of::<accel_prepare_model_options_t>(), 8);
     assert_eq!(offset_of!(accel_prepare_model_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_prepare_model_options_t, device_placement), 8);
@@ -579,6 +591,7 @@ fn layout_of_accel_prepare_model_options() {
     assert_eq!(offset_of!(accel_prepare_model_options_t, bypass_device_map), 40);
     assert_eq!(offset_of!(accel_prepare_model_options_t, split_by_program), 44);
     assert_eq!(offset_of!(accel_prepare_model_options_t, tensor_parallel), 48);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, context_parallel), 56);
 }
 
 #[test]
@@ -598,7 +611,7 @@ fn layout_of_accel_estimate_memory_options() {
 
 #[test]
 fn layout_of_accel_dataloader_config() {
-    assert_eq!(size_of::<accel_dataloader_config_t>(), 48);
+    assert_eq!(size_of::<accel_dataloader_config_t>(), 56);
     assert_eq!(align_of::<accel_dataloader_config_t>(), 8);
     assert_eq!(offset_of!(accel_dataloader_config_t, struct_size), 0);
     assert_eq!(offset_of!(accel_dataloader_config_t, even_batches), 8);
@@ -610,6 +623,7 @@ fn layout_of_accel_dataloader_config() {
     assert_eq!(offset_of!(accel_dataloader_config_t, data_seed), 32);
     assert_eq!(offset_of!(accel_dataloader_config_t, use_stateful_dataloader), 40);
     assert_eq!(offset_of!(accel_dataloader_config_t, reserved), 44);
+    assert_eq!(offset_of!(accel_dataloader_config_t, sequence_keys), 48);
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! What calls of the library are made of: how arguments become C's, and results Rust's.
-use crate::error::{check, check_callback_of_numbers, Result};
+use crate::error::{check, check_callback_of_numbers, Error, ErrorCode, Result};
 use accel_sys as sys;
 use std::ptr;
 
@@ -105,6 +105,18 @@ optional! {
 #[inline]
 pub(crate) fn or_unset<T: Optional>(argument: Option<T>) -> T::Raw {
     argument.map_or(T::UNSET, T::given)
+}
+
+/// Arrays that one count is for.
+///
+/// # Errors
+/// InvalidArgument for another length than the first has.
+#[inline]
+pub(crate) fn same_length(expected: usize, found: usize, name: &str) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Error::new(ErrorCode::InvalidArgument, format!("{name} has {found} items; expected {expected}")))
 }
 
 /// The beginning of an array: NULL for an empty one.

@@ -21,6 +21,61 @@ impl State {
         check(unsafe { sys::accel_split_layers(self.as_raw(), module.as_raw(), options) }).map(drop)
     }
 
+    /// Splits sequences over the ranks of the axis context: inside, each buffer shows this rank's positions, in the
+    /// same handle, and on this thread scaled_dot_product_attention is of the whole sequence, positions of the
+    /// library's models are those in it, and the mean of cross_entropy is over the targets of all ranks. A backward
+    /// may come after the scope. On one rank nothing happens. Labels are shifted before they are split.
+    ///
+    /// * `buffers`: Tensors with a dimension of positions and no gradient, such as tokens, labels and position ids.
+    ///   Their length along it is the same, and a multiple of the number of ranks, or of twice that where work is
+    ///   balanced.
+    /// * `seq_dims`: The dimension of positions of each; negative: from the last one.
+    /// * `no_restore`: Those of the buffers that keep this rank's positions afterwards; the others get their former
+    ///   data back, also if what is inside fails.
+    ///
+    /// Gives: The scope.
+    ///
+    /// # Errors
+    /// InvalidArgument, Unsupported, CollectiveMismatch.
+    #[inline]
+    pub fn context_parallel(&self, buffers: &[&Tensor], seq_dims: &[i64], no_restore: &[&Tensor]) -> Result<Scope<'_>> {
+        let buffers: Vec<_> = buffers.iter().map(|one| one.as_raw()).collect();
+        crate::call::same_length(buffers.len(), seq_dims.len(), "seq_dims")?;
+        let no_restore: Vec<_> = no_restore.iter().map(|one| one.as_raw()).collect();
+        Scope::begin(|out| unsafe {
+            sys::accel_context_parallel_begin(self.as_raw(), first(&buffers), first(seq_dims), buffers.len(), first(&no_restore), no_restore.len(), out)
+        })
+    }
+
+    /// A whole sequence from the parts of the ranks of the axis context, on all of them.
+    ///
+    /// * `part`: This rank's positions, of one shape on all ranks.
+    /// * `dim`: Their dimension; negative: from the last one.
+    ///
+    /// Gives: All positions in their order. A gradient of it is summed over the ranks, whose gradients are
+    /// averaged.
+    ///
+    /// # Errors
+    /// InvalidArgument, Timeout, PeerLost, CollectiveMismatch.
+    #[inline]
+    pub fn context_parallel_gather(&self, part: &Tensor, dim: i64) -> Result<Tensor> {
+        memory::reads(part)?;
+        made(|out| unsafe { sys::accel_context_parallel_gather(self.as_raw(), part.as_raw(), dim, out) })
+    }
+
+    /// The positions that this rank of the axis context has.
+    ///
+    /// * `length`: That of the whole sequence.
+    ///
+    /// Gives: Int64 \[length / ranks\], on the CPU, in the order in which buffers show them.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn context_parallel_positions(&self, length: i64) -> Result<Tensor> {
+        made(|out| unsafe { sys::accel_context_parallel_positions(self.as_raw(), length, out) })
+    }
+
     /// Before a layer whose outputs are split. Forward: the same values. Backward: the sum of the gradients of the
     /// ranks.
     ///

@@ -92,6 +92,53 @@ impl TensorParallelOptions {
 }
 
 crate::configuration::builder! {
+    /// How sequences are split over the ranks of the axis "context" of the mesh. These ranks get the same batches,
+    /// and each keeps its positions of them: a scope of [`accel_context_parallel_begin`](accel_sys::accel_context_parallel_begin) says which tensors have
+    /// positions, and attention in it is of the whole sequence. Models of one state have the same options; what one
+    /// leaves unset is as in another.
+    #[derive(Clone, Copy)]
+    ContextParallelOptions(accel_context_parallel_options_t = ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT), (),
+    method: ContextMethod = method,
+    load_balance: LoadBalance = load_balance,
+    sequence_length: i64 = sequence_length,
+    variable_length: bool = variable_length,
+    inputs_are_split: bool = inputs_are_split,
+}
+
+impl ContextParallelOptions {
+    /// Default `ContextMethod::AllGather`.
+    pub fn method(mut self, method: ContextMethod) -> Self {
+        self.0.method = method.into();
+        self
+    }
+
+    /// Default `LoadBalance::Auto`.
+    pub fn load_balance(mut self, load_balance: LoadBalance) -> Self {
+        self.0.load_balance = load_balance.into();
+        self
+    }
+
+    /// The positions of each sequence; 0: any number. In \[0, inf). Default 0.
+    pub fn sequence_length(mut self, sequence_length: i64) -> Self {
+        self.0.sequence_length = sequence_length;
+        self
+    }
+
+    /// False: sequences of another length than sequence_length are an error. Default true.
+    pub fn variable_length(mut self, variable_length: bool) -> Self {
+        self.0.variable_length = variable_length.into();
+        self
+    }
+
+    /// What the model is called with are this rank's positions, as a loader with sequence_keys gives them: each
+    /// call is in a scope of its own. Default false.
+    pub fn inputs_are_split(mut self, inputs_are_split: bool) -> Self {
+        self.0.inputs_are_split = inputs_are_split.into();
+        self
+    }
+}
+
+crate::configuration::builder! {
     /// PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
     #[derive(Clone, Copy)]
     PowerSgdOptions(accel_power_sgd_options_t = ACCEL_POWER_SGD_OPTIONS_INIT), (),
@@ -631,6 +678,7 @@ crate::configuration::builder! {
     bypass_device_map: bool = bypass_device_map,
     split_by_program: bool = split_by_program,
     tensor_parallel: TensorParallelOptions = tensor_parallel,
+    context_parallel: ContextParallelOptions = context_parallel,
 }
 
 impl PrepareModelOptions {
@@ -672,7 +720,7 @@ impl PrepareModelOptions {
     }
 
     /// The program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of
-    /// the mesh; where nothing does, such an axis is UNSUPPORTED. Default false.
+    /// the mesh; where nothing does, an axis pipeline is UNSUPPORTED. Default false.
     pub fn split_by_program(mut self, split_by_program: bool) -> Self {
         self.0.split_by_program = split_by_program.into();
         self
@@ -682,6 +730,12 @@ impl PrepareModelOptions {
     /// "auto" each rank has the whole model. Default: theirs.
     pub fn tensor_parallel(mut self, tensor_parallel: TensorParallelOptions) -> Self {
         self.0.tensor_parallel = self.1.keep(tensor_parallel, |options| &options.0 as *const _);
+        self
+    }
+
+    /// How sequences are split over the axis context of the mesh, if it has one. Default: theirs.
+    pub fn context_parallel(mut self, context_parallel: ContextParallelOptions) -> Self {
+        self.0.context_parallel = self.1.keep(context_parallel, |options| &options.0 as *const _);
         self
     }
 }
@@ -755,8 +809,8 @@ impl EstimateMemoryOptions {
 
 crate::configuration::builder! {
     /// How the ranks share a loader's batches.
-    #[derive(Clone, Copy)]
-    DataLoaderConfig(accel_dataloader_config_t = ACCEL_DATALOADER_CONFIG_INIT), (),
+    #[derive(Clone)]
+    DataLoaderConfig(accel_dataloader_config_t = ACCEL_DATALOADER_CONFIG_INIT), Kept,
     even_batches: bool = even_batches,
     split_batches: bool = split_batches,
     put_on_device: bool = put_on_device,
@@ -765,6 +819,7 @@ crate::configuration::builder! {
     use_seedable_sampler: bool = use_seedable_sampler,
     data_seed: i64 = data_seed,
     use_stateful_dataloader: bool = use_stateful_dataloader,
+    sequence_keys: String = sequence_keys,
 }
 
 impl DataLoaderConfig {
@@ -814,6 +869,14 @@ impl DataLoaderConfig {
     /// Accel_load_state() takes the loader to where it was. Default true.
     pub fn use_stateful_dataloader(mut self, use_stateful_dataloader: bool) -> Self {
         self.0.use_stateful_dataloader = use_stateful_dataloader.into();
+        self
+    }
+
+    /// Which tensors of a batch are split along their positions over the ranks of the axis context, as by
+    /// [`accel_context_parallel_begin`](accel_sys::accel_context_parallel_begin): names, or numbers in a list, with the dimension behind a colon where it is
+    /// not 1, and commas between them: "input_ids, labels, mask:2". Default: none.
+    pub fn sequence_keys(mut self, sequence_keys: impl AsRef<str>) -> Self {
+        self.0.sequence_keys = self.1.text(sequence_keys.as_ref());
         self
     }
 }

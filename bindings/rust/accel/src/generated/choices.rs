@@ -239,6 +239,32 @@ constants! {
 }
 
 constants! {
+    /// How attention is computed where each rank has some positions of a sequence. The numbers are pinned.
+    ContextMethod {
+        /// Each rank gathers the keys and values of all.
+        AllGather = ACCEL_CONTEXT_METHOD_ALL_GATHER,
+        /// Keys and values pass from rank to rank, beside the computing: two blocks in memory (Liu et al., "Ring
+        /// Attention with Blockwise Transformers", 2023).
+        Ring = ACCEL_CONTEXT_METHOD_RING,
+        /// Each rank computes all positions of some heads, of which there are at least as many as ranks (Jacobs et
+        /// al., "DeepSpeed Ulysses", 2023).
+        Ulysses = ACCEL_CONTEXT_METHOD_ULYSSES,
+    }
+}
+
+constants! {
+    /// Which positions a rank has. Under causal attention late positions see more than early ones. The numbers are
+    /// pinned.
+    LoadBalance {
+        /// Rank r of n has chunk r of n.
+        No = ACCEL_LOAD_BALANCE_NO,
+        /// Rank r has the chunks r and 2 n - 1 - r of 2 n, which is equal work; with ULYSSES, where work is equal
+        /// anyway, as NO.
+        Auto = ACCEL_LOAD_BALANCE_AUTO,
+    }
+}
+
+constants! {
     /// How the gradients of a bucket are sent between the ranks. The numbers are pinned. @accelerate
     /// DDPCommunicationHookType.
     DdpCommHook {

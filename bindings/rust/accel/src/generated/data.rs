@@ -491,7 +491,8 @@ impl DataLoader {
 
     /// How a prepared loader shares its batches.
     ///
-    /// Gives: A map with the fields of accel_dataloader_config_t: "data_seed" INT or NONE, the others BOOL.
+    /// Gives: A map with the fields of accel_dataloader_config_t: "data_seed" INT or NONE, "sequence_keys" STRING,
+    /// the others BOOL.
     ///
     /// # Errors
     /// InvalidState.

@@ -52,6 +52,7 @@ impl State {
     #[inline]
     pub fn log_scalars(&self, names: &[&str], values: &[f64], step: i64) -> Result<()> {
         let names = Texts::new(names)?;
+        crate::call::same_length(names.len(), values.len(), "values")?;
         check(unsafe {
             sys::accel_log_scalars(self.as_raw(), names.as_ptr(), first(values), names.len(), step)
         }).map(drop)

@@ -24,6 +24,7 @@ struct DataloaderConfig {
   Setting<bool> use_seedable_sampler{true};
   Setting<std::optional<int64_t>> data_seed{};
   Setting<bool> use_stateful_dataloader{true};
+  Setting<std::string> sequence_keys{};
 
   static const OptionTable& table() { return option_tables::dataloader_config; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -37,6 +38,7 @@ struct DataloaderConfig {
     visit(table().fields[5], settings.use_seedable_sampler...);
     visit(table().fields[6], settings.data_seed...);
     visit(table().fields[7], settings.use_stateful_dataloader...);
+    visit(table().fields[9], settings.sequence_keys...);
   }
 };
 

@@ -1,0 +1,87 @@
+"""Sequences that are split over the ranks of cp or sp: how, by the job's settings, and the scope in which they are."""
+
+import contextlib
+import logging
+import threading
+
+from .. import capi
+from ..engine.scopes import scope
+from ..engine.values import to_engine
+
+_logger = logging.getLogger(__name__)
+
+
+class _Thread(threading.local):
+    depth = 0  # of scopes
+
+
+_thread = _Thread()
+
+
+def options(config, changed):
+    """The engine's options for a model: those of a ParallelismConfig, or None, with other values of some fields."""
+    fields = {}
+    if config is not None and config.sp_size > 1:
+        fields = {"method": capi.ACCEL_CONTEXT_METHOD_ULYSSES, "inputs_are_split": 1}
+        if config.sp_handler is not None and not config.sp_handler.sp_seq_length_is_variable:
+            fields |= {"variable_length": 0, "sequence_length": config.sp_handler.sp_seq_length}
+    elif config is not None and config.cp_size > 1:
+        passes_blocks = config.cp_handler is not None and config.cp_handler.cp_comm_strategy != "allgather"
+        fields = {"method": capi.ACCEL_CONTEXT_METHOD_RING if passes_blocks else capi.ACCEL_CONTEXT_METHOD_ALL_GATHER}
+    return capi.accel_context_parallel_options_t(**{**fields, **(changed or {})})
+
+
+def ranks_of(state) -> int:
+    """How many ranks share each sequence."""
+    return capi.accel_mesh_size(capi.accel_state_mesh(state), "context")
+
+
+def are_split() -> bool:
+    """Whether this thread has parts of sequences now."""
+    return _thread.depth > 0
+
+
+@contextlib.contextmanager
+def noted():
+    """Marks that this thread has parts of sequences inside."""
+    _thread.depth += 1
+    try:
+        yield
+    finally:
+        _thread.depth -= 1
+
+
+@contextlib.contextmanager
+def opened(state, buffers=(), dims=(), kept=()):
+    """Inside, the buffers show this rank's positions, and attention is of whole sequences; what is not `kept` is whole again afterwards."""
+    buffers, dims = list(buffers), list(dims)
+    if len(buffers) != len(dims):
+        raise ValueError(f"there are {len(buffers)} buffers and {len(dims)} buffer_seq_dims: expected a dimension for each")
+    with scope(capi.accel_context_parallel_begin, state, list(map(to_engine, buffers)), dims, list(map(to_engine, kept))), noted():
+        yield
+
+
+_told = False
+
+
+def tell_without():
+    """One warning for a program that splits sequences where nothing does."""
+    global _told
+    if not _told:
+        _told = True
+        _logger.warning("maybe_context_parallel() has no effect: context parallelism is not configured")
+
+
+def following(function):
+    """A function that runs later, such as a recomputation, on parts of sequences if this thread has some now."""
+    if not are_split():
+        return function
+    from ..state.job import current
+
+    def run(*args, **kwargs):
+        if are_split():
+            return function(*args, **kwargs)
+        with opened(current()):
+            return function(*args, **kwargs)
+
+    return run

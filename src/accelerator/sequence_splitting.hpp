@@ -1,0 +1,33 @@
+// Sequence splitting: how the ranks along the axis context share the sequences of the prepared models.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "comm/mesh.hpp"
+#include "parallel/sequence_split.hpp"
+
+namespace accel::accelerator {
+
+class SequenceSplitting {
+ public:
+  struct Choice;
+  using ChoicePtr = std::shared_ptr<const Choice>;
+
+  explicit SequenceSplitting(std::shared_ptr<comm::Mesh> mesh) : mesh_(std::move(mesh)) {}
+  SequenceSplitting(const SequenceSplitting&) = delete;
+
+  // The choice with the settings of one model more. Throws kInvalidArgument where a former model has others. Collective
+  // at the first call.
+  ChoicePtr with(const ContextParallelSettings& of_model) const;
+  void take(ChoicePtr choice) { choice_ = std::move(choice); }
+
+  // As the settings are now. Collective at the first call, if no model was prepared.
+  const parallel::SequenceSplit& split();
+
+ private:
+  const std::shared_ptr<comm::Mesh> mesh_;
+  ChoicePtr choice_;  // null: nothing is chosen yet
+};
+
+}  // namespace accel::accelerator
