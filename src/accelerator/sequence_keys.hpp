@@ -14,7 +14,7 @@ namespace accel::accelerator {
 
 class SequenceKeys {
  public:
-  // As sequence_keys of accel_dataloader_config_t: "input_ids, mask:2". Throws kInvalidArgument for others.
+  // Reads sequence_keys of accel_dataloader_config_t: "input_ids, mask:2". Throws kInvalidArgument for others.
   explicit SequenceKeys(const std::string& text);
 
   bool empty() const { return dims_.empty(); }

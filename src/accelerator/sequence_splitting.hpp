@@ -22,7 +22,7 @@ class SequenceSplitting {
   ChoicePtr with(const ContextParallelSettings& of_model) const;
   void take(ChoicePtr choice) { choice_ = std::move(choice); }
 
-  // As the settings are now. Collective at the first call, if no model was prepared.
+  // Follows the settings as they are now. Collective at the first call, if no model was prepared.
   const parallel::SequenceSplit& split();
 
  private:

@@ -54,7 +54,7 @@ c10::Device device_of_parameters(const nn::Module& model) {
   return c10::kCPU;
 }
 
-// Of tied tensors one name is enough.
+// One name is enough for tied tensors.
 void require_all(const nn::Module& model, const nn::NamedTensors& weights) {
   std::unordered_set<std::string_view> given;
   for (const auto& [name, tensor] : weights) given.insert(name);

@@ -32,7 +32,7 @@ struct Load {
   std::optional<c10::Device> device;  // nothing: it is offloaded
   tensor::PlacementPtr placement;     // in the weight, of a member of which this rank has a part; else null
 
-  // What the member has of the weight. Reads no other elements.
+  // Reads what the member has of the weight, and no other elements.
   at::Tensor part() const { return placement == nullptr ? weight : tensor::read_part(weight, *placement, name); }
 };
 

@@ -30,7 +30,7 @@ struct ShardOptions : DataloaderConfig {
   std::shared_ptr<state::GradientState> gradient_state = {};
   std::shared_ptr<StepTimes> step_times = {};  // may be null
   std::function<void()> at_epoch_begin = {};   // may be empty
-  // What this rank keeps of a batch, which other ranks get too; may be empty.
+  // Returns what this rank keeps of a batch, which other ranks get too; may be empty.
   std::function<c10::IValue(const c10::IValue&)> part_of_batch = {};
 
   bool splits_batches() const { return split_batches.value_or(false); }

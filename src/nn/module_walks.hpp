@@ -39,7 +39,7 @@ void tie(Module& root, std::string_view path, std::string_view source_path);
 void set_placements(Module& root, const Placements& placements);
 // The placements in the whole tree. Parameters that are not there are stored as a whole.
 Placements placements(const Module& root);
-// Those of parameters, whole ones too, of whose gradients ranks along an axis compute terms.
+// Returns those of parameters, whole ones too, of whose gradients ranks along an axis compute terms.
 Placements summed_placements(const Module& root);
 
 }  // namespace accel::nn

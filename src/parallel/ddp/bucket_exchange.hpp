@@ -28,7 +28,7 @@ class BucketExchange {
   BucketExchange& operator=(const BucketExchange&) = delete;
 
   const GradientClasses& classes() const { return classes_; }
-  // Of the first classes.
+  // Replaces the hooks of the first classes.
   void set_hooks(const std::vector<CommHookPtr>& hooks);
   // Makes new buckets. Existing gradients are moved to them.
   void set_order(const BucketOrder& order);

@@ -32,7 +32,7 @@ class GradientSumming final : public CommHook {
   const double scale_;
 };
 
-// The same in two collectives, where `replicas` are not all; null: there are none.
+// Does so in two collectives, where `replicas` are not all; null: there are none.
 class NestedGradientSumming final : public CommHook {
  public:
   NestedGradientSumming(CommunicatorPtr terms, CommunicatorPtr replicas)

@@ -23,7 +23,7 @@ struct Incoming {
   size_t bytes = 0;
 };
 
-// Those of two ranks need no allocation.
+// Blocks of two ranks need no allocation.
 template <typename Block>
 using Blocks = c10::SmallVector<Block, 2>;
 

@@ -16,7 +16,7 @@ PipelineSchedule gpipe_schedule(int ranks, int micro_batches);
 // as there are ranks behind it and itself (Narayanan et al., "PipeDream", 2019), or of `max_in_flight` (0: no limit).
 PipelineSchedule one_forward_one_backward_schedule(int ranks, int micro_batches, int max_in_flight = 0);
 
-// The same with several chunks a rank, in rounds of as many micro-batches as there are ranks: bubbles are shorter by
+// 1F1B with several chunks a rank, in rounds of as many micro-batches as there are ranks: bubbles are shorter by
 // the number of chunks, and more is sent (Narayanan et al., "Efficient Large-Scale Language Model Training", 2021).
 // Throws INVALID_ARGUMENT where the micro-batches cannot be shared out to rounds equally.
 bool can_interleave(int ranks, int micro_batches);
