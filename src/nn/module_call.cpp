@@ -8,10 +8,10 @@
 
 #include "base/error.hpp"
 #include "nn/call_path.hpp"
-#include "nn/checkpointed_forward.hpp"
-#include "nn/early_stop.hpp"
 #include "nn/module.hpp"
 #include "nn/module_walks.hpp"
+#include "nn/recompute/checkpointed_forward.hpp"
+#include "nn/recompute/early_stop.hpp"
 #include "tensor/tree.hpp"
 #include "trace/span.hpp"
 

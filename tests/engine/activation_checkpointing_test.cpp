@@ -1,4 +1,4 @@
-#include "nn/activation_checkpointing.hpp"
+#include "nn/recompute/activation_checkpointing.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/TensorOperators.h>
@@ -29,13 +29,13 @@
 #include "kernels/memory/cpu_allocator.hpp"
 #include "nn/architectures/architecture.hpp"
 #include "nn/callback_module.hpp"
-#include "nn/early_stop.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
 #include "nn/layers/sequential.hpp"
 #include "nn/module_walks.hpp"
+#include "nn/recompute/early_stop.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "precision/autocast.hpp"
 #include "rank_threads.hpp"

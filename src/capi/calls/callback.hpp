@@ -7,7 +7,7 @@
 #include "accel.h"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/thread_error.hpp"
-#include "nn/early_stop.hpp"
+#include "nn/recompute/early_stop.hpp"
 
 namespace accel::capi {
 

@@ -11,8 +11,8 @@
 #include "base/error.hpp"
 #include "base/regular_expression.hpp"
 #include "config/fsdp_settings.hpp"
-#include "nn/activation_checkpointing.hpp"
 #include "nn/module_walks.hpp"
+#include "nn/recompute/activation_checkpointing.hpp"
 
 namespace accel::parallel {
 namespace {

@@ -1,4 +1,4 @@
-#include "nn/activation_checkpointing.hpp"
+#include "nn/recompute/activation_checkpointing.hpp"
 
 #include <algorithm>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "nn/checkpointed_forward.hpp"
+#include "nn/recompute/checkpointed_forward.hpp"
 
 #include <ATen/core/grad_mode.h>
 
@@ -12,8 +12,8 @@
 #include "kernels/kept_results.hpp"
 #include "kernels/matmul/convolution_dispatch.hpp"
 #include "kernels/matmul/matmul_dispatch.hpp"
-#include "nn/early_stop.hpp"
-#include "nn/forward_state.hpp"
+#include "nn/recompute/early_stop.hpp"
+#include "nn/recompute/forward_state.hpp"
 #include "tensor/autograd/saved_tensor_hooks.hpp"
 #include "tensor/device/host_copy.hpp"
 #include "tensor/tree.hpp"

@@ -1,4 +1,4 @@
-#include "nn/forward_state.hpp"
+#include "nn/recompute/forward_state.hpp"
 
 #include <ATen/core/grad_mode.h>
 
