@@ -7,10 +7,13 @@
 
 #include <vector>
 
+#include "nn/deferred_products.hpp"
+
 namespace accel::nn {
 namespace {
 
 at::Tensor multiply_transposed(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  if (const auto products = DeferredProducts::of(weight, bias)) return products->multiply(input, weight, bias, 1);
   std::vector<int64_t> sizes = input.sizes().vec();
   sizes.back() = weight.size(1);
   const at::Tensor rows = input.reshape({-1, weight.size(0)});

@@ -67,4 +67,9 @@ void backward(const at::Tensor& tensor, const BackwardOptions& options, const at
                             options.inputs.value_or(std::vector<at::Tensor>()));
 }
 
+void backward(const std::vector<at::Tensor>& tensors, const std::vector<at::Tensor>& gradients) {
+  start_device_threads();
+  torch::autograd::backward(tensors, gradients);
+}
+
 }  // namespace accel::tensor

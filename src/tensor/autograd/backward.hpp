@@ -22,6 +22,9 @@ void check_backward(const at::Tensor& tensor, const BackwardOptions& options);
 // Runs backward from a checked tensor. `seed`, if defined, replaces the options' gradient.
 void backward(const at::Tensor& tensor, const BackwardOptions& options, const at::Tensor& seed = {});
 
+// Runs one backward from several tensors, with the gradient of each.
+void backward(const std::vector<at::Tensor>& tensors, const std::vector<at::Tensor>& gradients);
+
 // Maps gradients to those that replace them; an undefined one means none.
 using GradientFunction = std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>& gradients)>;
 

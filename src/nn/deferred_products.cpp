@@ -1,0 +1,133 @@
+#include "nn/deferred_products.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/mm.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/library.h>
+
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "tensor/autograd/autograd_node.hpp"
+#include "tensor/autograd/backward.hpp"
+
+namespace accel::nn {
+namespace {
+
+thread_local const DeferredProducts::Scope* innermost_products = nullptr;
+
+at::Tensor rows_of(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
+
+bool is_parameter(const at::Tensor& tensor) { return tensor.requires_grad() && tensor.is_leaf(); }
+
+}  // namespace
+
+struct DeferredProduct final : torch::autograd::Node {
+  torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
+    const at::Tensor& gradient = gradients[0];
+    if (!gradient.defined()) return {at::Tensor()};
+    const at::Tensor weight = saved_weight.unpack();
+    products->pending_.push_back({saved_input.unpack(), gradient, weight, bias, output_dim});
+    if (next_edges().empty()) return {};
+    return {at::matmul(gradient, output_dim == 0 ? weight : weight.t())};
+  }
+  void release_variables() override {
+    saved_input.reset_data();
+    saved_weight.reset_data();
+  }
+  std::string name() const override { return "DeferredProduct"; }
+
+  std::shared_ptr<DeferredProducts> products;
+  torch::autograd::SavedVariable saved_input, saved_weight;
+  at::Tensor bias;
+  int64_t output_dim = 0;
+};
+
+namespace {
+
+using LinearOperator = at::_ops::linear;
+
+// linear() is a composite: the kernel for autograd, which differentiates nothing itself, is where it can be asked.
+template <c10::DispatchKey kKey>
+at::Tensor linear(c10::DispatchKeySet keys, const at::Tensor& input, const at::Tensor& weight,
+                  const std::optional<at::Tensor>& bias) {
+  const at::Tensor no_bias;
+  const at::Tensor& given_bias = bias ? *bias : no_bias;
+  if (const auto products = DeferredProducts::of(weight, given_bias))
+    return products->multiply(input, weight, given_bias, 0);
+  constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, kKey);
+  return LinearOperator::redispatch(keys & kBelow, input, weight, bias);
+}
+
+template <c10::DispatchKey kKey>
+void install_on() {
+  // Never destroyed: operators may run while the process ends.
+  static torch::Library& library =
+      *std::make_unique<torch::Library>(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__).release();
+  library.impl("linear", TORCH_FN(linear<kKey>));
+}
+
+}  // namespace
+
+std::shared_ptr<DeferredProducts> DeferredProducts::create() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    install_on<c10::DispatchKey::AutogradCPU>();
+    install_on<c10::DispatchKey::AutogradCUDA>();
+  });
+  return std::make_shared<DeferredProducts>();
+}
+
+DeferredProducts::Scope::Scope(std::shared_ptr<DeferredProducts> products)
+    : products_(std::move(products)), outer_(innermost_products) {
+  innermost_products = this;
+}
+
+DeferredProducts::Scope::~Scope() { innermost_products = outer_; }
+
+std::shared_ptr<DeferredProducts> DeferredProducts::of(const at::Tensor& weight, const at::Tensor& bias) {
+  if (innermost_products == nullptr || !at::GradMode::is_enabled()) return nullptr;
+  if (weight.dim() != 2 || !is_parameter(weight) || (bias.defined() && !is_parameter(bias))) return nullptr;
+  return innermost_products->products_;
+}
+
+at::Tensor DeferredProducts::multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                                      int64_t output_dim) {
+  at::Tensor output;
+  {
+    const at::NoGradGuard not_recorded;
+    output = at::linear(input, output_dim == 0 ? weight : weight.t(), bias);
+  }
+  const auto node = tensor::make_autograd_node<DeferredProduct>();
+  node->products = shared_from_this();
+  node->saved_input = torch::autograd::SavedVariable(input, /*is_output=*/false);
+  node->saved_weight = torch::autograd::SavedVariable(weight, /*is_output=*/false);
+  node->bias = bias;
+  node->output_dim = output_dim;
+  if (input.requires_grad()) node->set_next_edges({torch::autograd::impl::gradient_edge(input)});
+  torch::autograd::set_history(output, node);
+  return output;
+}
+
+void DeferredProducts::complete() {
+  std::vector<at::Tensor> parameters, gradients;
+  {
+    const at::NoGradGuard not_recorded;
+    for (const Pending& pending : std::exchange(pending_, {})) {
+      const at::Tensor input = rows_of(pending.input), gradient = rows_of(pending.gradient);
+      parameters.push_back(pending.weight);
+      gradients.push_back(pending.output_dim == 0 ? at::mm(gradient.t(), input) : at::mm(input.t(), gradient));
+      if (!pending.bias.defined()) continue;
+      parameters.push_back(pending.bias);
+      gradients.push_back(gradient.sum(0));
+    }
+  }
+  if (!parameters.empty()) tensor::backward(parameters, gradients);
+}
+
+}  // namespace accel::nn

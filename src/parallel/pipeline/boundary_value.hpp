@@ -1,0 +1,38 @@
+// Boundary value: what a stage of a pipeline passes to another one, a tree of tensors, numbers and texts. Its tensors
+// are sent one by one; the rest is a description, which is sent again only when it changes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace accel::parallel {
+
+std::vector<at::Tensor> tensors_of(const c10::IValue& value);
+
+// The structure with all that is not a tensor, and of each tensor the dtype, the shape, and whether its gradient is
+// wanted.
+std::string describe(const c10::IValue& value);
+
+class ValueLayout {
+ public:
+  // Reads a description.
+  explicit ValueLayout(std::string_view description);
+
+  // Memory for the tensors.
+  std::vector<at::Tensor> allocate(c10::Device device) const;
+  // The value with these tensors, which become leaves of a graph of their own where gradients are wanted.
+  c10::IValue value_of(const std::vector<at::Tensor>& tensors) const;
+
+ private:
+  c10::IValue structure_;  // with an empty tensor in the place of each
+  std::vector<std::vector<int64_t>> sizes_;
+  std::vector<bool> wants_gradient_;
+};
+
+}  // namespace accel::parallel

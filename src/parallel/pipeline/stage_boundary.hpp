@@ -1,0 +1,87 @@
+// Stage boundary: passes values between the stages of a pipeline. Sends do not wait, and receives are posted before
+// they are needed: no order of actions that the simulator accepts can make ranks wait for each other.
+//
+// Note: the messages of a value. The first one has 8 bytes: 0 if the value is described as the last one between these
+// stages, the size of a new description, which follows, or -1 if the sender failed and no value comes. Its tensors
+// follow. So lengths and numbers may change from one micro-batch to the next.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "parallel/gradient_exchange.hpp"
+#include "parallel/pipeline/boundary_value.hpp"
+#include "parallel/pipeline/pipeline_schedule.hpp"
+
+namespace accel::comm {
+class Work;
+}
+
+namespace accel::parallel {
+
+// What passes from one stage to a neighbour: outputs to the next one, gradients to the former one.
+struct StageEdge {
+  int from, to;
+  int micro_batch;
+};
+
+class StageBoundary {
+ public:
+  // `ranks` are those of the pipeline, by their order in the chain, and nobody else sends messages in this group.
+  StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, c10::Device device);
+
+  // Posts the receives of a step for the actions of this rank.
+  void begin_step(const PipelineActions& actions);
+  // Posts the receives of what has been announced meanwhile. Does not wait.
+  void advance();
+
+  // The value must not change until the step has ended.
+  void send(const StageEdge& edge, const c10::IValue& value);
+  void send_failure(const StageEdge& edge);
+  // Waits for the value. Nothing: the sender failed.
+  std::optional<c10::IValue> receive(const StageEdge& edge);
+  // Waits until all values have been sent.
+  void end_step();
+
+ private:
+  using WorkPtr = std::shared_ptr<comm::Work>;
+  using Channel = std::pair<int, int>;  // the stages
+
+  struct Incoming {
+    enum class State : uint8_t { kAnnouncement, kDescription, kTensors, kFailed };
+    StageEdge edge{};
+    State state = State::kAnnouncement;
+    at::Tensor message;  // the announcement, then the description
+    WorkPtr work;
+    std::vector<at::Tensor> tensors;
+  };
+
+  bool is_local(const StageEdge& edge) const;
+  int tag_of(const StageEdge& edge, size_t slot) const;
+  // Goes on with what has arrived; false if nothing has.
+  bool advance(Incoming& incoming);
+  void receive_tensors(Incoming& incoming);
+  void post_receive(Incoming& incoming, std::vector<at::Tensor> messages, size_t slot);
+  void post_send(const StageEdge& edge, const std::vector<std::pair<size_t, at::Tensor>>& messages);
+
+  const PipelineShape shape_;
+  const CommunicatorPtr ranks_;
+  const c10::Device device_;
+  std::map<Channel, std::string> sent_;                                  // the latest description
+  std::map<Channel, ValueLayout> layouts_;                               // of what is received
+  std::deque<Incoming> incoming_;                                        // in the order of the actions
+  std::map<std::pair<Channel, int>, std::optional<c10::IValue>> local_;  // between stages of this rank
+  std::vector<WorkPtr> sends_;
+};
+
+}  // namespace accel::parallel

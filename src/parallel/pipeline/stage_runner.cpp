@@ -1,0 +1,191 @@
+#include "parallel/pipeline/stage_runner.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "base/error.hpp"
+#include "comm/collectives.hpp"
+#include "comm/communicator.hpp"
+#include "nn/deferred_products.hpp"
+#include "tensor/autograd/backward.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::parallel {
+namespace {
+
+std::vector<at::Tensor> with_gradients(const c10::IValue& value) {
+  std::vector<at::Tensor> tensors;
+  for (const at::Tensor& tensor : tensors_of(value))
+    if (tensor.requires_grad()) tensors.push_back(tensor);
+  return tensors;
+}
+
+c10::IValue list_of(const std::vector<at::Tensor>& tensors) { return tree::new_list({tensors.begin(), tensors.end()}); }
+
+// The last member of the outcome of a rank; without an error the status is that of success.
+struct Outcome {
+  double loss;
+  Status status;
+  std::string error;
+};
+
+Outcome outcome_in(const c10::IValue& gathered) {
+  const auto members = tree::sequence_items(gathered);
+  return {members[0].toDouble(), static_cast<Status>(members[1].toInt()), members[2].toStringRef()};
+}
+
+Outcome outcome_of(double loss, const std::exception_ptr& error, const std::string& action) {
+  if (!error) return {loss, Status::kOk, ""};
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& failure) {
+    return {0, failure.status(), text(action, ": ", failure.what())};
+  } catch (const std::exception& failure) {
+    return {0, Status::kInternal, text(action, ": ", failure.what())};
+  }
+}
+
+}  // namespace
+
+StageRunner::StageRunner(PipelineSchedule schedule, CommunicatorPtr ranks, c10::Device device)
+    : schedule_(std::move(schedule)), ranks_(ranks), boundary_(schedule_.shape, std::move(ranks), device) {
+  require(ranks_->size() == schedule_.shape.ranks, Status::kInvalidArgument, "the pipeline schedule is for ",
+          schedule_.shape.ranks, " ranks, and the group has ", ranks_->size());
+}
+
+template <typename Function>
+void StageRunner::attempt(const PipelineAction& action, const Function& function) {
+  if (failed_) return;
+  try {
+    function();
+  } catch (const std::exception&) {
+    error_ = std::current_exception();
+    failed_action_ = text_of(action, schedule_.shape);
+    failed_ = true;
+  }
+}
+
+c10::IValue StageRunner::output_of(const PipelineAction& action, const c10::IValue& input,
+                                   const PipelineComputation& computation) {
+  const auto [kind, stage, micro_batch] = action;
+  const auto products = new_products();
+  c10::IValue output;
+  {
+    const nn::DeferredProducts::Scope scope(products);
+    output = computation.forward(stage, micro_batch, input);
+  }
+  Recorded recorded{with_gradients(input), with_gradients(output), products};
+  if (is_last(action)) {
+    const at::Tensor loss = computation.loss(micro_batch, output);
+    require(loss.numel() == 1, Status::kShapeMismatch, "the loss of a micro-batch has shape ", loss.sizes(),
+            "; expected one element: take its mean or sum");
+    loss_ += computation.weights[static_cast<size_t>(micro_batch)] * loss.item<double>();
+    recorded.outputs = {loss};
+  }
+  recorded_[{stage, micro_batch}] = std::move(recorded);
+  return output;
+}
+
+void StageRunner::forward(const PipelineAction& action, const PipelineComputation& computation) {
+  const auto [kind, stage, micro_batch] = action;
+  std::optional<c10::IValue> input;
+  if (is_first(action))
+    attempt(action, [&, number = micro_batch] { input = computation.input(number); });
+  else if (!(input = boundary_.receive({stage - 1, stage, micro_batch})))
+    failed_ = true;
+  std::optional<c10::IValue> output;
+  attempt(action, [&] { output = output_of(action, *input, computation); });
+  if (is_last(action)) return;
+  if (output)
+    boundary_.send({stage, stage + 1, micro_batch}, *output);
+  else
+    boundary_.send_failure({stage, stage + 1, micro_batch});
+}
+
+std::vector<at::Tensor> StageRunner::input_gradients(const PipelineAction& action,
+                                                     const std::vector<at::Tensor>& gradients,
+                                                     const PipelineComputation& computation) {
+  const auto found = recorded_.extract({action.stage, action.micro_batch});
+  const Recorded& recorded = found.mapped();
+  const nn::DeferredProducts::Scope scope(recorded.products);  // of what is computed again
+  if (recorded.products) products_[{action.stage, action.micro_batch}] = recorded.products;
+  if (is_last(action)) {
+    const double weight = computation.weights[static_cast<size_t>(action.micro_batch)];
+    tensor::backward(recorded.outputs, {at::full_like(recorded.outputs[0], weight)});
+  } else if (!recorded.outputs.empty()) {
+    tensor::backward(recorded.outputs, gradients);
+  }
+  std::vector<at::Tensor> result;
+  for (const at::Tensor& input : recorded.inputs)
+    result.push_back(input.grad().defined() ? input.grad() : at::zeros_like(input));
+  return result;
+}
+
+void StageRunner::backward(const PipelineAction& action, const PipelineComputation& computation) {
+  const auto [kind, stage, micro_batch] = action;
+  std::optional<c10::IValue> gradients = list_of({});
+  if (!is_last(action) && !(gradients = boundary_.receive({stage + 1, stage, micro_batch}))) failed_ = true;
+  std::optional<std::vector<at::Tensor>> result;
+  attempt(action, [&] { result = input_gradients(action, tensors_of(*gradients), computation); });
+  if (is_first(action)) return;
+  if (result)
+    boundary_.send({stage, stage - 1, micro_batch}, list_of(*result));
+  else
+    boundary_.send_failure({stage, stage - 1, micro_batch});
+}
+
+double StageRunner::run(const PipelineComputation& computation) {
+  failed_ = false;
+  error_ = nullptr;
+  loss_ = 0;
+  recorded_.clear();
+  products_.clear();
+  const PipelineActions& actions = schedule_.ranks[static_cast<size_t>(ranks_->rank())];
+  const at::AutoGradMode recorded(true);
+  boundary_.begin_step(actions);
+  for (const PipelineAction& action : actions) {
+    boundary_.advance();
+    if (action.kind == PipelineAction::Kind::kForward)
+      forward(action, computation);
+    else if (action.kind != PipelineAction::Kind::kWeightBackward)
+      backward(action, computation);
+    else
+      attempt(action, [&] { products_.extract({action.stage, action.micro_batch}).mapped()->complete(); });
+  }
+  boundary_.end_step();
+  recorded_.clear();
+  products_.clear();
+  return agree(loss_);
+}
+
+std::shared_ptr<nn::DeferredProducts> StageRunner::new_products() const {
+  const PipelineActions& actions = schedule_.ranks[static_cast<size_t>(ranks_->rank())];
+  const bool halves = std::any_of(actions.begin(), actions.end(), [](const PipelineAction& action) {
+    return action.kind == PipelineAction::Kind::kInputBackward;
+  });
+  return halves ? nn::DeferredProducts::create() : nullptr;
+}
+
+double StageRunner::agree(double loss) {
+  const Outcome own = outcome_of(loss, error_, failed_action_);
+  const c10::IValue all = comm::gather_object(
+      *ranks_, tree::new_list({tree::new_list({own.loss, static_cast<int64_t>(own.status), own.error})}));
+  if (error_) std::rethrow_exception(error_);
+  double sum = 0;
+  int rank = 0;
+  for (const c10::IValue& gathered : tree::sequence_items(all)) {
+    const Outcome outcome = outcome_in(gathered);
+    if (outcome.status != Status::kOk)
+      fail(outcome.status, "rank ", rank, " of the pipeline failed in ", outcome.error);
+    sum += outcome.loss;
+    rank++;
+  }
+  return sum;
+}
+
+}  // namespace accel::parallel

@@ -1,0 +1,85 @@
+// Stage runner: the step of one rank of a pipeline. It executes the actions of a schedule, and knows no schedule.
+//
+// Note: an error in a stage. The rank that has it sends on that it failed, in the place of each value that it owes, and
+// so does who hears of it. So every rank comes to the end of the step, where all throw the error of the first rank
+// that has one, and the next step can run.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
+
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "parallel/gradient_exchange.hpp"
+#include "parallel/pipeline/pipeline_schedule.hpp"
+#include "parallel/pipeline/stage_boundary.hpp"
+
+namespace accel::nn {
+class DeferredProducts;
+}
+
+namespace accel::parallel {
+
+// What the actions of a step compute.
+struct PipelineComputation {
+  // The input of the first stage; asked on its rank.
+  std::function<c10::IValue(int micro_batch)> input;
+  // A stage of this rank. Called with gradients recorded.
+  std::function<c10::IValue(int stage, int micro_batch, const c10::IValue& input)> forward;
+  // The loss of an output, one element; asked on the rank of the last stage.
+  std::function<at::Tensor(int micro_batch, const c10::IValue& output)> loss;
+  // The share of each micro-batch in the loss of the step, by which its gradients are scaled.
+  std::vector<double> weights;
+};
+
+class StageRunner {
+ public:
+  StageRunner(PipelineSchedule schedule, CommunicatorPtr ranks, c10::Device device);
+
+  // Collective. Adds to the gradients of this rank's parameters, and returns the sum of the weighted losses, the same
+  // on all ranks.
+  double run(const PipelineComputation& computation);
+
+  const PipelineSchedule& schedule() const { return schedule_; }
+
+ private:
+  // Of a forward, until its backward.
+  struct Recorded {
+    std::vector<at::Tensor> inputs;                  // those whose gradients the former stage wants
+    std::vector<at::Tensor> outputs;                 // those that have gradients; of the last stage, the loss
+    std::shared_ptr<nn::DeferredProducts> products;  // of a backward in two halves; else null
+  };
+
+  bool is_first(const PipelineAction& action) const { return action.stage == 0; }
+  bool is_last(const PipelineAction& action) const { return action.stage + 1 == schedule_.shape.stages(); }
+  // Receives what the action needs, computes, and sends.
+  void forward(const PipelineAction& action, const PipelineComputation& computation);
+  void backward(const PipelineAction& action, const PipelineComputation& computation);
+  c10::IValue output_of(const PipelineAction& action, const c10::IValue& input, const PipelineComputation& computation);
+  std::vector<at::Tensor> input_gradients(const PipelineAction& action, const std::vector<at::Tensor>& gradients,
+                                          const PipelineComputation& computation);
+  // Calls the function unless a rank has failed; the error of the function is that of this rank.
+  template <typename Function>
+  void attempt(const PipelineAction& action, const Function& function);
+  std::shared_ptr<nn::DeferredProducts> new_products() const;
+  double agree(double loss);
+
+  const PipelineSchedule schedule_;
+  const CommunicatorPtr ranks_;
+  StageBoundary boundary_;
+  std::map<std::pair<int, int>, Recorded> recorded_;  // by stage and micro-batch
+  std::map<std::pair<int, int>, std::shared_ptr<nn::DeferredProducts>>
+      products_;              // of backwards whose first half is over
+  bool failed_ = false;       // this rank, or one that it heard of
+  std::exception_ptr error_;  // of this rank
+  std::string failed_action_;
+  double loss_ = 0;
+};
+
+}  // namespace accel::parallel

@@ -1,0 +1,238 @@
+// Steps of pipelines, with ranks as threads: equality with one process, values that pass, errors of a stage.
+#include "parallel/pipeline/stage_runner.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "comm/communicator.hpp"
+#include "parallel/pipeline/schedules/schedules.hpp"
+#include "rank_threads.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::parallel {
+namespace stage_runner_test {
+
+using tests::run_ranks;
+
+constexpr int kWidth = 6, kRows = 12;
+
+at::Tensor values(int seed, at::IntArrayRef shape) {
+  int64_t numel = 1;
+  for (const int64_t size : shape) numel *= size;
+  return at::sin(at::arange(numel, at::kDouble).mul(0.7).add(seed)).view(shape);
+}
+
+// A chain of layers of tanh, one a stage.
+std::vector<at::Tensor> weights_of(int stages) {
+  std::vector<at::Tensor> weights;
+  for (int stage = 0; stage < stages; stage++) weights.push_back(values(stage, {kWidth, kWidth}).requires_grad_());
+  return weights;
+}
+
+at::Tensor layer(const at::Tensor& input, const at::Tensor& weight) { return at::tanh(at::linear(input, weight)); }
+
+at::Tensor loss_of(const at::Tensor& output) { return output.square().mean(); }
+
+struct Step {
+  double loss;
+  std::vector<at::Tensor> gradients;  // of the stages
+};
+
+Step step_of_one_process(int stages, const std::vector<at::Tensor>& inputs, const std::vector<double>& shares) {
+  const std::vector<at::Tensor> weights = weights_of(stages);
+  Step step{0, {}};
+  for (size_t i = 0; i < inputs.size(); i++) {
+    at::Tensor value = inputs[i];
+    for (const at::Tensor& weight : weights) value = layer(value, weight);
+    const at::Tensor loss = loss_of(value) * shares[i];
+    loss.backward();
+    step.loss += loss.item<double>();
+  }
+  for (const at::Tensor& weight : weights) step.gradients.push_back(weight.grad());
+  return step;
+}
+
+std::vector<PipelineSchedule> schedules_of(int ranks, int micro_batches) {
+  std::vector<PipelineSchedule> schedules{gpipe_schedule(ranks, micro_batches),
+                                          one_forward_one_backward_schedule(ranks, micro_batches)};
+  schedules.push_back(zero_bubble_schedule(ranks, micro_batches));
+  schedules.push_back(zero_bubble_v_schedule(ranks, micro_batches));
+  if (can_interleave(ranks, micro_batches)) schedules.push_back(interleaved_schedule(ranks, micro_batches, 2));
+  return schedules;
+}
+
+PipelineComputation computation_of(const std::vector<at::Tensor>& weights, const std::vector<at::Tensor>& inputs,
+                                   const std::vector<double>& shares) {
+  return {[inputs](int micro_batch) { return c10::IValue(inputs[static_cast<size_t>(micro_batch)]); },
+          [weights](int stage, int, const c10::IValue& input) {
+            return c10::IValue(layer(input.toTensor(), weights[static_cast<size_t>(stage)]));
+          },
+          [](int, const c10::IValue& output) { return loss_of(output.toTensor()); }, shares};
+}
+
+TEST(StageRunner, StepsEqualThoseOfOneProcess) {
+  for (const int ranks : {1, 2, 3, 4})
+    for (const int micro_batches : {1, 3, 4, 8}) {
+      std::vector<at::Tensor> inputs;
+      for (const at::Tensor& rows : at::tensor_split(values(100, {kRows, kWidth}), micro_batches))
+        inputs.push_back(rows);
+      std::vector<double> shares;
+      for (const at::Tensor& rows : inputs) shares.push_back(static_cast<double>(rows.size(0)) / kRows);
+      for (const PipelineSchedule& schedule : schedules_of(ranks, micro_batches)) {
+        const Step expected = step_of_one_process(schedule.shape.stages(), inputs, shares);
+        run_ranks(ranks, [&](const CommunicatorPtr& communicator) {
+          const std::vector<at::Tensor> weights = weights_of(schedule.shape.stages());
+          StageRunner runner(schedule, communicator, c10::kCPU);
+          for (int step = 0; step < 2; step++) {  // the second one uses the descriptions of the first
+            EXPECT_NEAR(runner.run(computation_of(weights, inputs, shares)), expected.loss, 1e-12);
+            for (int stage = 0; stage < schedule.shape.stages(); stage++) {
+              const auto index = static_cast<size_t>(stage);
+              if (schedule.shape.rank_of(stage) != communicator->rank()) {
+                EXPECT_FALSE(weights[index].grad().defined());
+                continue;
+              }
+              EXPECT_TRUE(at::allclose(weights[index].grad(), expected.gradients[index] * (step + 1), 1e-10, 1e-12));
+            }
+          }
+        });
+      }
+    }
+}
+
+// The value has what the next stage needs beside its input: a mask that has no gradient, a number, a text.
+TEST(StageRunner, PassesTreesWhoseShapesChange) {
+  const std::vector<int64_t> lengths{3, 5, 5, 2};
+  std::vector<at::Tensor> inputs;
+  for (const int64_t length : lengths) inputs.push_back(values(static_cast<int>(length), {length, kWidth}));
+  const std::vector<double> shares(inputs.size(), 1);
+  run_ranks(3, [&](const CommunicatorPtr& communicator) {
+    const std::vector<at::Tensor> weights = weights_of(3);
+    StageRunner runner(one_forward_one_backward_schedule(3, 4), communicator, c10::kCPU);
+    PipelineComputation computation = computation_of(weights, inputs, shares);
+    computation.forward = [&](int stage, int micro_batch, const c10::IValue& input) -> c10::IValue {
+      const auto index = static_cast<size_t>(micro_batch);
+      if (stage == 0)
+        return tree::new_map({{"hidden", layer(input.toTensor(), weights[0])},
+                              {"mask", inputs[index].gt(0)},
+                              {"length", lengths[index]},
+                              {"name", "micro-batch"}});
+      const c10::IValue *hidden = tree::find_member(input, "hidden"), *mask = tree::find_member(input, "mask");
+      EXPECT_TRUE(at::equal(mask->toTensor(), inputs[index].gt(0)));
+      EXPECT_FALSE(mask->toTensor().requires_grad());
+      EXPECT_EQ(tree::find_member(input, "length")->toInt(), lengths[index]);
+      EXPECT_EQ(tree::find_member(input, "name")->toStringRef(), "micro-batch");
+      const at::Tensor output = layer(hidden->toTensor(), weights[static_cast<size_t>(stage)]);
+      if (stage == 2) return output;
+      return tree::map_tensors(
+          input, [&](const at::Tensor& tensor) { return tensor.is_same(hidden->toTensor()) ? output : tensor; });
+    };
+    const Step expected = step_of_one_process(3, inputs, shares);
+    EXPECT_NEAR(runner.run(computation), expected.loss, 1e-12);
+    const auto own = static_cast<size_t>(communicator->rank());
+    EXPECT_TRUE(at::allclose(weights[own].grad(), expected.gradients[own], 1e-10, 1e-12));
+  });
+}
+
+// An output that no later stage uses has the gradient zero.
+TEST(StageRunner, OutputsThatNobodyUses) {
+  run_ranks(2, [](const CommunicatorPtr& communicator) {
+    const std::vector<at::Tensor> weights = weights_of(3);
+    StageRunner runner(gpipe_schedule(2, 2), communicator, c10::kCPU);
+    const at::Tensor rows = values(1, {2, kWidth});
+    PipelineComputation computation = computation_of(weights, {rows, rows}, {1, 1});
+    computation.forward = [&](int stage, int, const c10::IValue& input) -> c10::IValue {
+      if (stage == 1) return layer(tree::sequence_items(input)[0].toTensor(), weights[1]);
+      return tree::new_list({layer(input.toTensor(), weights[0]), layer(input.toTensor(), weights[2])});
+    };
+    runner.run(computation);
+    if (communicator->rank() == 0) {
+      EXPECT_GT(weights[0].grad().abs().sum().item<double>(), 0);
+      EXPECT_EQ(weights[2].grad().abs().sum().item<double>(), 0);
+    }
+  });
+}
+
+// Every rank gets the error, and the next step runs.
+TEST(StageRunner, AnErrorOfOneStageIsTheErrorOfAll) {
+  enum class Where { kForward, kLoss, kBackward };
+  for (const Where where : {Where::kForward, Where::kLoss, Where::kBackward})
+    for (const int failing : {0, 1, 2}) {
+      if (where == Where::kLoss && failing != 2) continue;
+      const std::string name = where == Where::kBackward ? "B1" : "F1";
+      run_ranks(3, [&](const CommunicatorPtr& communicator) {
+        const std::vector<at::Tensor> weights = weights_of(3);
+        const at::Tensor rows = values(1, {2, kWidth});
+        const PipelineComputation good = computation_of(weights, {rows, rows, rows, rows}, {1, 1, 1, 1});
+        PipelineComputation bad = good;
+        const auto breaks = [failing](int stage, int micro_batch) { return stage == failing && micro_batch == 1; };
+        bad.forward = [&](int stage, int micro_batch, const c10::IValue& input) -> c10::IValue {
+          const c10::IValue output = good.forward(stage, micro_batch, input);
+          if (!breaks(stage, micro_batch)) return output;
+          if (where == Where::kForward) throw Error(Status::kShapeMismatch, "the rows are odd");
+          if (where == Where::kBackward)
+            output.toTensor().register_hook([](const at::Tensor&) { throw std::runtime_error("the rows are odd"); });
+          return output;
+        };
+        if (where == Where::kLoss)
+          bad.loss = [&](int micro_batch, const c10::IValue& output) {
+            return micro_batch == 1 ? output.toTensor() : good.loss(micro_batch, output);
+          };
+        StageRunner runner(one_forward_one_backward_schedule(3, 4), communicator, c10::kCPU);
+        std::string said;
+        try {
+          runner.run(bad);
+        } catch (const std::exception& error) {
+          said = error.what();
+        }
+        if (communicator->rank() != failing) {
+          EXPECT_EQ(said.find("rank " + std::to_string(failing) + " of the pipeline failed in " + name + ": "), 0)
+              << said;
+        }
+        EXPECT_NE(said.find(where == Where::kLoss ? "the loss of a micro-batch has shape [2, 6]" : "the rows are odd"),
+                  std::string::npos)
+            << said;
+        for (const at::Tensor& weight : weights) weight.mutable_grad() = at::Tensor();
+        const Step expected = step_of_one_process(3, {rows, rows, rows, rows}, {1, 1, 1, 1});
+        EXPECT_NEAR(runner.run(good), expected.loss, 1e-12);
+        const auto own = static_cast<size_t>(communicator->rank());
+        EXPECT_TRUE(at::allclose(weights[own].grad(), expected.gradients[own], 1e-10, 1e-12));
+      });
+    }
+}
+
+// A boundary far above what is sent eagerly, one micro-batch, and a rank that sleeps.
+TEST(StageRunner, NothingHangsWithLargeValuesAndLateRanks) {
+  constexpr int64_t kLarge = 8 << 20;  // 64 MiB
+  run_ranks(2, [&](const CommunicatorPtr& communicator) {
+    for (const int micro_batches : {1, 3}) {
+      const at::Tensor scale = at::ones({}, at::kDouble).requires_grad_();
+      StageRunner runner(gpipe_schedule(2, micro_batches), communicator, c10::kCPU);
+      PipelineComputation computation{[](int) { return c10::IValue(at::ones({kLarge}, at::kDouble)); },
+                                      [&](int stage, int, const c10::IValue& input) {
+                                        if (stage == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                                        return c10::IValue(input.toTensor() * scale);
+                                      },
+                                      [](int, const c10::IValue& output) { return output.toTensor().mean(); },
+                                      std::vector<double>(static_cast<size_t>(micro_batches), 1.0)};
+      EXPECT_NEAR(runner.run(computation), micro_batches, 1e-9);
+      EXPECT_NEAR(scale.grad().item<double>(), micro_batches, 1e-9);
+    }
+  });
+}
+
+}  // namespace stage_runner_test
+}  // namespace accel::parallel
