@@ -18,9 +18,9 @@ struct Choice {
   double begin;
 };
 
-class Rank {
+class GreedyRank {
  public:
-  Rank(const PipelineShape& shape, int rank, int max_in_flight)
+  GreedyRank(const PipelineShape& shape, int rank, int max_in_flight)
       : shape_(shape),
         rank_(rank),
         max_in_flight_(max_in_flight),
@@ -81,13 +81,13 @@ class Rank {
 
 PipelineSchedule greedy_schedule(const PipelineShape& shape, const PipelineCosts& costs, int max_in_flight) {
   StageTimes times(shape, costs);
-  std::vector<Rank> ranks;
+  std::vector<GreedyRank> ranks;
   for (int rank = 0; rank < shape.ranks; rank++)
     ranks.emplace_back(shape, rank, max_in_flight > 0 ? max_in_flight : shape.ranks);
   for (;;) {  // the action that begins first; of several, the rank that is nearest to the end of the chain
     std::optional<Choice> first;
-    Rank* chosen = nullptr;
-    for (Rank& rank : ranks) {
+    GreedyRank* chosen = nullptr;
+    for (GreedyRank& rank : ranks) {
       const auto choice = rank.choose(times);
       if (!choice || (first && choice->begin > first->begin)) continue;
       first = choice;
@@ -97,7 +97,7 @@ PipelineSchedule greedy_schedule(const PipelineShape& shape, const PipelineCosts
     chosen->compute(*first, costs, times);
   }
   PipelineSchedule schedule{shape, {}};
-  for (Rank& rank : ranks) schedule.ranks.push_back(rank.take());
+  for (GreedyRank& rank : ranks) schedule.ranks.push_back(rank.take());
   return schedule;
 }
 

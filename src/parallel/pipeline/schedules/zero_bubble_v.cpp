@@ -9,9 +9,9 @@ namespace {
 using Kind = PipelineAction::Kind;
 
 // Adds actions of a rank; each kind counts its micro-batches by itself, and those beyond the last are left out.
-class Rank {
+class RankOfV {
  public:
-  Rank(const PipelineShape& shape, int rank) : shape_(shape), rank_(rank) {}
+  RankOfV(const PipelineShape& shape, int rank) : shape_(shape), rank_(rank) {}
 
   void add(Kind kind, int chunk) {
     const int micro_batch = counts_[static_cast<size_t>(kind)][chunk]++;
@@ -30,7 +30,7 @@ class Rank {
 PipelineActions actions_of(const PipelineShape& shape, int rank) {
   const int behind = shape.ranks - rank;  // and itself
   const int micro_batches = std::max(shape.micro_batches, 2 * shape.ranks - 1);
-  Rank actions(shape, rank);
+  RankOfV actions(shape, rank);
   for (int i = 0; i < 2 * behind - 1; i++) actions.add(Kind::kForward, 0);
   for (int i = 0; i < rank; i++)
     for (const int chunk : {1, 0}) actions.add(Kind::kForward, chunk);
