@@ -22,6 +22,7 @@
 #include "checkpoint/run_on_all_ranks.hpp"
 #include "config/generated/choices/scheduler_steps.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
+#include "config/generated/settings/parallelism/tensor_parallel.hpp"
 #include "config/generated/settings/prepare/dataloader_config.hpp"
 #include "config/generated/settings/prepare/fsdp.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"

@@ -23,6 +23,7 @@ struct DataloaderConfig;
 struct FsdpSettings;
 struct LocalSgdSettings;
 struct PrepareModelSettings;
+struct TensorParallelSettings;
 namespace data {
 class Loader;
 }

@@ -111,7 +111,7 @@ class Training {
     auto plain = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.01}});
     plain->add_group(inner->parameters(), std::nullopt, std::nullopt);
     PrepareModelSettings settings;
-    if (mesh.size("tensor") > 1) split_model(*inner, plan_of(*inner, false), mesh.group("tensor"), false);
+    if (mesh.size("tensor") > 1) split_model(*inner, plan_of(*inner, false), mesh.group("tensor"), {});
     settings.split_by_program = mesh.size("context,tensor") > 1;
     settings.fsdp.enabled = test.is_sharded && accelerator->state().num_processes() > 1;
     settings.fsdp.state_dict_type = state_dict_type;
