@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "base/status.hpp"
+
 namespace accel::comm {
 
 enum class CollectiveFailure : int32_t {
@@ -19,6 +21,26 @@ enum class CollectiveFailure : int32_t {
 
 inline bool group_survives(CollectiveFailure failure) {
   return failure == CollectiveFailure::kMismatch || failure == CollectiveFailure::kInvalid;
+}
+
+inline Status status_of(CollectiveFailure failure) {
+  switch (failure) {
+    case CollectiveFailure::kTimeout:
+      return Status::kTimeout;
+    case CollectiveFailure::kPeerLost:
+      return Status::kPeerLost;
+    case CollectiveFailure::kMismatch:
+      return Status::kCollectiveMismatch;
+    case CollectiveFailure::kAborted:
+      return Status::kCancelled;
+    case CollectiveFailure::kInvalid:
+      return Status::kInvalidArgument;
+    case CollectiveFailure::kBackend:
+      return Status::kBackend;
+    case CollectiveFailure::kOutOfMemory:
+      return Status::kOutOfMemory;
+  }
+  return Status::kBackend;
 }
 
 class CollectiveError : public std::runtime_error {

@@ -1,5 +1,6 @@
 #include "nn/deferred_products.hpp"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
@@ -30,7 +31,7 @@ bool is_parameter(const at::Tensor& tensor) { return tensor.requires_grad() && t
 struct DeferredProduct final : torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     const at::Tensor& gradient = gradients[0];
-    if (!gradient.defined()) return {at::Tensor()};
+    if (!gradient.defined()) return torch::autograd::variable_list(next_edges().size());
     const at::Tensor weight = saved_weight.unpack();
     products->pending_.push_back({saved_input.unpack(), gradient, weight, bias, output_dim});
     if (next_edges().empty()) return {};
@@ -92,6 +93,9 @@ DeferredProducts::Scope::~Scope() { innermost_products = outer_; }
 
 std::shared_ptr<DeferredProducts> DeferredProducts::of(const at::Tensor& weight, const at::Tensor& bias) {
   if (innermost_products == nullptr || !at::GradMode::is_enabled()) return nullptr;
+  // Autocast computes with copies of the parameters, whose graph is theirs.
+  const c10::DeviceType device = weight.device().type();
+  if (at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device)) return nullptr;
   if (weight.dim() != 2 || !is_parameter(weight) || (bias.defined() && !is_parameter(bias))) return nullptr;
   return innermost_products->products_;
 }

@@ -147,6 +147,58 @@ TEST(StageRunner, PassesTreesWhoseShapesChange) {
   });
 }
 
+// All values of the first rank wait at the second one before it takes any, and each is described otherwise.
+TEST(StageRunner, EachValueKeepsItsDescription) {
+  run_ranks(2, [](const CommunicatorPtr& communicator) {
+    constexpr int kMicroBatches = 3;
+    const at::Tensor scale = at::ones({}, at::kDouble).requires_grad_();
+    StageRunner runner(gpipe_schedule(2, kMicroBatches), communicator, c10::kCPU);
+    std::vector<int64_t> numbers;
+    PipelineComputation computation{
+        [](int) { return c10::IValue(at::ones({2}, at::kDouble)); },
+        [&](int stage, int micro_batch, const c10::IValue& input) -> c10::IValue {
+          if (stage == 0) {
+            std::vector<c10::IValue> items(static_cast<size_t>(micro_batch + 1), input.toTensor() * scale);
+            items.emplace_back(static_cast<int64_t>(micro_batch));
+            return tree::new_list(items);
+          }
+          if (micro_batch == 0) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+          const auto items = tree::sequence_items(input);
+          numbers.push_back(items.back().toInt());
+          EXPECT_EQ(items.size(), static_cast<size_t>(micro_batch + 2));
+          return items[0].toTensor() * scale;
+        },
+        [](int, const c10::IValue& output) { return output.toTensor().sum(); }, std::vector<double>(kMicroBatches, 1)};
+    runner.run(computation);
+    if (communicator->rank() == 1) {
+      EXPECT_EQ(numbers, (std::vector<int64_t>{0, 1, 2}));
+    }
+  });
+}
+
+// A value that cannot be sent, and too few weights.
+TEST(StageRunner, ErrorsOfTheRunnerItself) {
+  run_ranks(2, [](const CommunicatorPtr& communicator) {
+    const std::vector<at::Tensor> weights = weights_of(2);
+    const at::Tensor rows = values(1, {2, kWidth});
+    StageRunner runner(gpipe_schedule(2, 2), communicator, c10::kCPU);
+    PipelineComputation computation = computation_of(weights, {rows, rows}, {1, 1});
+    computation.forward = [&](int stage, int, const c10::IValue& input) -> c10::IValue {
+      if (stage == 1) return layer(input.toTensor(), weights[1]);
+      return tree::new_list(std::vector<c10::IValue>(2000, layer(input.toTensor(), weights[0])));
+    };
+    std::string said;
+    try {
+      runner.run(computation);
+    } catch (const Error& error) {
+      said = error.what();
+    }
+    EXPECT_NE(said.find("a stage returns 2000 tensors; expected at most"), std::string::npos) << said;
+    computation.weights = {1};
+    EXPECT_THROW(runner.run(computation), Error);
+  });
+}
+
 // An output that no later stage uses has the gradient zero.
 TEST(StageRunner, OutputsThatNobodyUses) {
   run_ranks(2, [](const CommunicatorPtr& communicator) {

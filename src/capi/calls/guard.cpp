@@ -62,26 +62,6 @@ class CallbackError final : public std::exception {
   int32_t rank_;  // of the process that failed; negative: this one
 };
 
-accel_status_t status_of(comm::CollectiveFailure failure) {
-  switch (failure) {
-    case comm::CollectiveFailure::kTimeout:
-      return ACCEL_ERROR_TIMEOUT;
-    case comm::CollectiveFailure::kPeerLost:
-      return ACCEL_ERROR_PEER_LOST;
-    case comm::CollectiveFailure::kMismatch:
-      return ACCEL_ERROR_COLLECTIVE_MISMATCH;
-    case comm::CollectiveFailure::kAborted:
-      return ACCEL_ERROR_CANCELLED;
-    case comm::CollectiveFailure::kInvalid:
-      return ACCEL_ERROR_INVALID_ARGUMENT;
-    case comm::CollectiveFailure::kBackend:
-      return ACCEL_ERROR_BACKEND;
-    case comm::CollectiveFailure::kOutOfMemory:
-      return ACCEL_ERROR_OUT_OF_MEMORY;
-  }
-  return ACCEL_ERROR_BACKEND;
-}
-
 // With advice, and without an allocation: there may be no memory for a longer text.
 void set_memory_error(std::string_view line, const char* function) noexcept {
   std::array<char, ThreadError::kCapacity> said{};
@@ -125,7 +105,7 @@ accel_status_t record_exception(const char* function) noexcept {
   } catch (const CallbackError& error) {
     return record(error.status(), error.what(), error.rank());
   } catch (const comm::CollectiveError& error) {
-    return record(status_of(error.failure()), error.what(), error.rank());
+    return record(static_cast<accel_status_t>(status_of(error.failure())), error.what(), error.rank());
   } catch (const c10::OutOfMemoryError& error) {
     return record_torch_error(function, ACCEL_ERROR_OUT_OF_MEMORY, error);
   } catch (const c10::NotImplementedError& error) {

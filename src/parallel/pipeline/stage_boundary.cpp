@@ -52,6 +52,14 @@ StageBoundary::StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, 
           shape.micro_batches, " micro-batches have more messages than can be numbered; take fewer micro-batches");
 }
 
+bool StageBoundary::is_announced(Incoming::State state) {
+  return state == Incoming::State::kAnnouncement || state == Incoming::State::kDescription;
+}
+
+bool StageBoundary::is_known(Incoming::State state) {
+  return state == Incoming::State::kTensors || state == Incoming::State::kFailed;
+}
+
 bool StageBoundary::is_local(const StageEdge& edge) const {
   return shape_.rank_of(edge.from) == shape_.rank_of(edge.to);
 }
@@ -70,6 +78,19 @@ void StageBoundary::begin_step(const PipelineActions& actions) {
     if (!edge || is_local(*edge)) continue;
     Incoming& incoming = incoming_.emplace_back();
     incoming.edge = *edge;
+  }
+  std::set<Channel> channels;
+  for (const Incoming& incoming : incoming_) channels.insert({incoming.edge.from, incoming.edge.to});
+  for (const Channel& channel : channels) post_announcements(channel);
+}
+
+void StageBoundary::post_announcements(const Channel& channel) {
+  int ahead = shape_.ranks + 1;
+  for (Incoming& incoming : incoming_) {
+    if (incoming.edge.from != channel.first || incoming.edge.to != channel.second) continue;
+    if (ahead-- == 0) return;
+    if (incoming.state != Incoming::State::kExpected) continue;
+    incoming.state = Incoming::State::kAnnouncement;
     incoming.message = at::empty({1}, at::kLong);
     post_receive(incoming, {incoming.message}, kAnnouncement);
   }
@@ -85,17 +106,17 @@ void StageBoundary::post_receive(Incoming& incoming, std::vector<at::Tensor> mes
 
 void StageBoundary::receive_tensors(Incoming& incoming) {
   incoming.state = Incoming::State::kTensors;
-  incoming.tensors = layouts_.at({incoming.edge.from, incoming.edge.to}).allocate(device_);
+  incoming.layout = layouts_.at({incoming.edge.from, incoming.edge.to});
+  incoming.tensors = incoming.layout->allocate(device_);
   post_receive(incoming, incoming.tensors, kFirstTensor);
 }
 
 bool StageBoundary::advance(Incoming& incoming) {
-  if (incoming.state == Incoming::State::kTensors || incoming.state == Incoming::State::kFailed) return false;
-  if (!incoming.work->ended()) return false;
+  if (!is_announced(incoming.state) || !incoming.work->ended()) return false;
   incoming.work->result();
   const Channel channel{incoming.edge.from, incoming.edge.to};
   if (incoming.state == Incoming::State::kDescription) {
-    layouts_.insert_or_assign(channel, ValueLayout(text_in(incoming.message)));
+    layouts_[channel] = std::make_shared<const ValueLayout>(text_in(incoming.message));
     receive_tensors(incoming);
     return true;
   }
@@ -119,8 +140,7 @@ void StageBoundary::advance() {
     if (waiting.count(channel) != 0) continue;
     while (advance(incoming)) {
     }
-    const bool is_known = incoming.state == Incoming::State::kTensors || incoming.state == Incoming::State::kFailed;
-    if (!is_known) waiting.insert(channel);
+    if (!is_known(incoming.state)) waiting.insert(channel);
   }
 }
 
@@ -133,13 +153,10 @@ std::optional<c10::IValue> StageBoundary::receive(const StageEdge& edge) {
     return incoming.edge.from == edge.from && incoming.edge.to == edge.to &&
            incoming.edge.micro_batch == edge.micro_batch;
   });
-  for (advance(); found->state == Incoming::State::kAnnouncement || found->state == Incoming::State::kDescription;
-       advance()) {
+  for (advance(); !is_known(found->state); advance()) {
     // Values between two stages come in their order, so what this one waits for is its own message or one before.
     for (auto& before : incoming_) {
-      const bool is_open =
-          before.state == Incoming::State::kAnnouncement || before.state == Incoming::State::kDescription;
-      if (before.edge.from != edge.from || before.edge.to != edge.to || !is_open) continue;
+      if (before.edge.from != edge.from || before.edge.to != edge.to || !is_announced(before.state)) continue;
       before.work->synchronize();
       before.work->wait();
       break;
@@ -147,12 +164,13 @@ std::optional<c10::IValue> StageBoundary::receive(const StageEdge& edge) {
   }
   Incoming incoming = std::move(*found);
   incoming_.erase(found);
+  post_announcements({edge.from, edge.to});
   if (incoming.state == Incoming::State::kFailed) return std::nullopt;
   if (incoming.work) {
     incoming.work->synchronize();
     incoming.work->result();
   }
-  return layouts_.at({edge.from, edge.to}).value_of(incoming.tensors);
+  return incoming.layout->value_of(incoming.tensors);
 }
 
 void StageBoundary::post_send(const StageEdge& edge, const std::vector<std::pair<size_t, at::Tensor>>& messages) {

@@ -40,7 +40,8 @@ class StageBoundary {
   // `ranks` are those of the pipeline, by their order in the chain, and nobody else sends messages in this group.
   StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, c10::Device device);
 
-  // Posts the receives of a step for the actions of this rank.
+  // Posts the first receives of a step for the actions of this rank. A receive has the deadline of the group from then
+  // on; those of each neighbour are posted for as many values ahead as there are ranks, and one more.
   void begin_step(const PipelineActions& actions);
   // Posts the receives of what has been announced meanwhile. Does not wait.
   void advance();
@@ -58,18 +59,22 @@ class StageBoundary {
   using Channel = std::pair<int, int>;  // the stages
 
   struct Incoming {
-    enum class State : uint8_t { kAnnouncement, kDescription, kTensors, kFailed };
+    enum class State : uint8_t { kExpected, kAnnouncement, kDescription, kTensors, kFailed };
     StageEdge edge{};
-    State state = State::kAnnouncement;
+    State state = State::kExpected;
     at::Tensor message;  // the announcement, then the description
     WorkPtr work;
     std::vector<at::Tensor> tensors;
+    std::shared_ptr<const ValueLayout> layout = nullptr;  // of this value: a later one may be described otherwise
   };
 
+  static bool is_announced(Incoming::State state);  // and messages are to come before its tensors
+  static bool is_known(Incoming::State state);
   bool is_local(const StageEdge& edge) const;
   int tag_of(const StageEdge& edge, size_t slot) const;
   // Goes on with what has arrived; false if nothing has.
   bool advance(Incoming& incoming);
+  void post_announcements(const Channel& channel);
   void receive_tensors(Incoming& incoming);
   void post_receive(Incoming& incoming, std::vector<at::Tensor> messages, size_t slot);
   void post_send(const StageEdge& edge, const std::vector<std::pair<size_t, at::Tensor>>& messages);
@@ -78,7 +83,7 @@ class StageBoundary {
   const CommunicatorPtr ranks_;
   const c10::Device device_;
   std::map<Channel, std::string> sent_;                                  // the latest description
-  std::map<Channel, ValueLayout> layouts_;                               // of what is received
+  std::map<Channel, std::shared_ptr<const ValueLayout>> layouts_;        // the latest of what is received
   std::deque<Incoming> incoming_;                                        // in the order of the actions
   std::map<std::pair<Channel, int>, std::optional<c10::IValue>> local_;  // between stages of this rank
   std::vector<WorkPtr> sends_;

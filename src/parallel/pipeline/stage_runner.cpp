@@ -3,12 +3,14 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <optional>
 #include <string>
 
 #include "base/error.hpp"
+#include "comm/collective_error.hpp"
 #include "comm/collectives.hpp"
 #include "comm/communicator.hpp"
 #include "nn/deferred_products.hpp"
@@ -45,6 +47,10 @@ Outcome outcome_of(double loss, const std::exception_ptr& error, const std::stri
     std::rethrow_exception(error);
   } catch (const Error& failure) {
     return {0, failure.status(), text(action, ": ", failure.what())};
+  } catch (const comm::CollectiveError& failure) {
+    return {0, status_of(failure.failure()), text(action, ": ", failure.what())};
+  } catch (const c10::OutOfMemoryError& failure) {
+    return {0, Status::kOutOfMemory, text(action, ": ", failure.what_without_backtrace())};
   } catch (const std::exception& failure) {
     return {0, Status::kInternal, text(action, ": ", failure.what())};
   }
@@ -101,10 +107,19 @@ void StageRunner::forward(const PipelineAction& action, const PipelineComputatio
   std::optional<c10::IValue> output;
   attempt(action, [&] { output = output_of(action, *input, computation); });
   if (is_last(action)) return;
-  if (output)
-    boundary_.send({stage, stage + 1, micro_batch}, *output);
-  else
-    boundary_.send_failure({stage, stage + 1, micro_batch});
+  pass_on(action, stage + 1, output);
+}
+
+// A value that cannot be sent is this rank's error: nothing of it has been posted.
+void StageRunner::pass_on(const PipelineAction& action, int to, const std::optional<c10::IValue>& value) {
+  const StageEdge edge{action.stage, to, action.micro_batch};
+  bool is_sent = false;
+  if (value)
+    attempt(action, [&] {
+      boundary_.send(edge, *value);
+      is_sent = true;
+    });
+  if (!is_sent) boundary_.send_failure(edge);
 }
 
 std::vector<at::Tensor> StageRunner::input_gradients(const PipelineAction& action,
@@ -130,16 +145,15 @@ void StageRunner::backward(const PipelineAction& action, const PipelineComputati
   const auto [kind, stage, micro_batch] = action;
   std::optional<c10::IValue> gradients = list_of({});
   if (!is_last(action) && !(gradients = boundary_.receive({stage + 1, stage, micro_batch}))) failed_ = true;
-  std::optional<std::vector<at::Tensor>> result;
-  attempt(action, [&] { result = input_gradients(action, tensors_of(*gradients), computation); });
-  if (is_first(action)) return;
-  if (result)
-    boundary_.send({stage, stage - 1, micro_batch}, list_of(*result));
-  else
-    boundary_.send_failure({stage, stage - 1, micro_batch});
+  std::optional<c10::IValue> result;
+  attempt(action, [&] { result = list_of(input_gradients(action, tensors_of(*gradients), computation)); });
+  if (!is_first(action)) pass_on(action, stage - 1, result);
 }
 
 double StageRunner::run(const PipelineComputation& computation) {
+  const int micro_batches = schedule_.shape.micro_batches;
+  require(computation.weights.size() == static_cast<size_t>(micro_batches), Status::kInvalidArgument,
+          computation.weights.size(), " weights for ", micro_batches, " micro-batches; expected one for each");
   failed_ = false;
   error_ = nullptr;
   loss_ = 0;

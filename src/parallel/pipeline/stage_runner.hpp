@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -64,6 +65,8 @@ class StageRunner {
   c10::IValue output_of(const PipelineAction& action, const c10::IValue& input, const PipelineComputation& computation);
   std::vector<at::Tensor> input_gradients(const PipelineAction& action, const std::vector<at::Tensor>& gradients,
                                           const PipelineComputation& computation);
+  // Sends the value, or that there is none.
+  void pass_on(const PipelineAction& action, int to, const std::optional<c10::IValue>& value);
   // Calls the function unless a rank has failed; the error of the function is that of this rank.
   template <typename Function>
   void attempt(const PipelineAction& action, const Function& function);
