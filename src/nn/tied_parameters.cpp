@@ -24,16 +24,16 @@ void for_each_parameter(const std::string& prefix, const Module& module, const F
 }  // namespace
 
 TiedGroups find_tied_parameters(const Module& model) {
-  std::unordered_map<const at::TensorImpl*, std::vector<std::string>> names;
-  for_each_parameter("", model, [&names](std::string name, const at::Tensor& parameter) {
-    names[parameter.unsafeGetTensorImpl()].push_back(std::move(name));
-  });
+  std::unordered_map<const at::TensorImpl*, size_t> numbers;
   TiedGroups groups;
-  for (auto& [tensor, group] : names) {
-    if (group.size() < 2) continue;
-    std::sort(group.begin(), group.end());
-    groups.push_back(std::move(group));
-  }
+  for_each_parameter("", model, [&](std::string name, const at::Tensor& parameter) {
+    const auto [known, is_new] = numbers.emplace(parameter.unsafeGetTensorImpl(), groups.size());
+    if (is_new) groups.emplace_back();
+    groups[known->second].push_back(std::move(name));
+  });
+  groups.erase(std::remove_if(groups.begin(), groups.end(), [](const auto& names) { return names.size() < 2; }),
+               groups.end());
+  for (auto& names : groups) std::sort(names.begin(), names.end());
   std::sort(groups.begin(), groups.end());
   return groups;
 }

@@ -120,7 +120,7 @@ fn batches_are_even_or_split_as_the_settings_say() {
     let rows = |config: DataLoaderConfig| {
         ranks::run(2, |state| {
             let plain = DataLoader::new(&numbers(6), DataLoaderOptions::new().batch_size(4)).unwrap();
-            let loader = state.prepare_data_loader(&plain, config).unwrap();
+            let loader = state.prepare_data_loader(&plain, config.clone()).unwrap();
             loader.map(ids).collect::<Vec<_>>()
         })
     };
