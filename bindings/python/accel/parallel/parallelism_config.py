@@ -185,11 +185,11 @@ class ParallelismConfig(settings.ParallelismConfig):
     def build_device_mesh(self, device_type: str) -> Any:
         """A DeviceMesh of torch with these axes, for a program with a process group of its own in torch.distributed; None without axes, and as in
         the reference with sp_size above 1."""
-        from torch.distributed import device_mesh
-
         names, sizes = self._get_mesh()
         if not names or self.sp_enabled:
             return None
+        from torch.distributed import device_mesh
+
         mesh = device_mesh.init_device_mesh(device_type, sizes, mesh_dim_names=names)
         for joint, axes in (("dp", self.dp_dim_names), ("dp_shard_cp", self.dp_shard_cp_dim_names), ("dp_cp", self.dp_cp_dim_names)):
             if axes:
