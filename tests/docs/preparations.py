@@ -84,5 +84,6 @@ OF = {
     "docs/installation.md": PROGRAM,
     "docs/launching.md": PROGRAM + SCRIPT + "echo '{{\"distributed_type\": \"NO\", \"mixed_precision\": \"bf16\"}}' > job.yaml\n",
     "docs/observability.md": IN_THE_SOURCE + PROGRAM + RUNS,
+    "docs/parallelism.md": SCRIPT,
     "docs/sharding.md": MODEL,
 }
