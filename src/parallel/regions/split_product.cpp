@@ -241,8 +241,9 @@ class RowProductBackward final : public Node {
     variable_list results(3);
     if (task_should_compute_output(2)) results[2] = bias_gradient(own);
     // Also where nothing is computed from it: other ranks may, and wait.
-    const at::Tensor gradient =
-        region.sequence_parallel ? parallel_gather(own, kSequence, GatheredGradient::kPartial, region.group) : own;
+    const at::Tensor gradient = region.sequence_parallel
+                                    ? parallel_gather(own, kSequence, GatheredGradient::kPartial, region.group)
+                                    : parallel_copy(own, region.group);
     const std::lock_guard<std::mutex> lock(mutex_);
     if (task_should_compute_output(0)) {
       const at::Tensor of_input = input_gradient(gradient, weight.unpack(), product);
