@@ -98,11 +98,11 @@ void Preparation::require_split(const nn::Module& module, const PrepareModelSett
 parallel::ModelRanks Preparation::model_ranks(const FsdpSettings& settings) const {
   comm::Mesh& mesh = *state_.groups().mesh();
   const auto tensor = mesh.size("tensor") > 1 ? mesh.group("tensor") : nullptr;
+  const auto summed = tensor == nullptr ? nullptr : mesh.group("replicate,shard,context,tensor");
   if (mesh.size("shard") > 1) {
     const std::string axes = "shard,context";
-    return {state_.groups().gradient_group(), mesh.group(axes), mesh.group("replicate"), axes, tensor};
+    return {state_.groups().gradient_group(), mesh.group(axes), mesh.group("replicate"), axes, tensor, summed};
   }
-  const auto summed = tensor == nullptr ? nullptr : mesh.group("replicate,shard,context,tensor");
   const bool is_hybrid = settings.sharding_strategy == ShardingStrategy::kHybridShard ||
                          settings.sharding_strategy == ShardingStrategy::kHybridShardZero2;
   const int64_t on_host = state_.local_num_processes();
