@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <mutex>
 #include <string>
+#include <unordered_set>
 #include <utility>
+#include <vector>
 
 #include "accelerator/deepspeed_plugins.hpp"
 #include "accelerator/prepared_model.hpp"
@@ -45,6 +47,16 @@ void require_apart(const nn::Module& module, const parallel::PlacedParameters& p
     require(placed.find(parameter) == nullptr, Status::kInvalidState, "parameter '", name,
             "' belongs to a sharded model that is prepared already, and this rank has a part of it; expected "
             "parameters of this model alone");
+}
+
+// The model inside a prepared one, a part of it, or one that is tied to it.
+void require_unprepared(const nn::Module& module, const std::vector<ModelEntry>& models) {
+  std::unordered_set<const at::TensorImpl*> prepared;
+  for (const ModelEntry& entry : models)
+    for (const at::Tensor& parameter : entry.model->parameters()) prepared.insert(parameter.unsafeGetTensorImpl());
+  for (const auto& [name, parameter] : nn::named_parameters(module))
+    require(prepared.count(parameter.unsafeGetTensorImpl()) == 0, Status::kInvalidState, "parameter '", name,
+            "' belongs to a model that is prepared already; expected that its layers are split before");
 }
 
 // Optimizers that compute an update from a whole parameter, or with the norm of all gradients in a backward.
@@ -98,11 +110,11 @@ void Preparation::require_split(const nn::Module& module, const PrepareModelSett
 parallel::ModelRanks Preparation::model_ranks(const FsdpSettings& settings) const {
   comm::Mesh& mesh = *state_.groups().mesh();
   const auto tensor = mesh.size("tensor") > 1 ? mesh.group("tensor") : nullptr;
+  const auto summed = tensor == nullptr ? nullptr : mesh.group("replicate,shard,context,tensor");
   if (mesh.size("shard") > 1) {
     const std::string axes = "shard,context";
-    return {state_.groups().gradient_group(), mesh.group(axes), mesh.group("replicate"), axes, tensor};
+    return {state_.groups().gradient_group(), mesh.group(axes), mesh.group("replicate"), axes, tensor, summed};
   }
-  const auto summed = tensor == nullptr ? nullptr : mesh.group("replicate,shard,context,tensor");
   const bool is_hybrid = settings.sharding_strategy == ShardingStrategy::kHybridShard ||
                          settings.sharding_strategy == ShardingStrategy::kHybridShardZero2;
   const int64_t on_host = state_.local_num_processes();
@@ -134,6 +146,8 @@ ShardingChoice Preparation::choose_sharding(const PrepareModelSettings& preparat
 void Preparation::split_layers(const nn::ModulePtr& module, const TensorParallelSettings& settings) const {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; expected that its layers are split before");
+  require_apart(*module, *prepared_.placed);
+  require_unprepared(*module, prepared_.models);
   comm::Mesh& mesh = *state_.groups().mesh();
   PrepareModelSettings preparation;
   preparation.tensor_parallel = settings;
@@ -298,6 +312,7 @@ std::shared_ptr<parallel::LocalSgd> Preparation::begin_local_sgd(const nn::Modul
 std::vector<PreparedObject> Preparation::prepare(const std::vector<PreparedObject>& objects) {
   const size_t models = prepared_.models.size(), optimizers = prepared_.optimizers.size(),
                loaders = prepared_.loaders.size(), schedulers = prepared_.schedulers.size();
+  const SequenceSplitting::ChoicePtr sequences = prepared_.sequences->choice();
   std::vector<PreparedObject> prepared(objects.size());
   try {
     // Settings of models may leave batch sizes to the loaders.
@@ -321,6 +336,7 @@ std::vector<PreparedObject> Preparation::prepare(const std::vector<PreparedObjec
     prepared_.optimizers.resize(optimizers);
     prepared_.loaders.resize(loaders);
     prepared_.schedulers.resize(schedulers);
+    prepared_.sequences->take(sequences);
     throw;
   }
   return prepared;

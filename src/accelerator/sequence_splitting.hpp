@@ -21,13 +21,14 @@ class SequenceSplitting {
   // at the first call.
   ChoicePtr with(const ContextParallelSettings& of_model) const;
   void take(ChoicePtr choice) { choice_ = std::move(choice); }
+  ChoicePtr choice() const { return choice_; }  // null: nothing is chosen yet
 
   // Follows the settings as they are now. Collective at the first call, if no model was prepared.
   const parallel::SequenceSplit& split();
 
  private:
   const std::shared_ptr<comm::Mesh> mesh_;
-  ChoicePtr choice_;  // null: nothing is chosen yet
+  ChoicePtr choice_;
 };
 
 }  // namespace accel::accelerator

@@ -65,6 +65,12 @@ class Loader {
         misfits.push_back(text(name, " ", weight->second.sizes(), " instead of ", sizes));
       require(placement == nullptr || map_ == nullptr, Status::kInvalidArgument, "this rank has a part of '", name,
               "', and there is a device map; expected none for a model that is split over ranks");
+      if (placement != nullptr && !member.is_meta()) {
+        const at::ScalarType dtype = loaded_dtype(name, member, weight->second, settings_);
+        require(dtype == member.scalar_type(), Status::kInvalidArgument, "dtype is ", tensor::dtype_name(dtype),
+                ", and this rank's part of '", name, "' is ", tensor::dtype_name(member.scalar_type()),
+                "; expected this dtype, or a model without memory");
+      }
       if (!planned.insert(member.unsafeGetTensorImpl()).second) continue;
       Load load{
           name,     member, weight->second, loaded_dtype(name, member, weight->second, settings_), member.device(),

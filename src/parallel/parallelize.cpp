@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/generated/choices/overlap.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
@@ -46,14 +47,16 @@ bool is_sharded(int64_t ranks, const FsdpSettings& settings) {
   return ranks > 1 && settings.enabled.value_or(false) && settings.sharding_strategy != ShardingStrategy::kNoShard;
 }
 
-// Whether communication has processors beside those that compute, where it is not told.
-bool overlaps(const TensorParallelSettings& settings, const comm::Communicator& ranks, c10::Device device) {
+// Whether communication has processors beside those that compute, where it is not told. Ranks that did not agree would
+// cut products into other chunks.
+bool overlaps(const TensorParallelSettings& settings, comm::Communicator& ranks, c10::Device device) {
   if (settings.overlap != Overlap::kAuto) return settings.overlap == Overlap::kYes;
-  return !device.is_cpu() || usable_processors() > ranks.size() * at::get_num_threads();
+  if (!device.is_cpu()) return true;
+  const bool has_room = usable_processors() > ranks.size() * at::get_num_threads();
+  return !ranks.any_rank(!has_room);
 }
 
-SplitOptions split_options(const TensorParallelSettings& settings, const comm::Communicator& ranks,
-                           c10::Device device) {
+SplitOptions split_options(const TensorParallelSettings& settings, comm::Communicator& ranks, c10::Device device) {
   return {{settings.sequence_parallel, settings.regather_inputs, overlaps(settings, ranks, device),
            settings.overlap_chunks},
           settings.loss_parallel};
@@ -120,6 +123,10 @@ ParallelGradients parallelize_gradients(nn::ModulePtr module, const ModelRanks& 
     const auto model = FullyShardedDataParallel::create(std::move(module), ranks, settings, device);
     return {model, std::make_shared<ShardedGradients>(model)};
   }
+  require(
+      ranks.summed == nullptr || nn::summed_placements(*module).empty(), Status::kUnsupported,
+      "the model has parameters of whose gradients each rank along the axis tensor computes a term, and the program "
+      "exchanges gradients; expected accel_prepare_model(), or a sharded model");
   auto gradients = std::make_shared<GradientBuckets>(*module, ranks.gradient, bucket_cap_mb);
   return {single_process_model(std::move(module)), std::move(gradients)};
 }

@@ -6,6 +6,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/linspace.h>
@@ -168,13 +169,18 @@ TEST(LossParallel, HalfPrecisionIsRoundedAsInOneProcess) {
 struct Head {
   at::Tensor hidden = leaf(numbers({2, 4, kFeatures}, 0.9)), weight = leaf(numbers({kClasses, kFeatures}, 0.6).div(3)),
              bias = leaf(numbers({kClasses}, 0.5));
+  nn::SplitClassesPtr classes = nullptr;  // of the weight, if it is marked
 
   Head part(const RankGroup& group) const {
     Head own;
     own.weight = leaf(own_part(weight, 0, group));
     own.bias = leaf(own_part(bias, 0, group));
-    if (group->size() > 1) nn::mark_split_weight(own.weight, split_classes(group, kClasses, false));
+    if (group->size() > 1) own.mark_weight(group);
     return own;
+  }
+  void mark_weight(const RankGroup& group, bool splits_sequence = false) {
+    classes = split_classes(group, kClasses, splits_sequence);
+    nn::mark_split_weight(weight, classes);
   }
   at::Tensor fused(const Loss& loss, int64_t chunk) const {
     const char* const reductions[] = {"none", "mean", "sum"};
@@ -218,7 +224,7 @@ TEST(LossParallel, FusedLossOfSplitSequences) {
     whole.fused(loss, 0).backward();
     Head own = whole.part(group);
     own.hidden = leaf(own_part(whole.hidden, 1, group));
-    nn::mark_split_weight(own.weight, split_classes(group, kClasses, true));
+    own.mark_weight(group, /*splits_sequence=*/true);
     own.fused(loss, 0).backward();
     EXPECT_TRUE(near(own.hidden.grad(), own_part(whole.hidden.grad(), 1, group)));
     EXPECT_TRUE(near(own.weight.grad(), own_part(whole.weight.grad(), 0, group)));
@@ -288,7 +294,8 @@ TEST(LossParallel, BytesAreThoseOfTheory) {
         const Head head = Head().part(group);
         const at::Tensor hidden = leaf(head.hidden.view({kRows, kFeatures}).to(at::kFloat));
         const at::Tensor weight = leaf(head.weight.to(at::kFloat));
-        nn::mark_split_weight(weight, split_classes(group, kClasses, false));
+        const nn::SplitClassesPtr classes = split_classes(group, kClasses, false);
+        nn::mark_split_weight(weight, classes);
         for (const char* const reduction : {"mean", "none"}) {
           before = operations_of(*group->flight_record());
           nn::linear_cross_entropy(hidden, weight, loss.target, std::nullopt, std::nullopt, reduction, -100,
@@ -340,6 +347,45 @@ TEST(LossParallel, NoRankHasAllScores) {
   });
 }
 
+// Communicators must end before the process does, whatever tensors are left.
+TEST(LossParallel, MarksOwnNoCommunicators) {
+  tests::run_ranks(2, [](const RankGroup& group) {
+    std::weak_ptr<const nn::SplitClasses> of_scores;
+    at::Tensor left;
+    {
+      const nn::SplitClassesPtr classes = split_classes(group, kClasses, false);
+      of_scores = classes;
+      left = class_scores(leaf(own_part(numbers({4, kClasses}, 0.4), 1, group)) * 1, classes, group);
+      EXPECT_EQ(nn::split_classes_of_scores(left.view({2, 2, -1}), 2), classes);
+    }
+    EXPECT_FALSE(of_scores.expired());  // the graph needs them
+    left = left.detach();
+    EXPECT_TRUE(of_scores.expired());
+    Head head = Head().part(group);
+    head.classes = nullptr;
+    expect_error(Status::kInvalidState, "of a split model that is gone", [&] {
+      (void)head.fused(Loss{targets({2, 4})}, 0);
+    });
+  });
+}
+
+TEST(LossParallel, ScoresBehindABranchAreRefused) {
+  tests::run_ranks(2, [](const RankGroup& group) {
+    const at::Tensor own = leaf(own_part(numbers({4, kClasses}, 0.4), 1, group)), scores = split(own * 1, group);
+    const auto refuse = [&](const at::Tensor& computed) {
+      const char* const words = "and another tensor that requires a gradient; expected the scores alone";
+      expect_error(Status::kUnsupported, words, [&] { (void)Loss{targets({computed.size(0)})}(computed); });
+      expect_error(Status::kUnsupported, words, [&] { (void)at::softmax(computed, -1); });
+    };
+    refuse(scores + leaf(numbers({own.size(1)}, 0.2)));
+    refuse(scores.to(at::kFloat) / leaf(numbers({1}, 0.2)).abs().to(at::kFloat));
+    refuse(at::cat({scores, scores * leaf(numbers({1}, 0.3))}));
+    // Others have nothing to do with classes of a rank.
+    const at::Tensor pairs = at::cat({scores.sum(1, true), leaf(numbers({4, 1}, 0.3))}, 1);
+    EXPECT_EQ(at::softmax(pairs, -1).size(1), 2);
+  });
+}
+
 TEST(LossParallel, WrongUsesAreRefused) {
   tests::run_ranks(2, [](const RankGroup& group) {
     const at::Tensor own = leaf(own_part(numbers({4, kClasses}, 0.4), 1, group)), scores = split(own * 1, group);
@@ -374,6 +420,8 @@ TEST(LossParallel, WrongUsesAreRefused) {
     refuse(Status::kInvalidArgument, "target of row 0 is 14; expected a class below 13",
            [&] { (void)head.fused(of_head, 0); });
     EXPECT_EQ(nn::split_classes_of_weight(at::linspace(0, 1, 3)), nullptr);
+    refuse(Status::kInvalidArgument, "expected at least one for each of the 2 ranks that split them",
+           [&] { (void)split_classes(group, 1, false); });
   });
 }
 

@@ -16,6 +16,9 @@
 #include <vector>
 
 #include "expect_error.hpp"
+#include "nn/layers/projection.hpp"
+#include "parallel/regions/split_product.hpp"
+#include "parallel/regions/split_region.hpp"
 #include "rank_threads.hpp"
 
 namespace accel::parallel {
@@ -139,6 +142,28 @@ TEST(ParallelOperators, DerivativesOfDerivatives) {
     const auto second = torch::autograd::grad({first[0].sum()}, {part});
     EXPECT_TRUE(near(second[0], own(whole * 6, 1, group)));
   });
+}
+
+// A row layer has the gradient of its output as a whole, and its parts of those of its input and weight.
+TEST(ParallelOperators, SecondDerivativesOfARowLayer) {
+  const auto penalty = [](const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight) {
+    const auto first = torch::autograd::grad({output.pow(3).sum()}, {input, weight}, {}, std::nullopt, true);
+    return first[0].pow(2).sum() + first[1].pow(2).sum();
+  };
+  const at::Tensor whole_x = leaf(numbers({3, 7}, 0.4)), whole_weight = leaf(numbers({5, 7}, 0.9));
+  const at::Tensor whole_bias = leaf(numbers({5}, 0.2));
+  penalty(at::linear(whole_x, whole_weight, whole_bias), whole_x, whole_weight).backward();
+  for (const int ranks : {1, 2, 3})
+    tests::run_ranks(ranks, [&](const RankGroup& group) {
+      const SplitRegion region(group, {});
+      const at::Tensor x = leaf(own(whole_x.detach(), 1, group)), bias = leaf(whole_bias.detach());
+      const at::Tensor weight = leaf(own(whole_weight.detach(), 1, group));
+      const at::Tensor output = row_product(x, weight, bias, nn::Product{/*is_transposed=*/false}, region);
+      parallel_reduce(penalty(output, x, weight), group).backward();
+      EXPECT_TRUE(near(x.grad(), own(whole_x.grad(), 1, group)));
+      EXPECT_TRUE(near(weight.grad(), own(whole_weight.grad(), 1, group)));
+      EXPECT_TRUE(near(bias.grad(), whole_bias.grad()));
+    });
 }
 
 TEST(ParallelOperators, NumbersWithoutGradientsAndEmptyParts) {

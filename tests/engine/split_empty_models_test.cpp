@@ -13,6 +13,7 @@
 #include "bigmodel/load_and_dispatch.hpp"
 #include "checkpoint/formats/model_files.hpp"
 #include "checkpoint_fixture.hpp"
+#include "config/generated/choices/dtype.hpp"
 #include "config/generated/settings/big_model/dispatch.hpp"
 #include "expect_error.hpp"
 #include "nn/callback_module.hpp"
@@ -73,6 +74,10 @@ TEST(SplitEmptyModels, RanksReadTheirParts) {
         EXPECT_FALSE(training.weights().at("lm_head.weight").equal(expected.at("lm_head.weight")));
         bigmodel::load_checkpoint_in_model(*model, checkpoint::load_state_dict(folder / "m"), nullptr, settings);
         expect_close(training.weights(), expected, 0);
+        // In the dtype of that memory alone.
+        settings.dtype = Dtype::kBfloat16;
+        tests::expect_error(Status::kInvalidArgument, "dtype is bfloat16, and this rank's part of ",
+                            [&] { bigmodel::load_checkpoint_in_model(*model, weights, nullptr, settings); });
       });
     }
 }

@@ -16,10 +16,12 @@
 #include "accelerator/prepared_model.hpp"
 #include "comm/record/flight_record.hpp"
 #include "config/generated/choices/overlap.hpp"
+#include "config/generated/settings/module/activation_checkpointing.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
 #include "mesh_ranks.hpp"
 #include "nn/architectures/architecture.hpp"
 #include "nn/module_walks.hpp"
+#include "nn/recompute/activation_checkpointing.hpp"
 #include "tensor/tree.hpp"
 #include "tensor/tree_json.hpp"
 
@@ -194,6 +196,29 @@ TEST(SplitExchange, OverlapChangesNoBit) {
           const auto kept = gradients_of(accelerator, make, split_settings(sequence_parallel, false), Overlap::kYes, 0);
           for (size_t i = 0; i < kept.size(); i++) EXPECT_TRUE(at::equal(kept[i], expected[i])) << i;
         });
+}
+
+nn::ModulePtr recomputed_gpt2() {
+  const nn::ModulePtr model = gpt2();
+  ActivationCheckpointingSettings settings;
+  settings.class_names = std::string("GPT2Block");
+  nn::checkpoint_activations(*model, settings);
+  return model;
+}
+
+// Layers that are computed again enter their region again, and gather what they have read.
+TEST(SplitExchange, RecomputationChangesNoBit) {
+  for (const bool sequence_parallel : {false, true})
+    for (const bool regather : {false, true})
+      on_mesh({1, 1, 2}, [&](const AcceleratorPtr& accelerator) {
+        const PrepareModelSettings settings = split_settings(sequence_parallel, regather);
+        const auto expected = gradients_of(accelerator, gpt2, settings, Overlap::kNo, 0);
+        for (const Overlap overlap : {Overlap::kNo, Overlap::kYes}) {
+          const auto found = gradients_of(accelerator, recomputed_gpt2, settings, overlap, 0);
+          ASSERT_EQ(found.size(), expected.size());
+          for (size_t i = 0; i < found.size(); i++) EXPECT_TRUE(at::equal(found[i], expected[i])) << i;
+        }
+      });
 }
 
 // Products are cut although nobody says so, and exchanged in shared memory.

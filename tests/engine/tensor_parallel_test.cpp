@@ -12,6 +12,7 @@
 
 #include "accelerator/training_memory.hpp"
 #include "checkpoint_fixture.hpp"
+#include "config/generated/choices/sharding_strategy.hpp"
 #include "config/generated/choices/state_dict_type.hpp"
 #include "config/generated/settings/prepare/estimate_memory.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
@@ -101,6 +102,23 @@ TEST(TensorParallel, TrainsAsOneProcess) {
   for (const Case& test : kCases) {
     const Trained expected = train_alone(test, kSteps);
     for (const MeshSizes& sizes : kMeshes) expect_trains_as(expected, test, sizes);
+  }
+}
+
+// A mesh that could shard the model, and settings that do not.
+TEST(TensorParallel, TrainsAsOneProcessWithoutShards) {
+  constexpr int kSteps = 3;
+  PrepareModelSettings settings;
+  settings.fsdp.sharding_strategy = ShardingStrategy::kNoShard;
+  for (const Case& test : {kCases[4], kCases[6]}) {
+    SCOPED_TRACE(test.name);
+    const Trained expected = train_alone(test, kSteps);
+    on_mesh({1, 2, 2}, [&](const AcceleratorPtr& accelerator) {
+      Training training(accelerator, test, settings);
+      for (int step = 0; step < kSteps; step++)
+        EXPECT_NEAR(training.step(step).second, expected.steps[static_cast<size_t>(step)].second, test.tolerance);
+      expect_close(training.weights(), expected.weights, test.tolerance);
+    });
   }
 }
 

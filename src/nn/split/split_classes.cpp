@@ -7,11 +7,15 @@
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
+#include "base/error.hpp"
 #include "tensor/autograd/autograd_node.hpp"
 
 namespace accel::nn {
@@ -29,26 +33,29 @@ class SplitScores final : public Node {
   SplitClassesPtr classes;
 };
 
-// By identity. What is gone is forgotten at the next one.
+// By identity. What is gone is forgotten at the next one. Classes hold communicators, which must end before the process
+// does: others own them.
 template <typename Weak>
 class Marks {
  public:
-  void set(Weak weak, SplitClassesPtr classes) {
+  void set(Weak weak, const SplitClassesPtr& classes) {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (auto mark = marks_.begin(); mark != marks_.end();)
       mark = mark->second.first.expired() ? marks_.erase(mark) : std::next(mark);
     const void* const key = weak._unsafe_get_target();
-    marks_.insert_or_assign(key, std::pair(std::move(weak), std::move(classes)));
+    marks_.insert_or_assign(key, std::pair(std::move(weak), std::weak_ptr(classes)));
   }
-  SplitClassesPtr find(const void* key) {
+  // Nothing for what has no mark; null if nobody owns its classes any more.
+  std::optional<SplitClassesPtr> find(const void* key) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = marks_.find(key);
-    return found == marks_.end() || found->second.first.expired() ? nullptr : found->second.second;
+    if (found == marks_.end() || found->second.first.expired()) return std::nullopt;
+    return found->second.second.lock();
   }
 
  private:
   std::mutex mutex_;
-  std::unordered_map<const void*, std::pair<Weak, SplitClassesPtr>> marks_;
+  std::unordered_map<const void*, std::pair<Weak, std::weak_ptr<const SplitClasses>>> marks_;
 };
 
 using WeakTensor = c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>;
@@ -65,28 +72,38 @@ Marks<WeakStorage>& storages() {
   return marks;
 }
 
-// The end of a graph without branches.
-const Node* source_of(const at::Tensor& tensor) {
-  constexpr int kMostNodes = 64;
-  const Node* node = tensor.grad_fn().get();
-  for (int walked = 0; node != nullptr && walked < kMostNodes; walked++) {
-    if (dynamic_cast<const SplitScores*>(node) != nullptr) return node;
-    const Node* next = nullptr;
-    for (const torch::autograd::Edge& edge : node->next_edges()) {
-      if (!edge.is_valid()) continue;
-      if (next != nullptr) return nullptr;
-      next = edge.function.get();
+struct Source {
+  const Node* node = nullptr;
+  bool is_alone = true;  // nothing else is behind the nodes on the way to it
+};
+
+// The nearest node of a kind in a graph.
+template <typename Kind>
+Source find_source(const at::Tensor& tensor) {
+  constexpr size_t kMostNodes = 128;
+  std::vector<const Node*> nodes;
+  if (const Node* const last = tensor.grad_fn().get()) nodes.push_back(last);
+  bool is_alone = true;
+  for (size_t i = 0; i < nodes.size(); i++) {
+    if (dynamic_cast<const Kind*>(nodes[i]) != nullptr) return {nodes[i], is_alone};
+    for (const torch::autograd::Edge& edge : nodes[i]->next_edges()) {
+      if (!edge.is_valid() || nodes.size() == kMostNodes) continue;
+      if (std::find(nodes.begin(), nodes.end(), edge.function.get()) == nodes.end())
+        nodes.push_back(edge.function.get());
     }
-    if (next == nullptr) return node;
-    node = next;
+    is_alone = is_alone && nodes.size() <= i + 2;
   }
-  return nullptr;
+  return {};
 }
 
-SplitClassesPtr with_size(SplitClassesPtr classes, const at::Tensor& tensor, int64_t dim) {
-  const bool has_classes =
-      classes != nullptr && dim >= -tensor.dim() && dim < tensor.dim() && tensor.size(dim) == classes->share->size;
-  return has_classes ? classes : nullptr;
+bool has_size(const SplitClassesPtr& classes, const at::Tensor& tensor, int64_t dim) {
+  return classes != nullptr && dim >= -tensor.dim() && dim < tensor.dim() && tensor.size(dim) == classes->share->size;
+}
+
+SplitClassesPtr owned(SplitClassesPtr classes) {
+  require(classes != nullptr, Status::kInvalidState,
+          "the weight has some rows of the head of a split model that is gone; expected one of a model that exists");
+  return classes;
 }
 
 }  // namespace
@@ -106,20 +123,31 @@ at::Tensor mark_split_scores(const at::Tensor& scores, SplitClassesPtr classes) 
 
 SplitClassesPtr split_classes_of_scores(const at::Tensor& scores, int64_t dim) {
   if (!scores.defined()) return nullptr;
-  const auto* const marked = dynamic_cast<const SplitScores*>(source_of(scores));
-  if (marked != nullptr) return with_size(marked->classes, scores, dim);
-  return scores.has_storage() ? with_size(storages().find(scores.storage().unsafeGetStorageImpl()), scores, dim)
-                              : nullptr;
+  SplitClassesPtr classes;
+  const Source source = find_source<SplitScores>(scores);
+  if (source.node != nullptr)
+    classes = static_cast<const SplitScores*>(source.node)->classes;
+  else if (scores.has_storage())
+    classes = storages().find(scores.storage().unsafeGetStorageImpl()).value_or(nullptr);
+  if (!has_size(classes, scores, dim)) return nullptr;
+  require(source.is_alone, Status::kUnsupported,
+          "a loss or another operator on classes was called with what is computed from class scores of which each rank "
+          "has some classes (loss_parallel) and another tensor that requires a gradient; expected the scores alone, a "
+          "call of the model without gradients, whose scores are whole, or accel_parallel_gather()");
+  return classes;
 }
 
-void mark_split_weight(const at::Tensor& weight, SplitClassesPtr classes) {
-  weights().set(WeakTensor(weight.getIntrusivePtr()), std::move(classes));
+void mark_split_weight(const at::Tensor& weight, const SplitClassesPtr& classes) {
+  weights().set(WeakTensor(weight.getIntrusivePtr()), classes);
 }
 
 SplitClassesPtr split_classes_of_weight(const at::Tensor& weight) {
-  if (auto classes = weights().find(weight.unsafeGetTensorImpl())) return classes;
-  const auto* const leaf = dynamic_cast<const AccumulateGrad*>(source_of(weight));
-  return leaf == nullptr ? nullptr : with_size(weights().find(leaf->variable.unsafeGetTensorImpl()), weight, 0);
+  if (auto classes = weights().find(weight.unsafeGetTensorImpl())) return owned(*std::move(classes));
+  const Source source = find_source<AccumulateGrad>(weight);
+  if (source.node == nullptr || !source.is_alone) return nullptr;
+  const at::Tensor& leaf = static_cast<const AccumulateGrad*>(source.node)->variable;
+  const auto classes = weights().find(leaf.unsafeGetTensorImpl());
+  return classes && has_size(owned(*classes), weight, 0) ? *classes : nullptr;
 }
 
 }  // namespace accel::nn

@@ -20,14 +20,18 @@ struct SplitClasses {
 using SplitClassesPtr = std::shared_ptr<const SplitClasses>;
 
 // Returns scores [..., classes of this rank] for a loss over all classes. They must require a gradient: what is
-// computed from them without mixing classes, such as a view, a part of the rows, another dtype, is known by the graph.
+// computed from them without mixing classes, such as a view, a part of the rows, another dtype, is known by the graph,
+// which owns the classes.
 at::Tensor mark_split_scores(const at::Tensor& scores, SplitClassesPtr classes);
-// Null if each rank has the scores of all classes. `dim` is that of the classes.
+// Null if each rank has the scores of all classes. `dim` is that of the classes. kUnsupported for what is computed from
+// split scores and another tensor that requires a gradient.
 SplitClassesPtr split_classes_of_scores(const at::Tensor& scores, int64_t dim);
 
-// A weight [classes of this rank, features], for accel::linear_cross_entropy.
-void mark_split_weight(const at::Tensor& weight, SplitClassesPtr classes);
-// Null for another tensor than a marked weight, or its values in another dtype.
+// A weight [classes of this rank, features], for accel::linear_cross_entropy. The classes are owned by the layer that
+// has the weight.
+void mark_split_weight(const at::Tensor& weight, const SplitClassesPtr& classes);
+// Null for another tensor than a marked weight, or its values in another dtype. kInvalidState if nothing owns the
+// classes any more.
 SplitClassesPtr split_classes_of_weight(const at::Tensor& weight);
 
 }  // namespace accel::nn

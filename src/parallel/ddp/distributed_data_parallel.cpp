@@ -138,6 +138,12 @@ void DistributedDataParallel::load_reduction_state(const c10::IValue& saved) {
   }
   require(std::find(seen.begin(), seen.end(), false) == seen.end(), Status::kCorrupt,
           "the saved buckets of gradients lack parameters of the model; expected those of the same model");
+  const GradientClasses& classes = reducer_->exchange().classes();
+  for (const std::vector<size_t>& bucket : buckets)
+    for (const size_t number : bucket)
+      require(classes.empty() || classes[number] == classes[bucket.front()], Status::kInvalidState,
+              "the saved buckets have gradients that are exchanged otherwise now; expected the same sequence_parallel "
+              "and plan");
   memory->load_state_dict(map.at("memory"));
   make_reducer(buckets);
 }

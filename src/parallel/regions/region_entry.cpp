@@ -87,7 +87,6 @@ RegionEntry::RegionEntry(const at::Tensor& input, const SplitRegion& region) : r
   const uint64_t wait_order = at::sequence_number::get_and_increment();
   weight_order_ = at::sequence_number::get_and_increment();
   const uint64_t start_order = at::sequence_number::get_and_increment();
-  if (region.regathers() && at::GradMode::is_enabled()) part_ = torch::autograd::SavedVariable(input, false);
   if (!at::GradMode::is_enabled() || !input.requires_grad()) return;
   const auto wait = tensor::make_autograd_node<EntryWait>(wait_order, torch::autograd::collect_next_edges(input));
   wait->add_input_metadata(input);
@@ -100,10 +99,14 @@ RegionEntry::RegionEntry(const at::Tensor& input, const SplitRegion& region) : r
   torch::autograd::set_history(whole_, start);
 }
 
-void RegionEntry::add_reader(at::ScalarType dtype) {
-  readers_ += 1;
-  const at::Tensor part = part_.unpack();
-  if (part.scalar_type() != dtype) part_ = torch::autograd::SavedVariable(part.to(dtype), false);
+// Saved once and not read in the forward: hooks of saved tensors may have taken it, to compute it again in the
+// backward.
+bool RegionEntry::add_reader(const at::Tensor& part, at::ScalarType dtype) {
+  if (readers_ > 0 && read_dtype_ != dtype) return false;
+  if (readers_++ > 0) return true;
+  read_dtype_ = dtype;
+  part_ = torch::autograd::SavedVariable(part.scalar_type() == dtype ? part : part.to(dtype), false);
+  return true;
 }
 
 void RegionEntry::start_gather() {

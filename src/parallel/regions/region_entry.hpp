@@ -34,8 +34,9 @@ class RegionEntry {
   // A layer computes with the whole.
   void add_use() { uses_ += 1; }
   size_t uses() const { return uses_; }
-  // A layer will read the whole again in the backward, in this dtype.
-  void add_reader(at::ScalarType dtype);
+  // A layer will read the whole again in the backward, in this dtype. `part` is the tensor that entered. False: other
+  // layers read it in another dtype, and this one does not.
+  bool add_reader(const at::Tensor& part, at::ScalarType dtype);
   // In a backward: starts to gather what read() returns.
   void start_gather();
   // The whole, once for each reader.
@@ -49,6 +50,7 @@ class RegionEntry {
   uint64_t weight_order_ = 0;
   std::mutex mutex_;
   torch::autograd::SavedVariable part_;
+  at::ScalarType read_dtype_ = at::ScalarType::Undefined;
   size_t uses_ = 0, readers_ = 0, released_ = 0;
   size_t reads_ = 0;  // of this backward
   std::optional<StartedExchange> gathering_;

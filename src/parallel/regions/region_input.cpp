@@ -26,23 +26,23 @@ void RegionInput::forget() {
 
 // A tensor that entered before is found again while it is held here, or by the graph.
 RegionInput::Entered RegionInput::enter(const at::Tensor& input) {
-  if (!region_.sequence_parallel && !input.requires_grad()) return {input, nullptr};
+  if (!region_.sequence_parallel && !input.requires_grad()) return {input, nullptr, input};
   const Weak key(input.getIntrusivePtr());
   if (input_ == key) {
     auto entry = entry_.lock();
     auto entered = entered_.lock();
     if (entry != nullptr && entered) {
       if (++reads_ == layers_) held_ = {};
-      return {at::Tensor(std::move(entered)), std::move(entry)};
+      return {at::Tensor(std::move(entered)), std::move(entry), input};
     }
   }
   auto entry = std::make_shared<RegionEntry>(input, region_);
-  Entered made{entry->take_whole(), entry};
+  Entered made{entry->take_whole(), entry, input};
   input_ = key;
   entered_ = Weak(made.whole.getIntrusivePtr());
   entry_ = entry;
   reads_ = 1;
-  if (layers_ > 1) held_ = made;
+  if (layers_ > 1) held_ = {made.whole, made.entry, at::Tensor()};
   return made;
 }
 

@@ -23,6 +23,7 @@ class RegionInput {
   struct Entered {
     at::Tensor whole;
     std::shared_ptr<RegionEntry> entry;
+    at::Tensor part;  // the tensor before it entered
   };
 
   // For so many layers.

@@ -241,8 +241,9 @@ class RowProductBackward final : public Node {
     variable_list results(3);
     if (task_should_compute_output(2)) results[2] = bias_gradient(own);
     // Also where nothing is computed from it: other ranks may, and wait.
-    const at::Tensor gradient =
-        region.sequence_parallel ? parallel_gather(own, kSequence, GatheredGradient::kPartial, region.group) : own;
+    const at::Tensor gradient = region.sequence_parallel
+                                    ? parallel_gather(own, kSequence, GatheredGradient::kPartial, region.group)
+                                    : parallel_copy(own, region.group);
     const std::lock_guard<std::mutex> lock(mutex_);
     if (task_should_compute_output(0)) {
       const at::Tensor of_input = input_gradient(gradient, weight.unpack(), product);
@@ -280,7 +281,8 @@ at::Tensor column_product(const RegionInput::Entered& input, const at::Tensor& g
   const bool trains = has_gradient(weight) || has_gradient(bias);
   if (!at::GradMode::is_enabled() || (!has_gradient(whole) && !trains)) return output;
   const std::shared_ptr<RegionEntry>& entry = input.entry;
-  const bool regathers = entry->region().regathers() && has_gradient(weight);
+  const bool regathers =
+      entry->region().regathers() && has_gradient(weight) && entry->add_reader(input.part, whole.scalar_type());
   edge_list edges = torch::autograd::collect_next_edges(whole);
   if (trains) {
     const auto of_weight = tensor::make_autograd_node<ColumnWeightBackward>(
@@ -289,10 +291,7 @@ at::Tensor column_product(const RegionInput::Entered& input, const at::Tensor& g
     of_weight->entry = entry;
     of_weight->regathers = regathers;
     of_weight->product = product;
-    if (regathers)
-      entry->add_reader(whole.scalar_type());
-    else if (has_gradient(weight))
-      of_weight->input = SavedVariable(whole, false);
+    if (has_gradient(weight) && !regathers) of_weight->input = SavedVariable(whole, false);
     edges.emplace_back(of_weight, 0);
   }
   const auto node = tensor::make_autograd_node<ColumnProductBackward>(std::move(edges));

@@ -14,7 +14,8 @@
 namespace accel::parallel {
 
 nn::SplitClassesPtr split_classes(const RankGroup& group, int64_t whole, bool splits_sequence) {
-  require(whole > 0, Status::kInvalidArgument, "the number of all classes is ", whole, "; expected at least 1");
+  require(whole >= group->size(), Status::kInvalidArgument, "the number of all classes is ", whole,
+          "; expected at least one for each of the ", group->size(), " ranks that split them");
   kernels::ClassShare share;
   const Share own = share_of(whole, group->rank(), group->size());
   share.begin = own.begin;

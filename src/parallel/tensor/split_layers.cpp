@@ -14,7 +14,7 @@ at::Tensor ColumnProduct::multiply(const at::Tensor& input, const at::Tensor& we
                                    nn::Product product) const {
   const at::Tensor own = column_product(input_->enter(input), weight, bias, product);
   if (gathered_features_ == 0) return own;
-  if (classes_ != nullptr) return class_scores(own, classes_, group_);
+  if (splits_scores_) return class_scores(own, classes_, group_);
   return parallel_gather(own, -1, GatheredGradient::kReplicated, group_, gathered_features_);
 }
 

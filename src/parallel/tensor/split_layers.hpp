@@ -19,14 +19,15 @@ namespace accel::parallel {
 // Each rank computes some features of the output from the whole input.
 class ColumnProduct final : public nn::SplitProduct {
  public:
-  // `gathered_features`: the number of all, which every rank returns; 0: a rank returns its own. `classes`: the
-  // features are class scores, which stay split for a loss; null: they are not.
+  // `gathered_features`: the number of all, which every rank returns; 0: a rank returns its own. `classes`: those that
+  // its features may be, as its weight is marked; null: they are none. `splits_scores`: they stay split for a loss.
   ColumnProduct(RankGroup group, std::shared_ptr<RegionInput> input, int64_t gathered_features,
-                nn::SplitClassesPtr classes = nullptr)
+                nn::SplitClassesPtr classes = nullptr, bool splits_scores = false)
       : group_(std::move(group)),
         input_(std::move(input)),
         gathered_features_(gathered_features),
-        classes_(std::move(classes)) {}
+        classes_(std::move(classes)),
+        splits_scores_(splits_scores) {}
   at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                       nn::Product product) const override;
 
@@ -35,6 +36,7 @@ class ColumnProduct final : public nn::SplitProduct {
   std::shared_ptr<RegionInput> input_;
   int64_t gathered_features_;
   nn::SplitClassesPtr classes_;
+  bool splits_scores_;
 };
 
 // The ranks sum their terms of a whole output, and each takes its positions of the sequence where

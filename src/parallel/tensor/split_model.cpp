@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -73,8 +74,10 @@ class ModelSplit {
         tensor::set_data(tensor, part_of(whole, *placement, path));
         placements.set(tensor, placement);
         shared_parts.sum_gradient(tensor, *planned->cut, *placement);
-        if (planned->has_classes)
-          nn::mark_split_weight(tensor, split_classes(group_, placement->shape.front(), sequence_parallel_));
+        if (!planned->has_classes) continue;
+        const auto classes = split_classes(group_, placement->shape.front(), sequence_parallel_);
+        nn::mark_split_weight(tensor, classes);
+        classes_.emplace(tensor.unsafeGetTensorImpl(), classes);
       }
     }
     // Before the parameters are used: sizes of layers are those of the whole.
@@ -128,9 +131,12 @@ class ModelSplit {
     if (layer.projection != nullptr && layer.along() == SplitAlong::kOutputs) {
       const int64_t gathered =
           layer.rule->style->gathers_output ? whole_size(layer, layer.projection->output_dim()) : 0;
-      const nn::SplitClassesPtr classes =
-          &layer == head_ ? split_classes(group_, gathered, sequence_parallel_) : nullptr;
-      layer.projection->set_split(std::make_shared<ColumnProduct>(group_, input_of(layer), gathered, classes));
+      const auto marked = classes_.find(layer.projection->parameter(nn::Projection::kWeight).unsafeGetTensorImpl());
+      nn::SplitClassesPtr classes = marked == classes_.end() ? nullptr : marked->second;
+      const bool splits_scores = &layer == head_;
+      if (splits_scores && classes == nullptr) classes = split_classes(group_, gathered, sequence_parallel_);
+      layer.projection->set_split(
+          std::make_shared<ColumnProduct>(group_, input_of(layer), gathered, std::move(classes), splits_scores));
     } else if (layer.projection != nullptr) {
       layer.projection->set_split(std::make_shared<RowProduct>(region_, layer.rule->style->splits_input));
     } else if (layer.along() == SplitAlong::kRows) {
@@ -167,7 +173,8 @@ class ModelSplit {
   bool sequence_parallel_;
   SplitRegion region_;
   MatchedPlan matched_;
-  const PlannedLayer* head_ = nullptr;  // whose class scores stay split
+  const PlannedLayer* head_ = nullptr;                                      // whose class scores stay split
+  std::unordered_map<const at::TensorImpl*, nn::SplitClassesPtr> classes_;  // of marked weights
   std::map<const PlannedLayer*, std::shared_ptr<RegionInput>> inputs_;
 };
 

@@ -1,0 +1,133 @@
+// Preparation of split models: what is refused, and what a failed one leaves.
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "accelerator/parameters/prepared_parameters.hpp"
+#include "accelerator/prepared_model.hpp"
+#include "accelerator/prepared_object.hpp"
+#include "config/generated/choices/context_method.hpp"
+#include "config/generated/choices/ddp_comm_hook.hpp"
+#include "config/generated/choices/overlap.hpp"
+#include "config/generated/settings/parallelism/tensor_parallel.hpp"
+#include "config/generated/settings/prepare/fsdp.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
+#include "config/generated/settings/training_loop/local_sgd.hpp"
+#include "expect_error.hpp"
+#include "machine/processors.hpp"
+#include "nn/callback_module.hpp"
+#include "nn/layers/linear.hpp"
+#include "parallel/gradient_exchange.hpp"
+#include "parallel/localsgd/local_sgd.hpp"
+#include "split_model_fixture.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::parallel {
+namespace split_preparation_test {
+
+using namespace split_model_tests;
+
+const Case kSequences{"GPT-2, sequences", gpt2, "auto", 1e-9, true};
+
+GradientExchange& exchange_of(const Training& training) {
+  return *std::dynamic_pointer_cast<accelerator::PreparedModel>(training.model())->parallel()->exchange();
+}
+
+// One rank has no room for what goes on meanwhile, and the others would cut products into chunks.
+TEST(SplitPreparation, RanksDecideTogetherWhetherExchangesOverlap) {
+  on_mesh({1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    const int former = at::get_num_threads();
+    at::set_num_threads(accelerator->state().process_index() == 0 ? 1 : static_cast<int>(usable_processors()));
+    PrepareModelSettings settings;
+    settings.tensor_parallel.overlap = Overlap::kAuto;
+    settings.tensor_parallel.overlap_chunks = 3;
+    Training training(accelerator, kSequences, settings);
+    at::set_num_threads(former);
+    training.step(0);
+  });
+}
+
+TEST(SplitPreparation, GradientsOfTheProgramHaveNoTerms) {
+  on_mesh({1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr model = gpt2();
+    TensorParallelSettings settings;
+    settings.sequence_parallel = true;
+    accelerator->preparation().split_layers(model, settings);
+    tests::expect_error(Status::kUnsupported, "expected accel_prepare_model(), or a sharded model",
+                        [&] { accelerator->preparation().prepare_parameters(model, 25, FsdpSettings()); });
+  });
+}
+
+TEST(SplitPreparation, SavedBucketsMustHaveGradientsOfOneKind) {
+  on_mesh({2, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    PrepareModelSettings settings;
+    settings.ddp.comm_hook = DdpCommHook::kPowerSgd;
+    const Training training(accelerator, kSequences, settings);
+    GradientExchange& exchange = exchange_of(training);
+    const auto saved = exchange.reduction_state().toGenericDict();
+    exchange.load_reduction_state(saved);
+    auto joined = tree::new_list(), buckets = tree::new_list();
+    for (const c10::IValue& bucket : saved.at("buckets").toListRef())
+      for (const c10::IValue& number : bucket.toListRef()) joined.push_back(number);
+    buckets.push_back(joined);
+    auto mixed = tree::new_map();
+    mixed.insert("buckets", buckets);
+    mixed.insert("memory", saved.at("memory"));
+    tests::expect_error(Status::kInvalidState, "expected the same sequence_parallel and plan",
+                        [&] { exchange.load_reduction_state(mixed); });
+  });
+}
+
+TEST(SplitPreparation, LayersOfAPreparedModelAreNotSplit) {
+  on_mesh({1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    const auto refuse = [&](const std::string& words, const nn::ModulePtr& model) {
+      tests::expect_error(Status::kInvalidState, words, [&] { accelerator->preparation().split_layers(model, {}); });
+    };
+    const Training split(accelerator, kSequences), whole(accelerator, {"", gpt2, "none"});
+    refuse("this rank has a part of it", split.inner());
+    refuse("expected that its layers are split before", whole.inner());
+    refuse("expected that its layers are split before", whole.inner()->find("transformer.h.0"));
+    const auto tied = std::make_shared<nn::CallbackModule>("Tied");
+    tied->add_child("head", whole.inner()->find("transformer.wte"));
+    refuse("parameter 'head.weight' belongs to a model that is prepared already", tied);
+  });
+}
+
+TEST(SplitPreparation, AFailedOneLeavesTheChoiceOfSequences) {
+  on_mesh({1, 1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    const auto object = [](ContextMethod method) {
+      accelerator::PreparedObject made;
+      made.model = std::make_shared<nn::Linear>(2, 2, true);
+      made.model_settings.context_parallel.method = method;
+      return made;
+    };
+    tests::expect_error(Status::kInvalidArgument, "context_parallel.method is another one", [&] {
+      accelerator->preparation().prepare({object(ContextMethod::kUlysses), object(ContextMethod::kRing)});
+    });
+    EXPECT_EQ(accelerator->preparation().prepare({object(ContextMethod::kRing)}).size(), 1U);
+  });
+}
+
+// The gradients of which each rank computes a term are exchanged, although there is one replica.
+TEST(SplitPreparation, LocalSgdOfOneReplicaIsNone) {
+  constexpr int kSteps = 3;
+  const Trained expected = train_alone(kSequences, kSteps);
+  on_mesh({1, 1, 2}, [&](const AcceleratorPtr& accelerator) {
+    Training training(accelerator, kSequences);
+    const auto local_sgd = accelerator->preparation().begin_local_sgd(training.model(), 2, LocalSgdSettings(), nullptr);
+    for (int step = 0; step < kSteps; step++) {
+      EXPECT_NEAR(training.step(step).second, expected.steps[static_cast<size_t>(step)].second, 1e-9);
+      EXPECT_FALSE(local_sgd->step());
+    }
+    expect_close(training.weights(), expected.weights, 1e-9);
+  });
+}
+
+}  // namespace split_preparation_test
+}  // namespace accel::parallel
