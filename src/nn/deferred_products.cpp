@@ -54,33 +54,29 @@ namespace {
 using LinearOperator = at::_ops::linear;
 
 // linear() is a composite: the kernel for autograd, which differentiates nothing itself, is where it can be asked.
-template <c10::DispatchKey kKey>
 at::Tensor linear(c10::DispatchKeySet keys, const at::Tensor& input, const at::Tensor& weight,
                   const std::optional<at::Tensor>& bias) {
   const at::Tensor no_bias;
   const at::Tensor& given_bias = bias ? *bias : no_bias;
   if (const auto products = DeferredProducts::of(weight, given_bias))
     return products->multiply(input, weight, given_bias, 0);
-  constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, kKey);
+  constexpr c10::DispatchKeySet kBelow(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::AutogradCPU);
   return LinearOperator::redispatch(keys & kBelow, input, weight, bias);
 }
 
-template <c10::DispatchKey kKey>
-void install_on() {
-  // Never destroyed: operators may run while the process ends.
+// Never destroyed: operators may run while the process ends.
+torch::Library& linear_of_autograd() {
   static torch::Library& library =
-      *std::make_unique<torch::Library>(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__).release();
-  library.impl("linear", TORCH_FN(linear<kKey>));
+      *std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::AutogradCPU, __FILE__, __LINE__)
+           .release();
+  return library;
 }
 
 }  // namespace
 
 std::shared_ptr<DeferredProducts> DeferredProducts::create() {
   static std::once_flag once;
-  std::call_once(once, [] {
-    install_on<c10::DispatchKey::AutogradCPU>();
-    install_on<c10::DispatchKey::AutogradCUDA>();
-  });
+  std::call_once(once, [] { linear_of_autograd().impl("linear", TORCH_FN(linear)); });
   return std::make_shared<DeferredProducts>();
 }
 

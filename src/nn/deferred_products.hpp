@@ -13,7 +13,7 @@ namespace accel::nn {
 
 class DeferredProducts : public std::enable_shared_from_this<DeferredProducts> {
  public:
-  // Installs what lets at::linear() ask the scope of its thread. Idempotent.
+  // Lets at::linear() of tensors on the CPU ask the scope of its thread, as the layers of this library do anywhere.
   static std::shared_ptr<DeferredProducts> create();
 
   // Bound to its thread; the innermost counts. Products with weights that are parameters are deferred inside.

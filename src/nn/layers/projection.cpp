@@ -13,7 +13,6 @@ namespace accel::nn {
 namespace {
 
 at::Tensor multiply_transposed(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  if (const auto products = DeferredProducts::of(weight, bias)) return products->multiply(input, weight, bias, 1);
   std::vector<int64_t> sizes = input.sizes().vec();
   sizes.back() = weight.size(1);
   const at::Tensor rows = input.reshape({-1, weight.size(0)});
@@ -23,6 +22,8 @@ at::Tensor multiply_transposed(const at::Tensor& input, const at::Tensor& weight
 }  // namespace
 
 at::Tensor Product::operator()(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) const {
+  if (const auto products = DeferredProducts::of(weight, bias))
+    return products->multiply(input, weight, bias, is_transposed ? 1 : 0);
   return is_transposed ? multiply_transposed(input, weight, bias) : at::linear(input, weight, bias);
 }
 
