@@ -311,7 +311,7 @@ static void config_is_told(void **state) {
   expect_config(loader,
                 "{\"even_batches\":true,\"split_batches\":false,\"put_on_device\":true,"
                 "\"non_blocking\":false,\"dispatch_batches\":false,\"use_seedable_sampler\":true,"
-                "\"data_seed\":null,\"use_stateful_dataloader\":true}");
+                "\"data_seed\":null,\"use_stateful_dataloader\":true,\"sequence_keys\":\"\"}");
   assert_fails(accel_dataloader_set_even_batches(loader, 2), ACCEL_ERROR_INVALID_ARGUMENT, "even_batches is 2");
   assert_ok(accel_dataloader_set_even_batches(loader, 0));
   accel_dataloader_release(loader);
@@ -324,7 +324,7 @@ static void config_is_told(void **state) {
   expect_config(loader,
                 "{\"even_batches\":false,\"split_batches\":true,\"put_on_device\":false,"
                 "\"non_blocking\":true,\"dispatch_batches\":false,\"use_seedable_sampler\":false,"
-                "\"data_seed\":3,\"use_stateful_dataloader\":false}");
+                "\"data_seed\":3,\"use_stateful_dataloader\":false,\"sequence_keys\":\"\"}");
   accel_dataloader_release(loader);
   config.put_on_device = 1;
   assert_ok(accel_prepare_data_loader(one, plain, &config, &loader));
