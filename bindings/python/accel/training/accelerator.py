@@ -338,7 +338,7 @@ class Accelerator(methods.Accelerator, Observed):
         from ..checkpoint import loader_checkpoint  # imports torch
         from ..data.prepare_data_loader import prepare_data_loader
 
-        config = self.dataloader_config
+        config = self.dataloader_config.for_torch()
         prepared = prepare_data_loader(
             data_loader, torch_module().device(str(self.device)), split_batches=config.split_batches,
             put_on_device=self.device_placement if device_placement is None else device_placement, rng_types=self.rng_types,
