@@ -279,7 +279,7 @@ class Accelerator(methods.Accelerator, Observed):
         if DistributedDataParallelKwargs in self._handlers:
             ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
             options.ddp = ddp
-        options.tensor_parallel = splitting = layer_options(self.parallelism_config, tensor_parallel)
+        options.tensor_parallel = splitting = layer_options(self.parallelism_config, tensor_parallel, is_torch_model(model))
         options.context_parallel = sequences = split_sequences.options(self.parallelism_config, context_parallel)
         sharding = sharding_choice.options_of(model, options)  # the options only point to them, too
         if is_torch_model(model):
