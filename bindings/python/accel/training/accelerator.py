@@ -426,8 +426,7 @@ class Accelerator(methods.Accelerator, Observed):
         """Inside, each of the buffers, such as tokens, shifted labels and positions, shows the positions of this rank of cp along its dimension of
         buffer_seq_dims, attention is of the whole sequence, and the mean of cross_entropy is over all ranks. Afterwards buffers are whole again, but for
         no_restore_buffers. A backward may come later, but for torch's checkpoint() in a model of torch's own. Without cp_size there is one warning."""
-        sequences = self.parallelism_config
-        if split_sequences.ranks_of(self._current()) == 1 or sequences is not None and sequences.sp_size > 1:
+        if split_sequences.ranks_of(self._current()) == 1 or split_sequences.are_of_ulysses(self.parallelism_config):
             split_sequences.tell_without()
             yield
         else:
