@@ -21,7 +21,7 @@ _thread = _Thread()
 
 def are_of_ulysses(config) -> bool:
     """Whether each call of a model attends to whole sequences, by the sizes of a ParallelismConfig, or by the engine's variable without one."""
-    return (os.environ.get("PARALLELISM_CONFIG_SP_SIZE", "1") if config is None else str(config.sp_size)) != "1"
+    return (os.environ.get("PARALLELISM_CONFIG_SP_SIZE") or "1" if config is None else str(config.sp_size)) != "1"
 
 
 def options(config, changed):
