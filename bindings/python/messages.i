@@ -46,8 +46,9 @@ static void hand_over_messages(void) {
 static void *deliver_messages(void *unused) {
   PyGILState_STATE lock;
   (void)unused;
-  atomic_store(&is_delivering, 0); // what comes from here on needs another thread
-  if (enter_python(&lock)) {
+  const int has_entered = enter_python(&lock);
+  atomic_store(&is_delivering, 0); // what comes from here on needs another thread; what came while this one waited does not
+  if (has_entered) {
     hand_over_messages();
     leave_python(lock);
   }

@@ -13,6 +13,7 @@
 #include "accelerator/steps/loss_backward.hpp"
 #include "accelerator/steps/step_measurement.hpp"
 #include "accelerator/training_precision.hpp"
+#include "config/state_settings.hpp"
 #include "state/state.hpp"
 
 namespace accel::accelerator {
@@ -55,7 +56,7 @@ class Accelerator {
 
  private:
   state::State state_;
-  PreparedObjects prepared_{state_.groups().mesh()};
+  PreparedObjects prepared_{state_.groups().mesh(), default_context_method(state_.settings())};
   TrainingPrecision precision_;
   Preparation preparation_{state_, prepared_, precision_};
   LossBackward backward_{state_, prepared_};

@@ -47,9 +47,9 @@ struct ModelEntry {
 };
 
 struct PreparedObjects {
-  explicit PreparedObjects(const std::shared_ptr<comm::Mesh>& mesh)
+  PreparedObjects(const std::shared_ptr<comm::Mesh>& mesh, ContextMethod method)
       : placed(std::make_shared<parallel::PlacedParameters>(mesh)),
-        sequences(std::make_shared<SequenceSplitting>(mesh)) {}
+        sequences(std::make_shared<SequenceSplitting>(mesh, method)) {}
 
   std::vector<parallel::ParallelModelPtr> parallel_models() const;
   std::vector<nn::ModulePtr> modules() const;

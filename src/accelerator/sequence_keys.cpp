@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <optional>
+#include <utility>
 
 #include "base/error.hpp"
 #include "tensor/tree.hpp"
@@ -37,6 +38,12 @@ std::pair<std::string, int64_t> read_key(const std::string& entry, const std::st
   return {name, *dim};
 }
 
+// Of a list "0" and "00" are one item; of a map they would be two, which nobody needs.
+bool are_same(const std::string& one, const std::string& other) {
+  const auto number = whole_number(one);
+  return one == other || (number && number == whole_number(other));
+}
+
 c10::IValue part_of_tensor(const c10::IValue& value, const std::string& key, int64_t dim,
                            const parallel::SequenceSplit& split) {
   require(value.isTensor(), Status::kTypeMismatch, "the batch has a ", tree::kind_name(value), " under the key '", key,
@@ -51,7 +58,11 @@ SequenceKeys::SequenceKeys(const std::string& text) {
   size_t begin = 0;
   while (begin <= text.size()) {
     const size_t end = std::min(text.find(',', begin), text.size());
-    dims_.push_back(read_key(text.substr(begin, end - begin), text));
+    auto key = read_key(text.substr(begin, end - begin), text);
+    for (const auto& [other, dim] : dims_)
+      require(!are_same(other, key.first), Status::kInvalidArgument, "sequence_keys is '", text, "', which has '",
+              key.first, other == key.first ? "' twice" : "' twice, as a number", "; expected each key once");
+    dims_.push_back(std::move(key));
     begin = end + 1;
   }
 }

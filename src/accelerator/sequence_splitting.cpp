@@ -14,6 +14,7 @@ SequenceSplitting::ChoicePtr SequenceSplitting::with(const ContextParallelSettin
   ContextParallelSettings added = of_model;
   added.inputs_are_split = ContextParallelSettings().inputs_are_split;  // each model has its own
   ContextParallelSettings settings = choice_ == nullptr ? ContextParallelSettings() : choice_->settings;
+  if (settings.method.is_default()) settings.method.value = method_;
   ContextParallelSettings::for_each(
       [](const OptionField& field, auto& chosen, const auto& other) {
         if (other.is_default()) return;

@@ -1,11 +1,16 @@
 // Sequence splitting: how the ranks along the axis context share the sequences of the prepared models.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <utility>
 
 #include "comm/mesh.hpp"
 #include "parallel/sequence_split.hpp"
+
+namespace accel {
+enum class ContextMethod : int32_t;
+}
 
 namespace accel::accelerator {
 
@@ -14,7 +19,8 @@ class SequenceSplitting {
   struct Choice;
   using ChoicePtr = std::shared_ptr<const Choice>;
 
-  explicit SequenceSplitting(std::shared_ptr<comm::Mesh> mesh) : mesh_(std::move(mesh)) {}
+  // The method is that of models whose settings have none.
+  SequenceSplitting(std::shared_ptr<comm::Mesh> mesh, ContextMethod method) : mesh_(std::move(mesh)), method_(method) {}
   SequenceSplitting(const SequenceSplitting&) = delete;
 
   // The choice with the settings of one model more. Throws kInvalidArgument where a former model has others. Collective
@@ -28,6 +34,7 @@ class SequenceSplitting {
 
  private:
   const std::shared_ptr<comm::Mesh> mesh_;
+  const ContextMethod method_;
   ChoicePtr choice_;
 };
 

@@ -146,7 +146,7 @@ class ConfigurationFile::Reader {
     const auto [entry, is_new] = sections_[std::string(section_of(table))].try_emplace(std::string(field));
     require(is_new, Status::kInvalidArgument, place(from.line), ": '", from.name,
             "' stands twice, or under two names, before at ", entry->second.place, "; expected it once");
-    entry->second = {value, place(from.value.line)};
+    entry->second = {value, place(from.value.line), from.name};
   }
 
   const std::string& path_;

@@ -22,6 +22,7 @@ class ConfigurationFile {
   struct Entry {
     std::string text;
     std::string place;  // "job.yaml:3"
+    std::string name;   // which it has there: that of the field, or another one of the reference
   };
 
   // Throws kNotFound or kIo if the file cannot be read; kInvalidArgument if it has another form, a duplicate name or an

@@ -8,6 +8,8 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
+#include "config/configuration_file.hpp"
+#include "config/generated/choices/context_method.hpp"
 #include "config/generated/choices/cpu_kernels.hpp"
 #include "config/generated/choices/cpu_memory.hpp"
 #include "config/generated/settings/state/state.hpp"
@@ -73,14 +75,23 @@ void apply_sequence_parallel_size(StateSettings& settings) {
   });
   check_option_text(field, *written, field.name, kSequenceSize);
   const int64_t size = parse_integer_option(field, *written);
-  if (size == 1) return;
-  require(settings.context_parallel_size.value == 1, Status::kInvalidArgument, kSequenceSize, " is ", size,
-          " and context_parallel_size is ", settings.context_parallel_size.value, " (from ",
+  const bool replaces_file = default_context_method(settings) == ContextMethod::kUlysses;
+  if (size == 1 && !replaces_file) return;
+  require(settings.context_parallel_size.value == 1 || replaces_file, Status::kInvalidArgument, kSequenceSize, " is ",
+          size, " and context_parallel_size is ", settings.context_parallel_size.value, " (from ",
           settings.context_parallel_size.source, "), and both split sequences; expected one of them above 1");
   settings.context_parallel_size.set(size, kSequenceSize);
 }
 
 }  // namespace
+
+ContextMethod default_context_method(const StateSettings& resolved) {
+  const std::string& source = resolved.context_parallel_size.source;
+  const ConfigurationFile* const file = ConfigurationFile::of_environment();
+  const auto* const entry = file == nullptr ? nullptr : file->find(StateSettings::table(), "context_parallel_size");
+  const bool is_of_file = entry != nullptr && entry->place == source && entry->name == "parallelism_config_sp_size";
+  return is_of_file || source == kSequenceSize ? ContextMethod::kUlysses : ContextMethod::kAllGather;
+}
 
 StateSettings resolve_state_settings(StateSettings given) {
   refuse_unsupported_environment();

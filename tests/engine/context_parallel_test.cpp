@@ -18,12 +18,16 @@
 #include <utility>
 #include <vector>
 
+#include "accelerator/sequence_keys.hpp"
+#include "accelerator/sequence_splitting.hpp"
 #include "accelerator/steps/micro_batch.hpp"
 #include "checkpoint_fixture.hpp"
+#include "config/generated/choices/context_method.hpp"
 #include "config/generated/choices/recompute.hpp"
 #include "config/generated/choices/state_dict_type.hpp"
 #include "config/generated/settings/module/activation_checkpointing.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
+#include "expect_error.hpp"
 #include "mesh_ranks.hpp"
 #include "nn/architectures/architecture.hpp"
 #include "nn/module_walks.hpp"
@@ -211,6 +215,29 @@ void expect_trains_as(const Trained& expected, const Case& test) {
 constexpr int kSteps = 20;
 constexpr ContextMethod kAllGather = ContextMethod::kAllGather, kRing = ContextMethod::kRing,
                         kUlysses = ContextMethod::kUlysses;
+
+TEST(ContextParallel, ModelsWithoutAMethodHaveThatOfTheState) {
+  on_mesh({1, 1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    const auto& mesh = accelerator->state().groups().mesh();
+    accelerator::SequenceSplitting sequences(mesh, ContextMethod::kUlysses);
+    const int64_t rank = mesh->group("context")->rank();
+    const at::Tensor contiguous = at::arange(4 * rank, 4 * rank + 4);
+    EXPECT_TRUE(sequences.split().positions(8).equal(contiguous));
+    ContextParallelSettings given;
+    given.inputs_are_split = true;
+    sequences.take(sequences.with(given));
+    EXPECT_TRUE(sequences.split().positions(8).equal(contiguous));
+    given.method = ContextMethod::kAllGather;
+    sequences.take(sequences.with(given));
+    EXPECT_FALSE(sequences.split().positions(8).equal(contiguous));
+  });
+}
+
+TEST(ContextParallel, EachKeyOfABatchIsSplitOnce) {
+  for (const char* const keys : {"ids, ids", "ids:1, mask, ids:2", "0, 0:1", "0, 1, 00"})
+    tests::expect_error(Status::kInvalidArgument, "expected each key once", [&] { accelerator::SequenceKeys{keys}; });
+  EXPECT_FALSE(accelerator::SequenceKeys("ids, mask:2, 0, 1, 10").empty());
+}
 
 TEST(ContextParallel, TrainsAsOneProcess) {
   const Trained expected = train_alone(kSteps);

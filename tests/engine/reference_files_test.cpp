@@ -1,8 +1,13 @@
 // Configuration files of the reference.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <string>
+
 #include "config/fsdp_settings.hpp"
+#include "config/generated/choices/context_method.hpp"
 #include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/prepare/deepspeed.hpp"
 #include "config/generated/settings/state/state.hpp"
 #include "config/precedence.hpp"
 #include "config/state_settings.hpp"
@@ -104,7 +109,23 @@ TEST(ReferenceFiles, SequencesAreSharedInOneOfTwoWays) {
       "parallelism_config:\n"
       "  parallelism_config_cp_size: 1\n"
       "  parallelism_config_sp_size: 3\n");
-  EXPECT_EQ(resolve_state_settings({}).context_parallel_size, 3);
+  StateSettings state = resolve_state_settings({});
+  EXPECT_EQ(state.context_parallel_size, 3);
+  EXPECT_EQ(default_context_method(state), ContextMethod::kUlysses);
+  for (const char* const size : {"3", "2", "1"}) {  // the variable goes before the file
+    setenv("PARALLELISM_CONFIG_SP_SIZE", size, 1);
+    state = resolve_state_settings({});
+    EXPECT_EQ(state.context_parallel_size, std::stoi(size));
+    EXPECT_EQ(default_context_method(state), ContextMethod::kUlysses);
+  }
+}
+
+TEST(ReferenceFiles, ContextParallelismIsAnotherWayThanTheVariables) {
+  const SettingsEnvironment environment;
+  const ConfigurationFileOfTest file("parallelism_config:\n  parallelism_config_cp_size: 2\n");
+  EXPECT_EQ(default_context_method(resolve_state_settings({})), ContextMethod::kAllGather);
+  setenv("PARALLELISM_CONFIG_SP_SIZE", "2", 1);
+  tests::expect_error(Status::kInvalidArgument, "both split sequences", [] { resolve_state_settings({}); });
 }
 
 TEST(ReferenceFiles, WhatIsNotThereOrNotKnownIsRefusedWithItsLine) {

@@ -14,6 +14,7 @@
 
 #include "base/current_call.hpp"
 #include "base/error.hpp"
+#include "config/generated/choices/context_method.hpp"
 #include "config/generated/choices/cpu_kernels.hpp"
 #include "config/generated/choices/precision.hpp"
 #include "config/generated/settings/prepare/ddp.hpp"
@@ -434,9 +435,11 @@ TEST(StateMesh, SequencesAreSharedInOneOfTwoWays) {
   const StateSettings resolved = resolve_state_settings({});
   EXPECT_EQ(resolved.context_parallel_size, 2);
   EXPECT_EQ(resolved.context_parallel_size.source, "PARALLELISM_CONFIG_SP_SIZE");
+  EXPECT_EQ(default_context_method(resolved), ContextMethod::kUlysses);
   StateSettings given;
   given.context_parallel_size = 3;
   EXPECT_EQ(resolve_state_settings(given).context_parallel_size, 3);
+  EXPECT_EQ(default_context_method(resolve_state_settings(given)), ContextMethod::kAllGather);
   setenv("PARALLELISM_CONFIG_CP_SIZE", "1", 1);
   EXPECT_EQ(resolve_state_settings({}).context_parallel_size, 2);
   setenv("PARALLELISM_CONFIG_CP_SIZE", "3", 1);

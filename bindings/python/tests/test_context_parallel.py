@@ -108,12 +108,14 @@ def accelerator():
     return Accelerator(cpu=True)
 
 
-def test_ulysses_loader(ranks):
+@pytest.mark.parametrize("variables", [{}, {"PARALLELISM_CONFIG_SP_SIZE": 2}], ids=str)
+def test_ulysses_loader(ranks, variables):
     printed = ranks("""
+        import os
         import accel
         from accel import Accelerator, ParallelismConfig, data, nn
         from accel.nn import functional as F
-        accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(sp_size=2))
+        accelerator = Accelerator(cpu=True, parallelism_config=None if "PARALLELISM_CONFIG_SP_SIZE" in os.environ else ParallelismConfig(sp_size=2))
         rows = [{"input_ids": accel.arange(7) + row, "labels": accel.arange(7) + row} for row in range(4)]
         accel.set_seed(3)
         plain = nn.from_config('{"model_type": "gpt2", "n_embd": 12, "n_layer": 1, "n_head": 3, "vocab_size": 17, "n_positions": 8, '
@@ -134,5 +136,5 @@ def test_ulysses_loader(ranks):
         assert part.shape == (1, 4, 17) and difference < 1e-5, difference
         print(accelerator.num_processes)
         accelerator.end_training()
-    """)
+    """, **variables)
     assert printed == ["2\n", "2\n"]

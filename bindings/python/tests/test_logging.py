@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -120,6 +121,41 @@ def test_messages_of_threads_of_the_engine():
     """)
     assert any(line.endswith(" ACCEL_ERROR_USER: KeyError: 'step_size'") for line in lines), lines
     assert any("accel_dataloader_next: " in line for line in lines), lines
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/self/status").exists(), reason="counts threads by /proc")
+def test_one_thread_delivers_what_comes_while_the_interpreter_is_busy():
+    counted = errors_of("""
+        import ctypes, re, sys, time
+        from accel.logging import log_engine
+
+        logging.getLogger("accel").setLevel("DEBUG")
+        log_engine("debug")
+        path = next(line.split()[-1] for line in open("/proc/self/maps") if "libaccel.so" in line)
+        holding = ctypes.PyDLL(None)  # its calls keep the interpreter
+        fails, thread = ctypes.CDLL(path).accel_wait_for_everyone, ctypes.c_void_p()
+        text = ctypes.create_string_buffer(4096)
+
+        def threads():
+            status = holding.open(b"/proc/self/status", 0)
+            holding.read(status, text, 4096)
+            holding.close(status)
+            return int(re.search(rb"Threads:\\s+(\\d+)", text.raw)[1])
+
+        sys.setswitchinterval(1000)
+        before = threads()
+        for _ in range(20):
+            holding.pthread_create(ctypes.byref(thread), None, fails, None)
+            holding.pthread_detach(thread)
+            holding.usleep(5000)
+        holding.usleep(300000)
+        print("step_size", threads() - before, file=sys.stderr)
+        sys.setswitchinterval(0.005)
+        time.sleep(0.1)
+        log_engine(None)
+        print("step_size end", file=sys.stderr)
+    """)
+    assert counted[-2:] == ["step_size 1", "step_size end"], counted
 
 
 def test_warnings_at_the_end_of_the_interpreter():

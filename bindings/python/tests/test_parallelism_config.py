@@ -3,7 +3,7 @@
 import pytest
 
 import accel
-from accel import Accelerator
+from accel import Accelerator, capi
 
 
 def test_parallelism_config(monkeypatch):
@@ -38,8 +38,19 @@ def test_handlers_of_parallelism(monkeypatch):
     assert config.tp_handler == TorchTensorParallelConfig() and config.cp_handler is None and config.sp_handler.sp_seq_length_is_variable is True
     assert config.to_engine()["context_parallel_size"] == 3 and config.build_device_mesh("cpu") is None
     assert accel.ParallelismConfig(cp_size=2).cp_handler == TorchContextParallelConfig(cp_comm_strategy="allgather")
-    with pytest.warns(UserWarning, match="enable_async_tp=True has no effect"):
-        TorchTensorParallelConfig(enable_async_tp=True)
+    beside = TorchTensorParallelConfig(enable_async_tp=True)
+    assert beside.to_engine().overlap == capi.ACCEL_OVERLAP_YES and beside.to_engine({"overlap": "no"}).overlap == capi.ACCEL_OVERLAP_NO
+    assert TorchTensorParallelConfig(enable_async_tp=True, overlap="auto").to_engine().overlap == capi.ACCEL_OVERLAP_AUTO
+    with pytest.warns(UserWarning, match="enable_async_tp=True has no effect on a model of torch"):
+        assert beside.to_engine(is_for_torch=True).overlap == TorchTensorParallelConfig().to_engine().overlap
+    for text, number in (("YES", capi.ACCEL_OVERLAP_YES), ("2", capi.ACCEL_OVERLAP_YES), ("No", capi.ACCEL_OVERLAP_NO), ("auto", capi.ACCEL_OVERLAP_AUTO)):
+        monkeypatch.setenv("PARALLELISM_CONFIG_TP_OVERLAP", text)
+        assert TorchTensorParallelConfig().to_engine().overlap == number
+    for text in ("3", "-1", "perhaps", "\N{SUPERSCRIPT TWO}"):
+        monkeypatch.setenv("PARALLELISM_CONFIG_TP_OVERLAP", text)
+        with pytest.raises(ValueError, match="overlap='.*': expected one of 'auto', 'no', 'yes'"):
+            TorchTensorParallelConfig().to_engine()
+    monkeypatch.delenv("PARALLELISM_CONFIG_TP_OVERLAP")
     monkeypatch.setenv("PARALLELISM_CONFIG_TP_PLAN", "up colwise")
     options = TorchTensorParallelConfig(sequence_parallel=True).to_engine({"verify_gradients": 0})
     assert (options.plan, options.sequence_parallel, options.verify_gradients) == ("up colwise", 1, 0)

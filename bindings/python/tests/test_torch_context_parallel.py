@@ -140,3 +140,25 @@ def test_what_is_refused(ranks):
     for lines in printed:
         for line, word in zip(lines.splitlines(), words, strict=True):
             assert word in line
+
+
+def test_errors_of_attention_name_the_layer():
+    from accel.parallel import torch_sequences
+
+    class Attention(torch.nn.Module):
+        def forward(self, text):
+            raise RuntimeError(text)
+
+    for text, expected, kind in (
+            ("in a module: attention over a split sequence has a mask; expected none", "in '0': attention over a split sequence has a mask; expected none",
+             NotImplementedError),
+            ("attention over a split sequence has 1 queries and 2 keys", "in '0': attention over a split sequence has 1 queries and 2 keys",
+             NotImplementedError),
+            ("rank 0: attention over a split sequence: rank 0 has 4 positions", "in '0': rank 0: attention over a split sequence: rank 0 has 4 positions",
+             RuntimeError),
+            ("in 'inner': attention over a split sequence has queries [1]", "in '0': attention over a split sequence has queries [1]", RuntimeError),
+            ("another one", "another one", RuntimeError)):
+        with pytest.raises(RuntimeError) as raised:
+            torch.nn.Sequential(Attention())(text)
+        error = torch_sequences.at_layer(raised.value)
+        assert (type(error), str(error)) == (kind, expected)

@@ -75,6 +75,12 @@ def batch_sampler_of(given):
     return Batches(given["batches"], **({"drop_last": given["drop_last"]} if "drop_last" in given else {}))
 
 
+def test_keys_of_sequences_are_refused():
+    accelerator = Accelerator(cpu=True, dataloader_config=DataLoaderConfiguration(sequence_keys="input_ids"))
+    with pytest.raises(ValueError, match="sequence_keys is for loaders of accel: expected maybe_context_parallel"):
+        accelerator.prepare(DataLoader(range(4)))
+
+
 def test_batch_sampler_shard_as_the_reference():
     for case in cases("batch_sampler_shard"):
         given, expected = case["input"], case["expected"]

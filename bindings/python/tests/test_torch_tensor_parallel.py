@@ -106,3 +106,39 @@ def test_training_is_that_of_one_process(ranks, settings):
     first, second = ranks(TRAINING, 2, **settings)
     assert numbers(first) == pytest.approx(alone, rel=1e-4)
     assert numbers(second) == pytest.approx(alone[:-1], rel=1e-4)
+
+
+def test_a_loss_of_the_scores_of_a_rank_still_says_whether_it_shifts_labels():
+    loss_utils = pytest.importorskip("transformers.loss.loss_utils")
+    from accel.parallel import split_layers, torch_sequences
+
+    model = torch.nn.Identity()
+    model.loss_function = split_layers._loss_of_scores(loss_utils.ForCausalLMLoss)
+    assert torch_sequences._shifts_labels(model)
+
+
+def test_settings_of_models_of_accel(ranks):
+    script = """
+        import os, warnings
+        import torch
+        from accel import Accelerator, ParallelismConfig
+        parts = int(os.environ["WORLD_SIZE"])
+        accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(tp_size=parts) if parts > 1 else None)
+        plan = "0 colwise; 1 rowwise"
+        for given in ({"overlap": "yes"}, {"overlap_chunks": 2}):
+            try:
+                accelerator.prepare_model(torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Linear(4, 2)), tensor_parallel={"plan": plan, **given})
+                print("prepared")
+            except NotImplementedError as error:
+                print(error)
+        for regathers in (True, False):
+            with warnings.catch_warnings(record=True) as seen:
+                warnings.simplefilter("always")
+                accelerator.prepare_model(torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Linear(4, 2)),
+                                          tensor_parallel={"plan": plan, "regather_inputs": regathers})
+            print([str(one.message).partition(" has ")[0] for one in seen if "regather" in str(one.message)])
+        accelerator.end_training()
+    """
+    assert ranks(script, 1) == ["prepared\nprepared\n[]\n[]\n"]
+    refusal = "overlap: layers of torch exchange between their products; expected a model of accel, or no overlap\n"
+    assert ranks(script, 2) == [f"{refusal}{refusal}['regather_inputs=True']\n[]\n"] * 2

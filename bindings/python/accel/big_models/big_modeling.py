@@ -111,14 +111,3 @@ def _torch():
 
 def _device(device):
     return None if device is None else Device(device_maps.name_of(device))
-
-
-def _refuse_recurrent_layers_under_sequence_parallelism(model):
-    """Layers of linear attention carry a state along the sequence, which ranks that have parts of the sequence do not exchange: the
-    gradients would be wrong without a sign of it."""
-    config = getattr(model, "config", None)
-    config = config.get_text_config() if hasattr(config, "get_text_config") else config
-    recurrent = sorted({kind for kind in getattr(config, "layer_types", None) or () if "linear_attention" in kind})
-    if recurrent:
-        raise ValueError(f"{type(model).__name__} has layers of type {', '.join(recurrent)}, whose state runs along the sequence; expected attention "
-                         "layers only under sequence parallelism")

@@ -1,7 +1,9 @@
 """Layers of a torch model that are split over the ranks of the axis tp, by a plan: the engine cuts the parameters, and hooks on the layers call
 its operators around their products."""
 
+import functools
 import inspect
+import warnings
 
 import torch
 
@@ -14,12 +16,15 @@ from .split_styles import COLUMNS, ROWS, SUMMED, TABLES, WHOLE, Layer, Region, a
 
 def prepare(model: torch.nn.Module, state, options) -> "Split | None":
     """What to do with a model that is about to be prepared, whose plan becomes rules for its parameters; None: its layers stay whole."""
-    if options.tensor_parallel.overlap == capi.ACCEL_OVERLAP_YES or (options.tensor_parallel.overlap_chunks or 0) > 0:
-        raise NotImplementedError("overlap: layers of torch exchange between their products; expected a model of accel, or no overlap")
     mesh = capi.accel_state_mesh(state)
     plan = options.tensor_parallel.plan or "auto"
     if capi.accel_mesh_size(mesh, "tensor") == 1 or options.split_by_program or plan == "none" or plan == "auto" and options.evaluation_mode:
         return None
+    if options.tensor_parallel.overlap == capi.ACCEL_OVERLAP_YES or (options.tensor_parallel.overlap_chunks or 0) > 0:
+        raise NotImplementedError("overlap: layers of torch exchange between their products; expected a model of accel, or no overlap")
+    if options.tensor_parallel.regather_inputs == 1:
+        warnings.warn("regather_inputs=True has no effect on a model of torch, whose layers keep their gathered inputs for the backward; expected a model "
+                      "of accel, or regather_inputs=False", stacklevel=2)
     split = Split(model, _rules_of(model) if plan == "auto" else _read(plan), Group.of(capi.accel_mesh_group(mesh, "tensor")),
                   splits_sequences=options.tensor_parallel.sequence_parallel == 1, splits_loss=options.tensor_parallel.loss_parallel == 1,
                   is_of_family=plan == "auto")
@@ -138,6 +143,7 @@ def _loss_of_scores(loss):
     """A loss of transformers with as many classes as its scores have: those of this rank, or all in an evaluation."""
     signature = inspect.signature(loss)
 
+    @functools.wraps(loss)  # its name says whether it shifts labels
     def of_scores(*args, **options):
         given = signature.bind(*args, **options)
         if "vocab_size" in given.arguments:

@@ -2,6 +2,7 @@
 
 import contextlib
 import logging
+import os
 import threading
 
 from .. import capi
@@ -18,12 +19,17 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
+def are_of_ulysses(config) -> bool:
+    """Whether each call of a model attends to whole sequences, by the sizes of a ParallelismConfig, or by the engine's variable without one."""
+    return (os.environ.get("PARALLELISM_CONFIG_SP_SIZE") or "1" if config is None else str(config.sp_size)) != "1"
+
+
 def options(config, changed):
     """The engine's options for a model: those of a ParallelismConfig, or None, with other values of some fields."""
     fields = {}
-    if config is not None and config.sp_size > 1:
+    if are_of_ulysses(config):
         fields = {"method": capi.ACCEL_CONTEXT_METHOD_ULYSSES, "inputs_are_split": 1}
-        if config.sp_handler is not None and not config.sp_handler.sp_seq_length_is_variable:
+        if config is not None and config.sp_handler is not None and not config.sp_handler.sp_seq_length_is_variable:
             fields |= {"variable_length": 0, "sequence_length": config.sp_handler.sp_seq_length}
     elif config is not None and config.cp_size > 1:
         passes_blocks = config.cp_handler is not None and config.cp_handler.cp_comm_strategy != "allgather"

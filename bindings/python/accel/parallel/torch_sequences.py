@@ -2,6 +2,7 @@
 its positions, and leave out masks that say no more than that attention is causal."""
 
 import inspect
+import re
 
 import torch
 
@@ -9,6 +10,8 @@ from .. import capi
 from ..engine.bridge import to_torch
 from . import split_sequences
 
+_UNSUPPORTED = re.compile(r" has a (mask|dropout)| has keys | has \d+ queries | has no second derivative| on ")
+_PATH = re.compile(r"^in '[^']*': ")  # inside of a module that is sharded by itself
 _OTHER_LAYERS = ("chunked_attention", "linear_attention", "sliding_attention")
 
 
@@ -79,7 +82,8 @@ class _Inputs:
 
 
 def at_layer(error):
-    """An error of attention with the path of the layer that called it; other errors as they are."""
+    """An error of attention with the path of the layer that called it, as a NotImplementedError where the attention could not be computed so
+    at all; other errors as they are."""
     _, marker, reason = str(error).partition("attention over a split sequence")
     if not marker:
         return error
@@ -89,4 +93,9 @@ def at_layer(error):
         called += [owner] if isinstance(owner, torch.nn.Module) else []
         trace = trace.tb_next
     path = next((name for name, module in called[0].named_modules() if module is called[-1]), "") if called else ""
-    return NotImplementedError(f"in {path!r}: {marker}{reason}").with_traceback(error.__traceback__) if path else error
+    if not path:
+        return error
+    if _UNSUPPORTED.match(reason):
+        return NotImplementedError(f"in {path!r}: {marker}{reason}").with_traceback(error.__traceback__)
+    error.args = (f"in {path!r}: {_PATH.sub('', str(error))}",)
+    return error

@@ -74,8 +74,11 @@ class _Engine:
 
 def adapt(dl, model, state, config):
     """What deepspeed_ulysses_dl_adapter() returns."""
-    if config is None or config.sp_size == 1:
+    if split_sequences.ranks_of(state) == 1 or config is not None and config.sp_size == 1:
         return dl
+    if not getattr(getattr(model, "forward", None), "inputs_are_split", True):
+        raise ValueError(f"deepspeed_ulysses_dl_adapter(): {type(model).__name__} takes whole sequences; expected ParallelismConfig(sp_size=...), or a "
+                         "model of prepare_model(..., context_parallel={'inputs_are_split': 1})")
     settings = getattr(model, "config", None)
     if "linear_attention" in (getattr(settings, "layer_types", None) or ()):
         raise ValueError(f"{type(model).__name__} has layers with linear_attention, which cannot be split along the sequence: expected full attention")

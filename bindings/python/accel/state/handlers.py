@@ -75,6 +75,13 @@ class DataLoaderConfiguration(settings.DataLoaderConfiguration):
     def to_engine(self):
         return engine_options(self, data_seed=whole_number("data_seed", self.data_seed, least=0))
 
+    def for_torch(self):
+        """The same for a loader of torch, whose batches a scope or an adapter splits."""
+        if self.sequence_keys is not None:
+            raise ValueError("sequence_keys is for loaders of accel: expected maybe_context_parallel(), or deepspeed_ulysses_dl_adapter() for a loader "
+                             "of torch")
+        return self
+
 
 def warn_of_copies_that_block(non_blocking, pin_memory):
     """Of a loader whose batches go to a device."""

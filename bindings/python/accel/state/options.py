@@ -36,12 +36,14 @@ def read_variables(settings, *names, **defaults):
 
 
 def number_of(kind, name):
-    """The number of a setting that is one of some texts."""
+    """The number of a setting that is one of some texts, in any case, or its digits, as the engine takes them."""
     if not isinstance(name, str):
         return name
-    if name not in CHOICES[kind]:
-        raise ValueError(f"{kind}={name!r}: expected one of {', '.join(map(repr, CHOICES[kind]))}")
-    return CHOICES[kind][name]
+    texts = CHOICES[kind]
+    number = int(name) if name.isascii() and name.isdigit() else texts.get(name.lower())
+    if number not in texts.values():
+        raise ValueError(f"{kind}={name!r}: expected one of {', '.join(map(repr, texts))}")
+    return number
 
 
 def fill(options, settings, **renamed):

@@ -279,7 +279,7 @@ class Accelerator(methods.Accelerator, Observed):
         if DistributedDataParallelKwargs in self._handlers:
             ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
             options.ddp = ddp
-        options.tensor_parallel = splitting = layer_options(self.parallelism_config, tensor_parallel)
+        options.tensor_parallel = splitting = layer_options(self.parallelism_config, tensor_parallel, is_torch_model(model))
         options.context_parallel = sequences = split_sequences.options(self.parallelism_config, context_parallel)
         sharding = sharding_choice.options_of(model, options)  # the options only point to them, too
         if is_torch_model(model):
@@ -338,7 +338,7 @@ class Accelerator(methods.Accelerator, Observed):
         from ..checkpoint import loader_checkpoint  # imports torch
         from ..data.prepare_data_loader import prepare_data_loader
 
-        config = self.dataloader_config
+        config = self.dataloader_config.for_torch()
         prepared = prepare_data_loader(
             data_loader, torch_module().device(str(self.device)), split_batches=config.split_batches,
             put_on_device=self.device_placement if device_placement is None else device_placement, rng_types=self.rng_types,
@@ -426,8 +426,7 @@ class Accelerator(methods.Accelerator, Observed):
         """Inside, each of the buffers, such as tokens, shifted labels and positions, shows the positions of this rank of cp along its dimension of
         buffer_seq_dims, attention is of the whole sequence, and the mean of cross_entropy is over all ranks. Afterwards buffers are whole again, but for
         no_restore_buffers. A backward may come later, but for torch's checkpoint() in a model of torch's own. Without cp_size there is one warning."""
-        sequences = self.parallelism_config
-        if split_sequences.ranks_of(self._current()) == 1 or sequences is not None and sequences.sp_size > 1:
+        if split_sequences.ranks_of(self._current()) == 1 or split_sequences.are_of_ulysses(self.parallelism_config):
             split_sequences.tell_without()
             yield
         else:
