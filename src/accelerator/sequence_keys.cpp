@@ -38,7 +38,7 @@ std::pair<std::string, int64_t> read_key(const std::string& entry, const std::st
   return {name, *dim};
 }
 
-// Of a list "0" and "00" are one item; of a map they would be two, which nobody needs.
+// "0" and "00" are one item of a list; of a map they would be two, which nobody needs.
 bool are_same(const std::string& one, const std::string& other) {
   const auto number = whole_number(one);
   return one == other || (number && number == whole_number(other));

@@ -24,7 +24,7 @@ enum Slot : size_t { kAnnouncement, kDescription, kFirstTensor };
 constexpr size_t kSlots = 1024;
 constexpr int64_t kAsBefore = 0, kFailed = -1;
 
-// What an action needs from another stage.
+// The value that an action needs from another stage.
 std::optional<StageEdge> needed_by(const PipelineAction& action, int stages) {
   if (action.kind == Kind::kForward && action.stage > 0)
     return StageEdge{action.stage - 1, action.stage, action.micro_batch};

@@ -29,7 +29,7 @@ class Work;
 
 namespace accel::parallel {
 
-// What passes from one stage to a neighbour: outputs to the next one, gradients to the former one.
+// A value that passes from one stage to a neighbour: outputs to the next one, gradients to the former one.
 struct StageEdge {
   int from, to;
   int micro_batch;

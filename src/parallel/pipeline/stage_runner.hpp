@@ -27,7 +27,7 @@ class DeferredProducts;
 
 namespace accel::parallel {
 
-// What the actions of a step compute.
+// Computes for the actions of a step.
 struct PipelineComputation {
   // The input of the first stage; asked on its rank.
   std::function<c10::IValue(int micro_batch)> input;
@@ -50,7 +50,7 @@ class StageRunner {
   const PipelineSchedule& schedule() const { return schedule_; }
 
  private:
-  // Of a forward, until its backward.
+  // The tensors of a forward, until its backward.
   struct Recorded {
     std::vector<at::Tensor> inputs;                  // those whose gradients the former stage wants
     std::vector<at::Tensor> outputs;                 // those that have gradients; of the last stage, the loss
