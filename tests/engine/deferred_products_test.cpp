@@ -1,8 +1,15 @@
 // Gradients of weights that are computed behind a backward.
 #include "nn/deferred_products.hpp"
 
-#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/tanh.h>
 #include <gtest/gtest.h>
 
 #include <memory>

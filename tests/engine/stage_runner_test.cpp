@@ -1,9 +1,17 @@
 // Steps of pipelines, with ranks as threads: equality with one process, values that pass, errors of a stage.
 #include "parallel/pipeline/stage_runner.hpp"
 
-#include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/tensor_split.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
