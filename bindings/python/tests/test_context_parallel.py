@@ -116,6 +116,10 @@ def test_ulysses_loader(ranks, variables):
         from accel import Accelerator, ParallelismConfig, data, nn
         from accel.nn import functional as F
         accelerator = Accelerator(cpu=True, parallelism_config=None if "PARALLELISM_CONFIG_SP_SIZE" in os.environ else ParallelismConfig(sp_size=2))
+        from accel import capi
+        if "PARALLELISM_CONFIG_SP_SIZE" in os.environ:  # also without a model, as in other languages
+            positions = capi.accel_context_parallel_positions(accelerator._current(), 8).tolist()
+            assert positions == [[0, 1, 2, 3], [4, 5, 6, 7]][accelerator.process_index], positions
         rows = [{"input_ids": accel.arange(7) + row, "labels": accel.arange(7) + row} for row in range(4)]
         accel.set_seed(3)
         plain = nn.from_config('{"model_type": "gpt2", "n_embd": 12, "n_layer": 1, "n_head": 3, "vocab_size": 17, "n_positions": 8, '
