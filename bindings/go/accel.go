@@ -6028,7 +6028,7 @@ func (options *TensorParallelOptions) c(given *arguments) *C.accel_tensor_parall
 // tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options;
 // what one leaves unset is as in another.
 type ContextParallelOptions struct {
-	// Default ALL_GATHER
+	// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis. Default ALL_GATHER
 	Method *ContextMethod
 
 	// Default AUTO

@@ -97,7 +97,7 @@ typedef int32_t accel_load_balance_t;
  * @accelerate TorchContextParallelConfig, DeepSpeedSequenceParallelConfig */
 typedef struct accel_context_parallel_options {
   size_t struct_size;
-  accel_context_method_t method;     /* Default ALL_GATHER; ULYSSES where PARALLELISM_CONFIG_SP_SIZE, or a file, sized the axis */
+  accel_context_method_t method;     /* ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis. Default ALL_GATHER */
   accel_load_balance_t load_balance; /* Default AUTO */
   int64_t sequence_length;           /* The positions of each sequence; 0: any number. In [0, inf). Default 0 */
   accel_flag_t variable_length;      /* 0: sequences of another length than sequence_length are an error. Default 1 */

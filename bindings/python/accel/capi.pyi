@@ -623,7 +623,7 @@ class accel_tensor_parallel_options_t:
 class accel_context_parallel_options_t:
     """How sequences are split over the ranks of the axis "context" of the mesh. These ranks get the same batches, and each keeps its positions of them: a scope of accel_context_parallel_begin() says which tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options; what one leaves unset is as in another.
 
-    method: Default ALL_GATHER
+    method: ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis. Default ALL_GATHER
     load_balance: Default AUTO
     sequence_length: The positions of each sequence; 0: any number. In [0, inf). Default 0
     variable_length: 0: sequences of another length than sequence_length are an error. Default 1

@@ -2493,7 +2493,7 @@ impl Default for accel_tensor_parallel_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_context_parallel_options_t {
     pub struct_size: usize,
-    /// Default ALL_GATHER
+    /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis. Default ALL_GATHER
     pub method: accel_context_method_t,
     /// Default AUTO
     pub load_balance: accel_load_balance_t,

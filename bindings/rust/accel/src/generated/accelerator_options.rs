@@ -106,7 +106,7 @@ crate::configuration::builder! {
 }
 
 impl ContextParallelOptions {
-    /// Default `ContextMethod::AllGather`.
+    /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis. Default `ContextMethod::AllGather`.
     pub fn method(mut self, method: ContextMethod) -> Self {
         self.0.method = method.into();
         self
