@@ -31,7 +31,7 @@ LocalSgd::LocalSgd(ParallelModelPtr model, CommunicatorPtr communicator, int64_t
       local_sgd_steps_(local_sgd_steps),
       settings_(settings),
       // A split model without replicas exchanges gradients, too.
-      enabled_(settings.enabled && communicator_->size() > 1 && model_->exchange() != nullptr) {
+      enabled_(settings.enabled && model_->exchange() != nullptr && communicator_->size() > 1) {
   require(local_sgd_steps >= 1, Status::kInvalidArgument, "local_sgd_steps is ", local_sgd_steps,
           "; expected at least 1");
   require(settings.start_step >= 0, Status::kInvalidArgument, "start_step is ", settings.start_step.value,

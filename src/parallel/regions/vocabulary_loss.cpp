@@ -15,7 +15,7 @@ namespace accel::parallel {
 
 nn::SplitClassesPtr split_classes(const RankGroup& group, int64_t whole, bool splits_sequence) {
   require(whole >= group->size(), Status::kInvalidArgument, "the number of all classes is ", whole,
-          "; expected at least one for each of the ", group->size(), " ranks that split them");
+          "; expected at least ", group->size(), ", one for each rank that splits them");
   kernels::ClassShare share;
   const Share own = share_of(whole, group->rank(), group->size());
   share.begin = own.begin;
