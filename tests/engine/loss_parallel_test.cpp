@@ -420,7 +420,7 @@ TEST(LossParallel, WrongUsesAreRefused) {
     refuse(Status::kInvalidArgument, "target of row 0 is 14; expected a class below 13",
            [&] { (void)head.fused(of_head, 0); });
     EXPECT_EQ(nn::split_classes_of_weight(at::linspace(0, 1, 3)), nullptr);
-    refuse(Status::kInvalidArgument, "expected at least one for each of the 2 ranks that split them",
+    refuse(Status::kInvalidArgument, "expected at least 2, one for each rank that splits them",
            [&] { (void)split_classes(group, 1, false); });
   });
 }
