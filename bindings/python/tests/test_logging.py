@@ -149,7 +149,7 @@ def test_one_thread_delivers_what_comes_while_the_interpreter_is_busy():
             holding.pthread_detach(thread)
             holding.usleep(5000)
         holding.usleep(300000)
-        print("step_size", threads() - before, file=sys.stderr)
+        sys.stderr.write(f"step_size {threads() - before}\\n")  # at once: messages are written beside it
         sys.setswitchinterval(0.005)
         time.sleep(0.1)
         log_engine(None)
