@@ -100,10 +100,12 @@ c10::IValue StageRunner::output_of(const PipelineAction& action, const c10::IVal
 void StageRunner::forward(const PipelineAction& action, const PipelineComputation& computation) {
   const auto [kind, stage, micro_batch] = action;
   std::optional<c10::IValue> input;
-  if (is_first(action))
+  if (is_first(action)) {
     attempt(action, [&, number = micro_batch] { input = computation.input(number); });
-  else if (!(input = boundary_.receive({stage - 1, stage, micro_batch})))
-    failed_ = true;
+  } else {
+    input = boundary_.receive({stage - 1, stage, micro_batch});
+    failed_ = failed_ || !input;
+  }
   std::optional<c10::IValue> output;
   attempt(action, [&] { output = output_of(action, *input, computation); });
   if (is_last(action)) return;
@@ -144,7 +146,8 @@ std::vector<at::Tensor> StageRunner::input_gradients(const PipelineAction& actio
 void StageRunner::backward(const PipelineAction& action, const PipelineComputation& computation) {
   const auto [kind, stage, micro_batch] = action;
   std::optional<c10::IValue> gradients = list_of({});
-  if (!is_last(action) && !(gradients = boundary_.receive({stage + 1, stage, micro_batch}))) failed_ = true;
+  if (!is_last(action)) gradients = boundary_.receive({stage + 1, stage, micro_batch});
+  failed_ = failed_ || !gradients;
   std::optional<c10::IValue> result;
   attempt(action, [&] { result = list_of(input_gradients(action, tensors_of(*gradients), computation)); });
   if (!is_first(action)) pass_on(action, stage - 1, result);
