@@ -130,6 +130,7 @@ int main(int argc, char **argv) {
   split.sequence_parallel = strcmp(style, "sequence") == 0;
   split.overlap = read_overlap(options[OVERLAP].value);
   split.regather_inputs = measure_integer(&options[REGATHER]) != 0;
+  split.loss_parallel = is_gpt; /* class scores stay split, as in the other half */
   if (!is_gpt) split.plan = mlp_plan;
   accel_prepare_model_options_t model_options = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
   if (ranks > 1) model_options.tensor_parallel = &split;
