@@ -34,28 +34,34 @@ class SplitScores final : public Node {
 };
 
 // By identity. What is gone is forgotten at the next one. Classes hold communicators, which must end before the process
-// does: others own them.
+// does: others own them where they can.
 template <typename Weak>
 class Marks {
  public:
-  void set(Weak weak, const SplitClassesPtr& classes) {
+  void set(Weak weak, const SplitClassesPtr& classes, bool owns) {
     const std::lock_guard<std::mutex> lock(mutex_);
     for (auto mark = marks_.begin(); mark != marks_.end();)
-      mark = mark->second.first.expired() ? marks_.erase(mark) : std::next(mark);
+      mark = mark->second.weak.expired() ? marks_.erase(mark) : std::next(mark);
     const void* const key = weak._unsafe_get_target();
-    marks_.insert_or_assign(key, std::pair(std::move(weak), std::weak_ptr(classes)));
+    marks_.insert_or_assign(key, Mark{std::move(weak), classes, owns ? classes : nullptr});
   }
   // Nothing for what has no mark; null if nobody owns its classes any more.
   std::optional<SplitClassesPtr> find(const void* key) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto found = marks_.find(key);
-    if (found == marks_.end() || found->second.first.expired()) return std::nullopt;
-    return found->second.second.lock();
+    if (found == marks_.end() || found->second.weak.expired()) return std::nullopt;
+    return found->second.classes.lock();
   }
 
  private:
+  struct Mark {
+    Weak weak;
+    std::weak_ptr<const SplitClasses> classes;
+    SplitClassesPtr owned;  // null: others own them
+  };
+
   std::mutex mutex_;
-  std::unordered_map<const void*, std::pair<Weak, std::weak_ptr<const SplitClasses>>> marks_;
+  std::unordered_map<const void*, Mark> marks_;
 };
 
 using WeakTensor = c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>;
@@ -109,7 +115,7 @@ SplitClassesPtr owned(SplitClassesPtr classes) {
 }  // namespace
 
 at::Tensor mark_split_scores(const at::Tensor& scores, SplitClassesPtr classes) {
-  storages().set(scores.storage().getWeakStorageImpl(), classes);
+  storages().set(scores.storage().getWeakStorageImpl(), classes, /*owns=*/false);
   const auto node = tensor::make_autograd_node<SplitScores>(torch::autograd::collect_next_edges(scores));
   node->classes = std::move(classes);
   at::Tensor marked;
@@ -137,8 +143,8 @@ SplitClassesPtr split_classes_of_scores(const at::Tensor& scores, int64_t dim) {
   return classes;
 }
 
-void mark_split_weight(const at::Tensor& weight, const SplitClassesPtr& classes) {
-  weights().set(WeakTensor(weight.getIntrusivePtr()), classes);
+void mark_split_weight(const at::Tensor& weight, const SplitClassesPtr& classes, ClassesOwner owner) {
+  weights().set(WeakTensor(weight.getIntrusivePtr()), classes, owner == ClassesOwner::kMark);
 }
 
 SplitClassesPtr split_classes_of_weight(const at::Tensor& weight) {

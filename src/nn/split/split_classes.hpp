@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -28,8 +29,10 @@ at::Tensor mark_split_scores(const at::Tensor& scores, SplitClassesPtr classes);
 SplitClassesPtr split_classes_of_scores(const at::Tensor& scores, int64_t dim);
 
 // A weight [classes of this rank, features], for accel::linear_cross_entropy. The classes are owned by the layer that
-// has the weight.
-void mark_split_weight(const at::Tensor& weight, const SplitClassesPtr& classes);
+// has the weight, or by the mark: until the weight is gone and another one is marked.
+enum class ClassesOwner : uint8_t { kLayer, kMark };
+void mark_split_weight(const at::Tensor& weight, const SplitClassesPtr& classes,
+                       ClassesOwner owner = ClassesOwner::kLayer);
 // Null for another tensor than a marked weight, or its values in another dtype. kInvalidState if nothing owns the
 // classes any more.
 SplitClassesPtr split_classes_of_weight(const at::Tensor& weight);

@@ -76,13 +76,17 @@ class ModelSplit {
         shared_parts.sum_gradient(tensor, *planned->cut, *placement);
         if (!planned->has_classes) continue;
         const auto classes = split_classes(group_, placement->shape.front(), sequence_parallel_);
-        nn::mark_split_weight(tensor, classes);
-        classes_.emplace(tensor.unsafeGetTensorImpl(), classes);
+        classes_.emplace(tensor.unsafeGetTensorImpl(), MarkedWeight{classes});
       }
     }
     // Before the parameters are used: sizes of layers are those of the whole.
     nn::set_placements(model_, placements);
     for (const auto& layer : matched_.layers()) split_forward(*layer);
+    for (const PlannedParameter& planned : parameters) {  // weights of other libraries' models have no layer here
+      const auto marked = classes_.find(planned.parameter.unsafeGetTensorImpl());
+      if (marked != classes_.end())
+        nn::mark_split_weight(planned.parameter, marked->second.classes, marked->second.owner);
+    }
   }
 
  private:
@@ -132,7 +136,8 @@ class ModelSplit {
       const int64_t gathered =
           layer.rule->style->gathers_output ? whole_size(layer, layer.projection->output_dim()) : 0;
       const auto marked = classes_.find(layer.projection->parameter(nn::Projection::kWeight).unsafeGetTensorImpl());
-      nn::SplitClassesPtr classes = marked == classes_.end() ? nullptr : marked->second;
+      nn::SplitClassesPtr classes = marked == classes_.end() ? nullptr : marked->second.classes;
+      if (marked != classes_.end()) marked->second.owner = nn::ClassesOwner::kLayer;
       const bool splits_scores = &layer == head_;
       if (splits_scores && classes == nullptr) classes = split_classes(group_, gathered, sequence_parallel_);
       layer.projection->set_split(
@@ -173,8 +178,12 @@ class ModelSplit {
   bool sequence_parallel_;
   SplitRegion region_;
   MatchedPlan matched_;
-  const PlannedLayer* head_ = nullptr;                                      // whose class scores stay split
-  std::unordered_map<const at::TensorImpl*, nn::SplitClassesPtr> classes_;  // of marked weights
+  const PlannedLayer* head_ = nullptr;  // whose class scores stay split
+  struct MarkedWeight {
+    nn::SplitClassesPtr classes;
+    nn::ClassesOwner owner = nn::ClassesOwner::kMark;
+  };
+  std::unordered_map<const at::TensorImpl*, MarkedWeight> classes_;
   std::map<const PlannedLayer*, std::shared_ptr<RegionInput>> inputs_;
 };
 
