@@ -21,4 +21,15 @@ void expect_error(Status status, const std::string& part, Call&& call) {
   }
 }
 
+// The message of the error that a call ends with.
+template <typename Call>
+std::string message_of(Call&& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.message();
+  }
+  return "no error";
+}
+
 }  // namespace accel::tests

@@ -2,19 +2,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <functional>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/error.hpp"
+#include "expect_error.hpp"
 #include "parallel/pipeline/schedule_choice.hpp"
 #include "parallel/pipeline/schedule_simulator.hpp"
 #include "parallel/pipeline/schedules/schedules.hpp"
 
 namespace accel::parallel {
 namespace pipeline_schedule_test {
+
+using tests::message_of;
 
 using Kind = PipelineAction::Kind;
 
@@ -28,15 +29,6 @@ PipelineCosts random_costs(int stages, std::mt19937& random) {
   for (int stage = 0; stage < stages; stage++)
     costs.stages.push_back({seconds(random), seconds(random), seconds(random)});
   return costs;
-}
-
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 // Every schedule of these sizes.
@@ -203,17 +195,17 @@ TEST(PipelineScheduleSimulator, NamesWhatIsWrong) {
   PipelineSchedule crossed = one_forward_one_backward_schedule(2, 2);
   std::swap(crossed.ranks[0][1], crossed.ranks[0][2]);
   std::swap(crossed.ranks[1][0], crossed.ranks[1][2]);  // micro-batch 1 first, which rank 0 sends behind B0
-  EXPECT_EQ(error_of([&] { simulate(crossed, costs); }), "rank 0 of the pipeline schedule waits for ever at B0");
+  EXPECT_EQ(message_of([&] { simulate(crossed, costs); }), "rank 0 of the pipeline schedule waits for ever at B0");
   PipelineSchedule twice = gpipe_schedule(2, 2);
   twice.ranks[0][1].micro_batch = 0;
-  EXPECT_EQ(error_of([&] { simulate(twice, costs); }), "the pipeline schedule has F0 twice on rank 0");
+  EXPECT_EQ(message_of([&] { simulate(twice, costs); }), "the pipeline schedule has F0 twice on rank 0");
   PipelineSchedule elsewhere = gpipe_schedule(2, 2);
   elsewhere.ranks[0][1].stage = 1;
-  EXPECT_EQ(error_of([&] { simulate(elsewhere, costs); }),
+  EXPECT_EQ(message_of([&] { simulate(elsewhere, costs); }),
             "the pipeline schedule has F1 on rank 0, but the stage is on rank 1");
   PipelineSchedule half = zero_bubble_schedule(2, 2);
   half.ranks[1].pop_back();
-  EXPECT_EQ(error_of([&] { simulate(half, costs); }),
+  EXPECT_EQ(message_of([&] { simulate(half, costs); }),
             "the pipeline schedule has no backward of micro-batch 1 by stage 1");
 }
 
@@ -245,7 +237,7 @@ TEST(PipelineScheduleChoice, AutoIsTheFastest) {
 
 TEST(PipelineScheduleChoice, RefusesWhatCannotBe) {
   const auto refusal = [](const ScheduleRequest& request) {
-    return error_of([&] { choose_schedule(request, [](int) { return PipelineCosts{}; }); });
+    return message_of([&] { choose_schedule(request, [](int) { return PipelineCosts{}; }); });
   };
   EXPECT_EQ(refusal({"fast", 2, 4}),
             "the schedule \"fast\" is not known; expected \"gpipe\", \"1f1b\", \"interleaved\", \"zero_bubble\", "

@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "base/error.hpp"
+#include "expect_error.hpp"
 
 namespace accel::parallel {
 namespace stage_cut_test {
+
+using tests::message_of;
 
 std::vector<ChainPart> chain_of(const std::vector<double>& costs) {
   std::vector<ChainPart> parts;
@@ -39,15 +41,6 @@ void visit_cuts(size_t parts, size_t stages, StageBegins& begins, const std::fun
   }
 }
 
-std::string error_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(StageCut, IsTheBestOfAll) {
   std::mt19937 random(1);
   for (int round = 0; round < 300; round++) {
@@ -71,7 +64,7 @@ TEST(StageCut, IsTheBestOfAll) {
       squares = squares_of(cut);
     });
     if (largest < 0) {
-      EXPECT_NE(error_of([&] { cut_by_cost(parts, static_cast<int>(n_stages), max_bytes); }), "no error");
+      EXPECT_NE(message_of([&] { cut_by_cost(parts, static_cast<int>(n_stages), max_bytes); }), "no error");
       continue;
     }
     const StageBegins cut = cut_by_cost(parts, static_cast<int>(n_stages), max_bytes);
@@ -101,7 +94,7 @@ TEST(StageCut, IsDoneAsAProgramSays) {
 TEST(StageCut, RefusesWhatIsNotTheChain) {
   const std::vector<ChainPart> parts = chain_of({1, 1, 1, 1});
   const auto refusal = [&parts](const std::string& split, int stages) {
-    return error_of([&] { cut_as_said(split, parts, stages); });
+    return message_of([&] { cut_as_said(split, parts, stages); });
   };
   EXPECT_EQ(refusal("2,3", 2), "split \"2,3\" has 5 parts; expected 1 or more a stage, 4 together");
   EXPECT_EQ(refusal("0,4", 2), "split \"0,4\" has 4 parts; expected 1 or more a stage, 4 together");
@@ -113,9 +106,9 @@ TEST(StageCut, RefusesWhatIsNotTheChain) {
       refusal("h.2,h.1", 3),
       "split \"h.2,h.1\" names \"h.1\" behind or with a part that begins no later; give the stages in the order of "
       "the model");
-  EXPECT_EQ(error_of([&] { cut_by_cost(parts, 5); }),
+  EXPECT_EQ(message_of([&] { cut_by_cost(parts, 5); }),
             "the model has 4 parts, which cannot be 5 stages; take fewer ranks or stages_per_rank");
-  EXPECT_EQ(error_of([&] {
+  EXPECT_EQ(message_of([&] {
               cut_by_cost(parts, 2, {1, 1});
             }),
             "no cut of the model into 2 stages keeps to the memory of each rank; take more ranks or raise the limits");

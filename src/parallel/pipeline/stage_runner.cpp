@@ -20,6 +20,11 @@
 namespace accel::parallel {
 namespace {
 
+bool has_halves(const PipelineActions& actions) {
+  return std::any_of(actions.begin(), actions.end(),
+                     [](const PipelineAction& action) { return action.kind == PipelineAction::Kind::kInputBackward; });
+}
+
 std::vector<at::Tensor> with_gradients(const c10::IValue& value) {
   std::vector<at::Tensor> tensors;
   for (const at::Tensor& tensor : tensors_of(value))
@@ -62,6 +67,7 @@ StageRunner::StageRunner(PipelineSchedule schedule, CommunicatorPtr ranks, c10::
     : schedule_(std::move(schedule)), ranks_(ranks), boundary_(schedule_.shape, std::move(ranks), device) {
   require(ranks_->size() == schedule_.shape.ranks, Status::kInvalidArgument, "the pipeline schedule is for ",
           schedule_.shape.ranks, " ranks, and the group has ", ranks_->size());
+  has_halves_ = has_halves(schedule_.ranks[static_cast<size_t>(ranks_->rank())]);
 }
 
 template <typename Function>
@@ -79,7 +85,7 @@ void StageRunner::attempt(const PipelineAction& action, const Function& function
 c10::IValue StageRunner::output_of(const PipelineAction& action, const c10::IValue& input,
                                    const PipelineComputation& computation) {
   const auto [kind, stage, micro_batch] = action;
-  const auto products = new_products();
+  const auto products = has_halves_ ? nn::DeferredProducts::create() : nullptr;
   c10::IValue output;
   {
     const nn::DeferredProducts::Scope scope(products);
@@ -178,14 +184,6 @@ double StageRunner::run(const PipelineComputation& computation) {
   recorded_.clear();
   products_.clear();
   return agree(loss_);
-}
-
-std::shared_ptr<nn::DeferredProducts> StageRunner::new_products() const {
-  const PipelineActions& actions = schedule_.ranks[static_cast<size_t>(ranks_->rank())];
-  const bool halves = std::any_of(actions.begin(), actions.end(), [](const PipelineAction& action) {
-    return action.kind == PipelineAction::Kind::kInputBackward;
-  });
-  return halves ? nn::DeferredProducts::create() : nullptr;
 }
 
 double StageRunner::agree(double loss) {

@@ -70,12 +70,12 @@ class StageRunner {
   // Calls the function unless a rank has failed; the error of the function is that of this rank.
   template <typename Function>
   void attempt(const PipelineAction& action, const Function& function);
-  std::shared_ptr<nn::DeferredProducts> new_products() const;
   double agree(double loss);
 
   const PipelineSchedule schedule_;
   const CommunicatorPtr ranks_;
   StageBoundary boundary_;
+  bool has_halves_ = false;                           // of backwards, among the actions of this rank
   std::map<std::pair<int, int>, Recorded> recorded_;  // by stage and micro-batch
   std::map<std::pair<int, int>, std::shared_ptr<nn::DeferredProducts>>
       products_;              // of backwards whose first half is over
