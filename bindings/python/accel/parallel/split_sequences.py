@@ -10,6 +10,7 @@ from ..engine.scopes import scope
 from ..engine.values import to_engine
 
 _logger = logging.getLogger(__name__)
+_OTHER_LAYERS = ("chunked_attention", "linear_attention", "sliding_attention")
 
 
 class _Thread(threading.local):
@@ -17,6 +18,16 @@ class _Thread(threading.local):
 
 
 _thread = _Thread()
+
+
+def require_full_attention(model):
+    """Refuses a model of transformers with layers that do not attend to the whole sequence: a state that runs along it, such as that of linear
+    attention, would stop at the first position of a rank, and the gradients would be wrong without a sign of it."""
+    config = getattr(model, "config", None)
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    others = sorted({kind for kind in getattr(text, "layer_types", None) or () if kind in _OTHER_LAYERS})
+    if others:
+        raise ValueError(f"{type(model).__name__} has layers with {', '.join(others)}, which cannot be split along the sequence: expected full attention")
 
 
 def are_of_ulysses(config) -> bool:

@@ -12,16 +12,12 @@ from . import split_sequences
 
 _UNSUPPORTED = re.compile(r" has a (mask|dropout)| has keys | has \d+ queries | has no second derivative| on ")
 _PATH = re.compile(r"^in '[^']*': ")  # inside of a module that is sharded by itself
-_OTHER_LAYERS = ("chunked_attention", "linear_attention", "sliding_attention")
 
 
 def check(model):
     """Refuses attention that is not of whole sequences, or that the engine cannot stand in for."""
+    split_sequences.require_full_attention(model)
     config = getattr(model, "config", None)
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    others = sorted({kind for kind in getattr(text, "layer_types", None) or () if kind in _OTHER_LAYERS})
-    if others:
-        raise ValueError(f"{type(model).__name__} has layers with {', '.join(others)}, which cannot be split along the sequence: expected full attention")
     name = getattr(config, "_attn_implementation", None)
     if name in ("eager", "flex_attention"):
         raise ValueError(f"{type(model).__name__} has attn_implementation={name!r}, which does not call scaled_dot_product_attention: expected 'sdpa'")

@@ -79,8 +79,6 @@ def adapt(dl, model, state, config):
     if not getattr(getattr(model, "forward", None), "inputs_are_split", True):
         raise ValueError(f"deepspeed_ulysses_dl_adapter(): {type(model).__name__} takes whole sequences; expected ParallelismConfig(sp_size=...), or a "
                          "model of prepare_model(..., context_parallel={'inputs_are_split': 1})")
-    settings = getattr(model, "config", None)
-    if "linear_attention" in (getattr(settings, "layer_types", None) or ()):
-        raise ValueError(f"{type(model).__name__} has layers with linear_attention, which cannot be split along the sequence: expected full attention")
-    padding = getattr(settings, "pad_token_id", None)
+    split_sequences.require_full_attention(model)
+    padding = getattr(getattr(model, "config", None), "pad_token_id", None)
     return UlyssesLoader(dl, state, padding if isinstance(padding, int) else 0)
