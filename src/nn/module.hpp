@@ -60,7 +60,7 @@ class Module : public ModuleMembers, public std::enable_shared_from_this<Module>
   // The names of the inputs, by position; empty: none.
   virtual std::vector<std::string> input_names() const { return {"input"}; }
 
-  // The model as a chain, which refers to its modules; empty: it is none.
+  // The model as a chain, to be called while the model lives; empty: it is none.
   virtual ModuleChain chain() { return {}; }
 
   // Of the whole tree, each once; without building the names. See module_walks.hpp for other walks.

@@ -19,4 +19,9 @@ struct ModulePart {
 
 using ModuleChain = std::vector<ModulePart>;
 
+// The chain of a model that calls a head, at `head`, on the output of its module at `base`, which is that chain. The
+// head belongs to the last part.
+ModuleChain chain_with_head(ModuleChain chain, const std::string& base, const std::string& head,
+                            std::function<c10::IValue(const c10::IValue& output)> call_head);
+
 }  // namespace accel::nn

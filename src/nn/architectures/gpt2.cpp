@@ -22,6 +22,7 @@
 #include "nn/layers/split_heads.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/split/split_sequence.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::nn {
 namespace {
@@ -171,8 +172,28 @@ class Gpt2Model final : public Module {
     add_child("ln_f", ln_f_ = std::make_shared<LayerNorm>(config.n_embd, config.layer_norm_epsilon));
   }
 
+  ModuleChain chain() override {
+    ModuleChain chain{{"embed", {"wte", "wpe", "drop"}, [this](const c10::IValue& input) {
+                         return embed(tree::sequence_items(input).vec());
+                       }}};
+    for (const ModulePtr& block : blocks_) {
+      const std::string name = text("h.", chain.size() - 1);
+      chain.push_back({name, {name}, [block](const c10::IValue& hidden) { return block->call(Inputs{hidden}); }});
+    }
+    chain.push_back(
+        {"head", {"ln_f"}, [norm = ln_f_](const c10::IValue& hidden) { return norm->call(Inputs{hidden}); }});
+    return chain;
+  }
+
  protected:
   c10::IValue forward(const Inputs& inputs) override {
+    at::Tensor hidden = embed(inputs);
+    for (const ModulePtr& block : blocks_) hidden = block->call(hidden);
+    return ln_f_->call(hidden);
+  }
+
+ private:
+  at::Tensor embed(const Inputs& inputs) {
     const at::Tensor& tokens = only_tensor(inputs);
     require(tokens.dim() == 2, Status::kShapeMismatch, "GPT-2 was called with the shape ", tokens.sizes(),
             "; expected token ids [batch, length]");
@@ -180,12 +201,9 @@ class Gpt2Model final : public Module {
     require(length <= n_positions_, Status::kShapeMismatch, "GPT-2 was called with ", length,
             " positions; expected at most n_positions = ", n_positions_);
     const at::Tensor positions = sequence_positions(0, tokens.size(1), tokens.device());
-    at::Tensor hidden = drop_->call(wte_->call(tokens) + wpe_->call(positions));
-    for (const ModulePtr& block : blocks_) hidden = block->call(hidden);
-    return ln_f_->call(hidden);
+    return drop_->call(wte_->call(tokens) + wpe_->call(positions));
   }
 
- private:
   static ModulePtr embedding(int64_t rows, const Gpt2Config& config) {
     return std::make_shared<Embedding>(normal_weight(rows, config.n_embd, config.initializer_range, at::kFloat));
   }
@@ -204,6 +222,11 @@ class Gpt2LmHeadModel final : public Module {
                             ? nn::find_tensor(*transformer_, "wte.weight")
                             : normal_weight(config.vocab_size, config.n_embd, config.initializer_range, at::kFloat);
     add_child("lm_head", lm_head_ = std::make_shared<Linear>(std::move(weight), at::Tensor()));
+  }
+
+  ModuleChain chain() override {
+    return chain_with_head(transformer_->chain(), "transformer", "lm_head",
+                           [head = lm_head_](const c10::IValue& hidden) { return head->call(Inputs{hidden}); });
   }
 
  protected:

@@ -7,8 +7,13 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rms_norm.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <c10/core/Device.h>
+#include <c10/core/InferenceMode.h>
 
+#include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -241,6 +246,56 @@ class LlamaDecoderLayer final : public Module {
   ModulePtr self_attn_, mlp_, input_layernorm_, post_attention_layernorm_;
 };
 
+// What passes along the layers.
+struct LlamaStream {
+  at::Tensor hidden;
+  int64_t begin, length;            // of the positions; with split sequences `hidden` has some of them
+  std::optional<c10::IValue> past;  // the keys and values of earlier tokens, by layer; empty at the beginning
+  std::vector<c10::IValue> cache;   // the same with these tokens, of the layers so far
+
+  // [hidden, begin, length], and past and cache behind them.
+  c10::IValue value() const {
+    std::vector<c10::IValue> items{hidden, begin, length};
+    if (past) items.insert(items.end(), {*past, tree::new_list(cache)});
+    return tree::new_list(std::move(items));
+  }
+  static LlamaStream of(const c10::IValue& value) {
+    const auto items = tree::is_sequence(value) ? tree::sequence_items(value) : c10::ArrayRef<c10::IValue>();
+    require((items.size() == 3 || items.size() == 5) && items[0].isTensor() && items[1].isInt() && items[2].isInt(),
+            Status::kTypeMismatch, "a part of Llama was called with a ", tree::kind_name(value),
+            "; expected the output of the part before it");
+    LlamaStream stream{items[0].toTensor(), items[1].toInt(), items[2].toInt(), std::nullopt, {}};
+    if (items.size() == 3) return stream;
+    stream.past = items[3];
+    stream.cache = tree::sequence_items(items[4]).vec();
+    return stream;
+  }
+};
+
+// The rotary tables of a stage's last call: its other layers, and mostly the next micro-batch, need the same.
+class KeptRotation {
+ public:
+  template <typename Compute>
+  const c10::IValue& tables(const LlamaStream& stream, const Compute& compute) {
+    Key key{stream.begin,
+            stream.length,
+            stream.hidden.device(),
+            stream.hidden.scalar_type(),
+            SplitSequence::current(),
+            c10::InferenceMode::is_enabled()};
+    if (!tables_ || key != key_) {
+      tables_ = compute(stream);
+      key_ = std::move(key);
+    }
+    return *tables_;
+  }
+
+ private:
+  using Key = std::tuple<int64_t, int64_t, c10::Device, at::ScalarType, std::shared_ptr<const SplitSequence>, bool>;
+  Key key_{0, 0, c10::kCPU, at::kFloat, nullptr, false};
+  std::optional<c10::IValue> tables_;
+};
+
 class LlamaModel final : public Module {
  public:
   explicit LlamaModel(const LlamaConfig& config) : Module("LlamaModel") {
@@ -255,40 +310,81 @@ class LlamaModel final : public Module {
   }
   std::vector<std::string> input_names() const override { return {"input_ids", "past_key_values"}; }
 
+  // With a cache, a stage takes and gives the keys and values of its own layers, in the place of those of all.
+  ModuleChain chain() override {
+    ModuleChain chain{{"embed", {"embed_tokens"}, [this](const c10::IValue& input) {
+                         return embed(tree::sequence_items(input).vec()).value();
+                       }}};
+    const auto kept = std::make_shared<KeptRotation>();
+    for (const ModulePtr& layer : layers_) {
+      const std::string name = text("layers.", chain.size() - 1);
+      chain.push_back({name, {name, "rotary_emb"}, [this, layer, kept](const c10::IValue& input) {
+                         LlamaStream stream = LlamaStream::of(input);
+                         run_layer(*layer, stream,
+                                   kept->tables(stream, [this](const auto& of) { return rotation(of); }));
+                         return stream.value();
+                       }});
+    }
+    chain.push_back({"head", {"norm"}, [this](const c10::IValue& input) { return output_of(LlamaStream::of(input)); }});
+    return chain;
+  }
+
  protected:
   c10::IValue forward(const Inputs& inputs) override {
-    const at::Tensor& tokens = tensor_input(inputs, 0, kind());
-    require(tokens.dim() == 2 && tokens.size(1) > 0, Status::kShapeMismatch, "Llama was called with the shape ",
-            tokens.sizes(), "; expected token ids [batch, length]");
-    const c10::IValue* const past = past_input(inputs, 1, kind());
-    const int64_t begin = past == nullptr ? 0 : length_of(*past);
-    at::Tensor hidden = embed_tokens_->call(tokens);
-    const at::Tensor positions = sequence_positions(begin, tokens.size(1), hidden.device());
-    const c10::IValue rotation = rotary_emb_->call(Inputs{hidden, positions});
-    std::vector<c10::IValue> cache;
-    for (size_t i = 0; i < layers_.size(); i++) {
-      if (past == nullptr) {
-        hidden = layers_[i]->call(Inputs{hidden, rotation}).toTensor();
-        continue;
-      }
-      const auto earlier = tree::sequence_items(*past);
-      const c10::IValue output =
-          layers_[i]->call(Inputs{hidden, rotation, earlier.empty() ? c10::IValue(tree::new_list()) : earlier[i]});
-      hidden = tree::sequence_items(output)[0].toTensor();
-      cache.push_back(tree::sequence_items(output)[1]);
+    if (const c10::IValue* const past = past_input(inputs, 1, kind())) {
+      const size_t earlier = tree::sequence_items(*past).size();
+      require(earlier == 0 || earlier == layers_.size(), Status::kInvalidArgument, "past_key_values has ", earlier,
+              " layers; expected ", layers_.size(), ", as an earlier call returned it");
     }
-    hidden = norm_->call(hidden);
-    if (past == nullptr) return hidden;
-    return tree::new_list({std::move(hidden), tree::new_list(std::move(cache))});
+    LlamaStream stream = embed(inputs);
+    const c10::IValue tables = rotation(stream);
+    for (const ModulePtr& layer : layers_) run_layer(*layer, stream, tables);
+    return output_of(std::move(stream));
   }
 
  private:
+  LlamaStream embed(const Inputs& inputs) {
+    const at::Tensor& tokens = tensor_input(inputs, 0, kind());
+    require(tokens.dim() == 2 && tokens.size(1) > 0, Status::kShapeMismatch, "Llama was called with the shape ",
+            tokens.sizes(), "; expected token ids [batch, length]");
+    LlamaStream stream{{}, 0, tokens.size(1), std::nullopt, {}};
+    if (const c10::IValue* const past = past_input(inputs, 1, kind())) {
+      stream.begin = length_of(*past);
+      stream.past = *past;
+    }
+    stream.hidden = embed_tokens_->call(tokens);
+    return stream;
+  }
+
+  c10::IValue rotation(const LlamaStream& stream) {
+    return rotary_emb_->call(
+        Inputs{stream.hidden, sequence_positions(stream.begin, stream.length, stream.hidden.device())});
+  }
+
+  static void run_layer(Module& layer, LlamaStream& stream, const c10::IValue& tables) {
+    if (!stream.past) {
+      stream.hidden = layer.call(Inputs{stream.hidden, tables}).toTensor();
+      return;
+    }
+    const auto earlier = tree::sequence_items(*stream.past);
+    require(earlier.empty() || stream.cache.size() < earlier.size(), Status::kInvalidArgument, "past_key_values has ",
+            earlier.size(), " layers; expected as many as an earlier call returned");
+    const c10::IValue output = layer.call(
+        Inputs{stream.hidden, tables, earlier.empty() ? c10::IValue(tree::new_list()) : earlier[stream.cache.size()]});
+    stream.hidden = tree::sequence_items(output)[0].toTensor();
+    stream.cache.push_back(tree::sequence_items(output)[1]);
+  }
+
+  c10::IValue output_of(LlamaStream stream) {
+    at::Tensor hidden = norm_->call(stream.hidden);
+    if (!stream.past) return hidden;
+    return tree::new_list({std::move(hidden), tree::new_list(std::move(stream.cache))});
+  }
+
   // The number of tokens before these.
-  int64_t length_of(const c10::IValue& past) const {
+  static int64_t length_of(const c10::IValue& past) {
     const auto layers = tree::sequence_items(past);
     if (layers.empty()) return 0;
-    require(layers.size() == layers_.size(), Status::kInvalidArgument, "past_key_values has ", layers.size(),
-            " layers; expected ", layers_.size(), ", as an earlier call returned it");
     const auto first = tree::is_sequence(layers[0]) ? tree::sequence_items(layers[0]) : c10::ArrayRef<c10::IValue>();
     require(first.size() == 2 && first[0].isTensor() && first[0].toTensor().dim() == 4, Status::kTypeMismatch,
             "past_key_values of a layer is no [key, value]; expected what an earlier call returned");
@@ -310,15 +406,21 @@ class LlamaForCausalLm final : public Module {
   }
   std::vector<std::string> input_names() const override { return model_->input_names(); }
 
+  ModuleChain chain() override {
+    return chain_with_head(model_->chain(), "model", "lm_head",
+                           [this](const c10::IValue& output) { return scores_of(output); });
+  }
+
  protected:
-  c10::IValue forward(const Inputs& inputs) override {
-    const c10::IValue output = model_->call(inputs);
+  c10::IValue forward(const Inputs& inputs) override { return scores_of(model_->call(inputs)); }
+
+ private:
+  c10::IValue scores_of(const c10::IValue& output) {
     if (output.isTensor()) return lm_head_->call(output.toTensor());
     const auto parts = tree::sequence_items(output);
     return tree::new_list({lm_head_->call(parts[0].toTensor()), parts[1]});
   }
 
- private:
   ModulePtr model_, lm_head_;
 };
 
