@@ -9,6 +9,7 @@
 #include <atomic>
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -52,6 +53,18 @@ void fill_now(const at::Tensor& tensor, const Filling& filling, std::optional<at
   }
 }
 
+// Draws the numbers that a tensor of another rank gets, and drops them. LibTorch draws 16 at once, and the last 16
+// again where their number is no multiple: so do two fillings one behind the other, of which the first is a multiple.
+void pass_over(const RememberedFilling& values, int64_t elements, const at::Generator& generator) {
+  constexpr int64_t kChunk = int64_t{1} << 20;
+  if (values.filling.kind == Filling::Kind::kConstant) return;
+  while (elements > 0) {
+    const int64_t drawn = elements < 2 * kChunk ? elements : kChunk;
+    fill_now(at::empty({drawn}, at::TensorOptions().dtype(values.dtype)), values.filling, generator);
+    elements -= drawn;
+  }
+}
+
 }  // namespace
 
 void set_initial_values(const at::Tensor& tensor, const Filling& filling) {
@@ -77,9 +90,10 @@ bool lacks_memory(const Module& module) {
          std::any_of(buffers.begin(), buffers.end(), is_empty);
 }
 
-void draw_initial_values(Module& module, const at::Generator& generator) {
+void draw_initial_values(Module& module, const at::Generator& generator, const NamedTensors& whole) {
   const at::NoGradGuard no_grad;
   NamedTensors empty;
+  std::unordered_set<const at::TensorImpl*> own;
   for (const NamedTensors& tensors : {named_parameters(module), named_buffers(module)})
     for (const auto& [name, tensor] : tensors) {
       if (!tensor.is_meta()) continue;
@@ -87,13 +101,23 @@ void draw_initial_values(Module& module, const at::Generator& generator) {
               "' has no memory, and no layer of the library says its initial values; expected weights that are loaded "
               "ahead");
       empty.emplace_back(name, tensor);
+      own.insert(tensor.unsafeGetTensorImpl());
     }
+  std::unordered_set<const at::TensorImpl*> others;
+  for (const auto& [name, tensor] : whole)
+    if (tensor.is_meta() && remembered(tensor) != nullptr && own.count(tensor.unsafeGetTensorImpl()) == 0 &&
+        others.insert(tensor.unsafeGetTensorImpl()).second)
+      empty.emplace_back(name, tensor);
   std::sort(empty.begin(), empty.end(), [](const NamedTensor& one, const NamedTensor& other) {
     return remembered(one.second)->number < remembered(other.second)->number;
   });
   const Placements placed = placements(module);
   for (const auto& [name, tensor] : empty) {
     const RememberedFilling& values = *remembered(tensor);
+    if (others.count(tensor.unsafeGetTensorImpl()) > 0) {
+      pass_over(values, tensor.numel(), generator);
+      continue;
+    }
     const tensor::PlacementPtr placement = placed.find(tensor);
     const at::ScalarType dtype = tensor.scalar_type();
     at::Tensor drawn = at::empty(placement == nullptr ? tensor.sizes() : at::IntArrayRef(placement->shape),

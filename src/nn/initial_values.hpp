@@ -25,7 +25,8 @@ void remember_filling_of(const at::Tensor& tensor, const at::Tensor& other);
 bool lacks_memory(const Module& module);
 // Gives memory on the CPU to the parameters and buffers that have none, with the values that they would have, drawn in
 // the order in which the tensors were made. One whole tensor is in memory at a time: of a placed parameter this rank
-// keeps its part. kInvalidState for a tensor that has not been filled.
-void draw_initial_values(Module& module, const at::Generator& generator);
+// keeps its part. Of a model of which other ranks have parts, `whole` has all parameters and buffers, so that this rank
+// gets the values that it would get of the whole model. kInvalidState for a tensor that has not been filled.
+void draw_initial_values(Module& module, const at::Generator& generator, const NamedTensors& whole = {});
 
 }  // namespace accel::nn

@@ -101,8 +101,8 @@ void ModuleMembers::replace_child(const std::string& name, ModulePtr child) {
   place->second = std::move(child);
 }
 
-void ModuleMembers::remove(const std::string& name) {
-  check_free_parts();
+void ModuleMembers::remove(const std::string& name, bool is_elsewhere) {
+  if (!is_elsewhere) check_free_parts();
   count_change();
   const size_t parts = parameters_.size() + buffers_.size() + children_.size();
   const auto is_named = [&](const auto& entry) { return entry.first == name; };

@@ -51,8 +51,9 @@ class ModuleMembers {
   // Replaces a parameter, which is trained if the tensor requires a gradient, or a buffer.
   void replace_tensor(const std::string& name, at::Tensor tensor);
   void replace_child(const std::string& name, ModulePtr child);
-  // Removes the parameter, buffer or child with this name.
-  void remove(const std::string& name);
+  // Removes the parameter, buffer or child with this name; one that another rank computes, also of a module whose
+  // forward refers to it.
+  void remove(const std::string& name, bool is_elsewhere = false);
   // The parameter becomes the same as one of another module, or of this.
   void share_parameter(size_t index, const ModuleMembers& source, size_t source_index);
   // Which part this rank stores of a parameter; null: the whole, with the whole gradient.

@@ -9,9 +9,10 @@
 namespace accel::parallel {
 
 struct ChainPart {
-  std::string name;   // of its first module: "h.4"
-  double cost = 0;    // in any unit: parameters, operations, seconds
-  int64_t bytes = 0;  // of its parameters
+  std::string name;        // of its first module: "h.4"
+  double cost = 0;         // in any unit: parameters, operations, seconds
+  int64_t bytes = 0;       // of its parameters
+  int64_t parameters = 0;  // their elements
 };
 
 // The first part of each stage; the first is 0.

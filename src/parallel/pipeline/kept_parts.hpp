@@ -1,0 +1,16 @@
+// Kept parts: a rank of a pipeline has the parts of its stages alone.
+#pragma once
+
+#include <cstddef>
+#include <set>
+
+#include "nn/module.hpp"
+
+namespace accel::parallel {
+
+// Takes the modules of all other parts out of the model and releases their memory: their parameters and buffers are on
+// the device meta then, wherever the program holds them, and to call them is INVALID_STATE. Modules that a kept part
+// has too stay. What stays keeps its names. Tensors that other parts share with a kept one keep their memory.
+void keep_parts(nn::Module& model, const nn::ModuleChain& chain, const std::set<size_t>& parts);
+
+}  // namespace accel::parallel
