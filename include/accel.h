@@ -95,6 +95,7 @@ extern "C" {
 #include "accel/sampler.h"
 #include "accel/dataloader.h"
 #include "accel/parallelism.h"
+#include "accel/pipeline.h"
 #include "accel/prepare.h"
 #include "accel/training_loop.h"
 #include "accel/parameters.h"

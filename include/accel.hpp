@@ -3565,6 +3565,14 @@ inline Dataloader skip_first_batches(const Dataloader& loader, std::int64_t num_
   return out;
 }
 
+// A model as a chain of the program's modules, as children "0", "1", ..., for pipelines: ranks along the axis
+// "pipeline" get runs of these parts.
+inline Module pipeline_create(const std::vector<Module>& parts) {
+  Module out;
+  detail::check(accel_pipeline_create(detail::borrowed(parts).data(), parts.size(), out.put()));
+  return out;
+}
+
 // The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the
 // peak of a step that is not the first.
 inline Value estimate_memory(const Module& module, const Optimizer& optimizer,

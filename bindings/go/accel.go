@@ -1743,6 +1743,10 @@ static inline accel_status_t go_accel_parallel_class_scores(accel_state_t *state
   return go_checked(accel_parallel_class_scores(state, scores, classes, out), failure);
 }
 
+static inline accel_status_t go_accel_pipeline_create(accel_module_t *const *parts, size_t n_parts, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_pipeline_create(parts, n_parts, out), failure);
+}
+
 static inline accel_status_t go_accel_set_grad_scaler(accel_state_t *state, const accel_grad_scaler_options_t *options, go_failure *failure) {
   return go_checked(accel_set_grad_scaler(state, options), failure);
 }
@@ -14974,6 +14978,31 @@ func (state *State) ParallelClassScores(scores *Tensor, classes int64) (out *Ten
 		return
 	}
 	out = newTensor(cOut)
+	return
+}
+
+// PipelineCreate is accel_pipeline_create. A model as a chain of the program's modules, as children "0", "1", ...,
+// for pipelines: ranks along the axis "pipeline" get runs of these parts. A part may have a forward in any language
+// (accel_module_set_forward()). The first part gets the inputs of the model; each further one gets one input, the
+// output of the part before it, which may be any value with tensors inside. Called without a pipeline, it computes
+// the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by themselves.
+//
+//   - parts: The modules, in their order.
+//
+// Returns: ACCEL_OK, INVALID_ARGUMENT or INVALID_HANDLE.
+func PipelineCreate(parts []*Module) (out *Module, err error) {
+	cParts := make([]*C.accel_module_t, len(parts))
+	for i, one := range parts {
+		cParts[i] = one.c()
+	}
+	var cOut *C.accel_module_t
+	var failure C.go_failure
+	code := C.go_accel_pipeline_create(first(cParts), C.size_t(len(parts)), &cOut, &failure)
+	runtime.KeepAlive(parts)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newModule(cOut)
 	return
 }
 

@@ -4594,6 +4594,14 @@ out: The same scores, or those of all classes if they require no gradient.
 Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; UNSUPPORTED on another device than the CPU; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
 accel_status_t accel_parallel_class_scores(accel_state_t *state, const accel_tensor_t *scores, int64_t classes, accel_tensor_t **OUTPUT);
 
+%feature("docstring") accel_pipeline_create "A model as a chain of the program's modules, as children \"0\", \"1\", ..., for pipelines: ranks along the axis \"pipeline\" get runs of these parts. A part may have a forward in any language (accel_module_set_forward()). The first part gets the inputs of the model; each further one gets one input, the output of the part before it, which may be any value with tensors inside. Called without a pipeline, it computes the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by themselves.
+
+parts: The modules, in their order.
+n_parts: Their number, 1 or more.
+out: The module, of the kind \"Pipeline\".
+Returns: ACCEL_OK, INVALID_ARGUMENT or INVALID_HANDLE.";
+accel_status_t accel_pipeline_create(accel_module_t *const *ITEMS, size_t COUNT, accel_module_t **OUTPUT);
+
 %feature("docstring") accel_set_grad_scaler "Sets how losses are scaled; before anything is prepared.
 
 state: A state.

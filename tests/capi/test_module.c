@@ -124,6 +124,34 @@ static void test_forward_is_replaced(void **state) {
   accel_module_release(linear);
 }
 
+/* A chain of forwards of the program: what a part returns is the input of the next. */
+static void test_pipeline_of_forwards(void **state) {
+  (void)state;
+  Record first = {0, 0, ACCEL_OK, NULL}, second = {0, 0, ACCEL_OK, NULL};
+  accel_module_t *parts[2] = {new_scale(&first), new_scale(&second)}, *pipeline = NULL;
+  assert_ok(accel_pipeline_create(parts, 2, &pipeline));
+  for (int i = 0; i < 2; i++) accel_module_release(parts[i]);
+  assert_string_equal(accel_module_kind(pipeline), "Pipeline");
+  accel_tensor_t *input = row(1, 1), *gain = NULL;
+  double sum = 0;
+  assert_ok(call_with(pipeline, input, &sum));
+  assert_true(sum == 104);
+  assert_ok(accel_module_tensor(pipeline, "1.gain", &gain));
+  accel_tensor_release(gain);
+  second.status = ACCEL_ERROR_USER;
+  assert_fails(call_with(pipeline, input, &sum), ACCEL_ERROR_USER, "the host said no");
+  accel_module_release(pipeline);
+  assert_int_equal(first.destroyed + second.destroyed, 2);
+  accel_tensor_release(input);
+
+  pipeline = NULL;
+  accel_module_t *missing = NULL;
+  assert_fails(accel_pipeline_create(NULL, 0, &pipeline), ACCEL_ERROR_INVALID_ARGUMENT, "n_parts is 0");
+  assert_fails(accel_pipeline_create(NULL, 2, &pipeline), ACCEL_ERROR_INVALID_ARGUMENT, "parts");
+  assert_fails(accel_pipeline_create(&missing, 1, &pipeline), ACCEL_ERROR_INVALID_ARGUMENT, "parts");
+  assert_null(pipeline);
+}
+
 static accel_status_t no_output(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs,
                                 accel_value_t *out, void *user_data) {
   (void)module;
@@ -797,6 +825,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       capi_unit_test(test_foreign_forward),
       capi_unit_test(test_forward_is_replaced),
+      capi_unit_test(test_pipeline_of_forwards),
       capi_unit_test(test_call),
       capi_unit_test(test_hooks),
       capi_unit_test(test_hooks_are_removed),

@@ -8455,6 +8455,22 @@ accel_parallel_class_scores(state, scores, classes, out) =
     check(@waiting(ccall(@address(accel_parallel_class_scores), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Ptr{Ptr{accel_tensor_t}}), state, scores, classes, out)), "accel_parallel_class_scores")
 
 """
+    accel_pipeline_create(parts, n_parts, out)
+
+A model as a chain of the program's modules, as children \"0\", \"1\", ..., for pipelines: ranks along the axis \"pipeline\" get runs of these parts. A part may have a forward in any language (accel_module_set_forward()). The first part gets the inputs of the model; each further one gets one input, the output of the part before it, which may be any value with tensors inside. Called without a pipeline, it computes the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by themselves.
+
+- `parts`: The modules, in their order.
+- `n_parts`: Their number, 1 or more.
+- `out`: The module, of the kind \"Pipeline\".
+
+Returns: ACCEL_OK, INVALID_ARGUMENT or INVALID_HANDLE.
+
+Threads: object.
+"""
+accel_pipeline_create(parts, n_parts, out) =
+    check(ccall(@address(accel_pipeline_create), accel_status_t, (Ptr{Ptr{accel_module_t}}, Csize_t, Ptr{Ptr{accel_module_t}}), parts, n_parts, out), "accel_pipeline_create")
+
+"""
     accel_set_grad_scaler(state, options)
 
 Sets how losses are scaled; before anything is prepared.
@@ -11943,6 +11959,7 @@ const FUNCTIONS = (
     :accel_parallel_reduce_scatter,
     :accel_parallel_all_to_all,
     :accel_parallel_class_scores,
+    :accel_pipeline_create,
     :accel_set_grad_scaler,
     :accel_loss_scale,
     :accel_grad_scaler_state,

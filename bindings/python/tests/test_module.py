@@ -126,6 +126,30 @@ def test_layers():
 
 
 # Regression: a part of a model could not be replaced: `model.head = nn.Linear(...)`, `layer.weight = nn.Parameter(...)`.
+def test_chains_of_forwards():
+    class Both(nn.Module):
+        def forward(self, x):
+            return {"x": x, "square": x * x}
+
+    class Sum(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(accel.ones(2) * 3)
+
+        def forward(self, both):
+            return (both["x"] + both["square"]) * self.scale
+
+    first, x = nn.Linear(2, 2), accel.ones(3, 2)
+    chain = nn.Pipeline(first, Both(), Sum())
+    y = first(x)
+    assert (chain(x) == (y + y * y) * 3).all() and len(chain) == 3 and chain[0] is first
+    assert set(dict(chain.named_parameters())) == {"0.weight", "0.bias", "2.scale"}
+    chain(x).sum().backward()
+    assert chain[2].scale.grad is not None and first.weight.grad is not None
+    with pytest.raises(errors.ArgumentError, match="n_parts is 0"):
+        nn.Pipeline()
+
+
 def test_parts_are_exchanged():
     net = Net()
     names = list(net.state_dict())

@@ -932,6 +932,20 @@ Sequential(models::Model...) =
     made(Model, out -> with_handles((models, count) -> LibAccel.accel_module_sequential(models, count, out), models))
 
 """
+    Pipeline(parts...)
+
+A model as a chain of the program's modules, as children \"0\", \"1\", ..., for pipelines: ranks along the axis \"pipeline\"
+get runs of these parts. A part may have a forward in any language (accel_module_set_forward()). The first part gets the
+inputs of the model; each further one gets one input, the output of the part before it, which may be any value with
+tensors inside. Called without a pipeline, it computes the parts one after the other. GPT-2, Llama and
+accel_module_sequential() are chains by themselves.
+
+- `parts`: The modules, in their order.
+"""
+Pipeline(parts::Model...) =
+    made(Model, out -> with_handles((parts, count) -> LibAccel.accel_pipeline_create(parts, count, out), parts))
+
+"""
     from_config(config)
 
 A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: \"gpt2\" and

@@ -63,9 +63,10 @@ class Sequential(Layer):
     """Modules one after the other."""
 
     _is_made_of_parts = True
+    _make = staticmethod(capi.accel_module_sequential)
 
     def __init__(self, *modules):
-        super().__init__(capi.accel_module_sequential([module.handle for module in modules]))
+        super().__init__(self._make([module.handle for module in modules]))
         self._hold(modules)
 
     def _hold(self, modules):
@@ -79,6 +80,12 @@ class Sequential(Layer):
 
     def __iter__(self):
         return iter(self._modules.values())
+
+
+class Pipeline(Sequential):
+    """A model as a chain of parts, with forwards in any language: ranks along the axis `pipeline` get runs of them."""
+
+    _make = staticmethod(capi.accel_pipeline_create)
 
 
 class ModuleList(Sequential):

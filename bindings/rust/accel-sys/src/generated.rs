@@ -8374,6 +8374,19 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_parallel_class_scores(state: *mut accel_state_t, scores: *const accel_tensor_t, classes: i64, out: *mut *mut accel_tensor_t) -> accel_status_t;
 
+    /// A model as a chain of the program's modules, as children "0", "1", ..., for pipelines: ranks along the axis "pipeline" get runs of these parts.
+    ///
+    /// A part may have a forward in any language (accel_module_set_forward()). The first part gets the inputs of the model; each further one gets one input, the output of the part before it, which may be any value with tensors inside. Called without a pipeline, it computes the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by themselves.
+    ///
+    /// * `parts`: length `n_parts`. The modules, in their order.
+    /// * `n_parts`: Their number, 1 or more.
+    /// * `out`: The module, of the kind "Pipeline".
+    ///
+    /// Returns: ACCEL_OK, INVALID_ARGUMENT or INVALID_HANDLE.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_pipeline_create(parts: *const *mut accel_module_t, n_parts: usize, out: *mut *mut accel_module_t) -> accel_status_t;
+
     /// Sets how losses are scaled; before anything is prepared.
     ///
     /// * `state`: A state.

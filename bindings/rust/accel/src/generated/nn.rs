@@ -133,3 +133,21 @@ pub fn sequential(modules: &[&Model]) -> Result<Model> {
     let modules: Vec<_> = modules.iter().map(|one| one.as_raw()).collect();
     made(|out| unsafe { sys::accel_module_sequential(first(&modules), modules.len(), out) })
 }
+
+/// A model as a chain of the program's modules, as children "0", "1", ..., for pipelines: ranks along the axis
+/// "pipeline" get runs of these parts. A part may have a forward in any language ([`Model::set_forward`](crate::Model::set_forward)).
+/// The first part gets the inputs of the model; each further one gets one input, the output of the part before
+/// it, which may be any value with tensors inside. Called without a pipeline, it computes the parts one after
+/// the other. GPT-2, Llama and [`nn::sequential`](crate::nn::sequential) are chains by themselves.
+///
+/// * `parts`: The modules, in their order.
+///
+/// Gives: The module, of the kind "Pipeline".
+///
+/// # Errors
+/// InvalidArgument, InvalidHandle.
+#[inline]
+pub fn pipeline(parts: &[&Model]) -> Result<Model> {
+    let parts: Vec<_> = parts.iter().map(|one| one.as_raw()).collect();
+    made(|out| unsafe { sys::accel_pipeline_create(first(&parts), parts.len(), out) })
+}
