@@ -99,7 +99,7 @@ class ParallelismConfig(settings.ParallelismConfig):
 
     def __post_init__(self):
         read_variables(self, *self._variables)
-        for axis in ("dp_replicate", "dp_shard", "tp", "cp", "sp", "pp"):
+        for axis in ("dp_replicate", "dp_shard", "tp", "cp", "sp", "pp", "ep"):
             setattr(self, f"{axis}_size", whole_number(f"{axis}_size", self.size_of(axis), 1))
         for name, only in (("cp_backend", "torch"), ("sp_backend", "deepspeed")):
             if getattr(self, name) != only:
@@ -148,7 +148,7 @@ class ParallelismConfig(settings.ParallelismConfig):
         """Settings of the state. With sizes of 1 alone the engine makes every rank a replica, as the reference does."""
         sizes = {"pipeline_parallel_size": self.pp_size, "data_parallel_replicate_size": self.dp_replicate_size,
                  "data_parallel_shard_size": self.dp_shard_size, "context_parallel_size": self.cp_size * self.sp_size,
-                 "tensor_parallel_size": self.tp_size}
+                 "tensor_parallel_size": self.tp_size, "expert_parallel_size": self.ep_size}
         return {} if self.total_size == 1 else sizes
 
     def _validate_accelerator(self, accelerator):
