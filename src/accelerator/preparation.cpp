@@ -211,7 +211,7 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   prepared_.sequences->take(std::move(sequences));
   prepared_.placed->add(prepared->parallel());
   exchange_check_->add(prepared->parallel());
-  expert_balance_->add(*module, ranks.gradient);
+  expert_balance_->add(*module, ranks.summed != nullptr ? ranks.summed : ranks.gradient);
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
   const bool verifies = settings.tensor_parallel.verify_gradients && nn::placements(*module).have_axis("tensor");

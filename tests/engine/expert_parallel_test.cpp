@@ -1,6 +1,8 @@
 // Expert parallelism: a model whose experts are shared out over ranks trains as in one process.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -13,6 +15,7 @@
 #include "config/generated/settings/prepare/prepare_model.hpp"
 #include "expect_error.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/creation_device.hpp"
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/mixture_of_experts.hpp"
@@ -85,6 +88,41 @@ TEST(ExpertParallel, TrainsAsOneProcessBesideSplitLayers) {
     for (const bool is_sharded : {false, true}) expect_trains_alike(expected, sizes, is_sharded, kSplit);
 }
 
+// Between split layers a rank has its positions of the sequence, and its router a term of the gradient.
+TEST(ExpertParallel, TrainsAsOneProcessOnSplitSequences) {
+  Case test{"experts on split sequences", with_experts,
+            "words embedding_rowwise; norm sequence_parallel; first.gate sequence_parallel; second.gate "
+            "sequence_parallel; head colwise_gather_output"};
+  test.sequence_parallel = true;
+  const Trained expected = train_alone(test, 3);
+  for (const MeshSizes& sizes : {MeshSizes{1, 1, 2, 1, 2}, MeshSizes{1, 2, 2, 1, 4}})
+    for (const bool is_sharded : {false, true}) expect_trains_alike(expected, sizes, is_sharded, test);
+}
+
+// Experts whose memory comes when the model is prepared.
+TEST(ExpertParallel, ModelsWithoutMemoryAreFilled) {
+  on_mesh({1, 2, 1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    nn::ModulePtr layer;
+    {
+      const nn::CreationDevice meta(c10::Device(c10::kMeta), /*include_buffers=*/true);
+      layer = std::make_shared<nn::MixtureOfExperts>(nn::MixtureSettings{kHidden, 12, kExperts, 2});
+    }
+    const nn::ModulePtr model = accelerator->preparation().prepare_model(layer, replicated());
+    const at::Tensor own = nn::find_tensor(*layer, "experts.down_proj");
+    EXPECT_EQ(own.sizes().vec(), (std::vector<int64_t>{2, kHidden, 12}));
+    EXPECT_LE(own.abs().max().item<double>(), 0.29);  // 1 / sqrt(12)
+    EXPECT_GT(own.abs().max().item<double>(), 0.2);
+    EXPECT_TRUE(model->call(at::ones({3, kHidden})).isfinite().all().item<bool>());
+  });
+}
+
+TEST(ExpertParallel, RanksWithoutInputsAreRefused) {
+  on_mesh({1, 2, 1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    Training training(accelerator, kCase, replicated());
+    EXPECT_FALSE(accelerator->prepared().parallel_models().front()->can_shadow());
+  });
+}
+
 TEST(ExpertParallel, ARankHasItsExperts) {
   on_mesh({1, 2, 1, 1, 2}, [](const AcceleratorPtr& accelerator) {
     Training training(accelerator, kCase, replicated());
@@ -131,6 +169,10 @@ TEST(ExpertParallel, RefusesRanksThatDoNotFit) {
                });
   on_mesh({1, 1, 2, 1, 2}, [](const AcceleratorPtr& accelerator) {
     PrepareModelSettings settings;
+    settings.tensor_parallel.plan = std::string("none");
+    settings.tensor_parallel.plan = std::string("first.experts moe_tp_experts");
+    expect_error(Status::kUnsupported, "the style 'moe_tp_experts', which shares experts out",
+                 [&] { accelerator->preparation().prepare_model(with_experts(), settings); });
     settings.tensor_parallel.plan = std::string("none");
     settings.expert_parallel.tensor_parallel_experts = true;
     expect_error(Status::kUnsupported, "tensor_parallel_experts is 1",

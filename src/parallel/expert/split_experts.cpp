@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "comm/collective.hpp"
 #include "nn/initial_values.hpp"
 #include "nn/layers/mixture_of_experts.hpp"
@@ -75,7 +76,9 @@ void split_layer(const ExpertLayer& layer, const RankGroup& ranks) {
 void split_experts(nn::Module& model, const RankGroup& ranks) {
   if (nn::placements(model).have_axis(kExpertAxis)) return;
   const std::vector<ExpertLayer> layers = layers_of(model);
-  if (layers.empty()) return;
+  if (layers.empty())
+    return log(LogLevel::kWarning, text("expert_parallel_size is ", ranks->size(),
+                                        ", and the model has no mixture of experts: no layer is shared out"));
   for (const ExpertLayer& layer : layers)
     require(layer.module->num_experts() % ranks->size() == 0, Status::kInvalidArgument, "'", layer.path, "' has ",
             layer.module->num_experts(), " experts, and expert_parallel_size is ", ranks->size(),

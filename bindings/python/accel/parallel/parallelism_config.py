@@ -94,7 +94,7 @@ class ParallelismConfig(settings.ParallelismConfig):
     """The sizes of the mesh. None: from PARALLELISM_CONFIG_*, else 1; where all are 1, every rank is a replica.
 
     Data are shared out and gradients averaged by them, and prepared models are split along tp (docs/parallelism.md). cp and sp are two ways to
-    split sequences, of which one can be above 1. The handlers say how; None: by their defaults, where the size is above 1.
+    split sequences, of which one can be above 1. ep_size ranks of one copy of a model have different experts. The handlers say how; None: by their defaults, where the size is above 1.
     """
 
     def __post_init__(self):
@@ -106,6 +106,10 @@ class ParallelismConfig(settings.ParallelismConfig):
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected {only!r}")
         if self.sp_size > 1 and self.cp_size > 1:
             raise ValueError(f"cp_size={self.cp_size} and sp_size={self.sp_size} both split sequences: expected one of them above 1")
+        of_one_copy = self.dp_shard_size * self.cp_size * self.sp_size * self.tp_size
+        if of_one_copy % self.ep_size:
+            raise ValueError(f"ep_size={self.ep_size}: expected a divisor of the {of_one_copy} ranks of one copy of the model (dp_shard_size x cp_size x "
+                             "sp_size x tp_size)")
         for axis, kind in _HANDLERS.items():
             handler = getattr(self, f"{axis}_handler")
             if handler is None and self.size_of(axis) > 1:
