@@ -538,6 +538,16 @@ struct ContextParallelOptions : accel_context_parallel_options_t {
   ContextParallelOptions() : accel_context_parallel_options_t(ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT) {}
 };
 
+// How layers of accel_module_mixture_of_experts() work where expert_parallel_size of the state is above 1: ranks along
+// the axis "expert" of the mesh have as many different experts each, with their gradients and optimizer states, and
+// tokens go to the ranks of their experts and back (Lepikhin et al., "GShard", 2020). Experts are shared out when the
+// model is prepared, in place, from the weights of the axis' first rank. Ranks have batches of their own, also empty
+// ones, and make as many forwards and backwards. Losses, gradients and norms are those of one process; checkpoints have
+// whole tensors, and load on any mesh.
+struct ExpertParallelOptions : accel_expert_parallel_options_t {
+  ExpertParallelOptions() : accel_expert_parallel_options_t(ACCEL_EXPERT_PARALLEL_OPTIONS_INIT) {}
+};
+
 // PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 struct PowerSgdOptions : accel_power_sgd_options_t {
   PowerSgdOptions() : accel_power_sgd_options_t(ACCEL_POWER_SGD_OPTIONS_INIT) {}
@@ -1141,6 +1151,16 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   static Module attention(std::int64_t embed_dim, std::int64_t num_heads, bool causal, bool bias, double dropout) {
     Module out;
     detail::check(accel_module_attention(embed_dim, num_heads, causal, bias, dropout, out.put()));
+    return out;
+  }
+
+  // A mixture of experts (Shazeer et al., 2017): feed-forward networks down(silu(gate(x)) * up(x)), of which each token
+  // uses a few.
+  static Module mixture_of_experts(std::int64_t hidden_size, std::int64_t intermediate_size, std::int64_t num_experts,
+                                   std::int64_t experts_per_token, double balance_rate) {
+    Module out;
+    detail::check(accel_module_mixture_of_experts(hidden_size, intermediate_size, num_experts, experts_per_token,
+                                                  balance_rate, out.put()));
     return out;
   }
 

@@ -57,7 +57,7 @@ TORCH_INCLUDE = re.compile(r"(torch|ATen|c10|caffe2)/")
 TORCH_COMPATIBILITY = "base/torch_compat.hpp"
 ASKS_TORCH_VERSION = re.compile(r"\bTORCH_VERSION_(MAJOR|MINOR|PATCH)\b")
 # Folders of one kind of parallelism each. What stands above asks the interface of all of them.
-KIND_OF_PARALLELISM = re.compile(r"parallel/(ddp|fsdp|tensor|pipeline|context)/")
+KIND_OF_PARALLELISM = re.compile(r"parallel/(ddp|fsdp|tensor|pipeline|context|expert)/")
 PARALLEL_INTERFACE = "parallel/parallel_model.hpp"
 CHOOSES_PARALLELISM = "parallel/parallelize.cpp"
 CHANGES_ENVIRONMENT = re.compile(r"\b(setenv|unsetenv|putenv|clearenv)\s*\(|\benviron\s*=[^=]|store\w*\(&environ")

@@ -163,6 +163,10 @@ static inline void go_unset_accel_context_parallel_options_t(accel_context_paral
   *options = (accel_context_parallel_options_t)ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_expert_parallel_options_t(accel_expert_parallel_options_t *options) {
+  *options = (accel_expert_parallel_options_t)ACCEL_EXPERT_PARALLEL_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_power_sgd_options_t(accel_power_sgd_options_t *options) {
   *options = (accel_power_sgd_options_t)ACCEL_POWER_SGD_OPTIONS_INIT;
 }
@@ -1173,6 +1177,10 @@ static inline accel_status_t go_accel_module_activation(const char *name, accel_
 
 static inline accel_status_t go_accel_module_attention(int64_t embed_dim, int64_t num_heads, int32_t causal, int32_t bias, double dropout, accel_module_t **out, go_failure *failure) {
   return go_checked(accel_module_attention(embed_dim, num_heads, causal, bias, dropout, out), failure);
+}
+
+static inline accel_status_t go_accel_module_mixture_of_experts(int64_t hidden_size, int64_t intermediate_size, int64_t num_experts, int64_t experts_per_token, double balance_rate, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_mixture_of_experts(hidden_size, intermediate_size, num_experts, experts_per_token, balance_rate, out), failure);
 }
 
 static inline accel_status_t go_accel_module_conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel, int64_t stride, int64_t padding, int64_t groups, int32_t bias, accel_module_t **out, go_failure *failure) {
@@ -4532,6 +4540,12 @@ type StateOptions struct {
 	// ACCEL_EMBEDDED. Default 0
 	Embedded *bool
 
+	// Ranks that have different experts of a layer, of those of one copy of the model: a divisor of
+	// data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second
+	// grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable
+	// PARALLELISM_CONFIG_EP_SIZE. Default 1
+	ExpertParallelSize *int32
+
 	// The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes
 	// through host memory, with which several ranks may share a GPU. A name without a device is for the device of
 	// the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's
@@ -4638,6 +4652,9 @@ func (options *StateOptions) c(given *arguments) *C.accel_state_options_t {
 	made.device_plugins = given.nullable(options.DevicePlugins)
 	if options.Embedded != nil {
 		made.embedded = C.accel_flag_t(flag(*options.Embedded))
+	}
+	if options.ExpertParallelSize != nil {
+		made.expert_parallel_size = C.int32_t(*options.ExpertParallelSize)
 	}
 	made.backend = given.nullable(options.Backend)
 	return made
@@ -6073,6 +6090,38 @@ func (options *ContextParallelOptions) c(given *arguments) *C.accel_context_para
 	return made
 }
 
+// ExpertParallelOptions: How layers of accel_module_mixture_of_experts() work where expert_parallel_size of the state
+// is above 1: ranks along the axis "expert" of the mesh have as many different experts each, with their gradients and
+// optimizer states, and tokens go to the ranks of their experts and back (Lepikhin et al., "GShard", 2020). Experts
+// are shared out when the model is prepared, in place, from the weights of the axis' first rank. Ranks have batches
+// of their own, also empty ones, and make as many forwards and backwards. Losses, gradients and norms are those of
+// one process; checkpoints have whole tensors, and load on any mesh.
+type ExpertParallelOptions struct {
+	// Most tokens that an expert takes of a rank's batch, in units of the mean of all experts; what it does not
+	// take, the last tokens, has a result of 0 from this expert. 0: it takes all. Also with one rank. In [0, inf).
+	// Default 0
+	CapacityFactor *float64
+
+	// 1: the layers of each expert are split over the axis tensor, which is UNSUPPORTED where this axis has
+	// several ranks. Default 0
+	TensorParallelExperts *bool
+}
+
+func (options *ExpertParallelOptions) c(given *arguments) *C.accel_expert_parallel_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_expert_parallel_options_t)(given.room(C.sizeof_accel_expert_parallel_options_t))
+	C.go_unset_accel_expert_parallel_options_t(made)
+	if options.CapacityFactor != nil {
+		made.capacity_factor = C.double(*options.CapacityFactor)
+	}
+	if options.TensorParallelExperts != nil {
+		made.tensor_parallel_experts = C.accel_flag_t(flag(*options.TensorParallelExperts))
+	}
+	return made
+}
+
 // PowerSGDOptions: PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 type PowerSGDOptions struct {
 	// Columns of the thin matrices. In [1, inf). Default 1
@@ -6567,6 +6616,9 @@ type PrepareModelOptions struct {
 
 	// How sequences are split over the axis context of the mesh, if it has one. Default: theirs
 	ContextParallel *ContextParallelOptions
+
+	// How tokens come to the experts of mixtures. Default: theirs
+	ExpertParallel *ExpertParallelOptions
 }
 
 func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_options_t {
@@ -6592,6 +6644,7 @@ func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_o
 	}
 	made.tensor_parallel = options.TensorParallel.c(given)
 	made.context_parallel = options.ContextParallel.c(given)
+	made.expert_parallel = options.ExpertParallel.c(given)
 	return made
 }
 
@@ -11902,6 +11955,34 @@ func ModuleAttention(embedDim int64, numHeads int64, causal bool, bias bool, dro
 	var cOut *C.accel_module_t
 	var failure C.go_failure
 	code := C.go_accel_module_attention(C.int64_t(embedDim), C.int64_t(numHeads), flag(causal), flag(bias), C.double(dropout), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newModule(cOut)
+	return
+}
+
+// ModuleMixtureOfExperts is accel_module_mixture_of_experts. A mixture of experts (Shazeer et al., 2017): feed-
+// forward networks down(silu(gate(x)) * up(x)), of which each token uses a few. Its experts are those with the
+// largest scores, weighted by the softmax of all scores, divided by the sum of their weights. gate.weight
+// [num_experts, hidden_size], experts.gate_up_proj [num_experts, 2 intermediate_size, hidden_size] and
+// experts.down_proj [num_experts, hidden_size, intermediate_size], as Hugging Face's Mixtral has them. Input and
+// output are [..., hidden_size]. Ranks may have different experts (accel_expert_parallel_options_t).
+//
+//   - hiddenSize: Sizes.
+//   - intermediateSize: Sizes.
+//   - numExperts: The number of experts.
+//   - expertsPerToken: Of each token, in [1, num_experts].
+//   - balanceRate: By how much the bias of an expert, which is added to its share where experts are chosen and
+//     nowhere else, moves after each step of a prepared optimizer, up if it had fewer tokens than the mean and down
+//     if it had more (DeepSeek-AI, "DeepSeek-V3", 2024), such as 0.001. It is the buffer expert_bias. 0: there is
+//     none.
+//
+// Returns: ACCEL_OK or INVALID_ARGUMENT.
+func ModuleMixtureOfExperts(hiddenSize int64, intermediateSize int64, numExperts int64, expertsPerToken int64, balanceRate float64) (out *Module, err error) {
+	var cOut *C.accel_module_t
+	var failure C.go_failure
+	code := C.go_accel_module_mixture_of_experts(C.int64_t(hiddenSize), C.int64_t(intermediateSize), C.int64_t(numExperts), C.int64_t(expertsPerToken), C.double(balanceRate), &cOut, &failure)
 	if err = status(code, failure); err != nil {
 		return
 	}

@@ -171,6 +171,24 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_attention(int64_t embed_dim, int64_t num_heads, int32_t causal, int32_t bias, double dropout,
                        accel_module_t *ACCEL_OWNED *out);
 
+/** A mixture of experts (Shazeer et al., 2017): feed-forward networks down(silu(gate(x)) * up(x)), of which each token uses a few.
+ * Its experts are those with the largest scores, weighted by the softmax of all scores, divided by the sum of their weights.
+ * gate.weight [num_experts, hidden_size], experts.gate_up_proj [num_experts, 2 intermediate_size, hidden_size] and
+ * experts.down_proj [num_experts, hidden_size, intermediate_size], as Hugging Face's Mixtral has them. Input and output are
+ * [..., hidden_size]. Ranks may have different experts (accel_expert_parallel_options_t).
+ * @param hidden_size,intermediate_size Sizes.
+ * @param num_experts The number of experts.
+ * @param experts_per_token Of each token, in [1, num_experts].
+ * @param balance_rate By how much the bias of an expert, which is added to its share where experts are chosen and nowhere else,
+ *   moves after each step of a prepared optimizer, up if it had fewer tokens than the mean and down if it had more (DeepSeek-AI,
+ *   "DeepSeek-V3", 2024), such as 0.001. It is the buffer expert_bias. 0: there is none.
+ * @param out The module.
+ * @return ACCEL_OK or INVALID_ARGUMENT.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_mixture_of_experts(int64_t hidden_size, int64_t intermediate_size, int64_t num_experts, int64_t experts_per_token,
+                                double balance_rate, accel_module_t *ACCEL_OWNED *out);
+
 /** weight [out_channels, in_channels / groups, kernel, kernel].
  * @param in_channels,out_channels,kernel,stride,padding,groups As in torch.nn.Conv2d, the same in both directions.
  * @param bias 1 or 0.

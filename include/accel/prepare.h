@@ -262,6 +262,7 @@ typedef struct accel_prepare_model_options {
                                    * Default: theirs */
   const accel_context_parallel_options_t *context_parallel; /* How sequences are split over the axis context of the mesh, if it
                                    * has one. Default: theirs */
+  const accel_expert_parallel_options_t *expert_parallel; /* How tokens come to the experts of mixtures. Default: theirs */
 } accel_prepare_model_options_t;
 
 /** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start

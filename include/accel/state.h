@@ -133,7 +133,11 @@ typedef struct accel_state_options {
                                              * num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept,
                                              * and no files are written but those that calls name. Variable
                                              * ACCEL_EMBEDDED. Default 0 */
-  int32_t reserved;                         /* 0 */
+  int32_t expert_parallel_size;             /* Ranks that have different experts of a layer, of those of one copy of the
+                                             * model: a divisor of data_parallel_shard_size x context_parallel_size x
+                                             * tensor_parallel_size. They are the last axis of a second grid over the
+                                             * ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf).
+                                             * Variable PARALLELISM_CONFIG_EP_SIZE. Default 1 */
   const char *backend;                      /* The backends of the collectives of several ranks, by devices, joined by
                                              * commas: "cuda:staged". "staged" goes through host memory, with which
                                              * several ranks may share a GPU. A name without a device is for the device of the

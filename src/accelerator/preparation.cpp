@@ -71,7 +71,7 @@ void require_whole_parameters(const optim::Optimizer& optimizer, const parallel:
 }
 
 // Ranks that have parts of the same layers draw from the random stream of their first one.
-void draw_missing_values(nn::Module& module, comm::Communicator* tensor_ranks) {
+void draw_missing_values(nn::Module& module, const parallel::ModelRanks& ranks) {
   if (!nn::lacks_memory(module)) return;
   at::Generator stream = at::detail::getDefaultCPUGenerator();
   at::Tensor state;
@@ -79,11 +79,15 @@ void draw_missing_values(nn::Module& module, comm::Communicator* tensor_ranks) {
     const std::lock_guard<std::mutex> lock(stream.mutex());
     state = stream.get_state();
   }
-  if (tensor_ranks != nullptr && nn::placements(module).have_axis("tensor")) {
-    const at::Tensor sent = state.to(tensor_ranks->device());
-    tensor_ranks->broadcast(sent, /*from=*/0);
+  const nn::Placements placements = nn::placements(module);
+  const auto take_from_first = [&](const parallel::CommunicatorPtr& sharing, const char* axis) {
+    if (sharing == nullptr || !placements.have_axis(axis)) return;
+    const at::Tensor sent = state.to(sharing->device());
+    sharing->broadcast(sent, /*from=*/0);
     state = sent.cpu();
-  }
+  };
+  take_from_first(ranks.tensor, "tensor");
+  take_from_first(ranks.expert, parallel::kExpertAxis);
   at::Generator own = at::detail::createCPUGenerator();
   own.set_state(state);
   nn::draw_initial_values(module, own);
@@ -131,6 +135,23 @@ parallel::ModelRanks Preparation::model_ranks(const FsdpSettings& settings) cons
           summed};
 }
 
+// Ranks along the axis tensor have the same tokens, unless these are split: experts have each of them as often.
+void Preparation::add_expert_ranks(parallel::ModelRanks& ranks, bool splits_tokens) const {
+  if (state_.settings().expert_parallel_size == 1) return;
+  comm::Mesh& mesh = *state_.groups().mesh();
+  ranks.expert = mesh.group(parallel::kExpertAxis);
+  const bool has_shards = mesh.size("shard") > 1;
+  auto of_experts = std::make_shared<parallel::ModelRanks>();
+  of_experts->gradient = mesh.group("replicate,expert_shard");
+  of_experts->shard_axes = has_shards ? "expert_shard" : "replicate,expert_shard";
+  of_experts->shard = mesh.group(of_experts->shard_axes);
+  of_experts->replicate = has_shards ? mesh.group("replicate") : nullptr;
+  const int64_t times = splits_tokens ? 1 : mesh.size("tensor");
+  of_experts->gradient_scale =
+      static_cast<double>(of_experts->gradient->size()) / static_cast<double>(ranks.gradient->size() * times);
+  ranks.experts = std::move(of_experts);
+}
+
 ShardingChoice Preparation::choose_sharding(const PrepareModelSettings& preparation) const {
   ShardingJob job;
   job.mixed_precision = state_.settings().mixed_precision;
@@ -170,12 +191,14 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   if (sharding.gradient_clipping > 0) require_known_norm(*module, *prepared_.placed, *state_.groups().mesh());
   SequenceSplitting::ChoicePtr sequences = prepared_.sequences->with(settings.context_parallel);
   settings.fsdp = std::move(sharding.settings);
-  const parallel::ModelRanks ranks = model_ranks(settings.fsdp);
+  parallel::ModelRanks ranks = model_ranks(settings.fsdp);
+  add_expert_ranks(ranks, settings.tensor_parallel.sequence_parallel);
   parallel::split_layers(*module, ranks.tensor, settings, state_.device());
+  parallel::share_experts(*module, ranks, settings);
   const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
   if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory &&
       module->weight_store() == nullptr) {
-    draw_missing_values(*module, ranks.tensor.get());
+    draw_missing_values(*module, ranks);
     module->to(std::nullopt, state_.device());
   }
   const ForwardPrecision precision{state_.settings().mixed_precision, state_.device().type(), precision_.autocast(),
@@ -188,6 +211,7 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   prepared_.sequences->take(std::move(sequences));
   prepared_.placed->add(prepared->parallel());
   exchange_check_->add(prepared->parallel());
+  expert_balance_->add(*module, ranks.summed != nullptr ? ranks.summed : ranks.gradient);
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
   const bool verifies = settings.tensor_parallel.verify_gradients && nn::placements(*module).have_axis("tensor");
@@ -207,7 +231,7 @@ std::shared_ptr<optim::Optimizer> Preparation::prepare_optimizer(std::shared_ptr
   require_whole_parameters(*optimizer, *prepared_.placed);
   auto prepared = std::make_shared<PreparedOptimizer>(
       std::move(optimizer), state_.gradient_state(), prepared_.grad_scaler, state_.communicator()->step_times(),
-      prepared_.placed, step_clipping_, exchange_check_, prepared_.optimizers.size());
+      prepared_.placed, step_clipping_, exchange_check_, prepared_.optimizers.size(), expert_balance_);
   prepared_.optimizers.push_back(prepared);
   return prepared;
 }

@@ -10,6 +10,7 @@
 #include "accelerator/parameters/prepared_parameters.hpp"
 #include "accelerator/prepared_objects.hpp"
 #include "accelerator/steps/exchange_check.hpp"
+#include "accelerator/steps/expert_balance.hpp"
 #include "accelerator/steps/step_clipping.hpp"
 #include "accelerator/training_precision.hpp"
 #include "nn/module.hpp"
@@ -69,6 +70,7 @@ class Preparation {
 
  private:
   parallel::ModelRanks model_ranks(const FsdpSettings& settings) const;
+  void add_expert_ranks(parallel::ModelRanks& ranks, bool splits_tokens) const;
   ShardingChoice choose_sharding(const PrepareModelSettings& preparation) const;
   void require_split(const nn::Module& module, const PrepareModelSettings& preparation) const;
 
@@ -76,6 +78,7 @@ class Preparation {
   PreparedObjects& prepared_;
   TrainingPrecision& precision_;
   const std::shared_ptr<StepClipping> step_clipping_ = std::make_shared<StepClipping>();
+  const std::shared_ptr<ExpertBalance> expert_balance_ = std::make_shared<ExpertBalance>();
   const std::shared_ptr<ExchangeCheck> exchange_check_ = std::make_shared<ExchangeCheck>();
 };
 

@@ -28,7 +28,8 @@ class PreparedOptimizer final : public optim::Optimizer {
                     const std::shared_ptr<precision::GradScaler>& scaler, std::shared_ptr<StepTimes> step_times,
                     std::shared_ptr<const parallel::PlacedParameters> placed,
                     std::shared_ptr<const StepClipping> clipping = nullptr,
-                    std::shared_ptr<ExchangeCheck> exchanged = nullptr, size_t index = 0);
+                    std::shared_ptr<ExchangeCheck> exchanged = nullptr, size_t index = 0,
+                    std::shared_ptr<const ExpertBalance> balance = nullptr);
 
   bool step() override;
   bool step_by(const optim::Closure& closure) override;

@@ -43,7 +43,8 @@ constexpr std::string_view kOfTheJob[] = {"debug",
                                           "data_parallel_replicate_size",
                                           "data_parallel_shard_size",
                                           "context_parallel_size",
-                                          "tensor_parallel_size"};
+                                          "tensor_parallel_size",
+                                          "expert_parallel_size"};
 
 bool is_of_the_job(const OptionField& field) {
   return std::find(std::begin(kOfTheJob), std::end(kOfTheJob), field.name) != std::end(kOfTheJob);

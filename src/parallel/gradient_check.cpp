@@ -15,6 +15,7 @@
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
 #include "nn/module_walks.hpp"
+#include "parallel/parallel_model.hpp"
 #include "tensor/placement.hpp"
 
 namespace accel::parallel {
@@ -42,7 +43,8 @@ bool check_equal_gradients(const nn::Module& module, const std::string& axis, co
   for (const auto& [name, parameter] : nn::named_parameters(module)) {
     has_gradients = has_gradients || parameter.grad().defined();
     const tensor::PlacementPtr placement = placements.find(parameter);
-    const bool is_split = placement != nullptr && tensor::has_any_axis(placement->axes, axis);
+    const bool is_split =
+        placement != nullptr && tensor::has_any_axis(placement->axes, tensor::join_axes(axis, kExpertAxis));
     if (!parameter.requires_grad() || is_split || summed.find(parameter) != nullptr) continue;
     names.push_back(name);
     elements.push_back(parameter.numel());

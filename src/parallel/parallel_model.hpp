@@ -29,6 +29,10 @@ struct ForwardNotice {
   bool exchanges;  // the backward exchanges gradients
 };
 
+// The axis of the mesh along which ranks have different experts of a layer. It and "expert_shard" are axes of a second
+// grid over the ranks of shard, context and tensor.
+constexpr const char* kExpertAxis = "expert";
+
 // Ranks of a model, by what they do with it.
 struct ModelRanks {
   CommunicatorPtr gradient;           // all that average gradients
@@ -38,6 +42,9 @@ struct ModelRanks {
   CommunicatorPtr tensor = nullptr;   // those that have parts of the same layers; null: this rank has whole layers
   CommunicatorPtr summed = nullptr;   // those of `gradient` and `tensor` together; null as `tensor`
   CommunicatorPtr reshard = nullptr;  // of `shard`, those that keep parameters between forward and backward; null: all
+  double gradient_scale = 1;          // of the mean over `gradient`, which need not be all ranks with terms of the sum
+  CommunicatorPtr expert = nullptr;   // those that have different experts of a layer; null: this rank has all
+  std::shared_ptr<const ModelRanks> experts = nullptr;  // of parameters that are cut along this axis; null as `expert`
 };
 
 class ParallelModel : public nn::Module {
@@ -89,6 +96,10 @@ ParallelModelPtr single_process_model(nn::ModulePtr module);
 // only parts are moved.
 void split_layers(nn::Module& module, const CommunicatorPtr& tensor_ranks, const PrepareModelSettings& settings,
                   c10::Device device);
+
+// Shares the experts of a model out over the ranks along the axis "expert", in place, unless they are shared out
+// already; with one rank it only sets how the layers work. Collective among these. Ahead of the move to a device, too.
+void share_experts(nn::Module& module, const ModelRanks& ranks, const PrepareModelSettings& settings);
 
 // Applies the kind of parallelism of the settings; collective if there are several ranks. Parameters without memory,
 // which only sharding takes, get theirs on `device`.

@@ -21,6 +21,7 @@
 #include "parallel/context/context_split.hpp"
 #include "parallel/ddp/distributed_data_parallel.hpp"
 #include "parallel/ddp/replicated_memory.hpp"
+#include "parallel/expert/split_experts.hpp"
 #include "parallel/fsdp/auto_wrap.hpp"
 #include "parallel/fsdp/fully_sharded_data_parallel.hpp"
 #include "parallel/fsdp/sharded_gradients.hpp"
@@ -77,11 +78,15 @@ ParallelModelPtr shard(const StrategyInput& input) {
 
 ParallelModelPtr replicate(const StrategyInput& input) {
   const bool has_terms = input.ranks.summed != nullptr && !nn::summed_placements(*input.module).empty();
-  if (input.ranks.gradient->size() == 1 && !has_terms) return nullptr;
+  const bool has_experts = input.ranks.experts != nullptr && nn::placements(*input.module).have_axis(kExpertAxis);
+  if (input.ranks.gradient->size() == 1 && !has_terms && !has_experts) return nullptr;
   if (!has_trainable_parameter(*input.module)) return nullptr;
-  return std::make_shared<DistributedDataParallel>(
-      input.module, input.ranks.gradient, input.settings.ddp,
-      has_terms ? TermRanks{input.ranks.tensor, input.ranks.summed} : TermRanks{});
+  ClassRanks classes;
+  if (has_terms || has_experts) classes.all = input.ranks.summed;
+  if (has_terms) classes.terms = input.ranks.tensor;
+  if (has_experts) classes.experts = input.ranks.experts;
+  return std::make_shared<DistributedDataParallel>(input.module, input.ranks.gradient, input.settings.ddp,
+                                                   std::move(classes));
 }
 
 // The order in which strategies are applied: each sees what those before it have made of the module.
@@ -108,6 +113,15 @@ void split_layers(nn::Module& module, const CommunicatorPtr& tensor_ranks, const
   split_model(module, rules, tensor_ranks, split_options(settings.tensor_parallel, *tensor_ranks, device));
 }
 
+void share_experts(nn::Module& module, const ModelRanks& ranks, const PrepareModelSettings& settings) {
+  const ExpertParallelSettings& experts = settings.expert_parallel;
+  require(!experts.tensor_parallel_experts || ranks.tensor == nullptr, Status::kUnsupported,
+          "tensor_parallel_experts is 1 and tensor_parallel_size is above 1: the layers of an expert are not split; "
+          "expected 0, and an expert_parallel_size that may have tensor_parallel_size as a factor");
+  set_capacity_factor(module, experts.capacity_factor);
+  if (ranks.expert != nullptr && !settings.evaluation_mode) split_experts(module, ranks.expert);
+}
+
 ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& ranks, const PrepareModelSettings& settings,
                              c10::Device device) {
   const StrategyInput input{module, ranks, settings, device};
@@ -119,6 +133,9 @@ ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& rank
 
 ParallelGradients parallelize_gradients(nn::ModulePtr module, const ModelRanks& ranks, const FsdpSettings& settings,
                                         double bucket_cap_mb, c10::Device device) {
+  require(!nn::placements(*module).have_axis(kExpertAxis), Status::kUnsupported,
+          "the ranks have different experts of the model, and the program exchanges gradients; expected "
+          "accel_prepare_model()");
   if (is_sharded(ranks.gradient->size(), settings)) {
     const auto model = FullyShardedDataParallel::create(std::move(module), ranks, settings, device);
     return {model, std::make_shared<ShardedGradients>(model)};

@@ -4,12 +4,29 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/error.hpp"
+
 namespace accel::state {
 namespace {
 
 constexpr char kDataParallelAxes[] = "replicate,shard";
 constexpr char kGradientAxes[] = "replicate,shard,context";
 constexpr char kRandomStreamAxes[] = "pipeline,replicate,shard,context";
+
+// The ranks of one copy of a model share its experts, neighbours different ones.
+void add_expert_grid(comm::Mesh& mesh, const StateSettings& settings) {
+  const int64_t experts = settings.expert_parallel_size;
+  if (experts == 1) return;
+  const int64_t shards = settings.data_parallel_shard_size, contexts = settings.context_parallel_size,
+                tensors = settings.tensor_parallel_size, all = shards * contexts * tensors;
+  require(all % experts == 0, Status::kInvalidArgument, "expert_parallel_size is ", experts,
+          " and one copy of the model has ", all, " ranks (data_parallel_shard_size ", shards,
+          " x context_parallel_size ", contexts, " x tensor_parallel_size ", tensors, "); expected a divisor");
+  mesh.add_grid({{"pipeline", settings.pipeline_parallel_size},
+                 {"replicate", *settings.data_parallel_replicate_size.value},
+                 {"expert_shard", all / experts},
+                 {"expert", experts}});
+}
 
 }  // namespace
 
@@ -31,6 +48,7 @@ ParallelGroups::ParallelGroups(std::shared_ptr<comm::Communicator> ranks, StateS
                                                                    {"shard", settings.data_parallel_shard_size},
                                                                    {"context", settings.context_parallel_size},
                                                                    {"tensor", settings.tensor_parallel_size}});
+  add_expert_grid(*mesh_, settings);
   data_parallel_ = mesh_->group(kDataParallelAxes);
   gradient_group_ = mesh_->group(kGradientAxes);
 }

@@ -20,7 +20,8 @@ class ParallelGroups {
   ParallelGroups(std::shared_ptr<comm::Communicator> ranks, StateSettings& settings);
 
   // The device mesh: axes pipeline, replicate, shard, context, tensor. The last axes vary fastest, so that ranks that
-  // communicate most are neighbours.
+  // communicate most are neighbours. With expert_parallel_size above 1 it has a second grid, pipeline, replicate,
+  // expert_shard, expert: ranks along the last axis have different experts of a layer.
   const std::shared_ptr<comm::Mesh>& mesh() const { return mesh_; }
   // The ranks that share out the data.
   const std::shared_ptr<comm::Communicator>& data_parallel() const { return data_parallel_; }

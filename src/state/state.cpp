@@ -291,8 +291,9 @@ State::State(const State& parent, std::shared_ptr<comm::Communicator> group)
   settings_->num_processes.value = communicator_->size();
   place_on_host(*settings_, *communicator_, parent.process_index() - parent.local_process_index());
   // The parent's mesh is of its own ranks. Here all ranks are replicas.
-  for (auto* const size : {&settings_->pipeline_parallel_size, &settings_->data_parallel_shard_size,
-                           &settings_->context_parallel_size, &settings_->tensor_parallel_size})
+  for (auto* const size :
+       {&settings_->pipeline_parallel_size, &settings_->data_parallel_shard_size, &settings_->context_parallel_size,
+        &settings_->tensor_parallel_size, &settings_->expert_parallel_size})
     size->value = 1;
   settings_->data_parallel_replicate_size.value.reset();
   groups_ = std::make_shared<const ParallelGroups>(communicator_, *settings_);

@@ -53,6 +53,8 @@ static void test_layers(void **state) {
   assert_ok(accel_module_attention(4, 2, 1, 1, 0.1, &layer));
   check_layer(layer, tokens, 3, ACCEL_DTYPE_FLOAT32, tokens, 3,
               "in_proj_weight in_proj_bias out_proj.weight out_proj.bias ");
+  assert_ok(accel_module_mixture_of_experts(4, 3, 5, 2, 0, &layer));
+  check_layer(layer, tokens, 3, ACCEL_DTYPE_FLOAT32, tokens, 3, "gate.weight experts.gate_up_proj experts.down_proj ");
   assert_ok(accel_module_conv2d(4, 6, 3, 2, 1, 2, 0, &layer));
   check_layer(layer, image, 4, ACCEL_DTYPE_FLOAT32, half, 4, "weight ");
   assert_ok(accel_module_batch_norm(4, UNSET, UNSET, &layer));
@@ -88,6 +90,11 @@ static void test_refused_arguments(void **state) {
   assert_fails(accel_module_activation("swoosh", &layer), ACCEL_ERROR_NOT_FOUND, "'swoosh'");
   assert_fails(accel_module_attention(5, 2, 0, 1, 0, &layer), ACCEL_ERROR_INVALID_ARGUMENT, "embed_dim 5");
   assert_fails(accel_module_attention(4, 2, 0, 1, -1, &layer), ACCEL_ERROR_INVALID_ARGUMENT, "dropout is -1");
+  assert_fails(accel_module_mixture_of_experts(4, 3, 5, 6, 0, &layer), ACCEL_ERROR_INVALID_ARGUMENT,
+               "experts_per_token is 6; expected 1 to 5");
+  assert_fails(accel_module_mixture_of_experts(4, 3, 5, 2, -1, &layer), ACCEL_ERROR_INVALID_ARGUMENT,
+               "balance_rate is -1");
+  assert_status(accel_module_mixture_of_experts(4, 3, 5, 2, 0, NULL), ACCEL_ERROR_INVALID_ARGUMENT);
   assert_fails(accel_module_conv2d(4, 6, 3, 0, 0, 1, 1, &layer), ACCEL_ERROR_INVALID_ARGUMENT, "stride is 0");
   assert_fails(accel_module_batch_norm(4, UNSET, 3, &layer), ACCEL_ERROR_INVALID_ARGUMENT, "momentum is 3");
   assert_status(accel_module_linear(1, 1, 1, NULL), ACCEL_ERROR_INVALID_ARGUMENT);

@@ -159,6 +159,35 @@ static void test_options_of_sequences(void **state) {
   accel_module_release(linear);
 }
 
+/* An expert takes half of the mean of tokens; what it does not take is 0. */
+static void test_options_of_experts(void **state) {
+  accel_module_t *experts = NULL, *model = NULL;
+  accel_expert_parallel_options_t sharing = ACCEL_EXPERT_PARALLEL_OPTIONS_INIT;
+  accel_prepare_model_options_t options = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  const int64_t shape[] = {8, 4};
+  accel_tensor_t *tokens = NULL;
+  accel_value_t output = ACCEL_VALUE_INIT;
+  void *data = NULL;
+  options.expert_parallel = &sharing;
+  assert_ok(accel_module_mixture_of_experts(4, 3, 1, 1, 0, &experts));
+  sharing.capacity_factor = -1;
+  assert_fails(accel_prepare_model(*state, experts, &options, &model), ACCEL_ERROR_INVALID_ARGUMENT,
+               "capacity_factor is -1");
+  sharing.capacity_factor = 0.5;
+  assert_ok(accel_prepare_model(*state, experts, &options, &model));
+  assert_ok(accel_tensor_full(shape, 2, 1, ACCEL_DTYPE_FLOAT32, &kCpu, &tokens));
+  const accel_value_t input = accel_arg_tensor(tokens);
+  assert_ok(accel_module_call(model, &input, 1, &output));
+  assert_ok(accel_tensor_data(output.as.tensor, &data));
+  const float *const values = data;
+  assert_true(values[15] != 0);
+  for (size_t i = 16; i < 32; i++) assert_true(values[i] == 0);
+  accel_value_dispose(&output);
+  accel_tensor_release(tokens);
+  accel_module_release(model);
+  accel_module_release(experts);
+}
+
 /* A model without memory gets the initial values that it would have had. */
 static void test_empty_models_are_filled(void **state) {
   accel_module_t *whole = NULL, *empty = NULL, *model = NULL;
@@ -196,6 +225,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_empty_models_are_filled, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_sequences_of_one_rank, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_options_of_sequences, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_options_of_experts, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -210,5 +210,21 @@ TEST(Llama, RefusesWrongInputs) {
   expect_error(Status::kInvalidState, "'inv_freq' is on the device meta", [&] { empty->call(tokens); });
 }
 
+// A mixture of experts in the place of each layer's network, with the names of Mixtral.
+TEST(Llama, LayersMayHaveExperts) {
+  const ModulePtr model = tiny(R"("num_local_experts": 3, "num_experts_per_tok": 2)");
+  const at::Tensor gate_up = nn::find_tensor(*model, "model.layers.1.mlp.experts.gate_up_proj");
+  EXPECT_EQ(gate_up.sizes().vec(), (std::vector<int64_t>{3, 12, 8}));
+  EXPECT_EQ(nn::find_tensor(*model, "model.layers.0.mlp.gate.weight").sizes().vec(), (std::vector<int64_t>{3, 8}));
+  const at::Tensor output = model->call(at::ones({2, 4}, at::kLong));
+  EXPECT_EQ(output.sizes().vec(), (std::vector<int64_t>{2, 4, 5}));
+  output.sum().backward();
+  EXPECT_TRUE(gate_up.grad().defined());
+  expect_error(Status::kUnsupported, "expected silu and no bias in experts",
+               [] { tiny(R"("num_local_experts": 3, "hidden_act": "gelu")"); });
+  expect_error(Status::kInvalidArgument, "experts_per_token is 4",
+               [] { tiny(R"("num_local_experts": 3, "num_experts_per_tok": 4)"); });
+}
+
 }  // namespace llama_test
 }  // namespace accel::nn

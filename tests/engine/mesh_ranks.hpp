@@ -17,6 +17,7 @@ namespace accel::tests {
 struct MeshSizes {
   int64_t replicas, shards, parts;  // of the axes replicate, shard and tensor
   int64_t contexts = 1;             // of the axis context
+  int64_t experts = 1;              // of the axis expert, which is one of another grid
   int ranks() const { return static_cast<int>(replicas * shards * parts * contexts); }
 };
 
@@ -31,6 +32,7 @@ inline AcceleratorPtr accelerator_on(const MeshSizes& sizes, int rank, int port)
   settings.data_parallel_shard_size = sizes.shards;
   settings.context_parallel_size = sizes.contexts;
   settings.tensor_parallel_size = sizes.parts;
+  settings.expert_parallel_size = sizes.experts;
   return std::make_shared<accelerator::Accelerator>(settings);
 }
 

@@ -75,6 +75,32 @@ TEST(Mesh, AGroupIsFormedOnce) {
   });
 }
 
+// replicate 1, shard 4, tensor 2, and over the same ranks expert_shard 2, expert 4.
+TEST(Mesh, SecondGridHasAxesOfTheSameRanks) {
+  run_ranks(8, [](const std::shared_ptr<Communicator>& ranks) {
+    Mesh mesh(ranks, {{"replicate", 1}, {"shard", 4}, {"tensor", 2}});
+    mesh.add_grid({{"replicate", 1}, {"expert_shard", 2}, {"expert", 4}});
+    const int rank = ranks->rank();
+    EXPECT_EQ(mesh.axes().size(), 3);
+    EXPECT_EQ(mesh.size("expert"), 4);
+    EXPECT_EQ(mesh.coordinate("expert"), rank % 4);
+    EXPECT_EQ(mesh.coordinate("expert_shard"), rank / 4);
+    EXPECT_EQ(mesh.group("expert")->size(), 4);
+    EXPECT_EQ(mesh.group("expert,expert_shard"), ranks);
+    EXPECT_EQ(mesh.size("tensor,expert"), 4);  // ranks 0 to 3 have both within them
+    EXPECT_EQ(mesh.size("shard,expert"), 8);
+    // Of those that have the same experts, and of those that have the same rows of other parameters.
+    EXPECT_EQ(mesh.is_first_along("expert", "expert"), true);
+    EXPECT_EQ(mesh.is_first_along("expert", ""), rank % 4 == 0);
+    EXPECT_EQ(mesh.is_first_along_others("expert"), rank < 4);
+    EXPECT_EQ(mesh.is_first_along("shard,expert,expert_shard", "shard"), rank % 2 == 0);
+    EXPECT_EQ(mesh.is_first_along("shard,expert,expert_shard", "expert,expert_shard"), true);
+    expect_error(Status::kInvalidArgument, "expected sizes whose product", [&] {
+      mesh.add_grid({{"expert_shard", 3}, {"expert", 2}});
+    });
+  });
+}
+
 TEST(Mesh, RefusesAxesThatDoNotFit) {
   const auto alone = std::make_shared<BackendCommunicator>();
   const auto refuse = [&](const std::string& part, const std::vector<MeshAxis>& axes) {

@@ -433,7 +433,7 @@ struct accel_state_options_t
     tensor_parallel_size::Int32
     device_plugins::Ptr{Cchar}
     embedded::accel_flag_t
-    reserved::Int32
+    expert_parallel_size::Int32
     backend::Ptr{Cchar}
 end
 
@@ -473,10 +473,10 @@ function accel_state_options_t(;
     tensor_parallel_size = ACCEL_UNSET,
     device_plugins = C_NULL,
     embedded = ACCEL_UNSET,
-    reserved = 0,
+    expert_parallel_size = ACCEL_UNSET,
     backend = C_NULL,
 )
-    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, cpu_affinity, pipeline_parallel_size, data_parallel_replicate_size, data_parallel_shard_size, context_parallel_size, tensor_parallel_size, device_plugins, embedded, reserved, backend)
+    return accel_state_options_t(sizeof(accel_state_options_t), cpu, mixed_precision, gradient_accumulation_steps, adjust_scheduler, sync_with_dataloader, sync_each_batch, step_scheduler_with_optimizer, split_batches, debug, true_divisor, keep_output_dtype, timeout_ms, process_index, num_processes, local_process_index, local_num_processes, main_process_ip, main_process_port, device_placement, rng_types, num_threads, scheduler_steps, cpu_kernels, cpu_memory, cpu_memory_kept, torch_device, cpu_affinity, pipeline_parallel_size, data_parallel_replicate_size, data_parallel_shard_size, context_parallel_size, tensor_parallel_size, device_plugins, embedded, expert_parallel_size, backend)
 end
 
 """How micro-batches are put together; the fields of the state's options, for later."""
@@ -1160,6 +1160,23 @@ function accel_context_parallel_options_t(;
     return accel_context_parallel_options_t(sizeof(accel_context_parallel_options_t), method, load_balance, sequence_length, variable_length, inputs_are_split)
 end
 
+"""How layers of accel_module_mixture_of_experts() work where expert_parallel_size of the state is above 1: ranks along the axis \"expert\" of the mesh have as many different experts each, with their gradients and optimizer states, and tokens go to the ranks of their experts and back (Lepikhin et al., \"GShard\", 2020). Experts are shared out when the model is prepared, in place, from the weights of the axis' first rank. Ranks have batches of their own, also empty ones, and make as many forwards and backwards. Losses, gradients and norms are those of one process; checkpoints have whole tensors, and load on any mesh."""
+struct accel_expert_parallel_options_t
+    struct_size::Csize_t
+    capacity_factor::Float64
+    tensor_parallel_experts::accel_flag_t
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_expert_parallel_options_t(;
+    capacity_factor = ACCEL_UNSET_DOUBLE,
+    tensor_parallel_experts = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_expert_parallel_options_t(sizeof(accel_expert_parallel_options_t), capacity_factor, tensor_parallel_experts, reserved)
+end
+
 """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState."""
 struct accel_power_sgd_options_t
     struct_size::Csize_t
@@ -1372,6 +1389,7 @@ struct accel_prepare_model_options_t
     split_by_program::accel_flag_t
     tensor_parallel::Ptr{accel_tensor_parallel_options_t}
     context_parallel::Ptr{accel_context_parallel_options_t}
+    expert_parallel::Ptr{accel_expert_parallel_options_t}
 end
 
 """Every field is unset that is not given."""
@@ -1385,8 +1403,9 @@ function accel_prepare_model_options_t(;
     split_by_program = ACCEL_UNSET,
     tensor_parallel = C_NULL,
     context_parallel = C_NULL,
+    expert_parallel = C_NULL,
 )
-    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed, bypass_device_map, split_by_program, tensor_parallel, context_parallel)
+    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed, bypass_device_map, split_by_program, tensor_parallel, context_parallel, expert_parallel)
 end
 
 """The training whose memory is estimated."""
@@ -5732,6 +5751,25 @@ Threads: any, waits.
 """
 accel_module_attention(embed_dim, num_heads, causal, bias, dropout, out) =
     check(@waiting(ccall(@address(accel_module_attention), accel_status_t, (Int64, Int64, Int32, Int32, Float64, Ptr{Ptr{accel_module_t}}), embed_dim, num_heads, causal, bias, dropout, out)), "accel_module_attention")
+
+"""
+    accel_module_mixture_of_experts(hidden_size, intermediate_size, num_experts, experts_per_token, balance_rate, out)
+
+A mixture of experts (Shazeer et al., 2017): feed-forward networks down(silu(gate(x)) * up(x)), of which each token uses a few. Its experts are those with the largest scores, weighted by the softmax of all scores, divided by the sum of their weights. gate.weight [num_experts, hidden_size], experts.gate_up_proj [num_experts, 2 intermediate_size, hidden_size] and experts.down_proj [num_experts, hidden_size, intermediate_size], as Hugging Face's Mixtral has them. Input and output are [..., hidden_size]. Ranks may have different experts (accel_expert_parallel_options_t).
+
+- `hidden_size`: Sizes.
+- `intermediate_size`: Sizes.
+- `num_experts`: The number of experts.
+- `experts_per_token`: Of each token, in [1, num_experts].
+- `balance_rate`: By how much the bias of an expert, which is added to its share where experts are chosen and nowhere else, moves after each step of a prepared optimizer, up if it had fewer tokens than the mean and down if it had more (DeepSeek-AI, \"DeepSeek-V3\", 2024), such as 0.001. It is the buffer expert_bias. 0: there is none.
+- `out`: The module.
+
+Returns: ACCEL_OK or INVALID_ARGUMENT.
+
+Threads: any, waits.
+"""
+accel_module_mixture_of_experts(hidden_size, intermediate_size, num_experts, experts_per_token, balance_rate, out) =
+    check(@waiting(ccall(@address(accel_module_mixture_of_experts), accel_status_t, (Int64, Int64, Int64, Int64, Float64, Ptr{Ptr{accel_module_t}}), hidden_size, intermediate_size, num_experts, experts_per_token, balance_rate, out)), "accel_module_mixture_of_experts")
 
 """
     accel_module_conv2d(in_channels, out_channels, kernel, stride, padding, groups, bias, out)
@@ -11790,6 +11828,7 @@ const FUNCTIONS = (
     :accel_module_dropout,
     :accel_module_activation,
     :accel_module_attention,
+    :accel_module_mixture_of_experts,
     :accel_module_conv2d,
     :accel_module_batch_norm,
     :accel_module_sequential,

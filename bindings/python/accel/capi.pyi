@@ -77,6 +77,7 @@ class accel_state_options_t:
     tensor_parallel_size: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
     device_plugins: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
     embedded: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
+    expert_parallel_size: Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1
     backend: The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
     """
     cpu: int
@@ -113,8 +114,9 @@ class accel_state_options_t:
     tensor_parallel_size: int
     device_plugins: str
     embedded: int
+    expert_parallel_size: int
     backend: str
-    def __init__(self, *, cpu: int = 0, mixed_precision: int = ACCEL_PRECISION_NO, gradient_accumulation_steps: int = 1, adjust_scheduler: int = 0, sync_with_dataloader: int = 1, sync_each_batch: int = 0, step_scheduler_with_optimizer: int = 1, split_batches: int = 0, debug: int = 0, true_divisor: int = 0, keep_output_dtype: int = 0, timeout_ms: Optional[int] = None, process_index: Optional[int] = None, num_processes: Optional[int] = None, local_process_index: Optional[int] = None, local_num_processes: Optional[int] = None, main_process_ip: str = "127.0.0.1", main_process_port: int = 29500, device_placement: int = 1, rng_types: Optional[str] = None, num_threads: Optional[int] = None, scheduler_steps: int = ACCEL_SCHEDULER_STEPS_PER_BATCH, cpu_kernels: int = ACCEL_CPU_KERNELS_AUTO, cpu_memory: int = ACCEL_CPU_MEMORY_AUTO, cpu_memory_kept: Optional[int] = None, torch_device: Optional[str] = None, cpu_affinity: int = 0, pipeline_parallel_size: int = 1, data_parallel_replicate_size: Optional[int] = None, data_parallel_shard_size: int = 1, context_parallel_size: int = 1, tensor_parallel_size: int = 1, device_plugins: Optional[str] = None, embedded: int = 0, backend: Optional[str] = None) -> None: ...
+    def __init__(self, *, cpu: int = 0, mixed_precision: int = ACCEL_PRECISION_NO, gradient_accumulation_steps: int = 1, adjust_scheduler: int = 0, sync_with_dataloader: int = 1, sync_each_batch: int = 0, step_scheduler_with_optimizer: int = 1, split_batches: int = 0, debug: int = 0, true_divisor: int = 0, keep_output_dtype: int = 0, timeout_ms: Optional[int] = None, process_index: Optional[int] = None, num_processes: Optional[int] = None, local_process_index: Optional[int] = None, local_num_processes: Optional[int] = None, main_process_ip: str = "127.0.0.1", main_process_port: int = 29500, device_placement: int = 1, rng_types: Optional[str] = None, num_threads: Optional[int] = None, scheduler_steps: int = ACCEL_SCHEDULER_STEPS_PER_BATCH, cpu_kernels: int = ACCEL_CPU_KERNELS_AUTO, cpu_memory: int = ACCEL_CPU_MEMORY_AUTO, cpu_memory_kept: Optional[int] = None, torch_device: Optional[str] = None, cpu_affinity: int = 0, pipeline_parallel_size: int = 1, data_parallel_replicate_size: Optional[int] = None, data_parallel_shard_size: int = 1, context_parallel_size: int = 1, tensor_parallel_size: int = 1, device_plugins: Optional[str] = None, embedded: int = 0, expert_parallel_size: int = 1, backend: Optional[str] = None) -> None: ...
 
 class accel_gradient_accumulation_options_t:
     """How micro-batches are put together; the fields of the state's options, for later.
@@ -636,6 +638,16 @@ class accel_context_parallel_options_t:
     inputs_are_split: int
     def __init__(self, *, method: int = ACCEL_CONTEXT_METHOD_ALL_GATHER, load_balance: int = ACCEL_LOAD_BALANCE_AUTO, sequence_length: int = 0, variable_length: int = 1, inputs_are_split: int = 0) -> None: ...
 
+class accel_expert_parallel_options_t:
+    """How layers of accel_module_mixture_of_experts() work where expert_parallel_size of the state is above 1: ranks along the axis "expert" of the mesh have as many different experts each, with their gradients and optimizer states, and tokens go to the ranks of their experts and back (Lepikhin et al., "GShard", 2020). Experts are shared out when the model is prepared, in place, from the weights of the axis' first rank. Ranks have batches of their own, also empty ones, and make as many forwards and backwards. Losses, gradients and norms are those of one process; checkpoints have whole tensors, and load on any mesh.
+
+    capacity_factor: Most tokens that an expert takes of a rank's batch, in units of the mean of all experts; what it does not take, the last tokens, has a result of 0 from this expert. 0: it takes all. Also with one rank. In [0, inf). Default 0
+    tensor_parallel_experts: 1: the layers of each expert are split over the axis tensor, which is UNSUPPORTED where this axis has several ranks. Default 0
+    """
+    capacity_factor: float
+    tensor_parallel_experts: int
+    def __init__(self, *, capacity_factor: float = 0, tensor_parallel_experts: int = 0) -> None: ...
+
 class accel_power_sgd_options_t:
     """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 
@@ -812,6 +824,7 @@ class accel_prepare_model_options_t:
     split_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, an axis pipeline is UNSUPPORTED. Default 0
     tensor_parallel: How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan "auto" each rank has the whole model. Default: theirs
     context_parallel: How sequences are split over the axis context of the mesh, if it has one. Default: theirs
+    expert_parallel: How tokens come to the experts of mixtures. Default: theirs
     """
     device_placement: int
     evaluation_mode: int
@@ -822,7 +835,8 @@ class accel_prepare_model_options_t:
     split_by_program: int
     tensor_parallel: accel_tensor_parallel_options_t
     context_parallel: accel_context_parallel_options_t
-    def __init__(self, *, device_placement: Optional[int] = None, evaluation_mode: int = 0, ddp: Optional[accel_ddp_options_t] = None, fsdp: Optional[accel_fsdp_options_t] = None, deepspeed: Optional[accel_deepspeed_options_t] = None, bypass_device_map: int = 0, split_by_program: int = 0, tensor_parallel: Optional[accel_tensor_parallel_options_t] = None, context_parallel: Optional[accel_context_parallel_options_t] = None) -> None: ...
+    expert_parallel: accel_expert_parallel_options_t
+    def __init__(self, *, device_placement: Optional[int] = None, evaluation_mode: int = 0, ddp: Optional[accel_ddp_options_t] = None, fsdp: Optional[accel_fsdp_options_t] = None, deepspeed: Optional[accel_deepspeed_options_t] = None, bypass_device_map: int = 0, split_by_program: int = 0, tensor_parallel: Optional[accel_tensor_parallel_options_t] = None, context_parallel: Optional[accel_context_parallel_options_t] = None, expert_parallel: Optional[accel_expert_parallel_options_t] = None) -> None: ...
 
 class accel_estimate_memory_options_t:
     """The training whose memory is estimated.
@@ -1682,6 +1696,7 @@ def accel_module_rms_norm(normalized_size: int, eps: float) -> accel_module: ...
 def accel_module_dropout(probability: float) -> accel_module: ...
 def accel_module_activation(name: str) -> accel_module: ...
 def accel_module_attention(embed_dim: int, num_heads: int, causal: int, bias: int, dropout: float) -> accel_module: ...
+def accel_module_mixture_of_experts(hidden_size: int, intermediate_size: int, num_experts: int, experts_per_token: int, balance_rate: float) -> accel_module: ...
 def accel_module_conv2d(in_channels: int, out_channels: int, kernel: int, stride: int, padding: int, groups: int, bias: int) -> accel_module: ...
 def accel_module_batch_norm(num_features: int, eps: float, momentum: float) -> accel_module: ...
 def accel_module_sequential(modules: Sequence[accel_module]) -> accel_module: ...

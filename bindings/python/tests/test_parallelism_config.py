@@ -9,12 +9,14 @@ from accel import Accelerator, capi
 def test_parallelism_config(monkeypatch):
     monkeypatch.setenv("PARALLELISM_CONFIG_TP_SIZE", "2")
     config = accel.ParallelismConfig(dp_shard_size=3)
+    experts = accel.ParallelismConfig(dp_shard_size=3, ep_size=6)
+    assert (experts.total_size, experts.to_engine()["expert_parallel_size"]) == (6, 6)
     assert (config.tp_size, config.total_size, config.data_parallel_size, config.non_data_parallel_size) == (2, 6, 3, 2)
     assert config.dp_dim_names == ["dp_shard"] and config.non_dp_dim_names == ["tp"] and config.active_mesh_dims == ["dp_shard", "tp"]
     assert config.fsdp_dim_names == ["dp_shard_cp"] and config.dp_shard_cp_dim_names == config.dp_cp_dim_names == ["dp_shard"]
     assert config.tp_enabled and not config.cp_enabled and accel.parallelism_config.ParallelismConfig is accel.ParallelismConfig
     for wrong, error in (({"tp_size": 0}, ValueError), ({"cp_backend": "ring"}, ValueError), ({"cp_size": 2, "sp_size": 2}, ValueError),
-                         ({"tp_size": 1.5}, TypeError), ({"tp_handler": 1}, ValueError), ({"cp_handler": "allgather"}, ValueError)):
+                         ({"tp_size": 1.5}, TypeError), ({"ep_size": 2}, ValueError), ({"ep_size": 4, "dp_shard_size": 6}, ValueError), ({"tp_handler": 1}, ValueError), ({"cp_handler": "allgather"}, ValueError)):
         with pytest.raises(error, match=next(iter(wrong))):
             accel.ParallelismConfig(**wrong)
     with pytest.raises(ValueError, match=r"3 \(shard\) x 1 \(context\) x 2 \(tensor\) and there is 1 rank"):

@@ -15,13 +15,14 @@ OptimizerUpdate::OptimizerUpdate(std::shared_ptr<optim::Optimizer> optimizer,
                                  std::shared_ptr<StepTimes> step_times,
                                  std::shared_ptr<const parallel::PlacedParameters> placed,
                                  std::shared_ptr<const StepClipping> clipping, std::shared_ptr<ExchangeCheck> exchanged,
-                                 size_t index)
+                                 size_t index, std::shared_ptr<const ExpertBalance> balance)
     : optimizer_(std::move(optimizer)),
       step_times_(std::move(step_times)),
       placed_(std::move(placed)),
       clipping_(std::move(clipping)),
       exchanged_(std::move(exchanged)),
-      index_(index) {
+      index_(index),
+      balance_(std::move(balance)) {
   if (scaler == nullptr) return;
   scaled_ = precision::ScaledGradients::create(scaler, [inner = optimizer_] { return inner->parameters(); });
 }
@@ -98,14 +99,15 @@ bool OptimizerUpdate::run() {
   check_exchanged();
   finish_models();
   clip();
-  if (scaled_ == nullptr) {
-    skipped_ = !optimizer_->step();
-    return !skipped_;
-  }
-  const bool is_overflow = overflowed();
+  const bool is_overflow = scaled_ != nullptr && overflowed();
   if (!is_overflow) skipped_ = !optimizer_->step();
-  scaled_->finish(is_overflow);
+  if (scaled_ != nullptr) scaled_->finish(is_overflow);
+  balance_experts();
   return !skipped_;
+}
+
+void OptimizerUpdate::balance_experts() const {
+  if (balance_ != nullptr && !skipped_) balance_->run(*optimizer_);
 }
 
 bool OptimizerUpdate::step() {
@@ -138,6 +140,7 @@ bool OptimizerUpdate::step_by(const optim::Closure& closure) {
     closure();
     check_exchanged();
   });
+  balance_experts();
   return !skipped_;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "accelerator/steps/exchange_check.hpp"
+#include "accelerator/steps/expert_balance.hpp"
 #include "accelerator/steps/step_clipping.hpp"
 #include "comm/communicator.hpp"
 #include "optim/optimizer.hpp"
@@ -25,7 +26,8 @@ class OptimizerUpdate {
   // checked. The ranks name the optimizer by its `index` among the accelerator's.
   OptimizerUpdate(std::shared_ptr<optim::Optimizer> optimizer, const std::shared_ptr<precision::GradScaler>& scaler,
                   std::shared_ptr<StepTimes> step_times, std::shared_ptr<const parallel::PlacedParameters> placed,
-                  std::shared_ptr<const StepClipping> clipping, std::shared_ptr<ExchangeCheck> exchanged, size_t index);
+                  std::shared_ptr<const StepClipping> clipping, std::shared_ptr<ExchangeCheck> exchanged, size_t index,
+                  std::shared_ptr<const ExpertBalance> balance = nullptr);
 
   // Returns whether parameters were updated.
   bool step();
@@ -48,6 +50,7 @@ class OptimizerUpdate {
   void announce();
   bool run();
   bool overflowed() const;
+  void balance_experts() const;
   void clip();
 
   std::shared_ptr<optim::Optimizer> optimizer_;
@@ -57,6 +60,7 @@ class OptimizerUpdate {
   std::shared_ptr<const StepClipping> clipping_;
   std::shared_ptr<ExchangeCheck> exchanged_;
   size_t index_;
+  std::shared_ptr<const ExpertBalance> balance_;  // null: nothing follows a step
   bool skipped_ = false;
 };
 

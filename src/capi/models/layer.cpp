@@ -12,6 +12,7 @@
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/linear.hpp"
+#include "nn/layers/mixture_of_experts.hpp"
 #include "nn/layers/normalization.hpp"
 #include "nn/layers/sequential.hpp"
 
@@ -58,6 +59,13 @@ ACCEL_FUNCTION accel_status_t accel_module_activation(const char* name, accel_mo
 ACCEL_FUNCTION accel_status_t accel_module_attention(int64_t embed_dim, int64_t num_heads, int32_t causal, int32_t bias,
                                                      double dropout, accel_module_t** out) {
   return make_layer<nn::SelfAttention>(__func__, out, embed_dim, num_heads, causal != 0, bias != 0, dropout);
+}
+
+ACCEL_FUNCTION accel_status_t accel_module_mixture_of_experts(int64_t hidden_size, int64_t intermediate_size,
+                                                              int64_t num_experts, int64_t experts_per_token,
+                                                              double balance_rate, accel_module_t** out) {
+  const nn::MixtureSettings settings{hidden_size, intermediate_size, num_experts, experts_per_token, balance_rate};
+  return make_layer<nn::MixtureOfExperts>(__func__, out, settings);
 }
 
 ACCEL_FUNCTION accel_status_t accel_module_conv2d(int64_t in_channels, int64_t out_channels, int64_t kernel,

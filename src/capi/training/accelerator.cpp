@@ -49,6 +49,8 @@ PrepareModelSettings read_prepare_model_options(const accel_prepare_model_option
       read_settings(given_options(given, name.c_str()).tensor_parallel, (name + ".tensor_parallel").c_str());
   result.context_parallel =
       read_settings(given_options(given, name.c_str()).context_parallel, (name + ".context_parallel").c_str());
+  result.expert_parallel =
+      read_settings(given_options(given, name.c_str()).expert_parallel, (name + ".expert_parallel").c_str());
   require(result.ddp.comm_wrapper <= DdpCommHook::kBf16, Status::kInvalidArgument, ddp_name, ".comm_wrapper is ",
           static_cast<int>(result.ddp.comm_wrapper.value), "; expected ACCEL_DDP_COMM_HOOK_NO, _FP16 or _BF16");
   return result;

@@ -217,7 +217,7 @@ constexpr OptionField kStateOptions[] = {
     {"tensor_parallel_size", "Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1", OptionKind::kInteger, 4, 156, 59, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_TP_SIZE", "1", nullptr, nullptr, 0, false},
     {"device_plugins", "Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none", OptionKind::kText, 8, 160, 110, kNone, "ACCEL_DEVICE_PLUGINS", nullptr, "none", nullptr, 0, false},
     {"embedded", "1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0", OptionKind::kFlag, 4, 168, 200, kNone, "ACCEL_EMBEDDED", "0", nullptr, nullptr, 0, false},
-    {"reserved", "", OptionKind::kReserved, 4, 172, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+    {"expert_parallel_size", "Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1", OptionKind::kInteger, 4, 172, 277, {1, kInfinity, false, true}, "PARALLELISM_CONFIG_EP_SIZE", "1", nullptr, nullptr, 0, false},
     {"backend", "The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"", OptionKind::kText, 8, 176, 227, kNone, "ACCEL_BACKEND", nullptr, "\"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"", nullptr, 0, false},
 };
 
@@ -494,6 +494,12 @@ constexpr OptionField kContextParallelOptions[] = {
     {"inputs_are_split", "1: what the model is called with are this rank's positions, as a loader with sequence_keys gives them: each call is in a scope of its own. Default 0", OptionKind::kFlag, 4, 28, 138, kNone, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
+constexpr OptionField kExpertParallelOptions[] = {
+    {"capacity_factor", "Most tokens that an expert takes of a rank's batch, in units of the mean of all experts; what it does not take, the last tokens, has a result of 0 from this expert. 0: it takes all. Also with one rank. In [0, inf). Default 0", OptionKind::kNumber, 8, 8, 201, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"tensor_parallel_experts", "1: the layers of each expert are split over the axis tensor, which is UNSUPPORTED where this axis has several ranks. Default 0", OptionKind::kFlag, 4, 16, 116, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 20, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kPowerSgdOptions[] = {
     {"matrix_approximation_rank", "Columns of the thin matrices. In [1, inf). Default 1", OptionKind::kInteger, 8, 8, 29, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
     {"start_power_sgd_iter", "Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000", OptionKind::kInteger, 8, 16, 89, {0, kInfinity, false, true}, nullptr, "1000", nullptr, nullptr, 0, false},
@@ -589,6 +595,7 @@ constexpr OptionField kPrepareModelOptions[] = {
     {"split_by_program", "1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, an axis pipeline is UNSUPPORTED. Default 0", OptionKind::kFlag, 4, 44, 173, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"tensor_parallel", "How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan \"auto\" each rank has the whole model. Default: theirs", OptionKind::kObject, 8, 48, 141, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::tensor_parallel_options},
     {"context_parallel", "How sequences are split over the axis context of the mesh, if it has one. Default: theirs", OptionKind::kObject, 8, 56, 73, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::context_parallel_options},
+    {"expert_parallel", "How tokens come to the experts of mixtures. Default: theirs", OptionKind::kObject, 8, 64, 43, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::expert_parallel_options},
 };
 
 constexpr OptionField kEstimateMemoryOptions[] = {
@@ -845,13 +852,14 @@ const OptionTable image_options{"accel_image_options_t", 32, kImageOptions, std:
 const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataloaderOptions, std::size(kDataloaderOptions)};
 const OptionTable tensor_parallel_options{"accel_tensor_parallel_options_t", 48, kTensorParallelOptions, std::size(kTensorParallelOptions)};
 const OptionTable context_parallel_options{"accel_context_parallel_options_t", 32, kContextParallelOptions, std::size(kContextParallelOptions)};
+const OptionTable expert_parallel_options{"accel_expert_parallel_options_t", 24, kExpertParallelOptions, std::size(kExpertParallelOptions)};
 const OptionTable power_sgd_options{"accel_power_sgd_options_t", 64, kPowerSgdOptions, std::size(kPowerSgdOptions)};
 const OptionTable ddp_options{"accel_ddp_options_t", 56, kDdpOptions, std::size(kDdpOptions)};
 const OptionTable fsdp_options{"accel_fsdp_options_t", 152, kFsdpOptions, std::size(kFsdpOptions)};
 const OptionTable deepspeed_options{"accel_deepspeed_options_t", 96, kDeepspeedOptions, std::size(kDeepspeedOptions)};
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
-const OptionTable prepare_model_options{"accel_prepare_model_options_t", 64, kPrepareModelOptions, std::size(kPrepareModelOptions)};
+const OptionTable prepare_model_options{"accel_prepare_model_options_t", 72, kPrepareModelOptions, std::size(kPrepareModelOptions)};
 const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 64, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 56, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
@@ -910,6 +918,7 @@ OptionTables all_option_tables() {
       &option_tables::dataloader_options,
       &option_tables::tensor_parallel_options,
       &option_tables::context_parallel_options,
+      &option_tables::expert_parallel_options,
       &option_tables::power_sgd_options,
       &option_tables::ddp_options,
       &option_tables::fsdp_options,

@@ -26,6 +26,7 @@
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/initial.hpp"
 #include "nn/layers/linear.hpp"
+#include "nn/layers/mixture_of_experts.hpp"
 #include "nn/layers/split_heads.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/split/split_sequence.hpp"
@@ -40,6 +41,7 @@ struct LlamaConfig {
   std::string hidden_act;
   double initializer_range, rms_norm_eps, attention_dropout;
   bool attention_bias, mlp_bias, tie_word_embeddings;
+  int64_t num_local_experts, num_experts_per_tok;  // 0: each layer has one network for all tokens
   RotarySettings rotary;
   at::ScalarType dtype;
 };
@@ -75,6 +77,13 @@ LlamaConfig read_llama_config(const Json& json) {
   config.mlp_bias = json_flag(json, "mlp_bias", false);
   config.tie_word_embeddings = json_flag(json, "tie_word_embeddings", false);
   config.dtype = weight_dtype(json);
+  if (const Json* const experts = json_member(json, "num_local_experts"); experts == nullptr || experts->is_null())
+    return config;
+  config.num_local_experts = size_member(json, "num_local_experts", 8);
+  config.num_experts_per_tok = size_member(json, "num_experts_per_tok", 2);
+  require(config.hidden_act == "silu" && !config.mlp_bias, Status::kUnsupported, "num_local_experts is ",
+          config.num_local_experts, ", hidden_act is '", config.hidden_act, "' and mlp_bias is ", config.mlp_bias,
+          "; expected silu and no bias in experts");
   return config;
 }
 
@@ -219,11 +228,20 @@ class LlamaMlp final : public Module {
   ModulePtr gate_proj_, up_proj_, down_proj_, act_fn_;
 };
 
+ModulePtr feed_forward(const LlamaConfig& config) {
+  if (config.num_local_experts == 0) return std::make_shared<LlamaMlp>(config);
+  MixtureSettings settings{config.hidden_size, config.intermediate_size, config.num_local_experts,
+                           config.num_experts_per_tok};
+  settings.deviation = config.initializer_range;
+  settings.dtype = config.dtype;
+  return std::make_shared<MixtureOfExperts>(settings);
+}
+
 class LlamaDecoderLayer final : public Module {
  public:
   explicit LlamaDecoderLayer(const LlamaConfig& config) : Module("LlamaDecoderLayer") {
     add_child("self_attn", self_attn_ = std::make_shared<LlamaAttention>(config));
-    add_child("mlp", mlp_ = std::make_shared<LlamaMlp>(config));
+    add_child("mlp", mlp_ = feed_forward(config));
     add_child("input_layernorm", input_layernorm_ = std::make_shared<LlamaRmsNorm>(config));
     add_child("post_attention_layernorm", post_attention_layernorm_ = std::make_shared<LlamaRmsNorm>(config));
   }

@@ -6,10 +6,11 @@
 
 namespace accel::nn {
 
-// Names, shapes, kinds and initial distributions are those of LlamaForCausalLM. Inputs: token ids [batch, length], and
-// the keys and values of earlier tokens for generation. Without those the output is the logits [batch, length,
-// vocabulary]. With a list of a [key, value] for each layer, each [batch, key heads, earlier length, head size], or an
-// empty list at the beginning, it is [logits, such a list with the new tokens too].
+// With num_local_experts the network of each layer is a mixture of experts, of which num_experts_per_tok compute a
+// token, as in Mixtral. Names, shapes, kinds and initial distributions are those of LlamaForCausalLM. Inputs: token ids
+// [batch, length], and the keys and values of earlier tokens for generation. Without those the output is the logits
+// [batch, length, vocabulary]. With a list of a [key, value] for each layer, each [batch, key heads, earlier length,
+// head size], or an empty list at the beginning, it is [logits, such a list with the new tokens too].
 ModulePtr build_llama(const Json& config);
 
 }  // namespace accel::nn

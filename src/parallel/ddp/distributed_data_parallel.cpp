@@ -17,18 +17,40 @@
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
+namespace {
+
+enum GradientClass : size_t { kComplete, kWithTerms, kOfExperts };
+
+bool is_of_experts(const tensor::PlacementPtr& placement) {
+  return placement != nullptr && tensor::has_any_axis(placement->axes, kExpertAxis);
+}
+
+// The ranks that have the same experts start from those of the first one.
+void synchronize_states(const nn::Module& module, comm::Communicator& ranks, const ClassRanks& class_ranks) {
+  if (class_ranks.experts == nullptr) return sync_module_states(module, ranks);
+  check_same_model(module, ranks);
+  const nn::Placements placements = nn::placements(module);
+  std::vector<at::Tensor> others, of_experts;
+  for (const at::Tensor& parameter : module.parameters())
+    (is_of_experts(placements.find(parameter)) ? of_experts : others).push_back(parameter);
+  for (const auto& [name, buffer] : nn::named_buffers(module)) others.push_back(buffer);
+  broadcast_tensors(others, /*from=*/0, ranks);
+  broadcast_tensors(of_experts, /*from=*/0, *class_ranks.experts->gradient);
+}
+
+}  // namespace
 
 DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
-                                                 const DdpSettings& options, TermRanks term_ranks)
+                                                 const DdpSettings& options, ClassRanks class_ranks)
     : ParallelModel("DistributedDataParallel", std::move(module)),
       communicator_(std::move(communicator)),
       gradient_group_(communicator_),
       options_(options),
-      term_ranks_(std::move(term_ranks)) {
+      class_ranks_(std::move(class_ranks)) {
   bucket_bytes(options_.bucket_cap_mb);  // refused ahead of the collectives
   hook_ = make_comm_hook(options_, communicator_);
   add_child("module", this->module());
-  sync_module_states(*this->module(), *communicator_);
+  synchronize_states(*this->module(), *communicator_, class_ranks_);
   for (const auto& [name, buffer] : nn::named_buffers(*this->module())) buffers_.push_back(buffer);
   make_reducer();
 }
@@ -39,25 +61,33 @@ void DistributedDataParallel::make_reducer(const BucketOrder& order) {
   nn::NamedTensors trainable;
   GradientClasses classes;
   frozen_.clear();
-  const bool has_terms = term_ranks_.terms != nullptr;
+  const bool has_terms = class_ranks_.terms != nullptr;
   const nn::Placements summed = has_terms ? nn::summed_placements(*module()) : nn::Placements();
+  const nn::Placements placements = class_ranks_.experts != nullptr ? nn::placements(*module()) : nn::Placements();
   for (const auto& [name, parameter] : nn::named_parameters(*module())) {
-    const bool is_summed = summed.find(parameter) != nullptr;
-    if (communicator_->size() == 1 && !is_summed) continue;
+    const GradientClass of_parameter = is_of_experts(placements.find(parameter)) ? kOfExperts
+                                       : summed.find(parameter) != nullptr       ? kWithTerms
+                                                                                 : kComplete;
+    if (communicator_->size() == 1 && of_parameter == kComplete) continue;
     (parameter.requires_grad() ? trainable : frozen_).emplace_back(name, parameter);
-    if (parameter.requires_grad()) classes.push_back(is_summed ? 1 : 0);
+    if (parameter.requires_grad()) classes.push_back(of_parameter);
   }
   if (trainable.empty()) return;  // nothing to exchange
   reducer_ = nullptr;             // its hooks are gone before those of the next one come
-  const CommunicatorPtr& ranks = has_terms ? term_ranks_.all : communicator_;
+  const CommunicatorPtr& ranks = class_ranks_.all != nullptr ? class_ranks_.all : communicator_;
+  const CommunicatorPtr of_experts = class_ranks_.experts == nullptr ? nullptr : class_ranks_.experts->gradient;
   const std::vector<CommHookPtr> hooks = current_hooks();
-  reducer_ = std::make_shared<Reducer>(trainable, std::move(classes), options_, ranks,
-                                       std::vector<ClassExchange>{{communicator_, hooks[0]}, {ranks, hooks[1]}}, order);
+  reducer_ = std::make_shared<Reducer>(
+      trainable, std::move(classes), options_, ranks,
+      std::vector<ClassExchange>{
+          {communicator_, hooks[kComplete]}, {ranks, hooks[kWithTerms]}, {of_experts, hooks[kOfExperts]}},
+      order);
   static_graph_recorded_ = false;
 }
 
 void DistributedDataParallel::expect_backward() {
-  if (reducer_ != nullptr && has_exchange()) reducer_->prepare_for_backward({});
+  if (reducer_ != nullptr && (gradient_group_ != nullptr || class_ranks_.are_some()))
+    reducer_->prepare_for_backward({});
 }
 
 void DistributedDataParallel::synchronize_buffers(int from) {
@@ -66,18 +96,22 @@ void DistributedDataParallel::synchronize_buffers(int from) {
 
 std::vector<CommHookPtr> DistributedDataParallel::current_hooks() const {
   const bool is_whole = gradient_group_ == communicator_;
-  CommHookPtr complete, terms;
+  CommHookPtr complete, terms, experts;
   if (is_whole)
     complete = hook_;
   else if (gradient_group_ == nullptr)
     complete = make_comm_hook([](const at::Tensor&, int64_t, bool) {});
   else
     complete = make_comm_hook(DdpSettings{}, gradient_group_);
-  if (term_ranks_.terms != nullptr && is_whole)
-    terms = std::make_shared<GradientSumming>(term_ranks_.all, communicator_->size());
-  else if (term_ranks_.terms != nullptr)
-    terms = std::make_shared<NestedGradientSumming>(term_ranks_.terms, gradient_group_);
-  return {complete, terms};
+  if (class_ranks_.terms != nullptr && is_whole)
+    terms = std::make_shared<GradientSumming>(class_ranks_.all, 1.0 / communicator_->size());
+  else if (class_ranks_.terms != nullptr)
+    terms = std::make_shared<NestedGradientSumming>(class_ranks_.terms, gradient_group_);
+  if (class_ranks_.experts != nullptr) {
+    const ModelRanks& ranks = *class_ranks_.experts;
+    experts = std::make_shared<GradientSumming>(ranks.gradient, ranks.gradient_scale / ranks.gradient->size());
+  }
+  return {complete, terms, experts};
 }
 
 CommHookPtr DistributedDataParallel::set_comm_hook(CommHookPtr hook) {
@@ -88,6 +122,9 @@ CommHookPtr DistributedDataParallel::set_comm_hook(CommHookPtr hook) {
 
 CommunicatorPtr DistributedDataParallel::set_gradient_group(CommunicatorPtr group) {
   if (group != nullptr && group->size() == 1) group = nullptr;
+  require(class_ranks_.experts == nullptr || group == communicator_ || communicator_->size() == 1, Status::kUnsupported,
+          "the ranks have different experts of the model, and gradients shall be averaged over some ranks only; "
+          "expected all ranks, or expert_parallel_size 1");
   CommunicatorPtr former = std::exchange(gradient_group_, std::move(group));
   if (reducer_ != nullptr) reducer_->exchange().set_hooks(current_hooks());
   return former;

@@ -16,18 +16,23 @@ namespace accel::parallel {
 
 class Reducer;
 
-// The ranks of gradients of which ranks with parts of the same layers compute terms.
-struct TermRanks {
-  CommunicatorPtr terms = nullptr;  // those that compute terms of one gradient; null: there are no such gradients
-  CommunicatorPtr all = nullptr;    // of all replicas
+// The ranks of gradients that are not simply averaged over all replicas.
+struct ClassRanks {
+  CommunicatorPtr terms =
+      nullptr;                    // those with parts of the same layers, which compute terms of some gradients; or null
+  CommunicatorPtr all = nullptr;  // the same of all replicas; null: ranks have whole layers
+  std::shared_ptr<const ModelRanks> experts = nullptr;  // of the parameters of experts; null: each rank has all experts
+
+  bool are_some() const { return terms != nullptr || experts != nullptr; }
 };
 
 class DistributedDataParallel final : public ParallelModel, public GradientExchange {
  public:
   // Collective: checks that all ranks have the same model, and broadcasts rank 0's parameters and buffers. Gradients of
-  // summed placements are summed over `term_ranks`, too; with one rank in `communicator`, these alone are exchanged.
+  // summed placements are summed over the ranks with terms, too, and those of experts over the ranks that have them;
+  // with one rank in `communicator`, these alone are exchanged.
   DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
-                          const DdpSettings& options, TermRanks term_ranks = {});
+                          const DdpSettings& options, ClassRanks class_ranks = {});
   ~DistributedDataParallel() override;
 
   GradientExchange* exchange() override { return this; }
@@ -40,6 +45,8 @@ class DistributedDataParallel final : public ParallelModel, public GradientExcha
   void load_reduction_state(const c10::IValue& saved) override;
   std::vector<UncoveredGradient> uncovered_gradients() override;
   bool covers(const at::Tensor& parameter) override;
+  // A rank without inputs does not know which tokens the others send.
+  bool can_shadow() const override { return class_ranks_.experts == nullptr; }
   void shadow(const ForwardNotice& others, int source) override;
 
   // Sets the hook for gradients among all ranks, from the next backward on. Returns the former one.
@@ -52,15 +59,14 @@ class DistributedDataParallel final : public ParallelModel, public GradientExcha
   void make_reducer(const BucketOrder& order = {});
   void synchronize_buffers(int from);
   c10::IValue after_forward(c10::IValue output);
-  bool has_exchange() const { return gradient_group_ != nullptr || term_ranks_.terms != nullptr; }
-  bool exchanges() const { return gradient_sync() && has_exchange(); }
-  // For the current gradient group, of complete gradients and of those with terms.
+  bool exchanges() const { return gradient_sync() && (gradient_group_ != nullptr || class_ranks_.are_some()); }
+  // For the current gradient group, of complete gradients, of those with terms and of those of experts.
   std::vector<CommHookPtr> current_hooks() const;
 
   CommunicatorPtr communicator_;
   CommunicatorPtr gradient_group_;  // ranks that exchange gradients now; null: none
   DdpSettings options_;
-  TermRanks term_ranks_;
+  ClassRanks class_ranks_;
   std::vector<at::Tensor> buffers_;
   nn::NamedTensors frozen_;           // what the reducer does not know
   CommHookPtr hook_;                  // among all ranks

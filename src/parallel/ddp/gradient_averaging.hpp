@@ -19,11 +19,11 @@ class GradientAveraging final : public CommHook {
   const CommunicatorPtr ranks_;
 };
 
-// Sums the terms that ranks along an axis compute of a gradient, and averages the sums over the replicas.
+// Sums the terms that ranks along an axis compute of a gradient, and scales the sum: of replicas it is the mean.
 class GradientSumming final : public CommHook {
  public:
   // `all` are the ranks with terms, of all replicas.
-  GradientSumming(CommunicatorPtr all, int replicas) : all_(std::move(all)), scale_(1.0 / replicas) {}
+  GradientSumming(CommunicatorPtr all, double scale) : all_(std::move(all)), scale_(scale) {}
 
   Finish start(const GradientBucket& bucket) override;
 

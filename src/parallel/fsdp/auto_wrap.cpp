@@ -121,8 +121,13 @@ std::string joint_wrapper(std::string a, const std::string& b, const Paths& path
 
 }  // namespace
 
-std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSettings& settings) {
-  const Paths paths = chosen_modules(*model, settings);
+std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSettings& settings,
+                                        const std::string& apart) {
+  Paths paths = chosen_modules(*model, settings);
+  for (const auto& [path, module] : nn::named_modules(*model))
+    for (size_t i = 0; i < module->direct_parameters().size(); i++)
+      if (const auto placed = module->placement(i); placed != nullptr && tensor::has_any_axis(placed->axes, apart))
+        paths.insert(path);
   const std::string& expression = settings.ignored_modules.value;
   std::optional<RegularExpression> ignored;
   if (!expression.empty())

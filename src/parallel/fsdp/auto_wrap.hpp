@@ -20,8 +20,10 @@ struct WrappedModule {
 
 // The wrapped modules with their parameters, the model itself last and always, inner modules before outer ones. A
 // parameter that several modules share belongs to the innermost wrapped module that contains all of them. Without the
-// parameters of `ignored_modules`. An unknown name of a class is an error with the known ones.
-std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSettings& settings);
+// parameters of `ignored_modules`. An unknown name of a class is an error with the known ones. Modules whose parameters
+// are cut along the axis `apart` are wrapped as well, since other ranks have the same rows of them.
+std::vector<WrappedModule> wrap_modules(const nn::ModulePtr& model, const FsdpSettings& settings,
+                                        const std::string& apart = "");
 
 // The numbers of the wrapped modules in the order in which they are registered, outer ones before inner ones: as a
 // forward probably calls them.

@@ -39,12 +39,12 @@ void require_unsharded(const nn::Module& module, const std::string& axes) {
 }
 
 // A parameter that another kind of parallelism has cut is cut once more.
-void place_parameters(nn::Module& module, const std::vector<std::unique_ptr<ParameterGroup>>& groups,
-                      const std::string& axes) {
+void place_parameters(nn::Module& module, const std::vector<std::unique_ptr<ParameterGroup>>& groups) {
   nn::Placements former = nn::placements(module);
   former.add(nn::summed_placements(module));
   nn::Placements placements;
-  for (const auto& group : groups)
+  for (const auto& group : groups) {
+    const std::string& axes = group->ranks().shard_axes;
     for (const auto& parameter : group->parameters()) {
       tensor::Box rows{tensor::whole_offset(parameter->layout().shape().size()), parameter->layout().shape()};
       rows.offset[0] = parameter->layout().rows().begin;
@@ -54,7 +54,21 @@ void place_parameters(nn::Module& module, const std::vector<std::unique_ptr<Para
                                               ? tensor::place(parameter->layout().shape(), rows, axes)
                                               : std::make_shared<const tensor::Placement>(placed->cut(rows, axes)));
     }
+  }
   nn::set_placements(module, placements);
+}
+
+// Whether other ranks have other experts. The parameters of a group are all of experts, or none is.
+bool has_experts(const nn::NamedTensors& parameters, const nn::Placements& placements) {
+  size_t number = 0;
+  for (const auto& [name, parameter] : parameters) {
+    const tensor::PlacementPtr placed = placements.find(parameter);
+    number += placed != nullptr && tensor::has_any_axis(placed->axes, kExpertAxis) ? 1 : 0;
+  }
+  require(number == 0 || number == parameters.size(), Status::kUnsupported,
+          "a sharded module shares parameters with experts, which other ranks do not have; expected experts with "
+          "parameters of their own");
+  return number > 0;
 }
 
 }  // namespace
@@ -65,7 +79,7 @@ FullyShardedDataParallel::FullyShardedDataParallel(nn::ModulePtr module, const M
       ranks_(ranks),
       settings_(settings),
       policy_(mixed_precision_policy(settings)),
-      parts_(*this, groups_, ranks_, settings_) {
+      parts_(*this, groups_, settings_) {
   add_child("module", this->module());
 }
 
@@ -102,10 +116,13 @@ at::Tensor FullyShardedDataParallel::with_memory(const at::Tensor& tensor, const
 void FullyShardedDataParallel::shard_model(c10::Device device) {
   const at::NoGradGuard no_grad;
   require_unsharded(*module(), ranks_.shard_axes);
-  const std::vector<WrappedModule> modules = wrap_modules(module(), settings_);
-  const nn::Placements summed = nn::summed_placements(*module());
+  const std::vector<WrappedModule> modules = wrap_modules(module(), settings_, kExpertAxis);
+  const nn::Placements summed = nn::summed_placements(*module()), placements = nn::placements(*module());
   for (const WrappedModule& wrapped : modules) {
-    groups_.push_back(std::make_unique<ParameterGroup>(wrapped.path, wrapped.parameters, settings_, policy_, ranks_));
+    const bool is_of_experts = ranks_.experts != nullptr && has_experts(wrapped.parameters, placements);
+    has_experts_ = has_experts_ || is_of_experts;
+    groups_.push_back(std::make_unique<ParameterGroup>(wrapped.path, wrapped.parameters, settings_, policy_,
+                                                       is_of_experts ? *ranks_.experts : ranks_));
     for (const auto& parameter : groups_.back()->parameters())
       parameter->gradient().set_summed(summed.find(parameter->tensor()) != nullptr);
   }
@@ -117,11 +134,11 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
     group->shard(device, [&](size_t index) {
       const ShardedParameter& parameter = *group->parameters()[index];
       at::Tensor whole = with_memory(parameter.tensor(), parameter.name(), device);
-      if (sync) ranks_.gradient->broadcast(whole, /*from=*/0);
+      if (sync) group->ranks().gradient->broadcast(whole, /*from=*/0);
       return whole;
     });
   }
-  place_parameters(*module(), groups_, ranks_.shard_axes);
+  place_parameters(*module(), groups_);
   nn::NamedTensors others = nn::named_buffers(*module());
   for (const auto& [name, parameter] : nn::named_parameters(*module()))
     if (parts_.find(parameter) == nullptr) others.emplace_back(name, parameter);

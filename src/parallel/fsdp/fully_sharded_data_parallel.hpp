@@ -34,7 +34,8 @@ class FullyShardedDataParallel final : public ParallelModel, public GradientExch
   void note_failed_backward(const std::string& error) override { executor_->note_failed_backward(error); }
   void register_comm_hook(BucketCallback callback) override;
   std::vector<at::Tensor> gradients() const override;
-  bool can_shadow() const override { return executor_->can_repeat(); }
+  // A rank without inputs does not know which tokens the others send to experts.
+  bool can_shadow() const override { return !has_experts_ && executor_->can_repeat(); }
   void shadow(const ForwardNotice& others, int source) override;
   void finish_step() override { executor_->finish_step(); }
 
@@ -53,6 +54,7 @@ class FullyShardedDataParallel final : public ParallelModel, public GradientExch
   std::optional<nn::Inputs> cast_inputs(const nn::Inputs& inputs) const;
 
   ModelRanks ranks_;
+  bool has_experts_ = false;  // of which other ranks have others
   FsdpSettings settings_;
   MixedPrecisionPolicy policy_;
   std::vector<std::unique_ptr<ParameterGroup>> groups_;  // the root's last

@@ -80,7 +80,7 @@ void GradientReduction::finish_reduce() {
   sum_terms();
   for (const Reduced& reduced : std::exchange(reduced_, {})) {
     const at::Tensor& shard = reduced.parameter->shard();
-    if (factor_ != 1) reduced.shard.mul_(factor_);
+    if (const double factor = factor_ * ranks_.gradient_scale; factor != 1) reduced.shard.mul_(factor);
     reduced.parameter->gradient().end_backward(reduced.shard.narrow(0, 0, shard.numel()).view(shard.sizes()));
   }
   for (const auto& parameter : parameters_)

@@ -32,6 +32,7 @@ class ParameterGroup {
 
   const std::string& name() const { return name_; }
   const std::vector<std::unique_ptr<ShardedParameter>>& parameters() const { return parameters_; }
+  const ModelRanks& ranks() const { return ranks_; }
 
   // Collective: `whole` returns parameter i on `device`, the same on all ranks; afterwards its data is the shard.
   void shard(c10::Device device, const std::function<at::Tensor(size_t index)>& whole);

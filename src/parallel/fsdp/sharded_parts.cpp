@@ -34,7 +34,7 @@ at::Tensor ShardedParts::gather_rows(const ShardedParameter& parameter) const {
   const at::NoGradGuard no_grad;
   const at::Tensor padded = parameter.padded_shard().detach();
   const at::Tensor all = at::empty({parameter.layout().padded_elements()}, padded.options());
-  ranks_.shard->all_gather(padded, all);
+  ranks_of(parameter).shard->all_gather(padded, all);
   return all.narrow(0, 0, c10::multiply_integers(parameter.layout().shape())).view(parameter.layout().shape());
 }
 
@@ -43,6 +43,13 @@ ShardedParameter* ShardedParts::find(const at::Tensor& tensor) const {
     for (const auto& parameter : group->parameters())
       if (parameter->tensor().is_same(tensor)) return parameter.get();
   return nullptr;
+}
+
+const ModelRanks& ShardedParts::ranks_of(const ShardedParameter& parameter) const {
+  for (const auto& group : groups_)
+    for (const auto& own : group->parameters())
+      if (own.get() == &parameter) return group->ranks();
+  fail(Status::kInternal, "a sharded parameter that no group has");
 }
 
 // Parameters with as many rows on each rank are gathered where they are wanted, the others with their padding first.
@@ -73,7 +80,7 @@ void ShardedParts::gather_into(const std::vector<at::Tensor>& parameters, const 
       }
       collectives.push_back(comm::Collective::all_gather(parameter->padded_shard().to(whole.device()), flat));
     }
-    if (!collectives.empty()) gathered.push_back({ranks_.shard->start(collectives), std::move(padded)});
+    if (!collectives.empty()) gathered.push_back({group->ranks().shard->start(collectives), std::move(padded)});
   }
   for (const Gathered& part : gathered) {
     part.work->wait();
@@ -102,7 +109,7 @@ void ShardedParts::release_parameters(const std::vector<at::Tensor>& parameters,
   for (const at::Tensor& tensor : parameters) {
     ShardedParameter* const parameter = find(tensor);
     if (parameter == nullptr || !parameter->shown().defined()) continue;
-    if (modifier) ranks_.gradient->broadcast(parameter->shown(), *modifier);
+    if (modifier) ranks_of(*parameter).gradient->broadcast(parameter->shown(), *modifier);
     parameter->hide_whole(/*keep=*/modifier.has_value());
     num_gathered_--;
   }

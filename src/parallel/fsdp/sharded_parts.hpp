@@ -19,8 +19,8 @@ class ShardedParts final : public ParameterParts {
  public:
   // `model` has this and the other arguments.
   ShardedParts(ParallelModel& model, const std::vector<std::unique_ptr<ParameterGroup>>& groups,
-               const ModelRanks& ranks, const FsdpSettings& settings)
-      : model_(model), groups_(groups), ranks_(ranks), settings_(settings) {}
+               const FsdpSettings& settings)
+      : model_(model), groups_(groups), settings_(settings) {}
 
   // Null if the model does not shard it.
   ShardedParameter* find(const at::Tensor& parameter) const;
@@ -36,10 +36,10 @@ class ShardedParts final : public ParameterParts {
 
  private:
   at::Tensor gather_rows(const ShardedParameter& parameter) const;
+  const ModelRanks& ranks_of(const ShardedParameter& parameter) const;
 
   ParallelModel& model_;
   const std::vector<std::unique_ptr<ParameterGroup>>& groups_;
-  const ModelRanks& ranks_;
   const FsdpSettings& settings_;
   size_t num_gathered_ = 0;
 };

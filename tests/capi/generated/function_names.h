@@ -247,6 +247,7 @@ static const char *const accel_function_names[] = {
     "accel_module_dropout",
     "accel_module_activation",
     "accel_module_attention",
+    "accel_module_mixture_of_experts",
     "accel_module_conv2d",
     "accel_module_batch_norm",
     "accel_module_sequential",

@@ -54,7 +54,7 @@ SAME(place_of_accel_state_options_t_context_parallel_size, offsetof(accel_state_
 SAME(place_of_accel_state_options_t_tensor_parallel_size, offsetof(accel_state_options_t, tensor_parallel_size) == 156 && sizeof(((accel_state_options_t *)0)->tensor_parallel_size) == 4);
 SAME(place_of_accel_state_options_t_device_plugins, offsetof(accel_state_options_t, device_plugins) == 160 && sizeof(((accel_state_options_t *)0)->device_plugins) == 8);
 SAME(place_of_accel_state_options_t_embedded, offsetof(accel_state_options_t, embedded) == 168 && sizeof(((accel_state_options_t *)0)->embedded) == 4);
-SAME(place_of_accel_state_options_t_reserved, offsetof(accel_state_options_t, reserved) == 172 && sizeof(((accel_state_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_state_options_t_expert_parallel_size, offsetof(accel_state_options_t, expert_parallel_size) == 172 && sizeof(((accel_state_options_t *)0)->expert_parallel_size) == 4);
 SAME(place_of_accel_state_options_t_backend, offsetof(accel_state_options_t, backend) == 176 && sizeof(((accel_state_options_t *)0)->backend) == 8);
 SAME(size_of_accel_gradient_accumulation_options_t, sizeof(accel_gradient_accumulation_options_t) == 32);
 SAME(place_of_accel_gradient_accumulation_options_t_struct_size, offsetof(accel_gradient_accumulation_options_t, struct_size) == 0 && sizeof(((accel_gradient_accumulation_options_t *)0)->struct_size) == 8);
@@ -302,6 +302,11 @@ SAME(place_of_accel_context_parallel_options_t_load_balance, offsetof(accel_cont
 SAME(place_of_accel_context_parallel_options_t_sequence_length, offsetof(accel_context_parallel_options_t, sequence_length) == 16 && sizeof(((accel_context_parallel_options_t *)0)->sequence_length) == 8);
 SAME(place_of_accel_context_parallel_options_t_variable_length, offsetof(accel_context_parallel_options_t, variable_length) == 24 && sizeof(((accel_context_parallel_options_t *)0)->variable_length) == 4);
 SAME(place_of_accel_context_parallel_options_t_inputs_are_split, offsetof(accel_context_parallel_options_t, inputs_are_split) == 28 && sizeof(((accel_context_parallel_options_t *)0)->inputs_are_split) == 4);
+SAME(size_of_accel_expert_parallel_options_t, sizeof(accel_expert_parallel_options_t) == 24);
+SAME(place_of_accel_expert_parallel_options_t_struct_size, offsetof(accel_expert_parallel_options_t, struct_size) == 0 && sizeof(((accel_expert_parallel_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_expert_parallel_options_t_capacity_factor, offsetof(accel_expert_parallel_options_t, capacity_factor) == 8 && sizeof(((accel_expert_parallel_options_t *)0)->capacity_factor) == 8);
+SAME(place_of_accel_expert_parallel_options_t_tensor_parallel_experts, offsetof(accel_expert_parallel_options_t, tensor_parallel_experts) == 16 && sizeof(((accel_expert_parallel_options_t *)0)->tensor_parallel_experts) == 4);
+SAME(place_of_accel_expert_parallel_options_t_reserved, offsetof(accel_expert_parallel_options_t, reserved) == 20 && sizeof(((accel_expert_parallel_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_power_sgd_options_t, sizeof(accel_power_sgd_options_t) == 64);
 SAME(place_of_accel_power_sgd_options_t_struct_size, offsetof(accel_power_sgd_options_t, struct_size) == 0 && sizeof(((accel_power_sgd_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_power_sgd_options_t_matrix_approximation_rank, offsetof(accel_power_sgd_options_t, matrix_approximation_rank) == 8 && sizeof(((accel_power_sgd_options_t *)0)->matrix_approximation_rank) == 8);
@@ -381,7 +386,7 @@ SAME(size_of_accel_autocast_options_t, sizeof(accel_autocast_options_t) == 16);
 SAME(place_of_accel_autocast_options_t_struct_size, offsetof(accel_autocast_options_t, struct_size) == 0 && sizeof(((accel_autocast_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_autocast_options_t_enabled, offsetof(accel_autocast_options_t, enabled) == 8 && sizeof(((accel_autocast_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_autocast_options_t_cache_enabled, offsetof(accel_autocast_options_t, cache_enabled) == 12 && sizeof(((accel_autocast_options_t *)0)->cache_enabled) == 4);
-SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 64);
+SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 72);
 SAME(place_of_accel_prepare_model_options_t_struct_size, offsetof(accel_prepare_model_options_t, struct_size) == 0 && sizeof(((accel_prepare_model_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_prepare_model_options_t_device_placement, offsetof(accel_prepare_model_options_t, device_placement) == 8 && sizeof(((accel_prepare_model_options_t *)0)->device_placement) == 4);
 SAME(place_of_accel_prepare_model_options_t_evaluation_mode, offsetof(accel_prepare_model_options_t, evaluation_mode) == 12 && sizeof(((accel_prepare_model_options_t *)0)->evaluation_mode) == 4);
@@ -392,6 +397,7 @@ SAME(place_of_accel_prepare_model_options_t_bypass_device_map, offsetof(accel_pr
 SAME(place_of_accel_prepare_model_options_t_split_by_program, offsetof(accel_prepare_model_options_t, split_by_program) == 44 && sizeof(((accel_prepare_model_options_t *)0)->split_by_program) == 4);
 SAME(place_of_accel_prepare_model_options_t_tensor_parallel, offsetof(accel_prepare_model_options_t, tensor_parallel) == 48 && sizeof(((accel_prepare_model_options_t *)0)->tensor_parallel) == 8);
 SAME(place_of_accel_prepare_model_options_t_context_parallel, offsetof(accel_prepare_model_options_t, context_parallel) == 56 && sizeof(((accel_prepare_model_options_t *)0)->context_parallel) == 8);
+SAME(place_of_accel_prepare_model_options_t_expert_parallel, offsetof(accel_prepare_model_options_t, expert_parallel) == 64 && sizeof(((accel_prepare_model_options_t *)0)->expert_parallel) == 8);
 SAME(size_of_accel_estimate_memory_options_t, sizeof(accel_estimate_memory_options_t) == 64);
 SAME(place_of_accel_estimate_memory_options_t_struct_size, offsetof(accel_estimate_memory_options_t, struct_size) == 0 && sizeof(((accel_estimate_memory_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_estimate_memory_options_t_num_processes, offsetof(accel_estimate_memory_options_t, num_processes) == 8 && sizeof(((accel_estimate_memory_options_t *)0)->num_processes) == 8);
@@ -1042,6 +1048,15 @@ static void test_accel_context_parallel_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_expert_parallel_options_t(void **state) {
+  static const accel_expert_parallel_options_t expected = ACCEL_EXPERT_PARALLEL_OPTIONS_INIT;
+  accel_expert_parallel_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_EXPERT_PARALLEL, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_power_sgd_options_t(void **state) {
   static const accel_power_sgd_options_t expected = ACCEL_POWER_SGD_OPTIONS_INIT;
   accel_power_sgd_options_t given;
@@ -1360,6 +1375,7 @@ int main(void) {
       cmocka_unit_test(test_accel_dataloader_options_t),
       cmocka_unit_test(test_accel_tensor_parallel_options_t),
       cmocka_unit_test(test_accel_context_parallel_options_t),
+      cmocka_unit_test(test_accel_expert_parallel_options_t),
       cmocka_unit_test(test_accel_power_sgd_options_t),
       cmocka_unit_test(test_accel_ddp_options_t),
       cmocka_unit_test(test_accel_fsdp_options_t),

@@ -54,7 +54,7 @@ int main(void) {
   printf("field tensor_parallel_size %zu\n", offsetof(accel_state_options_t, tensor_parallel_size));
   printf("field device_plugins %zu\n", offsetof(accel_state_options_t, device_plugins));
   printf("field embedded %zu\n", offsetof(accel_state_options_t, embedded));
-  printf("field reserved %zu\n", offsetof(accel_state_options_t, reserved));
+  printf("field expert_parallel_size %zu\n", offsetof(accel_state_options_t, expert_parallel_size));
   printf("field backend %zu\n", offsetof(accel_state_options_t, backend));
   printf("struct accel_gradient_accumulation_options_t %zu\n", sizeof(accel_gradient_accumulation_options_t));
   printf("field struct_size %zu\n", offsetof(accel_gradient_accumulation_options_t, struct_size));
@@ -302,6 +302,11 @@ int main(void) {
   printf("field sequence_length %zu\n", offsetof(accel_context_parallel_options_t, sequence_length));
   printf("field variable_length %zu\n", offsetof(accel_context_parallel_options_t, variable_length));
   printf("field inputs_are_split %zu\n", offsetof(accel_context_parallel_options_t, inputs_are_split));
+  printf("struct accel_expert_parallel_options_t %zu\n", sizeof(accel_expert_parallel_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_expert_parallel_options_t, struct_size));
+  printf("field capacity_factor %zu\n", offsetof(accel_expert_parallel_options_t, capacity_factor));
+  printf("field tensor_parallel_experts %zu\n", offsetof(accel_expert_parallel_options_t, tensor_parallel_experts));
+  printf("field reserved %zu\n", offsetof(accel_expert_parallel_options_t, reserved));
   printf("struct accel_power_sgd_options_t %zu\n", sizeof(accel_power_sgd_options_t));
   printf("field struct_size %zu\n", offsetof(accel_power_sgd_options_t, struct_size));
   printf("field matrix_approximation_rank %zu\n", offsetof(accel_power_sgd_options_t, matrix_approximation_rank));
@@ -392,6 +397,7 @@ int main(void) {
   printf("field split_by_program %zu\n", offsetof(accel_prepare_model_options_t, split_by_program));
   printf("field tensor_parallel %zu\n", offsetof(accel_prepare_model_options_t, tensor_parallel));
   printf("field context_parallel %zu\n", offsetof(accel_prepare_model_options_t, context_parallel));
+  printf("field expert_parallel %zu\n", offsetof(accel_prepare_model_options_t, expert_parallel));
   printf("struct accel_estimate_memory_options_t %zu\n", sizeof(accel_estimate_memory_options_t));
   printf("field struct_size %zu\n", offsetof(accel_estimate_memory_options_t, struct_size));
   printf("field num_processes %zu\n", offsetof(accel_estimate_memory_options_t, num_processes));

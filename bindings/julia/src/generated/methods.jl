@@ -97,6 +97,7 @@ not change it.
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
 - `device_plugins`: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
 - `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
+- `expert_parallel_size`: Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1
 - `backend`: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"
 """
 State(; options...) =
@@ -143,6 +144,7 @@ those of the job, whose accumulation settings become the new ones for both.
 - `tensor_parallel_size`: Ranks that share each layer of a model, with the same data. In [1, inf). Variable PARALLELISM_CONFIG_TP_SIZE. Default 1
 - `device_plugins`: Libraries that register devices with LibTorch, joined by colons, which are loaded before the device is chosen. Variable ACCEL_DEVICE_PLUGINS. Default: none
 - `embedded`: 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
+- `expert_parallel_size`: Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In [1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1
 - `backend`: The backends of the collectives of several ranks, by devices, joined by commas: \"cuda:staged\". \"staged\" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: \"ucx\" for the CPU, and for accelerators \"nccl\", the plugin's own, or else \"staged\"
 """
 share_state(state::State; options...) =
@@ -892,6 +894,24 @@ dot product attention.
 """
 Attention(embed_dim, num_heads; causal = false, bias = true, dropout = 0.0) =
     made(Model, out -> LibAccel.accel_module_attention(embed_dim, num_heads, causal, bias, dropout, out))
+
+"""
+    MixtureOfExperts(hidden_size, intermediate_size, num_experts, experts_per_token; balance_rate = 0.0)
+
+A mixture of experts (Shazeer et al., 2017): feed-forward networks down(silu(gate(x)) * up(x)), of which each token uses
+a few. Its experts are those with the largest scores, weighted by the softmax of all scores, divided by the sum of their
+weights. gate.weight [num_experts, hidden_size], experts.gate_up_proj [num_experts, 2 intermediate_size, hidden_size]
+and experts.down_proj [num_experts, hidden_size, intermediate_size], as Hugging Face's Mixtral has them. Input and
+output are [..., hidden_size]. Ranks may have different experts (accel_expert_parallel_options_t).
+
+- `hidden_size`: Sizes.
+- `intermediate_size`: Sizes.
+- `num_experts`: The number of experts.
+- `experts_per_token`: Of each token, in [1, num_experts].
+- `balance_rate`: By how much the bias of an expert, which is added to its share where experts are chosen and nowhere else, moves after each step of a prepared optimizer, up if it had fewer tokens than the mean and down if it had more (DeepSeek-AI, \"DeepSeek-V3\", 2024), such as 0.001. It is the buffer expert_bias. 0: there is none.
+"""
+MixtureOfExperts(hidden_size, intermediate_size, num_experts, experts_per_token; balance_rate = 0.0) =
+    made(Model, out -> LibAccel.accel_module_mixture_of_experts(hidden_size, intermediate_size, num_experts, experts_per_token, balance_rate, out))
 
 """
     Conv2d(in_channels, out_channels, kernel; stride = 1, padding = 0, groups = 1, bias = true)

@@ -6,7 +6,7 @@ from typing import Optional
 from .. import capi
 from ..modules.module import Layer, last_of
 
-__all__ = ["BatchNorm", "Conv2d", "Dropout", "Embedding", "LayerNorm", "Linear", "RMSNorm", "SelfAttention"]
+__all__ = ["BatchNorm", "Conv2d", "Dropout", "Embedding", "LayerNorm", "Linear", "MixtureOfExperts", "RMSNorm", "SelfAttention"]
 
 
 class Linear(Layer):
@@ -101,3 +101,26 @@ class SelfAttention(Layer):
     def __init__(self, embed_dim: int, num_heads: int, causal: bool = False, bias: bool = True, dropout: float = 0.0):
         super().__init__(capi.accel_module_attention(embed_dim, num_heads, int(causal), int(bias), dropout), embed_dim=embed_dim,
                          num_heads=num_heads, causal=causal, bias=bias, dropout=dropout)
+
+
+class MixtureOfExperts(Layer):
+    """A mixture of experts (Shazeer et al., 2017): feed-forward networks down(silu(gate(x)) * up(x)), of which each
+    token uses a few. Its experts are those with the largest scores, weighted by the softmax of all scores, divided
+    by the sum of their weights. gate.weight [num_experts, hidden_size], experts.gate_up_proj [num_experts, 2
+    intermediate_size, hidden_size] and experts.down_proj [num_experts, hidden_size, intermediate_size], as Hugging
+    Face's Mixtral has them. Input and output are [..., hidden_size]. Ranks may have different experts
+    (accel_expert_parallel_options_t).
+
+    hidden_size: Sizes.
+    intermediate_size: Sizes.
+    num_experts: The number of experts.
+    experts_per_token: Of each token, in [1, num_experts].
+    balance_rate: By how much the bias of an expert, which is added to its share where experts are chosen and
+        nowhere else, moves after each step of a prepared optimizer, up if it had fewer tokens than the mean and
+        down if it had more (DeepSeek-AI, "DeepSeek-V3", 2024), such as 0.001. It is the buffer expert_bias. 0:
+        there is none."""
+
+    def __init__(self, hidden_size: int, intermediate_size: int, num_experts: int, experts_per_token: int, balance_rate: float = 0.0):
+        super().__init__(capi.accel_module_mixture_of_experts(hidden_size, intermediate_size, num_experts, experts_per_token, balance_rate),
+                         hidden_size=hidden_size, intermediate_size=intermediate_size, num_experts=num_experts,
+                         experts_per_token=experts_per_token, balance_rate=balance_rate)

@@ -323,6 +323,7 @@ class ParallelismConfig:
     cp_handler: Any = None
     sp_handler: Any = None
     pp_size: Optional[int] = None
+    ep_size: Optional[int] = None
     _variables = {
         "dp_replicate_size": ("PARALLELISM_CONFIG_DP_REPLICATE_SIZE", "integer", "1"),
         "dp_shard_size": ("PARALLELISM_CONFIG_DP_SHARD_SIZE", "integer", "1"),
@@ -330,6 +331,7 @@ class ParallelismConfig:
         "cp_size": ("PARALLELISM_CONFIG_CP_SIZE", "integer", "1"),
         "sp_size": ("PARALLELISM_CONFIG_SP_SIZE", "integer", "1"),
         "pp_size": ("PARALLELISM_CONFIG_PP_SIZE", "integer", "1"),
+        "ep_size": ("PARALLELISM_CONFIG_EP_SIZE", "integer", "1"),
         "cp_backend": ("PARALLELISM_CONFIG_CP_BACKEND", "text", "torch"),
         "sp_backend": ("PARALLELISM_CONFIG_SP_BACKEND", "text", "deepspeed"),
     }

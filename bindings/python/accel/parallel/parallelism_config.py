@@ -94,18 +94,22 @@ class ParallelismConfig(settings.ParallelismConfig):
     """The sizes of the mesh. None: from PARALLELISM_CONFIG_*, else 1; where all are 1, every rank is a replica.
 
     Data are shared out and gradients averaged by them, and prepared models are split along tp (docs/parallelism.md). cp and sp are two ways to
-    split sequences, of which one can be above 1. The handlers say how; None: by their defaults, where the size is above 1.
+    split sequences, of which one can be above 1. ep_size ranks of one copy of a model have different experts. The handlers say how; None: by their defaults, where the size is above 1.
     """
 
     def __post_init__(self):
         read_variables(self, *self._variables)
-        for axis in ("dp_replicate", "dp_shard", "tp", "cp", "sp", "pp"):
+        for axis in ("dp_replicate", "dp_shard", "tp", "cp", "sp", "pp", "ep"):
             setattr(self, f"{axis}_size", whole_number(f"{axis}_size", self.size_of(axis), 1))
         for name, only in (("cp_backend", "torch"), ("sp_backend", "deepspeed")):
             if getattr(self, name) != only:
                 raise ValueError(f"{name}={getattr(self, name)!r}: expected {only!r}")
         if self.sp_size > 1 and self.cp_size > 1:
             raise ValueError(f"cp_size={self.cp_size} and sp_size={self.sp_size} both split sequences: expected one of them above 1")
+        of_one_copy = self.dp_shard_size * self.cp_size * self.sp_size * self.tp_size
+        if of_one_copy % self.ep_size:
+            raise ValueError(f"ep_size={self.ep_size}: expected a divisor of the {of_one_copy} ranks of one copy of the model (dp_shard_size x cp_size x "
+                             "sp_size x tp_size)")
         for axis, kind in _HANDLERS.items():
             handler = getattr(self, f"{axis}_handler")
             if handler is None and self.size_of(axis) > 1:
@@ -148,7 +152,7 @@ class ParallelismConfig(settings.ParallelismConfig):
         """Settings of the state. With sizes of 1 alone the engine makes every rank a replica, as the reference does."""
         sizes = {"pipeline_parallel_size": self.pp_size, "data_parallel_replicate_size": self.dp_replicate_size,
                  "data_parallel_shard_size": self.dp_shard_size, "context_parallel_size": self.cp_size * self.sp_size,
-                 "tensor_parallel_size": self.tp_size}
+                 "tensor_parallel_size": self.tp_size, "expert_parallel_size": self.ep_size}
         return {} if self.total_size == 1 else sizes
 
     def _validate_accelerator(self, accelerator):

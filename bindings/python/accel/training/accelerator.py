@@ -260,14 +260,14 @@ class Accelerator(methods.Accelerator, Observed):
 
     def prepare_model(self, model: Any, device_placement: "bool | None" = None, evaluation_mode: bool = False, *,
                       split_by_program: "bool | None" = None, tensor_parallel: "dict | None" = None,
-                      context_parallel: "dict | None" = None) -> Any:
+                      context_parallel: "dict | None" = None, expert_parallel: "dict | None" = None) -> Any:
         """On the device, under the precision, and data-parallel when there are several ranks. With `evaluation_mode` it runs on its own
         rank only; with device_placement=False the model stays where it is. A model of torch stays one: the same object with one rank,
         with several a DistributedModel around it. split_by_program says that the model's own forward follows the axes tp, cp and pp of the mesh;
         None: where it has parameters that torch or transformers has split. Else pp is an error; layers are split over tp by a plan, and sequences
         over cp by maybe_context_parallel(): tensor_parallel and context_parallel have fields of accel_tensor_parallel_options_t and
         accel_context_parallel_options_t (docs/parallelism.md), which go
-        before those of parallelism_config's handlers."""
+        before those of parallelism_config's handlers. expert_parallel has fields of accel_expert_parallel_options_t, for models with MixtureOfExperts."""
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
             return remembered(self._models, model)
         is_spread = dispatched_models.require_trainable(check_model("prepare_model", model), self.num_processes)
@@ -280,6 +280,10 @@ class Accelerator(methods.Accelerator, Observed):
             ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
             options.ddp = ddp
         options.tensor_parallel = splitting = layer_options(self.parallelism_config, tensor_parallel, is_torch_model(model))
+        if is_torch_model(model) and self.parallelism_config is not None and self.parallelism_config.ep_size > 1 and not evaluation_mode:
+            raise NotImplementedError(f"ep_size={self.parallelism_config.ep_size}: the experts of a model of torch are not shared out; expected ep_size=1, or a "
+                                      "model of accel with nn.MixtureOfExperts")
+        options.expert_parallel = experts = fill(capi.accel_expert_parallel_options_t(), expert_parallel or {})
         options.context_parallel = sequences = split_sequences.options(self.parallelism_config, context_parallel)
         sharding = sharding_choice.options_of(model, options)  # the options only point to them, too
         if is_torch_model(model):
@@ -287,7 +291,7 @@ class Accelerator(methods.Accelerator, Observed):
             prepared = pytorch_model().prepare(model, self._current(), options, (self.ddp_handler or DistributedDataParallelKwargs()) if exchanges else None)
         else:
             prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
-        del ddp, power, sequences, sharding, splitting
+        del ddp, experts, power, sequences, sharding, splitting
         return remembered(self._models, prepared)
 
     def prepare_optimizer(self, optimizer, device_placement=None):

@@ -1433,8 +1433,8 @@ pub struct accel_state_options_t {
     pub device_plugins: *const c_char,
     /// 1: other defaults, for a program with a loop of its own (docs/embedding.md): num_threads 1, cpu_kernels DEFAULT, cpu_memory CACHED with 64 MiB kept, and no files are written but those that calls name. Variable ACCEL_EMBEDDED. Default 0
     pub embedded: accel_flag_t,
-    /// 0
-    pub reserved: i32,
+    /// Ranks that have different experts of a layer, of those of one copy of the model: a divisor of data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In \[1, inf). Variable PARALLELISM_CONFIG_EP_SIZE. Default 1
+    pub expert_parallel_size: i32,
     /// The backends of the collectives of several ranks, by devices, joined by commas: "cuda:staged". "staged" goes through host memory, with which several ranks may share a GPU. A name without a device is for the device of the state. Variable ACCEL_BACKEND. Default: "ucx" for the CPU, and for accelerators "nccl", the plugin's own, or else "staged"
     pub backend: *const c_char,
 }
@@ -1476,7 +1476,7 @@ pub const ACCEL_STATE_OPTIONS_INIT: accel_state_options_t = accel_state_options_
     tensor_parallel_size: ACCEL_UNSET,
     device_plugins: core::ptr::null(),
     embedded: ACCEL_UNSET,
-    reserved: 0,
+    expert_parallel_size: ACCEL_UNSET,
     backend: core::ptr::null(),
 };
 impl Default for accel_state_options_t {
@@ -2520,6 +2520,32 @@ impl Default for accel_context_parallel_options_t {
     }
 }
 
+/// How layers of accel_module_mixture_of_experts() work where expert_parallel_size of the state is above 1: ranks along the axis "expert" of the mesh have as many different experts each, with their gradients and optimizer states, and tokens go to the ranks of their experts and back (Lepikhin et al., "GShard", 2020). Experts are shared out when the model is prepared, in place, from the weights of the axis' first rank. Ranks have batches of their own, also empty ones, and make as many forwards and backwards. Losses, gradients and norms are those of one process; checkpoints have whole tensors, and load on any mesh.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_expert_parallel_options_t {
+    pub struct_size: usize,
+    /// Most tokens that an expert takes of a rank's batch, in units of the mean of all experts; what it does not take, the last tokens, has a result of 0 from this expert. 0: it takes all. Also with one rank. In \[0, inf). Default 0
+    pub capacity_factor: f64,
+    /// 1: the layers of each expert are split over the axis tensor, which is UNSUPPORTED where this axis has several ranks. Default 0
+    pub tensor_parallel_experts: accel_flag_t,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_expert_parallel_options_t`] unset.
+pub const ACCEL_EXPERT_PARALLEL_OPTIONS_INIT: accel_expert_parallel_options_t = accel_expert_parallel_options_t {
+    struct_size: core::mem::size_of::<accel_expert_parallel_options_t>(),
+    capacity_factor: ACCEL_UNSET_DOUBLE,
+    tensor_parallel_experts: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_expert_parallel_options_t {
+    fn default() -> Self {
+        ACCEL_EXPERT_PARALLEL_OPTIONS_INIT
+    }
+}
+
 /// PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2846,6 +2872,8 @@ pub struct accel_prepare_model_options_t {
     pub tensor_parallel: *const accel_tensor_parallel_options_t,
     /// How sequences are split over the axis context of the mesh, if it has one. Default: theirs
     pub context_parallel: *const accel_context_parallel_options_t,
+    /// How tokens come to the experts of mixtures. Default: theirs
+    pub expert_parallel: *const accel_expert_parallel_options_t,
 }
 
 /// Every field of [`accel_prepare_model_options_t`] unset.
@@ -2860,6 +2888,7 @@ pub const ACCEL_PREPARE_MODEL_OPTIONS_INIT: accel_prepare_model_options_t = acce
     split_by_program: ACCEL_UNSET,
     tensor_parallel: core::ptr::null(),
     context_parallel: core::ptr::null(),
+    expert_parallel: core::ptr::null(),
 };
 impl Default for accel_prepare_model_options_t {
     fn default() -> Self {
@@ -6369,6 +6398,22 @@ functions! {
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_module_attention(embed_dim: i64, num_heads: i64, causal: i32, bias: i32, dropout: f64, out: *mut *mut accel_module_t) -> accel_status_t;
+
+    /// A mixture of experts (Shazeer et al., 2017): feed-forward networks down(silu(gate(x)) * up(x)), of which each token uses a few.
+    ///
+    /// Its experts are those with the largest scores, weighted by the softmax of all scores, divided by the sum of their weights. gate.weight \[num_experts, hidden_size\], experts.gate_up_proj \[num_experts, 2 intermediate_size, hidden_size\] and experts.down_proj \[num_experts, hidden_size, intermediate_size\], as Hugging Face's Mixtral has them. Input and output are \[..., hidden_size\]. Ranks may have different experts (accel_expert_parallel_options_t).
+    ///
+    /// * `hidden_size`: Sizes.
+    /// * `intermediate_size`: Sizes.
+    /// * `num_experts`: The number of experts.
+    /// * `experts_per_token`: Of each token, in \[1, num_experts\].
+    /// * `balance_rate`: By how much the bias of an expert, which is added to its share where experts are chosen and nowhere else, moves after each step of a prepared optimizer, up if it had fewer tokens than the mean and down if it had more (DeepSeek-AI, "DeepSeek-V3", 2024), such as 0.001. It is the buffer expert_bias. 0: there is none.
+    /// * `out`: The module.
+    ///
+    /// Returns: ACCEL_OK or INVALID_ARGUMENT.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_module_mixture_of_experts(hidden_size: i64, intermediate_size: i64, num_experts: i64, experts_per_token: i64, balance_rate: f64, out: *mut *mut accel_module_t) -> accel_status_t;
 
     /// weight \[out_channels, in_channels / groups, kernel, kernel\].
     ///

@@ -84,7 +84,7 @@ fn layout_of_accel_state_options() {
     assert_eq!(offset_of!(accel_state_options_t, tensor_parallel_size), 156);
     assert_eq!(offset_of!(accel_state_options_t, device_plugins), 160);
     assert_eq!(offset_of!(accel_state_options_t, embedded), 168);
-    assert_eq!(offset_of!(accel_state_options_t, reserved), 172);
+    assert_eq!(offset_of!(accel_state_options_t, expert_parallel_size), 172);
     assert_eq!(offset_of!(accel_state_options_t, backend), 176);
 }
 
@@ -470,6 +470,16 @@ fn layout_of_accel_context_parallel_options() {
 }
 
 #[test]
+fn layout_of_accel_expert_parallel_options() {
+    assert_eq!(size_of::<accel_expert_parallel_options_t>(), 24);
+    assert_eq!(align_of::<accel_expert_parallel_options_t>(), 8);
+    assert_eq!(offset_of!(accel_expert_parallel_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_expert_parallel_options_t, capacity_factor), 8);
+    assert_eq!(offset_of!(accel_expert_parallel_options_t, tensor_parallel_experts), 16);
+    assert_eq!(offset_of!(accel_expert_parallel_options_t, reserved), 20);
+}
+
+#[test]
 fn layout_of_accel_power_sgd_options() {
     assert_eq!(size_of::<accel_power_sgd_options_t>(), 64);
     assert_eq!(align_of::<accel_power_sgd_options_t>(), 8);
@@ -580,7 +590,7 @@ fn layout_of_accel_autocast_options() {
 
 #[test]
 fn layout_of_accel_prepare_model_options() {
-    assert_eq!(size_of::<accel_prepare_model_options_t>(), 64);
+    assert_eq!(size_of::<accel_prepare_model_options_t>(), 72);
     assert_eq!(align_of::<accel_prepare_model_options_t>(), 8);
     assert_eq!(offset_of!(accel_prepare_model_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_prepare_model_options_t, device_placement), 8);
@@ -592,6 +602,7 @@ fn layout_of_accel_prepare_model_options() {
     assert_eq!(offset_of!(accel_prepare_model_options_t, split_by_program), 44);
     assert_eq!(offset_of!(accel_prepare_model_options_t, tensor_parallel), 48);
     assert_eq!(offset_of!(accel_prepare_model_options_t, context_parallel), 56);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, expert_parallel), 64);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 #include "accel.h"
 #include "capi/calls/options.hpp"
 #include "config/generated/settings/parallelism/context_parallel.hpp"
+#include "config/generated/settings/parallelism/expert_parallel.hpp"
 #include "config/generated/settings/parallelism/tensor_parallel.hpp"
 
 namespace accel::capi {
@@ -20,6 +21,13 @@ struct OptionsStruct<accel_context_parallel_options_t> {
   using Settings = ContextParallelSettings;
   static const OptionTable& table() { return option_tables::context_parallel_options; }
   static accel_context_parallel_options_t unset() { return ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT; }
+};
+
+template <>
+struct OptionsStruct<accel_expert_parallel_options_t> {
+  using Settings = ExpertParallelSettings;
+  static const OptionTable& table() { return option_tables::expert_parallel_options; }
+  static accel_expert_parallel_options_t unset() { return ACCEL_EXPERT_PARALLEL_OPTIONS_INIT; }
 };
 
 }  // namespace accel::capi

@@ -139,6 +139,36 @@ impl ContextParallelOptions {
 }
 
 crate::configuration::builder! {
+    /// How layers of [`accel_module_mixture_of_experts`](accel_sys::accel_module_mixture_of_experts) work where expert_parallel_size of the state is above 1:
+    /// ranks along the axis "expert" of the mesh have as many different experts each, with their gradients and
+    /// optimizer states, and tokens go to the ranks of their experts and back (Lepikhin et al., "GShard", 2020).
+    /// Experts are shared out when the model is prepared, in place, from the weights of the axis' first rank. Ranks
+    /// have batches of their own, also empty ones, and make as many forwards and backwards. Losses, gradients and
+    /// norms are those of one process; checkpoints have whole tensors, and load on any mesh.
+    #[derive(Clone, Copy)]
+    ExpertParallelOptions(accel_expert_parallel_options_t = ACCEL_EXPERT_PARALLEL_OPTIONS_INIT), (),
+    capacity_factor: f64 = capacity_factor,
+    tensor_parallel_experts: bool = tensor_parallel_experts,
+}
+
+impl ExpertParallelOptions {
+    /// Most tokens that an expert takes of a rank's batch, in units of the mean of all experts; what it does not
+    /// take, the last tokens, has a result of 0 from this expert. 0: it takes all. Also with one rank. In \[0, inf).
+    /// Default 0.
+    pub fn capacity_factor(mut self, capacity_factor: f64) -> Self {
+        self.0.capacity_factor = capacity_factor;
+        self
+    }
+
+    /// The layers of each expert are split over the axis tensor, which is UNSUPPORTED where this axis has several
+    /// ranks. Default false.
+    pub fn tensor_parallel_experts(mut self, tensor_parallel_experts: bool) -> Self {
+        self.0.tensor_parallel_experts = tensor_parallel_experts.into();
+        self
+    }
+}
+
+crate::configuration::builder! {
     /// PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
     #[derive(Clone, Copy)]
     PowerSgdOptions(accel_power_sgd_options_t = ACCEL_POWER_SGD_OPTIONS_INIT), (),
@@ -679,6 +709,7 @@ crate::configuration::builder! {
     split_by_program: bool = split_by_program,
     tensor_parallel: TensorParallelOptions = tensor_parallel,
     context_parallel: ContextParallelOptions = context_parallel,
+    expert_parallel: ExpertParallelOptions = expert_parallel,
 }
 
 impl PrepareModelOptions {
@@ -736,6 +767,12 @@ impl PrepareModelOptions {
     /// How sequences are split over the axis context of the mesh, if it has one. Default: theirs.
     pub fn context_parallel(mut self, context_parallel: ContextParallelOptions) -> Self {
         self.0.context_parallel = self.1.keep(context_parallel, |options| &options.0 as *const _);
+        self
+    }
+
+    /// How tokens come to the experts of mixtures. Default: theirs.
+    pub fn expert_parallel(mut self, expert_parallel: ExpertParallelOptions) -> Self {
+        self.0.expert_parallel = self.1.keep(expert_parallel, |options| &options.0 as *const _);
         self
     }
 }

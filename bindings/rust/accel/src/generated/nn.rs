@@ -105,6 +105,33 @@ pub fn attention(embed_dim: i64, num_heads: i64, causal: Causal, bias: Bias, dro
     })
 }
 
+/// A mixture of experts (Shazeer et al., 2017): feed-forward networks down(silu(gate(x)) * up(x)), of which
+/// each token uses a few. Its experts are those with the largest scores, weighted by the softmax of all scores,
+/// divided by the sum of their weights. gate.weight \[num_experts, hidden_size\], experts.gate_up_proj
+/// \[num_experts, 2 intermediate_size, hidden_size\] and experts.down_proj \[num_experts, hidden_size,
+/// intermediate_size\], as Hugging Face's Mixtral has them. Input and output are \[..., hidden_size\]. Ranks may
+/// have different experts (accel_expert_parallel_options_t).
+///
+/// * `hidden_size`: Sizes.
+/// * `intermediate_size`: Sizes.
+/// * `num_experts`: The number of experts.
+/// * `experts_per_token`: Of each token, in \[1, num_experts\].
+/// * `balance_rate`: By how much the bias of an expert, which is added to its share where experts are chosen
+///   and nowhere else, moves after each step of a prepared optimizer, up if it had fewer tokens than the mean
+///   and down if it had more (DeepSeek-AI, "DeepSeek-V3", 2024), such as 0.001. It is the buffer expert_bias.
+///   false: there is none.
+///
+/// Gives: The module.
+///
+/// # Errors
+/// InvalidArgument.
+#[inline]
+pub fn mixture_of_experts(hidden_size: i64, intermediate_size: i64, num_experts: i64, experts_per_token: i64, balance_rate: f64) -> Result<Model> {
+    made(|out| unsafe {
+        sys::accel_module_mixture_of_experts(hidden_size, intermediate_size, num_experts, experts_per_token, balance_rate, out)
+    })
+}
+
 /// Batch normalization of \[batch, features, ...\], with running statistics.
 ///
 /// * `num_features`: Size.

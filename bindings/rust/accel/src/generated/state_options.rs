@@ -40,6 +40,7 @@ crate::configuration::builder! {
     tensor_parallel_size: i32 = tensor_parallel_size,
     device_plugins: String = device_plugins,
     embedded: bool = embedded,
+    expert_parallel_size: i32 = expert_parallel_size,
     backend: String = backend,
 }
 
@@ -267,6 +268,15 @@ impl StateOptions {
     /// ACCEL_EMBEDDED. Default false.
     pub fn embedded(mut self, embedded: bool) -> Self {
         self.0.embedded = embedded.into();
+        self
+    }
+
+    /// Ranks that have different experts of a layer, of those of one copy of the model: a divisor of
+    /// data_parallel_shard_size x context_parallel_size x tensor_parallel_size. They are the last axis of a second
+    /// grid over the ranks of the mesh, pipeline, replicate, expert_shard, expert. In \[1, inf). Variable
+    /// PARALLELISM_CONFIG_EP_SIZE. Default 1.
+    pub fn expert_parallel_size(mut self, expert_parallel_size: i32) -> Self {
+        self.0.expert_parallel_size = expert_parallel_size;
         self
     }
 

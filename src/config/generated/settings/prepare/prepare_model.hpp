@@ -6,6 +6,7 @@
 #include <string>
 
 #include "config/generated/settings/parallelism/context_parallel.hpp"
+#include "config/generated/settings/parallelism/expert_parallel.hpp"
 #include "config/generated/settings/parallelism/tensor_parallel.hpp"
 #include "config/generated/settings/prepare/ddp.hpp"
 #include "config/generated/settings/prepare/deepspeed.hpp"
@@ -30,6 +31,7 @@ struct PrepareModelSettings {
   Setting<bool> split_by_program{false};
   TensorParallelSettings tensor_parallel;
   ContextParallelSettings context_parallel;
+  ExpertParallelSettings expert_parallel;
 
   static const OptionTable& table() { return option_tables::prepare_model_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.

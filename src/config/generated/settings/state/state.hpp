@@ -54,6 +54,7 @@ struct StateSettings {
   Setting<int64_t> tensor_parallel_size{1};
   Setting<std::string> device_plugins{};
   Setting<bool> embedded{false};
+  Setting<int64_t> expert_parallel_size{1};
   Setting<std::string> backend{};
 
   static const OptionTable& table() { return option_tables::state_options; }
@@ -94,6 +95,7 @@ struct StateSettings {
     visit(table().fields[31], settings.tensor_parallel_size...);
     visit(table().fields[32], settings.device_plugins...);
     visit(table().fields[33], settings.embedded...);
+    visit(table().fields[34], settings.expert_parallel_size...);
     visit(table().fields[35], settings.backend...);
   }
 };
