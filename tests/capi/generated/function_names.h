@@ -416,6 +416,7 @@ static const char *const accel_function_names[] = {
     "accel_parallel_reduce_scatter",
     "accel_parallel_all_to_all",
     "accel_parallel_class_scores",
+    "accel_pipeline_forward",
     "accel_set_grad_scaler",
     "accel_loss_scale",
     "accel_grad_scaler_state",
