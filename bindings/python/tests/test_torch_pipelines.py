@@ -121,6 +121,13 @@ def test_what_a_stage_refuses(ranks):
         assert "Could not find batch size from args or kwargs" in said and ("ValueError" in said or "Argument" in said), said
         assert "ValueError: split_points=['a', 'b']" in error_of(lambda: prepare_pippy(torch.nn.Sequential(torch.nn.Linear(2, 2)), ["a", "b"]))
         assert "1 parts for 2 stages" in error_of(lambda: prepare_pippy(torch.nn.Sequential(torch.nn.Linear(2, 2)), example_args=(torch.zeros(1, 2),)))
+        torch.manual_seed(1)
+        layers = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Tanh(), torch.nn.Linear(2, 2))
+        batch = torch.ones(3, 2)
+        expected = layers(batch)
+        for split_points in (["1"], ["2"]):  # in other stages
+            layers = prepare_pippy(layers, split_points, gather_output=True)
+            torch.testing.assert_close(layers(batch) if state.is_main_process else layers(), expected, check_stride=False)
         mean = prepare_pippy(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Flatten(0)), ["1"])
         said = error_of(lambda: mean(torch.ones(4, 2)) if state.is_main_process else mean())
         assert "expected its rows in dimension 0" in said, said
@@ -132,6 +139,7 @@ GENERATION = """
     import torch
     import accel
     from accel.inference import prepare_pippy
+    from accel.utils import extract_model_from_parallel
 
     state = accel.PartialState(cpu=True)
     torch.manual_seed(6)
@@ -167,6 +175,8 @@ GENERATION = """
             raise AssertionError(wrong)
         except (ValueError, NotImplementedError):
             pass
+    whole = extract_model_from_parallel(model, keep_fp32_wrapper=False)
+    assert whole.generate(ids, **cases[0]).tolist() == expected[0].tolist()
 """
 
 

@@ -85,7 +85,7 @@ class ForwardRun {
 };
 
 template <typename Function>
-std::exception_ptr error_of(const Function& function) {
+std::exception_ptr caught_in(const Function& function) {
   try {
     function();
     return nullptr;
@@ -115,7 +115,7 @@ c10::IValue run_forward_pipeline(const CommunicatorPtr& ranks, c10::Device devic
   const at::AutoGradMode unrecorded(false);
   // A batch that cannot be cut has no rows for the others: they come to the end, and hear of the error there.
   int64_t rows = 0;
-  const std::exception_ptr refusal = error_of([&] {
+  const std::exception_ptr refusal = caught_in([&] {
     if (ranks->rank() == 0) rows = rows_for(batch, rounds);
   });
   const c10::IValue known = comm::broadcast_object_list(*ranks, tree::new_list({rows}), 0);
@@ -130,7 +130,7 @@ c10::IValue run_forward_pipeline(const CommunicatorPtr& ranks, c10::Device devic
     run.error = refusal;
     run.action = "the cutting of the batch";
   } else if (have_values(outputs) && outputs.size() == sizes.size()) {
-    const std::exception_ptr misfit = error_of([&] { joined = join_rows(outputs, rows, sizes); });
+    const std::exception_ptr misfit = caught_in([&] { joined = join_rows(outputs, rows, sizes); });
     if (misfit) {
       run.error = misfit;
       run.action = "the joining of the chunks";

@@ -24,7 +24,7 @@ at::Tensor rows_between(const at::Tensor& tensor, int64_t begin, int64_t size) {
   return at::cat({found, tensor.narrow(0, rows - 1, 1).expand(missing)});
 }
 
-at::Tensor joined(const std::vector<at::Tensor>& parts, int64_t rows, const std::vector<int64_t>& sizes) {
+at::Tensor join_tensors(const std::vector<at::Tensor>& parts, int64_t rows, const std::vector<int64_t>& sizes) {
   for (size_t chunk = 0; chunk < parts.size(); chunk++)
     require(parts[chunk].dim() > 0 && parts[chunk].size(0) == sizes[chunk], Status::kShapeMismatch,
             "the output of a chunk of ", sizes[chunk], " rows has a tensor of shape ", parts[chunk].sizes(),
@@ -80,7 +80,7 @@ c10::IValue join_rows(const std::vector<c10::IValue>& chunks, int64_t rows, cons
     std::vector<at::Tensor> parts;
     for (const std::vector<at::Tensor>& chunk : tensors) parts.push_back(chunk[next]);
     next++;
-    return joined(parts, rows, sizes);
+    return join_tensors(parts, rows, sizes);
   });
 }
 

@@ -206,6 +206,8 @@ def prepare_pippy(model, split_points="auto", no_split_module_classes=None, exam
     if state.num_processes == 1:
         model.hf_split_points, model.pippy_stage = [], None
         return model
+    if vars(model).get("pippy_stage") is not None and is_torch_model(model):  # it has stages, and gets others
+        model.forward = vars(model).pop("_original_forward")
     given = None if isinstance(split_points, str) and split_points == "auto" else list(split_points)
     if given is not None and len(given) != state.num_processes - 1:
         raise ValueError(f"split_points={given} for {state.num_processes} processes: expected {state.num_processes - 1} names, of the modules with "

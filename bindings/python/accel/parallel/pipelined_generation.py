@@ -34,6 +34,9 @@ class PipelinedGeneration:
         self.pipeline, self.gather_output = pipeline, gather_output
 
     def __call__(self, input_ids=None, attention_mask=None, generation_config=None, **settings):
+        model = self.pipeline.chain.model
+        if "_original_forward" not in vars(model):  # extract_model_from_parallel() has taken the stages away
+            return type(model).generate(model, input_ids, attention_mask=attention_mask, generation_config=generation_config, **settings)
         plan = [None]
         if self.pipeline.is_first:
             try:
@@ -141,7 +144,7 @@ class Generation:
         if step != self.step_of_noise:
             self.step_of_noise = step
             self.noise = torch.empty(self.plan["rows"], scores.shape[-1]).exponential_(generator=self.generator)
-        return (scores.softmax(-1) / self.noise[rows].to(scores.device)).argmax(-1)
+        return (scores.softmax(-1) / self.noise[rows.cpu()].to(scores.device)).argmax(-1)
 
     def sequences(self):
         """All rows, those of groups that ended early filled up."""

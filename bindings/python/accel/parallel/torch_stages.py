@@ -13,6 +13,9 @@ from .stage_costs import choose, measured
 from .stage_modules import forward_of, place, without_cache
 
 
+_OF_ALL_BLOCKS = ("output_hidden_states", "output_attentions", "output_router_logits")  # outputs that no stage has
+
+
 class SequentialChain:
     """An nn.Sequential: its modules are the parts."""
 
@@ -119,7 +122,7 @@ class BlockStage:
 
     def __call__(self, value):
         named = self.chain.by_name(value["args"], value["named"]) if "args" in value else value["named"]
-        asked = [name for name in ("output_hidden_states", "output_attentions") if named.get(name)]
+        asked = [name for name in _OF_ALL_BLOCKS if named.get(name, getattr(self.chain.model.config, name, None))]
         if asked:
             raise ValueError(f"{asked[0]}=True: a stage has its own blocks only; expected a call without it")
         output = self.run(named, value.get("passed"))
@@ -155,6 +158,8 @@ def _path_of_blocks(model):
     split. None where there is none or several."""
     config = getattr(model, "config", None)
     if config is None or not hasattr(model, "base_model_prefix") or getattr(config, "is_encoder_decoder", False):
+        return None
+    if getattr(config, "num_kv_shared_layers", None):  # blocks take more than what the one before returns
         return None
     lists = {path: module for path, module in model.named_modules() if isinstance(module, torch.nn.ModuleList) and len(module) > 0}
     base = model.base_model
