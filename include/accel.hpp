@@ -2618,6 +2618,17 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
+  // Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank
+  // computes its stage of one chunk of rows, and sends what the stage returns to the next rank, while the former one
+  // computes the next chunk.
+  Value pipeline_forward(const Module& stage, const Value& batch, std::int64_t chunks, std::int64_t chunk_rows,
+                         std::int64_t rounds) {
+    Value out;
+    detail::check(accel_pipeline_forward(get(), stage.get(), detail::unless_none(batch), chunks, chunk_rows, rounds,
+                                         out.put()));
+    return out;
+  }
+
   // Sets how losses are scaled; before anything is prepared.
   void set_grad_scaler(const GradScalerOptions& options = {}) { detail::check(accel_set_grad_scaler(get(), &options)); }
 

@@ -1751,6 +1751,10 @@ static inline accel_status_t go_accel_parallel_class_scores(accel_state_t *state
   return go_checked(accel_parallel_class_scores(state, scores, classes, out), failure);
 }
 
+static inline accel_status_t go_accel_pipeline_forward(accel_state_t *state, accel_module_t *stage, const accel_value_t *batch, int64_t chunks, int64_t chunk_rows, int64_t rounds, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_pipeline_forward(state, stage, batch, chunks, chunk_rows, rounds, out), failure);
+}
+
 static inline accel_status_t go_accel_pipeline_create(accel_module_t *const *parts, size_t n_parts, accel_module_t **out, go_failure *failure) {
   return go_checked(accel_pipeline_create(parts, n_parts, out), failure);
 }
@@ -15059,6 +15063,46 @@ func (state *State) ParallelClassScores(scores *Tensor, classes int64) (out *Ten
 		return
 	}
 	out = newTensor(cOut)
+	return
+}
+
+// PipelineForward is accel_pipeline_forward. Passes a batch through the stages of a model, which are on the ranks of
+// the state in their order: each rank computes its stage of one chunk of rows, and sends what the stage returns to
+// the next rank, while the former one computes the next chunk. No gradients are recorded. What passes are trees of
+// tensors, numbers and texts, of any sizes. With several rounds the first stage gets for a chunk, in each round but
+// the first, what the last stage returned for it in the round before: a model that generates passes on the tokens,
+// and with as many chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no
+// stage is called for it any more.
+//
+//   - state: A state; its ranks are the stages, as those of accel_mesh_group(mesh, "pipeline", &state).
+//   - stage: This rank's stage, a module that is called with one input: the batch's chunk on the first rank, the
+//     output of the rank before on others.
+//   - batch: On the first rank a tensor, or a tree of which each tensor with as many rows as the first one is cut,
+//     and all else is whole in each chunk. On the other ranks it is ignored, and may be NULL.
+//   - chunks: The largest number of chunks, of sizes that differ by one row at most. Fewer rows make fewer chunks. At
+//     least 1.
+//   - chunkRows: Not 0: for stages that take one number of rows only, chunks of that many, as many as there are; the
+//     last row is repeated to fill the last one, and such outputs are cut off.
+//   - rounds: At least 1.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a batch without a tensor that has rows; SHAPE_MISMATCH when an output has
+// not got a row for each one of its chunk; the error of a stage, on all ranks; TIMEOUT, PEER_LOST.
+func (state *State) PipelineForward(stage *Module, batch any, chunks int64, chunkRows int64, rounds int64) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cBatch := given.optional(batch)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_pipeline_forward(state.c(), stage.c(), cBatch, C.int64_t(chunks), C.int64_t(chunkRows), C.int64_t(rounds), &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(stage)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
 	return
 }
 

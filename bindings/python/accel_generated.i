@@ -1398,6 +1398,7 @@ typedef struct accel_launch_options {
 %accel_waits(accel_parallel_reduce_scatter)
 %accel_waits(accel_parallel_all_to_all)
 %accel_waits(accel_parallel_class_scores)
+%accel_waits(accel_pipeline_forward)
 %accel_waits(accel_prepare_model)
 %accel_waits(accel_prepare_data_loader)
 %accel_waits(accel_backward)
@@ -4616,6 +4617,18 @@ classes: The number of all classes, of which rank r has the share r.
 out: The same scores, or those of all classes if they require no gradient.
 Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; UNSUPPORTED on another device than the CPU; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
 accel_status_t accel_parallel_class_scores(accel_state_t *state, const accel_tensor_t *scores, int64_t classes, accel_tensor_t **OUTPUT);
+
+%feature("docstring") accel_pipeline_forward "Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank computes its stage of one chunk of rows, and sends what the stage returns to the next rank, while the former one computes the next chunk. No gradients are recorded. What passes are trees of tensors, numbers and texts, of any sizes. With several rounds the first stage gets for a chunk, in each round but the first, what the last stage returned for it in the round before: a model that generates passes on the tokens, and with as many chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no stage is called for it any more.
+
+state: A state; its ranks are the stages, as those of accel_mesh_group(mesh, \"pipeline\", &state).
+stage: This rank's stage, a module that is called with one input: the batch's chunk on the first rank, the output of the rank before on others.
+batch: On the first rank a tensor, or a tree of which each tensor with as many rows as the first one is cut, and all else is whole in each chunk. On the other ranks it is ignored, and may be NULL.
+chunks: The largest number of chunks, of sizes that differ by one row at most. Fewer rows make fewer chunks. At least 1.
+chunk_rows: Not 0: for stages that take one number of rows only, chunks of that many, as many as there are; the last row is repeated to fill the last one, and such outputs are cut off.
+rounds: At least 1.
+out: On the last rank the outputs of the last round, joined along dimension 0; NONE on the others, and when a chunk ended before.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a batch without a tensor that has rows; SHAPE_MISMATCH when an output has not got a row for each one of its chunk; the error of a stage, on all ranks; TIMEOUT, PEER_LOST.";
+accel_status_t accel_pipeline_forward(accel_state_t *state, accel_module_t *stage, const accel_value_t *NULLABLE, int64_t chunks, int64_t chunk_rows, int64_t rounds, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_pipeline_create "A model as a chain of the program's modules, as children \"0\", \"1\", ..., for pipelines: ranks along the axis \"pipeline\" get runs of these parts. A part may have a forward in any language (accel_module_set_forward()). The first part gets the inputs of the model; each further one gets one input, the output of the part before it, which may be any value with tensors inside. Called without a pipeline, it computes the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by themselves.
 

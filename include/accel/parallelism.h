@@ -253,3 +253,29 @@ accel_parallel_all_to_all(accel_state_t *state, const accel_tensor_t *input, int
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_parallel_class_scores(accel_state_t *state, const accel_tensor_t *scores, int64_t classes, accel_tensor_t *ACCEL_OWNED *out);
+
+/** Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank computes its
+ * stage of one chunk of rows, and sends what the stage returns to the next rank, while the former one computes the next chunk.
+ * No gradients are recorded. What passes are trees of tensors, numbers and texts, of any sizes.
+ *
+ * With several rounds the first stage gets for a chunk, in each round but the first, what the last stage returned for it in the
+ * round before: a model that generates passes on the tokens, and with as many chunks as ranks all stages compute at once. A
+ * chunk is at its end when a stage returns NONE: no stage is called for it any more.
+ * @param state A state; its ranks are the stages, as those of accel_mesh_group(mesh, "pipeline", &state).
+ * @param stage This rank's stage, a module that is called with one input: the batch's chunk on the first rank, the output of the
+ *   rank before on others.
+ * @param batch On the first rank a tensor, or a tree of which each tensor with as many rows as the first one is cut, and all else
+ *   is whole in each chunk. On the other ranks it is ignored, and may be NULL.
+ * @param chunks The largest number of chunks, of sizes that differ by one row at most. Fewer rows make fewer chunks. At least 1.
+ * @param chunk_rows Not 0: for stages that take one number of rows only, chunks of that many, as many as there are; the last row is
+ *   repeated to fill the last one, and such outputs are cut off.
+ * @param rounds At least 1.
+ * @param out On the last rank the outputs of the last round, joined along dimension 0; NONE on the others, and when a chunk ended
+ *   before.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a batch without a tensor that has rows; SHAPE_MISMATCH when an output has not got a row for
+ *   each one of its chunk; the error of a stage, on all ranks; TIMEOUT, PEER_LOST.
+ * @threads collective, waits
+ * @accelerate inference.prepare_pippy */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_pipeline_forward(accel_state_t *state, accel_module_t *stage, const accel_value_t *ACCEL_NULLABLE batch, int64_t chunks,
+                       int64_t chunk_rows, int64_t rounds, accel_value_t *ACCEL_OWNED out);

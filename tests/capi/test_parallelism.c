@@ -216,6 +216,37 @@ static void test_empty_models_are_filled(void **state) {
   accel_module_release(whole);
 }
 
+/* On one rank a pipeline has one stage, which gets the chunks one after the other. */
+static void test_a_pipeline_of_one_stage(void **state) {
+  accel_tensor_t *batch = full(ACCEL_DTYPE_FLOAT32);
+  const accel_value_t given = accel_arg_tensor(batch), none = accel_arg_none();
+  accel_value_t out = accel_arg_none(), whole = accel_arg_none();
+  accel_module_t *stage = NULL;
+  int32_t same = 0;
+  assert_ok(accel_module_activation("tanh", &stage));
+  assert_ok(accel_module_call(stage, &given, 1, &whole));
+  assert_ok(accel_pipeline_forward(*state, stage, &given, 2, 0, 1, &out));
+  assert_ok(accel_value_equal(&out, &whole, &same));
+  assert_int_equal(same, 1);
+  accel_value_dispose(&out);
+  assert_ok(accel_pipeline_forward(*state, stage, &given, 1, 3, 2, &out));
+  assert_ok(accel_value_equal(&out, &whole, &same));
+  assert_int_equal(same, 0); /* tanh of tanh */
+  accel_value_dispose(&out);
+  assert_fails(accel_pipeline_forward(*state, stage, NULL, 2, 0, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT,
+               "Could not find batch size");
+  assert_fails(accel_pipeline_forward(*state, stage, &none, 2, 0, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT,
+               "Could not find batch size");
+  assert_fails(accel_pipeline_forward(*state, stage, &given, 0, 0, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT,
+               "chunks is 0");
+  assert_fails(accel_pipeline_forward(*state, stage, &given, 2, 0, 0, &out), ACCEL_ERROR_INVALID_ARGUMENT, "rounds 0");
+  assert_fails(accel_pipeline_forward(*state, NULL, &given, 2, 0, 1, &out), ACCEL_ERROR_INVALID_ARGUMENT,
+               "stage is NULL");
+  accel_value_dispose(&whole);
+  accel_module_release(stage);
+  accel_tensor_release(batch);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_one_rank_returns_its_input, set_up, tear_down),
@@ -226,6 +257,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_sequences_of_one_rank, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_options_of_sequences, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_options_of_experts, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_a_pipeline_of_one_stage, set_up, tear_down),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

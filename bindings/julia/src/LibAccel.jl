@@ -8493,6 +8493,26 @@ accel_parallel_class_scores(state, scores, classes, out) =
     check(@waiting(ccall(@address(accel_parallel_class_scores), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_tensor_t}, Int64, Ptr{Ptr{accel_tensor_t}}), state, scores, classes, out)), "accel_parallel_class_scores")
 
 """
+    accel_pipeline_forward(state, stage, batch, chunks, chunk_rows, rounds, out)
+
+Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank computes its stage of one chunk of rows, and sends what the stage returns to the next rank, while the former one computes the next chunk. No gradients are recorded. What passes are trees of tensors, numbers and texts, of any sizes. With several rounds the first stage gets for a chunk, in each round but the first, what the last stage returned for it in the round before: a model that generates passes on the tokens, and with as many chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no stage is called for it any more.
+
+- `state`: A state; its ranks are the stages, as those of accel_mesh_group(mesh, \"pipeline\", &state).
+- `stage`: This rank's stage, a module that is called with one input: the batch's chunk on the first rank, the output of the rank before on others.
+- `batch`: `nothing`/`C_NULL` is allowed. On the first rank a tensor, or a tree of which each tensor with as many rows as the first one is cut, and all else is whole in each chunk. On the other ranks it is ignored, and may be NULL.
+- `chunks`: The largest number of chunks, of sizes that differ by one row at most. Fewer rows make fewer chunks. At least 1.
+- `chunk_rows`: Not 0: for stages that take one number of rows only, chunks of that many, as many as there are; the last row is repeated to fill the last one, and such outputs are cut off.
+- `rounds`: At least 1.
+- `out`: On the last rank the outputs of the last round, joined along dimension 0; NONE on the others, and when a chunk ended before.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a batch without a tensor that has rows; SHAPE_MISMATCH when an output has not got a row for each one of its chunk; the error of a stage, on all ranks; TIMEOUT, PEER_LOST.
+
+Threads: collective, waits.
+"""
+accel_pipeline_forward(state, stage, batch, chunks, chunk_rows, rounds, out) =
+    check(@waiting(ccall(@address(accel_pipeline_forward), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_value_t}, Int64, Int64, Int64, Ptr{accel_value_t}), state, stage, batch, chunks, chunk_rows, rounds, out)), "accel_pipeline_forward")
+
+"""
     accel_pipeline_create(parts, n_parts, out)
 
 A model as a chain of the program's modules, as children \"0\", \"1\", ..., for pipelines: ranks along the axis \"pipeline\" get runs of these parts. A part may have a forward in any language (accel_module_set_forward()). The first part gets the inputs of the model; each further one gets one input, the output of the part before it, which may be any value with tensors inside. Called without a pipeline, it computes the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by themselves.
@@ -11998,6 +12018,7 @@ const FUNCTIONS = (
     :accel_parallel_reduce_scatter,
     :accel_parallel_all_to_all,
     :accel_parallel_class_scores,
+    :accel_pipeline_forward,
     :accel_pipeline_create,
     :accel_set_grad_scaler,
     :accel_loss_scale,

@@ -39,6 +39,7 @@ from .state.memory import find_executable_batch_size as find_executable_batch_si
 from .engine.objects import allow_pickle as allow_pickle
 from .training.own_gradients import OwnGradients as OwnGradients
 from .parallel.parallelism_config import Mesh as Mesh, ParallelismConfig as ParallelismConfig
+from .parallel.pipeline_inference import prepare_pippy as prepare_pippy
 from .parallel.split_operators import parallel_all_to_all as parallel_all_to_all, parallel_copy as parallel_copy, parallel_gather as parallel_gather, parallel_reduce as parallel_reduce, parallel_reduce_scatter as parallel_reduce_scatter, parallel_scatter as parallel_scatter
 from .tracking.profiling import ProfileKwargs as ProfileKwargs
 from .tracking.progress import ProgressBar as ProgressBar, tqdm as tqdm

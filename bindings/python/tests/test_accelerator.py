@@ -134,11 +134,8 @@ def test_what_is_not_there_is_refused():
         accelerator.dynamo_plugin  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'unknown'"):
         accelerator.unknown  # noqa: B018
-    from accel import prepare_pippy
     from accel.utils import MegatronLMPlugin
 
-    with pytest.raises(NotImplementedError, match="prepare_pippy: pipeline parallelism"):
-        prepare_pippy()
     with pytest.raises(NotImplementedError, match="MegatronLMPlugin: Megatron-LM"):
         MegatronLMPlugin(zero_stage=2)
     if "torch" not in sys.modules:

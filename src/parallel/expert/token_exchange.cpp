@@ -27,7 +27,7 @@ using torch::autograd::variable_list;
 // The tag of messages with rows. Those of one rank to another arrive in the order in which they are sent.
 constexpr int kRowTag = 0x4558;
 
-// What precedes the numbers of tokens.
+// The numbers that precede those of tokens.
 constexpr std::array<const char*, 4> kHeader = {"experts for a token", "features", "intermediate features",
                                                 "bytes for a feature"};
 constexpr auto kHeaderSize = static_cast<int64_t>(kHeader.size());

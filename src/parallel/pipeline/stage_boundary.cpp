@@ -70,17 +70,21 @@ int StageBoundary::tag_of(const StageEdge& edge, size_t slot) const {
 }
 
 void StageBoundary::begin_step(const PipelineActions& actions) {
+  std::vector<StageEdge> expected;
+  for (const PipelineAction& action : actions)
+    if (const auto edge = needed_by(action, shape_.stages())) expected.push_back(*edge);
+  begin_step(expected);
+}
+
+void StageBoundary::begin_step(const std::vector<StageEdge>& expected) {
   incoming_.clear();
   local_.clear();
   sends_.clear();
-  for (const PipelineAction& action : actions) {
-    const auto edge = needed_by(action, shape_.stages());
-    if (!edge || is_local(*edge)) continue;
-    Incoming& incoming = incoming_.emplace_back();
-    incoming.edge = *edge;
-  }
+  for (const StageEdge& edge : expected)
+    if (!is_local(edge)) incoming_.emplace_back().edge = edge;
   std::set<Channel> channels;
   for (const Incoming& incoming : incoming_) channels.insert({incoming.edge.from, incoming.edge.to});
+  channels_ = channels.size();
   for (const Channel& channel : channels) post_announcements(channel);
 }
 
@@ -136,6 +140,7 @@ bool StageBoundary::advance(Incoming& incoming) {
 void StageBoundary::advance() {
   std::set<Channel> waiting;  // a value may be described as one that is still on its way
   for (Incoming& incoming : incoming_) {
+    if (waiting.size() == channels_) return;
     const Channel channel{incoming.edge.from, incoming.edge.to};
     if (waiting.count(channel) != 0) continue;
     while (advance(incoming)) {
@@ -177,6 +182,10 @@ void StageBoundary::post_send(const StageEdge& edge, const std::vector<std::pair
   std::vector<comm::Collective> sends;
   for (const auto& [slot, message] : messages)
     sends.push_back(comm::Collective::send(message, shape_.rank_of(edge.to), tag_of(edge, slot)));
+  for (; !sends_.empty() && sends_.front()->ended(); sends_.pop_front()) {  // their values need no memory any more
+    sends_.front()->synchronize();
+    sends_.front()->result();
+  }
   sends_.push_back(ranks_->start(sends));
 }
 

@@ -43,10 +43,12 @@ class StageBoundary {
   // Posts the first receives of a step for the actions of this rank. A receive has the deadline of the group from then
   // on; those of each neighbour are posted for as many values ahead as there are ranks, and one more.
   void begin_step(const PipelineActions& actions);
+  // The same for values that this rank takes in another order.
+  void begin_step(const std::vector<StageEdge>& expected);
   // Posts the receives of what has been announced meanwhile. Does not wait.
   void advance();
 
-  // The value must not change until the step has ended.
+  // The value must not change before it has been sent, at the end of the step at the latest.
   void send(const StageEdge& edge, const c10::IValue& value);
   void send_failure(const StageEdge& edge);
   // Waits for the value. Nothing: the sender failed.
@@ -86,7 +88,8 @@ class StageBoundary {
   std::map<Channel, std::shared_ptr<const ValueLayout>> layouts_;        // the latest of what is received
   std::deque<Incoming> incoming_;                                        // in the order of the actions
   std::map<std::pair<Channel, int>, std::optional<c10::IValue>> local_;  // between stages of this rank
-  std::vector<WorkPtr> sends_;
+  size_t channels_ = 0;                                                  // from which values come in this step
+  std::deque<WorkPtr> sends_;
 };
 
 }  // namespace accel::parallel

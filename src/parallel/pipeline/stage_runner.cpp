@@ -3,17 +3,14 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros_like.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <optional>
-#include <string>
 
 #include "base/error.hpp"
-#include "comm/collective_error.hpp"
-#include "comm/collectives.hpp"
 #include "comm/communicator.hpp"
 #include "nn/deferred_products.hpp"
+#include "parallel/pipeline/step_outcome.hpp"
 #include "tensor/autograd/backward.hpp"
 #include "tensor/tree.hpp"
 
@@ -33,33 +30,6 @@ std::vector<at::Tensor> with_gradients(const c10::IValue& value) {
 }
 
 c10::IValue list_of(const std::vector<at::Tensor>& tensors) { return tree::new_list({tensors.begin(), tensors.end()}); }
-
-// The last member of the outcome of a rank; without an error the status is that of success.
-struct Outcome {
-  double loss;
-  Status status;
-  std::string error;
-};
-
-Outcome outcome_in(const c10::IValue& gathered) {
-  const auto members = tree::sequence_items(gathered);
-  return {members[0].toDouble(), static_cast<Status>(members[1].toInt()), members[2].toStringRef()};
-}
-
-Outcome outcome_of(double loss, const std::exception_ptr& error, const std::string& action) {
-  if (!error) return {loss, Status::kOk, ""};
-  try {
-    std::rethrow_exception(error);
-  } catch (const Error& failure) {
-    return {0, failure.status(), text(action, ": ", failure.what())};
-  } catch (const comm::CollectiveError& failure) {
-    return {0, status_of(failure.failure()), text(action, ": ", failure.what())};
-  } catch (const c10::OutOfMemoryError& failure) {
-    return {0, Status::kOutOfMemory, text(action, ": ", failure.what_without_backtrace())};
-  } catch (const std::exception& failure) {
-    return {0, Status::kInternal, text(action, ": ", failure.what())};
-  }
-}
 
 }  // namespace
 
@@ -183,24 +153,7 @@ double StageRunner::run(const PipelineComputation& computation) {
   boundary_.end_step();
   recorded_.clear();
   products_.clear();
-  return agree(loss_);
-}
-
-double StageRunner::agree(double loss) {
-  const Outcome own = outcome_of(loss, error_, failed_action_);
-  const c10::IValue all = comm::gather_object(
-      *ranks_, tree::new_list({tree::new_list({own.loss, static_cast<int64_t>(own.status), own.error})}));
-  if (error_) std::rethrow_exception(error_);
-  double sum = 0;
-  int rank = 0;
-  for (const c10::IValue& gathered : tree::sequence_items(all)) {
-    const Outcome outcome = outcome_in(gathered);
-    if (outcome.status != Status::kOk)
-      fail(outcome.status, "rank ", rank, " of the pipeline failed in ", outcome.error);
-    sum += outcome.loss;
-    rank++;
-  }
-  return sum;
+  return agree_on_step(*ranks_, loss_, error_, failed_action_);
 }
 
 }  // namespace accel::parallel

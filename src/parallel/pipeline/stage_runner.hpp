@@ -70,7 +70,6 @@ class StageRunner {
   // Calls the function unless a rank has failed; the error of the function is that of this rank.
   template <typename Function>
   void attempt(const PipelineAction& action, const Function& function);
-  double agree(double loss);
 
   const PipelineSchedule schedule_;
   const CommunicatorPtr ranks_;

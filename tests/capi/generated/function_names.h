@@ -417,6 +417,7 @@ static const char *const accel_function_names[] = {
     "accel_parallel_reduce_scatter",
     "accel_parallel_all_to_all",
     "accel_parallel_class_scores",
+    "accel_pipeline_forward",
     "accel_pipeline_create",
     "accel_set_grad_scaler",
     "accel_loss_scale",

@@ -3697,6 +3697,26 @@ parallel_class_scores(state::State, scores::Tensor, classes) =
     made(Tensor, out -> LibAccel.accel_parallel_class_scores(state, scores, classes, out))
 
 """
+    pipeline_forward(state, stage, batch, chunks, chunk_rows, rounds)
+
+Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank computes its
+stage of one chunk of rows, and sends what the stage returns to the next rank, while the former one computes the next
+chunk. No gradients are recorded. What passes are trees of tensors, numbers and texts, of any sizes. With several rounds
+the first stage gets for a chunk, in each round but the first, what the last stage returned for it in the round before:
+a model that generates passes on the tokens, and with as many chunks as ranks all stages compute at once. A chunk is at
+its end when a stage returns NONE: no stage is called for it any more.
+
+- `batch`: On the first rank a tensor, or a tree of which each tensor with as many rows as the first one is cut, and all else is whole in each chunk. On the other ranks it is ignored, and may be `nothing`.
+- `chunks`: The largest number of chunks, of sizes that differ by one row at most. Fewer rows make fewer chunks. At least 1.
+- `chunk_rows`: Not 0: for stages that take one number of rows only, chunks of that many, as many as there are; the last row is repeated to fill the last one, and such outputs are cut off.
+- `rounds`: At least 1.
+
+Gives: On the last rank the outputs of the last round, joined along dimension 0; NONE on the others, and when a chunk ended before.
+"""
+pipeline_forward(state::State, stage::Model, batch, chunks, chunk_rows, rounds) =
+    result(out -> lend(batch -> LibAccel.accel_pipeline_forward(state, stage, something(batch, C_NULL), chunks, chunk_rows, rounds, out), batch))
+
+"""
     loss_scale(state)
 
 The factor of the next backward. An optimizer step shrinks it after an overflow, and lets it grow from time to time.

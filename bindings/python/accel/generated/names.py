@@ -59,6 +59,7 @@ HOMES = {
     "parallel.local_sgd": "LocalSGD",
     "parallel.parallelism_config": "ParallelismConfig",
     "parallel.parallelism_handlers": "DeepSpeedSequenceParallelConfig TorchContextParallelConfig TorchTensorParallelConfig TorchTensorParallelPlugin",
+    "parallel.pipeline_inference": "build_pipeline find_pippy_batch_size generate_device_map pippy_forward prepare_pippy",
     "state.base_enum": "BaseEnum EnumWithContains",
     "state.environment": (
         "clear_environment convert_dict_to_env_variables env_var_path_add get_free_port get_int_from_env is_port_in_use "
@@ -149,7 +150,7 @@ MODULES = {
     "functional": "tensors.functional",
     "handlers": "state.handlers",
     "hooks": "modules.model_hooks",
-    "inference": "",
+    "inference": "parallel.pipeline_inference",
     "launchers": "launch.launchers",
     "local_sgd": "parallel.local_sgd",
     "logging": "tracking.logging",
@@ -196,7 +197,6 @@ MISSING = {
         "megatron_lm_prepare_model_optimizer_scheduler megatron_lm_prepare_optimizer megatron_lm_prepare_scheduler "
         "model_provider_func parse_bert_config parse_glm4_moe_config parse_gpt2_config parse_llama_config parse_t5_config"
     ),
-    "pipeline parallelism": "build_pipeline find_pippy_batch_size generate_device_map pippy_forward prepare_pippy",
     "quantization": (
         "get_keys_to_not_convert get_parameter_device get_quantized_model_device_map load_and_quantize_model "
         "quantize_and_offload_8bit replace_with_bnb_layers"

@@ -194,6 +194,37 @@ impl State {
         made(|out| unsafe { sys::accel_parallel_class_scores(self.as_raw(), scores.as_raw(), classes, out) })
     }
 
+    /// Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank
+    /// computes its stage of one chunk of rows, and sends what the stage returns to the next rank, while the former
+    /// one computes the next chunk. No gradients are recorded. What passes are trees of tensors, numbers and texts,
+    /// of any sizes. With several rounds the first stage gets for a chunk, in each round but the first, what the
+    /// last stage returned for it in the round before: a model that generates passes on the tokens, and with as
+    /// many chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no stage
+    /// is called for it any more.
+    ///
+    /// * `stage`: This rank's stage, a module that is called with one input: the batch's chunk on the first rank,
+    ///   the output of the rank before on others.
+    /// * `batch`: On the first rank a tensor, or a tree of which each tensor with as many rows as the first one is
+    ///   cut, and all else is whole in each chunk. On the other ranks it is ignored, and may be `None`.
+    /// * `chunks`: The largest number of chunks, of sizes that differ by one row at most. Fewer rows make fewer
+    ///   chunks. At least 1.
+    /// * `chunk_rows`: Not false: for stages that take one number of rows only, chunks of that many, as many as
+    ///   there are; the last row is repeated to fill the last one, and such outputs are cut off.
+    /// * `rounds`: At least 1.
+    ///
+    /// Gives: On the last rank the outputs of the last round, joined along dimension 0; NONE on the others, and
+    /// when a chunk ended before.
+    ///
+    /// # Errors
+    /// InvalidArgument, ShapeMismatch, Timeout, PeerLost.
+    #[inline]
+    pub fn pipeline_forward(&self, stage: &Model, batch: Option<&Value>, chunks: i64, chunk_rows: i64, rounds: i64) -> Result<Value> {
+        memory::reads(&batch)?;
+        made(|out| unsafe {
+            sys::accel_pipeline_forward(self.as_raw(), stage.as_raw(), batch.map_or(ptr::null(), Value::as_raw), chunks, chunk_rows, rounds, out)
+        })
+    }
+
     /// Sets how losses are scaled; before anything is prepared.
     ///
     /// * `options`: `None`: defaults.

@@ -1,0 +1,170 @@
+"""Stages of models of torch: runs of the parts that a model calls one after the other.
+
+What passes between stages are trees of tensors and numbers. The first stage gets {"args", "named"}, what the model was called with.
+"""
+
+import contextlib
+import inspect
+
+import torch
+
+from .pipeline_cut import balanced
+from .stage_costs import choose, measured
+from .stage_modules import forward_of, place, without_cache
+
+
+_OF_ALL_BLOCKS = ("output_hidden_states", "output_attentions", "output_router_logits")  # outputs that no stage has
+
+
+class SequentialChain:
+    """An nn.Sequential: its modules are the parts."""
+
+    chunk_rows = 0
+
+    @classmethod
+    def of(cls, model):
+        is_plain = isinstance(model, torch.nn.Sequential) and type(model).forward is torch.nn.Sequential.forward
+        return cls(model) if is_plain else None
+
+    def __init__(self, model):
+        self.model, self.names = model, list(model._modules)
+
+    def can_split(self, split_points):
+        return all(name in self.names for name in split_points)
+
+    def choose(self, count, args, kwargs):
+        return choose(self.model, self.names, count, args, kwargs)
+
+    def stage(self, split_points, index, device):
+        bounds = [0, *map(self.names.index, split_points), len(self.names)]
+        if bounds != sorted(set(bounds)):
+            raise ValueError(f"split_points={list(split_points)}: expected names of modules behind the first one, in their order")
+        modules = [self.model._modules[name] for name in self.names[bounds[index]:bounds[index + 1]]]
+        for module in modules:
+            place(module, (), device)
+
+        def run(value):
+            passed = value["passed"] if index else value["args"][0] if value["args"] else value["named"]["input"]
+            for module in modules:
+                passed = module(passed)
+            return passed if index == len(split_points) else {"passed": passed}
+
+        return run
+
+
+class _StageEnd(BaseException):
+    """Leaves the forward of a model behind the last block of a stage."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+class BlockChain:
+    """A model of transformers that calls the blocks of one list after each other. Every stage calls the forward of the whole model with the same
+    inputs, so that masks and positions are those of the model itself; only the blocks of other stages are not computed: before those
+    of a stage stands what the former stage has computed, and behind them the forward is left."""
+
+    chunk_rows = 0
+
+    @classmethod
+    def of(cls, model):
+        path = _path_of_blocks(model)
+        return None if path is None else cls(model, path)
+
+    def __init__(self, model, path):
+        self.model, self.path = model, path
+        self.blocks = list(model.get_submodule(path))
+        self.names = [f"{path}.{number}" for number in range(len(self.blocks))]
+        self.forward = model.forward
+        self.signature = inspect.signature(model.forward)
+
+    def by_name(self, args, named):
+        """The inputs of a call by their names."""
+        parameters = self.signature.parameters.values()
+        bound = dict(self.signature.bind(*args, **named).arguments)
+        rest = next((bound.pop(parameter.name, {}) for parameter in parameters if parameter.kind is inspect.Parameter.VAR_KEYWORD), {})
+        return {**bound, **rest}
+
+    def _behind(self):
+        """Modules that may be called behind the blocks: those beside the list of them, and beside the module that it is in."""
+        above = self.path.split(".")[:-1]
+        prefixes = ["".join(f"{name}." for name in above[:depth]) for depth in range(len(above) + 1)]
+        return [f"{prefix}{name}" for prefix in prefixes for name, _ in self.model.get_submodule(prefix.rstrip(".")).named_children()
+                if not f"{self.path}.".startswith(f"{prefix}{name}.")]
+
+    def can_split(self, split_points):
+        return all(name in self.names for name in split_points[:-1]) and split_points[-1] in (*self.names, *self._behind())
+
+    def choose(self, count, args, kwargs):
+        if not args and not kwargs or any(parameter.is_meta for parameter in self.model.parameters()):
+            return choose(self.model, self.names, count, (), {})
+        paths, costs = measured(self.model, [*self.names, *self._behind()], args, kwargs)
+        first, last = paths.index(self.names[0]), paths.index(self.names[-1])
+        kept = slice(first, last + 2)  # what is behind the blocks is one part
+        costs = [sum(costs[:first + 1]), *costs[first + 1:last + 1], sum(costs[last + 1:])][:len(paths[kept])]
+        return [paths[kept][place] for place in balanced(costs, count)[1:]]
+
+    def stage(self, split_points, index, device):
+        bounds = [0, *(self.names.index(name) if name in self.names else len(self.names) for name in split_points), len(self.names)]
+        if bounds[:-1] != sorted(set(bounds[:-1])):
+            raise ValueError(f"split_points={list(split_points)}: expected blocks behind {self.names[0]}, in their order")
+        return BlockStage(self, bounds[index], bounds[index + 1], index == len(split_points), device)
+
+
+class BlockStage:
+    """The blocks from `begin` to `end`, and what the model computes before the first or behind the last of all."""
+
+    def __init__(self, chain, begin, end, is_last, device):
+        self.chain, self.begin, self.is_last = chain, begin, is_last
+        blocks = chain.blocks
+        self.before, self.last = blocks[:begin], None if is_last else blocks[end - 1]
+        place(chain.model, {*self.before, *blocks[end:]}, device)
+
+    def __call__(self, value):
+        named = self.chain.by_name(value["args"], value["named"]) if "args" in value else value["named"]
+        asked = [name for name in _OF_ALL_BLOCKS if named.get(name, getattr(self.chain.model.config, name, None))]
+        if asked:
+            raise ValueError(f"{asked[0]}=True: a stage has its own blocks only; expected a call without it")
+        output = self.run(named, value.get("passed"))
+        return output if self.is_last else {"named": named, "passed": output}
+
+    def run(self, named, passed):
+        """What the last block of the stage returns, and of the last stage the model's output."""
+        with contextlib.ExitStack() as stack:
+            for block in self.before:
+                stack.enter_context(forward_of(block, lambda *_, **__: passed))
+            if self.last is not None:
+                stack.enter_context(forward_of(self.last, _leaving(self.last.forward)))
+            words = self.chain.model.get_input_embeddings()
+            if self.begin and isinstance(words, torch.nn.Embedding):  # its rows would not be used
+                stack.enter_context(forward_of(words, lambda ids: words.weight.new_zeros((*ids.shape, words.embedding_dim))))
+            if "use_cache" not in named:
+                stack.enter_context(without_cache(self.chain.model))
+            try:
+                return self.chain.forward(**named)
+            except _StageEnd as end:
+                return end.value
+
+
+def _leaving(forward):
+    def run(*args, **kwargs):
+        raise _StageEnd(forward(*args, **kwargs))
+
+    return run
+
+
+def _path_of_blocks(model):
+    """The path of the one list of blocks of a model of transformers: that of its plan for pipelines, else the one of modules that must not be
+    split. None where there is none or several."""
+    config = getattr(model, "config", None)
+    if config is None or not hasattr(model, "base_model_prefix") or getattr(config, "is_encoder_decoder", False):
+        return None
+    if getattr(config, "num_kv_shared_layers", None):  # blocks take more than what the one before returns
+        return None
+    lists = {path: module for path, module in model.named_modules() if isinstance(module, torch.nn.ModuleList) and len(module) > 0}
+    base = model.base_model
+    prefix = next((f"{path}." if path else "" for path, module in model.named_modules() if module is base), "")
+    planned = [f"{prefix}{name}" for name in getattr(config, "base_model_pp_plan", None) or () if f"{prefix}{name}" in lists]
+    classes = set(getattr(model, "_no_split_modules", None) or ())
+    found = planned or [path for path, module in lists.items() if all(type(block).__name__ in classes for block in module)]
+    return found[0] if len(found) == 1 else None

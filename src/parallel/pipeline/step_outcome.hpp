@@ -1,0 +1,17 @@
+// Step outcome: how the ranks of a pipeline end a step. If one of them has failed, all of them throw its error.
+#pragma once
+
+#include <exception>
+#include <string>
+
+namespace accel::comm {
+class Communicator;
+}
+
+namespace accel::parallel {
+
+// Collective. `error` is this rank's, or null, and `action` what it failed in. Returns the sum of the ranks' losses.
+double agree_on_step(comm::Communicator& ranks, double loss, const std::exception_ptr& error,
+                     const std::string& action);
+
+}  // namespace accel::parallel
