@@ -249,7 +249,8 @@ class ClusterQuestionnaire {
   }
 
   void ask_for_megatron() {
-    if (!ask_.yes(std::string("Should Megatron-LM be used? That") + kRefused, false)) return;
+    if (!ask_.yes("Should Megatron-LM's settings say how models are split? Programs of Python follow them", false))
+      return;
     type_ = "MEGATRON_LM";
     Members& settings = section("megatron_lm_config");
     const int64_t tensor = ask_.integer("Over how many ranks are layers split (tensor parallelism)", 1);

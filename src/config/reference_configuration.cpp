@@ -23,7 +23,7 @@ constexpr ParallelType kTypes[] = {
 };
 
 constexpr RefusedValue kRefusals[] = {
-    {"distributed_type", "MEGATRON_LM", "", "Megatron-LM"},
+    {"distributed_type", "MEGATRON_LM", "", "Megatron-LM, whose settings accel launch gives to programs of Python"},
     {"distributed_type", "XLA", "", "TPUs"},
     {"distributed_type", "TPU", "", "TPUs"},
     {"compute_environment", "", "LOCAL_MACHINE", "SageMaker"},

@@ -96,7 +96,7 @@ class DryRun(LaunchTest):
         self.assertEqual((options["module"]["aliases"], options["module"]["kind"]), (["m"], "flag"))
         self.assertEqual(options["mixed_precision"]["choices"], ["no", "fp16", "bf16", "fp8"])
         self.assertIn("8-bit", options["mixed_precision"]["reason"])
-        self.assertIn("Megatron", options["megatron_lm_tp_degree"]["reason"])
+        self.assertEqual((options["megatron_lm_tp_degree"]["default"], options["megatron_lm_sequence_parallelism"]["kind"]), (1, "flag"))
         self.assertNotIn("default", options["prefix"])
 
 

@@ -57,9 +57,7 @@ bool is_refused_here(const std::string& file, const Map& expected, const GivenOp
     const auto found = expected.find(name);
     return found != expected.end() && found->second == value;
   };
-  if (expected.count("ACCELERATE_USE_MEGATRON_LM") != 0)
-    reason = "which asks for Megatron-LM";
-  else if (is("ACCELERATE_MIXED_PRECISION", "fp8"))
+  if (is("ACCELERATE_MIXED_PRECISION", "fp8"))
     reason = "which asks for 8-bit floating point";
   else if (expected.count("ACCELERATE_DYNAMO_BACKEND") != 0 && !is("ACCELERATE_DYNAMO_BACKEND", "NO"))
     reason = "which asks for compilation by torch.compile";
@@ -247,6 +245,23 @@ TEST(LaunchPlan, AFileWithSettingsOfTheRanksAloneIsForThemToRead) {
   EXPECT_EQ(variables_of(plan_launch({{"config_file", both.path()}}, {"p"})).at("ACCELERATE_CONFIG_FILE"), both.path());
 }
 
+TEST(LaunchPlan, MegatronsSettingsBecomeVariables) {
+  const CleanEnvironment environment(kNowhere);
+  const Map passed = variables_of(plan_launch({{"use_megatron_lm", "true"},
+                                               {"cpu", "true"},
+                                               {"megatron_lm_tp_degree", "2"},
+                                               {"megatron_lm_sequence_parallelism", "yes"},
+                                               {"megatron_lm_context_parallel_size", "4"}},
+                                              {"p"}));
+  const Map expected = {{"ACCELERATE_USE_MEGATRON_LM", "true"},       {"MEGATRON_LM_TP_DEGREE", "2"},
+                        {"MEGATRON_LM_SEQUENCE_PARALLELISM", "True"}, {"MEGATRON_LM_CONTEXT_PARALLEL_SIZE", "4"},
+                        {"MEGATRON_LM_GRADIENT_CLIPPING", "1.0"},     {"MEGATRON_LM_NO_SAVE_OPTIM", "False"}};
+  for (const auto& [name, value] : expected) EXPECT_EQ(passed.count(name) != 0 ? passed.at(name) : "", value) << name;
+  EXPECT_EQ(passed.count("MEGATRON_LM_NUM_MICRO_BATCHES"), 0U);
+  for (const auto& [name, value] : variables_of(plan_launch({{"megatron_lm_tp_degree", "2"}}, {"p"})))
+    EXPECT_TRUE(name.rfind("MEGATRON_LM_", 0) != 0 || name == "MEGATRON_LM_TP_DEGREE") << name;
+}
+
 TEST(LaunchPlan, WhatCannotBeIsRefused) {
   const CleanEnvironment environment(kNowhere);
   const auto refuse = [](Status status, const std::string& message, const GivenOptions& given) {
@@ -263,7 +278,7 @@ TEST(LaunchPlan, WhatCannotBeIsRefused) {
   refuse(wrong, "only rank 0 would have weights", {{"use_fsdp", "true"}, {"fsdp_sync_module_states", "false"}});
   refuse(Status::kUnsupported, "--mixed-precision is 'fp8', which asks for 8-bit", {{"mixed_precision", "fp8"}});
   refuse(Status::kUnsupported, "asks for TPUs", {{"tpu", "true"}});
-  refuse(Status::kUnsupported, "asks for Megatron-LM", {{"use_megatron_lm", "true"}});
+  refuse(wrong, "--megatron-lm-tp-degree is '0'", {{"megatron_lm_tp_degree", "0"}});
   refuse(Status::kUnsupported, "asks for compilation", {{"dynamo_backend", "inductor"}});
   refuse(Status::kNotFound, "missing.yaml", {{"config_file", "missing.yaml"}});
   const WrittenFile of_sagemaker(
@@ -281,6 +296,8 @@ TEST(LaunchPlan, WhatHasNoEffectIsSaid) {
             Notes{"--fp8-margin has no effect: no state computes in 8-bit floating point"});
   EXPECT_EQ(notes({{"zero_stage", "3"}}), Notes{"--zero-stage has no effect without --use-deepspeed"});
   EXPECT_EQ(notes({{"use_deepspeed", "true"}, {"zero_stage", "3"}}), Notes());
+  EXPECT_EQ(notes({{"megatron_lm_pp_degree", "2"}}),
+            Notes{"--megatron-lm-pp-degree has no effect without --use-megatron-lm"});
   const WrittenFile file(kFile);
   EXPECT_EQ(notes({{"config_file", file.path()}, {"cpu", "true"}}),
             Notes{"--cpu is given: distributed_type of " + file.path() + ":1 has no effect"});

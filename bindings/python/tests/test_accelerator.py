@@ -134,10 +134,6 @@ def test_what_is_not_there_is_refused():
         accelerator.dynamo_plugin  # noqa: B018
     with pytest.raises(AttributeError, match="no attribute 'unknown'"):
         accelerator.unknown  # noqa: B018
-    from accel.utils import MegatronLMPlugin
-
-    with pytest.raises(NotImplementedError, match="MegatronLMPlugin: Megatron-LM"):
-        MegatronLMPlugin(zero_stage=2)
     if "torch" not in sys.modules:
         with pytest.raises(ImportError, match="torch.save"):
             accelerator.save({"thing": object()}, "file", safe_serialization=False)

@@ -34,23 +34,23 @@ def test_each_module_has_its_names(path):
 
 def test_missing_names_say_so_when_they_are_used():
     from accel.commands.menu.selection_menu import BulletMenu
-    from accel.utils import load_and_quantize_model, MegatronLMPlugin
+    from accel.utils import load_and_quantize_model, TERecipeKwargs
 
-    assert not isinstance(3, MegatronLMPlugin)
-    with pytest.raises(NotImplementedError, match="^MegatronLMPlugin: Megatron-LM is not in libaccel yet$"):
-        MegatronLMPlugin()
+    assert not isinstance(3, TERecipeKwargs)
+    with pytest.raises(NotImplementedError, match="^TERecipeKwargs: computing in 8-bit floating point is not in libaccel yet$"):
+        TERecipeKwargs()
     with pytest.raises(NotImplementedError, match="quantization"):
         load_and_quantize_model(None, None)
     with pytest.raises(NotImplementedError, match="accel config"):
         BulletMenu()
-    with pytest.raises(AttributeError, match="Megatron-LM"):
-        MegatronLMPlugin.from_environment  # noqa: B018
+    with pytest.raises(AttributeError, match="8-bit"):
+        TERecipeKwargs.from_environment  # noqa: B018
 
-    class Plugin(MegatronLMPlugin):
+    class Recipe(TERecipeKwargs):
         pass
 
     with pytest.raises(NotImplementedError):
-        Plugin()
+        Recipe()
 
 
 def test_a_name_is_the_same_object_everywhere():

@@ -101,7 +101,6 @@ constexpr FieldRow kFieldRows[] = {
 constexpr RefusedValue kRefusalRows[] = {
     {"mixed_precision", "fp8", "", "8-bit floating point"},
     {"dynamo_backend", "", "no", "compilation by torch.compile"},
-    {"use_megatron_lm", "true", "", "Megatron-LM"},
     {"tpu", "true", "", "TPUs"},
 };
 

@@ -274,6 +274,7 @@ class Planner {
   bool is_active(const OptionGroup& group) const {
     if (&group == &groups::fsdp) return mode_ == Mode::kFsdp;
     if (&group == &groups::deepspeed) return mode_ == Mode::kDeepspeed;
+    if (&group == &groups::megatron) return settings_.is_yes("use_megatron_lm");
     if (&group == &groups::parallelism) return settings_.is_yes("use_parallelism_config");
     if (&group == &groups::compilation) return settings_.file().has_value() && mode_ != Mode::kDeepspeed;
     return true;
@@ -285,7 +286,7 @@ class Planner {
     if (!is_active(*option.group)) return false;
     if (option.group == &groups::compilation) return true;
     if (name == "gradient_accumulation_steps") return mode_ == Mode::kDeepspeed;
-    if (name == "cpu") return mode_ == Mode::kProcesses && settings_.file();
+    if (name == "cpu") return mode_ == Mode::kProcesses && settings_.file() && !settings_.is_yes("use_megatron_lm");
     if (name == "parallelism_config_cp_comm_strategy") return settings_.integer_of("parallelism_config_cp_size", 1) > 1;
     constexpr std::string_view kOfSequences[] = {"parallelism_config_sp_seq_length",
                                                  "parallelism_config_sp_seq_length_is_variable",
@@ -373,7 +374,8 @@ class Planner {
       if (group.reason != nullptr) {
         if (!option.is_flag() || parse_flag(value).value_or(false))
           plan_.notes.push_back(text(shown_option(name), " has no effect: ", group.reason));
-      } else if ((&group == &groups::fsdp || &group == &groups::deepspeed) && !is_active(group) &&
+      } else if ((&group == &groups::fsdp || &group == &groups::deepspeed || &group == &groups::megatron) &&
+                 !is_active(group) &&
                  !environment_flag(find_launch_option(group.switch_name)->field.variable).value_or(false) &&
                  name != group.switch_name) {
         plan_.notes.push_back(text(shown_option(name), " has no effect without ", shown_option(group.switch_name)));

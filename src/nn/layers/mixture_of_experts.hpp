@@ -61,7 +61,7 @@ class MixtureOfExperts final : public Module {
   const std::shared_ptr<GroupedExperts>& experts() const { return experts_; }
 
   void set_ranks(std::shared_ptr<const ExpertRanks> ranks) { ranks_ = std::move(ranks); }
-  // Of the tokens of a call an expert takes at most the mean number times this; the result of an expert for a token
+  // An expert takes at most the mean number of tokens of a call times this; the result of an expert for a token
   // that it does not take is 0. 0: it takes all.
   void set_capacity_factor(double factor);
 

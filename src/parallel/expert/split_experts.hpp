@@ -11,7 +11,7 @@ namespace accel::parallel {
 // ranks do not divide.
 void split_experts(nn::Module& model, const RankGroup& ranks);
 
-// Of all layers (MixtureOfExperts::set_capacity_factor()).
+// Sets it in all layers (MixtureOfExperts::set_capacity_factor()).
 void set_capacity_factor(nn::Module& model, double factor);
 
 }  // namespace accel::parallel

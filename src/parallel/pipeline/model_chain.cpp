@@ -60,7 +60,7 @@ FirstRankCosts attempt(const Compute& compute) {
   return costs;
 }
 
-// What all ranks must have alike.
+// The text that all ranks must have alike.
 std::string described(const nn::ModuleChain& chain, const ChainSplit& split) {
   std::string names;
   for (const nn::ModulePart& part : chain) names += text(names.empty() ? "" : ", ", part.name);

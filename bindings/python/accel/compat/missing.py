@@ -26,8 +26,7 @@ class _Missing(type):
 def stand_in(name, module=None):
     """What programs can import under a missing name, of one of MISSING_MODULES if given. None: the name is not known."""
     if module in MISSING_MODULES:
-        part = "Megatron-LM is not in libaccel yet" if module == "utils.megatron_lm" else _COMMAND
-        what = f"{name}: {part}" if name in MISSING_MODULES[module].split() else None
+        what = f"{name}: {_COMMAND}" if name in MISSING_MODULES[module].split() else None
     else:
         what = text(name)
     return None if what is None else _Missing(name, (), {"what": what, "__module__": __package__, "__doc__": what})

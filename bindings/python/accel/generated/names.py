@@ -46,6 +46,17 @@ HOMES = {
     "generated.settings": "AutocastKwargs GradientAccumulationPlugin GradScalerKwargs PowerSGDKwargs",
     "launch.command_lines": "prepare_deepspeed_cmd_env prepare_extend_env_parallelism_config prepare_multi_gpu_env prepare_simple_launcher_cmd_env",
     "launch.launchers": "debug_launcher notebook_launcher PrepareForLaunch test_launch",
+    "megatron.dummies": "MegatronLMDummyDataLoader MegatronLMDummyScheduler",
+    "megatron.functions": (
+        "finish_mpu_init megatron_lm_initialize megatron_lm_prepare_data_loader megatron_lm_prepare_model_optimizer_scheduler "
+        "megatron_lm_prepare_optimizer megatron_lm_prepare_scheduler model_provider_func"
+    ),
+    "megatron.groups": "avg_losses_across_data_parallel_group gather_across_data_parallel_groups",
+    "megatron.model_configs": (
+        "add_model_config_to_megatron_parser MODEL_CONFIGS_TO_MEGATRON_PARSERS parse_bert_config parse_glm4_moe_config "
+        "parse_gpt2_config parse_llama_config parse_t5_config"
+    ),
+    "megatron.plugin": "MegatronLMPlugin",
     "modules.model_hooks": "add_hook_to_module ModelHook remove_hook_from_module remove_hook_from_submodules SequentialHook",
     "parallel.collectives": (
         "all_reduce broadcast broadcast_object_list copy_tensor_to_devices DistributedOperationException gather "
@@ -120,6 +131,9 @@ TORCH_HOMES = {
     "data.prepare_data_loader": "prepare_data_loader",
     "data.torch_loader": "DataLoaderShard SkipDataLoader",
     "data.torch_samplers": "get_sampler SeedableRandomSampler SkipBatchSampler",
+    "megatron.engine": "MegatronEngine",
+    "megatron.train_steps": "AbstractTrainStep BertTrainStep GPTTrainStep T5TrainStep",
+    "megatron.wrappers": "MegatronLMOptimizerWrapper MegatronLMSchedulerWrapper",
     "parallel.deepspeed_wrappers": "DeepSpeedEngineWrapper DeepSpeedOptimizerWrapper DeepSpeedSchedulerWrapper map_pytorch_optim_to_deepspeed",
     "parallel.fsdp2": (
         "fsdp2_apply_ac fsdp2_canonicalize_names fsdp2_load_full_state_dict fsdp2_prepare_auto_wrap_policy fsdp2_prepare_model "
@@ -175,6 +189,7 @@ MODULES = {
     "utils.fsdp_utils": "",
     "utils.imports": "",
     "utils.launch": "launch.command_lines",
+    "utils.megatron_lm": "megatron.functions",
     "utils.memory": "",
     "utils.modeling": "compat.modeling",
     "utils.offload": "",
@@ -189,14 +204,6 @@ MODULES = {
 }
 
 MISSING = {
-    "Megatron-LM": (
-        "AbstractTrainStep BertTrainStep GPTTrainStep MODEL_CONFIGS_TO_MEGATRON_PARSERS MegatronEngine MegatronLMDummyDataLoader "
-        "MegatronLMDummyScheduler MegatronLMOptimizerWrapper MegatronLMPlugin MegatronLMSchedulerWrapper T5TrainStep "
-        "add_model_config_to_megatron_parser avg_losses_across_data_parallel_group finish_mpu_init "
-        "gather_across_data_parallel_groups megatron_lm_initialize megatron_lm_plugin megatron_lm_prepare_data_loader "
-        "megatron_lm_prepare_model_optimizer_scheduler megatron_lm_prepare_optimizer megatron_lm_prepare_scheduler "
-        "model_provider_func parse_bert_config parse_glm4_moe_config parse_gpt2_config parse_llama_config parse_t5_config"
-    ),
     "quantization": (
         "get_keys_to_not_convert get_parameter_device get_quantized_model_device_map load_and_quantize_model "
         "quantize_and_offload_8bit replace_with_bnb_layers"
@@ -218,12 +225,6 @@ MISSING_MODULES = {
     "commands.menu.input": "KeyHandler mark mark_multiple register",
     "commands.menu.keymap": "ARROW_KEY_FLAG KEYMAP WIN_CH_BUFFER WIN_KEYMAP get_character get_raw_chars",
     "commands.menu.selection_menu": "BulletMenu in_colab",
-    "utils.megatron_lm": (
-        "AbstractTrainStep BertTrainStep GPTTrainStep MegatronEngine MegatronLMDummyDataLoader MegatronLMDummyScheduler "
-        "MegatronLMOptimizerWrapper MegatronLMSchedulerWrapper T5TrainStep avg_losses_across_data_parallel_group finish_mpu_init "
-        "gather_across_data_parallel_groups initialize model_provider_func prepare_data_loader prepare_model_optimizer_scheduler "
-        "prepare_optimizer prepare_scheduler"
-    ),
 }
 
 INSTEAD = {

@@ -238,6 +238,104 @@ class DeepSpeedPlugin:
 
 
 @dataclass
+class MegatronLMPlugin:
+    """The fields of MegatronLMPlugin."""
+
+    tp_degree: Optional[int] = None
+    pp_degree: Optional[int] = None
+    use_custom_fsdp: Optional[bool] = None
+    overlap_cpu_optimizer_d2h_h2d: Optional[bool] = None
+    no_load_optim: Optional[bool] = None
+    eod_mask_loss: Optional[bool] = None
+    no_save_optim: Optional[bool] = None
+    optimizer_cpu_offload: Optional[bool] = None
+    use_precision_aware_optimizer: Optional[bool] = None
+    decoder_last_pipeline_num_layers: Optional[int] = None
+    recompute_granularity: Optional[str] = None
+    recompute_method: Optional[str] = None
+    recompute_num_layers: Optional[int] = None
+    attention_backend: Optional[bool] = None
+    expert_model_parallel_size: Optional[int] = None
+    context_parallel_size: Optional[int] = None
+    attention_dropout: Optional[float] = None
+    hidden_dropout: Optional[float] = None
+    attention_softmax_in_fp32: Optional[bool] = None
+    expert_tensor_parallel_size: Optional[int] = None
+    calculate_per_token_loss: Optional[bool] = None
+    use_rotary_position_embeddings: Optional[bool] = None
+    num_micro_batches: Optional[int] = None
+    gradient_clipping: Optional[float] = None
+    sequence_parallelism: Optional[bool] = None
+    recompute_activations: Optional[bool] = None
+    use_distributed_optimizer: Optional[bool] = None
+    pipeline_model_parallel_split_rank: Optional[int] = None
+    num_layers_per_virtual_pipeline_stage: Optional[int] = None
+    is_train_batch_min: bool = True
+    train_iters: Optional[int] = None
+    train_samples: Optional[int] = None
+    weight_decay_incr_style: str = "constant"
+    start_weight_decay: Optional[float] = None
+    end_weight_decay: Optional[float] = None
+    lr_decay_style: str = "linear"
+    lr_decay_iters: Optional[int] = None
+    lr_decay_samples: Optional[int] = None
+    lr_warmup_iters: Optional[int] = None
+    lr_warmup_samples: Optional[int] = None
+    lr_warmup_fraction: Optional[float] = None
+    min_lr: float = 0
+    consumed_samples: Optional[list[int]] = None
+    no_wd_decay_cond: Optional[Callable] = None
+    scale_lr_cond: Optional[Callable] = None
+    lr_mult: float = 1.0
+    megatron_dataset_flag: bool = False
+    seq_length: Optional[int] = None
+    encoder_seq_length: Optional[int] = None
+    decoder_seq_length: Optional[int] = None
+    tensorboard_dir: Optional[str] = None
+    set_all_logging_options: bool = False
+    eval_iters: int = 100
+    eval_interval: int = 1000
+    return_logits: bool = False
+    custom_train_step_class: Any = None
+    custom_train_step_kwargs: Optional[dict[str, Any]] = None
+    custom_model_provider_function: Optional[Callable] = None
+    custom_prepare_model_function: Optional[Callable] = None
+    custom_megatron_datasets_provider_function: Optional[Callable] = None
+    custom_get_batch_function: Optional[Callable] = None
+    custom_loss_function: Optional[Callable] = None
+    other_megatron_args: Optional[dict[str, Any]] = None
+    _variables = {
+        "tp_degree": ("MEGATRON_LM_TP_DEGREE", "integer", "1"),
+        "pp_degree": ("MEGATRON_LM_PP_DEGREE", "integer", "1"),
+        "use_custom_fsdp": ("MEGATRON_LM_USE_CUSTOM_FSDP", "flag", "0"),
+        "overlap_cpu_optimizer_d2h_h2d": ("MEGATRON_LM_OVERLAP_CPU_OPTIMIZER_D2H_H2D", "flag", "0"),
+        "no_load_optim": ("MEGATRON_LM_NO_LOAD_OPTIM", "flag", "0"),
+        "eod_mask_loss": ("MEGATRON_LM_EOD_MASK_LOSS", "flag", "0"),
+        "no_save_optim": ("MEGATRON_LM_NO_SAVE_OPTIM", "flag", "0"),
+        "optimizer_cpu_offload": ("MEGATRON_LM_OPTIMIZER_CPU_OFFLOAD", "flag", "0"),
+        "use_precision_aware_optimizer": ("MEGATRON_LM_USE_PRECISION_AWARE_OPTIMIZER", "flag", "0"),
+        "decoder_last_pipeline_num_layers": ("MEGATRON_LM_DECODER_LAST_PIPELINE_NUM_LAYERS", "integer", None),
+        "recompute_granularity": ("MEGATRON_LM_RECOMPUTE_GRANULARITY", "text", "full"),
+        "recompute_method": ("MEGATRON_LM_RECOMPUTE_METHOD", "text", "uniform"),
+        "recompute_num_layers": ("MEGATRON_LM_RECOMPUTE_NUM_LAYERS", "integer", "1"),
+        "attention_backend": ("MEGATRON_LM_ATTENTION_BACKEND", "flag", "1"),
+        "expert_model_parallel_size": ("MEGATRON_LM_EXPERT_MODEL_PARALLEL_SIZE", "integer", "1"),
+        "context_parallel_size": ("MEGATRON_LM_CONTEXT_PARALLEL_SIZE", "integer", "1"),
+        "attention_dropout": ("MEGATRON_LM_ATTENTION_DROPOUT", "number", "0.0"),
+        "hidden_dropout": ("MEGATRON_LM_HIDDEN_DROPOUT", "number", "0.0"),
+        "attention_softmax_in_fp32": ("MEGATRON_LM_ATTENTION_SOFTMAX_IN_FP32", "flag", "1"),
+        "expert_tensor_parallel_size": ("MEGATRON_LM_EXPERT_TENSOR_PARALLEL_SIZE", "integer", "1"),
+        "calculate_per_token_loss": ("MEGATRON_LM_CALCULATE_PER_TOKEN_LOSS", "flag", "1"),
+        "use_rotary_position_embeddings": ("MEGATRON_LM_USE_ROTARY_POSITION_EMBEDDINGS", "flag", "1"),
+        "num_micro_batches": ("MEGATRON_LM_NUM_MICRO_BATCHES", "integer", "1"),
+        "gradient_clipping": ("MEGATRON_LM_GRADIENT_CLIPPING", "number", "1.0"),
+        "sequence_parallelism": ("MEGATRON_LM_SEQUENCE_PARALLELISM", "flag", "0"),
+        "recompute_activations": ("MEGATRON_LM_RECOMPUTE_ACTIVATIONS", "flag", "0"),
+        "use_distributed_optimizer": ("MEGATRON_LM_USE_DISTRIBUTED_OPTIMIZER", "flag", "0"),
+    }
+
+
+@dataclass
 class BnbQuantizationConfig:
     """The fields of BnbQuantizationConfig."""
 

@@ -1,5 +1,7 @@
 """The program's place in its job: the engine's state, one for the whole process, and what it was made from."""
 
+import contextlib
+import os
 import weakref
 from typing import Any
 
@@ -26,6 +28,19 @@ class Job:
     deepspeed_plugins: Any = None  # or by those of DeepSpeed, one or several by name
     parallelism_config: Any = None  # what the latest Accelerator was given
     dynamo_plugin: Any = None
+    megatron_lm_plugin: Any = None  # what models are split and trained by, in Megatron-LM's words
+
+
+@contextlib.contextmanager
+def _without_megatron():
+    """The engine refuses a job that is to follow Megatron-LM, which this package does by its plugin."""
+    name = "ACCELERATE_USE_MEGATRON_LM"
+    asked = os.environ.pop(name, None)
+    try:
+        yield
+    finally:
+        if asked is not None:
+            os.environ[name] = asked
 
 
 def connect(settings: dict) -> None:
@@ -36,7 +51,8 @@ def connect(settings: dict) -> None:
     leave()
     interrupts.watch()
     Job.was_made = True
-    Job.handle = capi.accel_state_create(fill(capi.accel_state_options_t(), settings))
+    with _without_megatron():
+        Job.handle = capi.accel_state_create(fill(capi.accel_state_options_t(), settings))
     Job.settings = settings
     if is_set("cpu_affinity") and parse_flag_from_env("ACCELERATE_DEBUG_MODE"):
         machine.tell_affinity(capi.accel_local_process_index(Job.handle))
@@ -49,7 +65,8 @@ def is_set(name):
 
 def share(settings: dict) -> None:
     """Another training in the same job: the ranks do not meet again. Settings of the job itself can only be repeated."""
-    Job.handle = capi.accel_state_share(Job.handle, fill(capi.accel_state_options_t(), settings))
+    with _without_megatron():
+        Job.handle = capi.accel_state_share(Job.handle, fill(capi.accel_state_options_t(), settings))
 
 
 def begin(settings: dict) -> None:
@@ -70,7 +87,7 @@ def leave():
         capi.accel_destroy_process_group(Job.handle)
     Job.handle, Job.settings, Job.accelerator, Job.begins_again, Job.groups, Job.debug = None, {}, False, False, [], None
     shard_by(None, None)
-    Job.parallelism_config = Job.dynamo_plugin = None
+    Job.parallelism_config = Job.dynamo_plugin = Job.megatron_lm_plugin = None
     Job.handles.clear()
 
 
@@ -109,6 +126,16 @@ def joined():
     if Job.handle is None:
         connect({})
     return current()
+
+
+def is_main_process(state):
+    """Whether this process is the main one: rank 0, and the last one under Megatron-LM's settings, where it has the losses of a pipeline."""
+    return bool((capi.accel_is_main_process if Job.megatron_lm_plugin is None else capi.accel_is_last_process)(state))
+
+
+def is_local_main_process(state):
+    """Whether it is the main one of its host; under Megatron-LM's settings the last one of all."""
+    return bool((capi.accel_is_local_main_process if Job.megatron_lm_plugin is None else capi.accel_is_last_process)(state))
 
 
 def data_parallel_size():

@@ -7,7 +7,7 @@ from ..generated.choices import CHOICES, FIELDS
 from .environment import clear_environment, str_to_bool
 
 _READ = {"flag": lambda text: str_to_bool(text, to_bool=True), "integer": int, "integer_or_text": lambda text: int(text) if text.isdigit() else text,
-         "number_or_auto": lambda text: text if text == "auto" else float(text)}
+         "number": float, "number_or_auto": lambda text: text if text == "auto" else float(text)}
 
 
 class KwargsHandler:

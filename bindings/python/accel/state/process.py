@@ -15,7 +15,7 @@ from ..generated.enums import DistributedType, PrecisionType
 from ..tensors.device import for_program
 from .environment import parse_flag_from_env
 from .handlers import InitProcessGroupKwargs, check_backend
-from .job import Job, NoStateError, begin, connect, current, is_set, leave, shard_by, share
+from .job import Job, NoStateError, begin, connect, current, is_local_main_process, is_main_process, is_set, leave, shard_by, share
 from .options import fill
 
 _DISTRIBUTED = {getattr(capi, f"ACCEL_DISTRIBUTED_{kind.name}"): kind for kind in DistributedType}
@@ -55,6 +55,8 @@ class View(methods.View):
 
     @property
     def distributed_type(self) -> DistributedType:
+        if Job.megatron_lm_plugin is not None:
+            return DistributedType.MEGATRON_LM
         if Job.deepspeed_plugins is not None:
             return DistributedType.DEEPSPEED
         if Job.fsdp_plugin is not None and self.use_distributed:
@@ -64,8 +66,8 @@ class View(methods.View):
     num_processes: int = of_state(capi.accel_num_processes)
     process_index: int = of_state(capi.accel_process_index)
     local_process_index: int = of_state(capi.accel_local_process_index)
-    is_main_process: bool = of_process(capi.accel_is_main_process)
-    is_local_main_process: bool = of_process(capi.accel_is_local_main_process)
+    is_main_process: bool = of_process(is_main_process)
+    is_local_main_process: bool = of_process(is_local_main_process)
     is_last_process: bool = of_process(capi.accel_is_last_process)
     use_distributed: bool = of_state(capi.accel_use_distributed, bool)
 
@@ -285,7 +287,6 @@ class AcceleratorState(View):
 
     def __init__(self, mixed_precision=None, cpu=False, dynamo_plugin=None, deepspeed_plugin=None, fsdp_plugin=None, torch_tp_plugin=None,
                  megatron_lm_plugin=None, parallelism_config=None, _from_accelerator=False, **settings):
-        missing.check_settings(megatron_lm_plugin=megatron_lm_plugin)
         if deepspeed_plugin is not None or fsdp_plugin is not None:
             raise ValueError("AcceleratorState() does not say how models are sharded: give the plugin to the Accelerator()")
         if torch_tp_plugin is not None:
@@ -304,13 +305,18 @@ class AcceleratorState(View):
         given = {"cpu": True if cpu else None, **of_mesh, **settings}
         if Job.accelerator:
             share({**given, "mixed_precision": self.mixed_precision})
-            Job.parallelism_config, Job.dynamo_plugin = parallelism_config, dynamo_plugin
+            self._follow(parallelism_config, dynamo_plugin, megatron_lm_plugin)
             return
         given["mixed_precision"] = mixed_precision
         given = {name: value for name, value in given.items() if value is not None}
         begin(given)
         Job.accelerator = True
-        Job.parallelism_config, Job.dynamo_plugin = parallelism_config, dynamo_plugin
+        self._follow(parallelism_config, dynamo_plugin, megatron_lm_plugin)
+
+    def _follow(self, parallelism_config, dynamo_plugin, megatron_lm_plugin):
+        Job.parallelism_config, Job.dynamo_plugin, Job.megatron_lm_plugin = parallelism_config, dynamo_plugin, megatron_lm_plugin
+        if megatron_lm_plugin is not None:
+            megatron_lm_plugin.set_mixed_precision(self.mixed_precision)
 
     @property
     def initialized(self) -> bool:
@@ -327,6 +333,11 @@ class AcceleratorState(View):
     def device_mesh(self):
         """The ranks by kind of parallelism; None without a parallelism_config."""
         return None if Job.parallelism_config is None else Job.parallelism_config.get_device_mesh()
+
+    @property
+    def megatron_lm_plugin(self):
+        """How models are split and trained, in Megatron-LM's words; None: by other settings."""
+        return Job.megatron_lm_plugin
 
     @property
     def dynamo_plugin(self):
@@ -374,6 +385,7 @@ class AcceleratorState(View):
     def _reset_state(reset_partial_state=False):
         Job.begins_again = Job.begins_again or Job.accelerator
         Job.accelerator = False
+        Job.megatron_lm_plugin = None
         shard_by(None, None)
         if reset_partial_state:
             leave()

@@ -111,12 +111,22 @@ class EngineTracker(GeneralTracker):
             self._run.leave(self)
 
 
+def _state_of_main(state):
+    """A state in which this process is the main one, whose trackers the engine runs: under Megatron-LM's settings that is another rank than 0."""
+    return state if capi.accel_is_main_process(state) else alone_in(state)
+
+
+def alone_in(state):
+    """A state of this rank by itself."""
+    return capi.accel_group_create(state, [capi.accel_process_index(state)])
+
+
 class EngineRun:
     """The trackers of the engine that run together in a state. They hold it, and not the other way round: with the last of them, or of what else
     has the state, the run ends."""
 
     def __init__(self, trackers, config, state=None):
-        self.state, self._left = current() if state is None else state, set()
+        self.state, self._left = _state_of_main(current() if state is None else state), set()
         places = {(tracker.run_name, None if tracker.logging_dir_param is None else os.fspath(tracker.logging_dir_param)) for tracker in trackers
                   if tracker.requires_logging_directory}
         if len(places) > 1:

@@ -6,7 +6,7 @@ import os
 
 from .. import capi
 from ..engine.messages import send as log_engine  # noqa: F401  (the engine's messages, as this module's name)
-from ..state.job import current, is_made
+from ..state.job import current, is_made, is_main_process
 from ..state.options import fill
 
 
@@ -33,7 +33,7 @@ class MultiProcessAdapter(logging.LoggerAdapter):
                 if rank == capi.accel_process_index(state):
                     self.logger.log(level, msg, *args, **kwargs)
                 capi.accel_wait_for_everyone(state)
-        elif not main_process_only or capi.accel_is_main_process(state):
+        elif not main_process_only or is_main_process(state):
             self.logger.log(level, msg, *args, **kwargs)
 
     @functools.lru_cache(None)  # noqa: B019  (adapters live as long as the program)

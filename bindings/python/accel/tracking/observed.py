@@ -6,9 +6,9 @@ from typing import Any
 
 from .. import capi
 from ..generated import methods
-from ..state.job import current
+from ..state.job import current, is_main_process
 from ..state.process import View
-from .engine import EngineRun, EngineTracker
+from .engine import EngineRun, EngineTracker, alone_in
 from .profiling import ProfileKwargs, profile
 from .registry import LOGGER_TYPE_TO_CLASS, filter_trackers
 from .tracker import GeneralTracker
@@ -35,6 +35,12 @@ class Observed(methods.Observed, View):
     def init_trackers(self, project_name, config=None, init_kwargs=None):
         """Starts the trackers of log_with for a project. `config`: what the run is started with; `init_kwargs`: settings by tracker."""
         self.trackers = _start(self.log_with, project_name, self.project_configuration.logging_dir, config, init_kwargs, self._current())
+
+    def start_tracker(self, name, project_name, logging_dir):
+        """A tracker that runs beside those of log_with; end_training() finishes it, too."""
+        started, = _start([name], project_name, logging_dir, None, None, alone_in(self._current()))
+        self.trackers.append(started)
+        return started
 
     def get_tracker(self, name, unwrap=False):
         """The running tracker of a name, or with `unwrap` what it writes to."""
@@ -66,7 +72,7 @@ def _start(chosen, project_name, logging_dir, config, init_kwargs, state):
     """The trackers of a project, running. Names and classes become trackers, instances stay."""
     trackers = [_made(entry, project_name, logging_dir, init_kwargs or {}) for entry in chosen]
     of_engine = [tracker for tracker in trackers if isinstance(tracker, EngineTracker)]
-    if of_engine and capi.accel_is_main_process(current()):
+    if of_engine and is_main_process(current()):
         run = EngineRun(of_engine, config, state)
         trackers = [tracker for tracker in trackers if tracker not in of_engine or run.has(tracker)]
     own = [tracker for tracker in trackers if not isinstance(tracker, EngineTracker)]

@@ -3,8 +3,7 @@
 import functools
 import logging
 
-from .. import capi
-from ..state.job import joined
+from ..state.job import is_main_process, joined
 from .logging import MultiProcessAdapter
 
 logger = MultiProcessAdapter(logging.getLogger("accel.tracking"), {})
@@ -16,7 +15,7 @@ def on_main_process(function):
 
     @functools.wraps(function)
     def run(self, *args, **kwargs):
-        if getattr(self, "main_process_only", False) and not capi.accel_is_main_process(joined()):
+        if getattr(self, "main_process_only", False) and not is_main_process(joined()):
             return None
         return function(self, *args, **kwargs)
 

@@ -10,7 +10,6 @@ from typing import Any
 from .. import capi
 from ..big_models.weights import in_floating_type, tree_of
 from ..checkpoint import files as checkpoint
-from ..compat import missing
 from ..compat.modeling import extract_model_from_parallel, is_split
 from ..data import loader as data
 from ..engine.scopes import noting, scope
@@ -18,11 +17,14 @@ from ..engine.torch_types import is_torch_loader, is_torch_model, is_torch_optim
 from ..generated import methods
 from ..generated.enums import FP8BackendType
 from ..generated.settings import AutocastKwargs, GradientAccumulationPlugin, GradScalerKwargs
+from ..megatron import layout as megatron_layout
+from ..megatron import prepare as megatron_prepare
+from ..megatron.plugin import MegatronLMPlugin
 from ..modules.given import check_model, wrong_kind
 from ..modules.module import Module, PreparedModule
 from ..parallel import collectives, deepspeed_prepare, sharding_choice, split_sequences, ulysses_loader
 from ..parallel.ddp import DistributedDataParallelKwargs
-from ..parallel.parallelism_config import ParallelismConfig, chosen_parallelism, layer_options
+from ..parallel.parallelism_config import ParallelismConfig, chosen_parallelism
 from ..parallel.parallelism_handlers import TorchTensorParallelPlugin
 from ..state.handlers import DataLoaderConfiguration, InitProcessGroupKwargs, ProjectConfiguration, check_backend, check_types, whole_number
 from ..state.job import keep
@@ -34,9 +36,9 @@ from ..tensors.creation import tensor
 from ..tensors.tensor import Tensor
 from ..tracking.observed import Observed
 from ..tracking.profiling import ProfileKwargs
-from . import dispatched_models, lr_scheduler, optim
+from . import dispatched_models, lr_scheduler, model_options, optim
 from .accelerator_arguments import (backward_settings, choice, coordinate, gradients_of, handle_of, handler_property, is_lomo, is_optimizer,
-                                    is_prepared, kind_of, lomo_of_package, loss_in_engine, pytorch_model, remembered)
+                                    is_prepared, kind_of, lomo_of_package, loss_in_engine, pytorch_model, remembered, stepping_engine)
 from .compilation import without_compilation
 from .grad_scaler import GradScaler
 
@@ -51,13 +53,13 @@ class Accelerator(methods.Accelerator, Observed):
     device_plugins (libraries that register devices, joined by colons), cpu_affinity and fused_optimizers (False: optimizers of torch compute
     their updates themselves). fsdp_plugin and deepspeed_plugin, one
     or several by name, say how models are sharded, and parallelism_config how they are split; torch_tp_plugin is its former name.
-    megatron_lm_plugin must be None: what it asks for is not there yet.
+    megatron_lm_plugin says both, in Megatron-LM's words.
     """
 
     def __init__(self, device_placement: bool = True, split_batches: "bool | None" = None, mixed_precision: "str | None" = None,
                  gradient_accumulation_steps: int = 1, cpu: bool = False, dataloader_config: "DataLoaderConfiguration | None" = None,
                  deepspeed_plugin: Any = None, fsdp_plugin: Any = None, torch_tp_plugin: "TorchTensorParallelPlugin | None" = None,
-                 megatron_lm_plugin: None = None,
+                 megatron_lm_plugin: "MegatronLMPlugin | None" = None,
                  rng_types: "list | None" = None, log_with: Any = None, project_dir: "str | None" = None,
                  project_config: "ProjectConfiguration | None" = None,
                  gradient_accumulation_plugin: "GradientAccumulationPlugin | None" = None, step_scheduler_with_optimizer: bool = True,
@@ -67,9 +69,10 @@ class Accelerator(methods.Accelerator, Observed):
                  cpu_kernels: "str | None" = None, cpu_memory: "str | None" = None, cpu_memory_kept: "int | None" = None,
                  torch_device: "str | None" = None, device_plugins: "str | None" = None, cpu_affinity: "bool | None" = None,
                  fused_optimizers: bool = True):
+        megatron_lm_plugin, fsdp_plugin, parallelism_config = megatron_layout.choose(
+            megatron_lm_plugin, fsdp_plugin, parallelism_config, deepspeed_plugin or deepspeed_plugins, torch_tp_plugin)
         sharded_by, mixed_precision = sharding_choice.choose(fsdp_plugin, deepspeed_plugin, deepspeed_plugins, mixed_precision)
         dynamo_plugin = without_compilation(dynamo_backend, dynamo_plugin)
-        missing.check_settings(megatron_lm_plugin=megatron_lm_plugin)
         parallelism_config = chosen_parallelism(parallelism_config, torch_tp_plugin)
         check_types(project_config=(project_config, ProjectConfiguration), dataloader_config=(dataloader_config, DataLoaderConfiguration),
                     split_batches=(split_batches, bool))
@@ -90,7 +93,7 @@ class Accelerator(methods.Accelerator, Observed):
             keep_output_dtype=keep_output_dtype, num_threads=num_threads, cpu_kernels=choice("cpu_kernels", cpu_kernels, ("auto", "default", "onednn")),
             cpu_memory=choice("cpu_memory", cpu_memory, ("auto", "default", "cached")), cpu_memory_kept=cpu_memory_kept,
             torch_device=torch_device, device_plugins=device_plugins, cpu_affinity=cpu_affinity,
-            dynamo_plugin=dynamo_plugin, parallelism_config=parallelism_config,
+            dynamo_plugin=dynamo_plugin, parallelism_config=parallelism_config, megatron_lm_plugin=megatron_lm_plugin,
             scheduler_steps=capi.ACCEL_SCHEDULER_STEPS_PER_UPDATE if scheduler_steps_per_update else None,
             **({} if group is None else group.to_engine()), **accumulation)
         keep(self)
@@ -111,6 +114,7 @@ class Accelerator(methods.Accelerator, Observed):
         self._custom_objects: list = []
         self._load_kwargs: dict = {}  # of the load that is under way
         self.deepspeed_engine_wrapped: Any = None  # of the first model that is prepared under DeepSpeed's settings
+        self.whole_step_engine: Any = None  # of the model under Megatron-LM's
         self._choose_trackers(log_with)
 
     def _current(self):
@@ -244,8 +248,10 @@ class Accelerator(methods.Accelerator, Observed):
             device_placement = [None] * len(args)
         elif len(device_placement) != len(args):
             raise ValueError(f"device_placement has {len(device_placement)} entries for {len(args)} objects")
-        given = args
-        if self.deepspeed_plugin is not None:
+        given, megatron = args, self.state.megatron_lm_plugin
+        if megatron is not None:
+            args = megatron_prepare.objects(self, megatron, args)
+        elif self.deepspeed_plugin is not None:
             args = deepspeed_prepare.objects(self, self.deepspeed_plugin, args)
         result = list(args)
         kinds = [kind_of(thing) for thing in args]
@@ -254,7 +260,9 @@ class Accelerator(methods.Accelerator, Observed):
                 if kind in kinds_now:
                     prepare = getattr(self, f"prepare_{kind}")
                     result[place] = prepare(args[place]) if kind == "scheduler" else prepare(args[place], device_placement[place])
-        if self.deepspeed_plugin is not None:
+        if megatron is not None:
+            megatron_prepare.add_engine(self, megatron, result)
+        elif self.deepspeed_plugin is not None:
             deepspeed_prepare.add_engine(self, given, result)
         return result[0] if len(result) == 1 else tuple(result)
 
@@ -271,27 +279,16 @@ class Accelerator(methods.Accelerator, Observed):
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
             return remembered(self._models, model)
         is_spread = dispatched_models.require_trainable(check_model("prepare_model", model), self.num_processes)
-        options = capi.accel_prepare_model_options_t()
-        options.device_placement = int(not is_spread and (self.device_placement if device_placement is None else device_placement))
-        options.evaluation_mode = int(evaluation_mode)
-        options.split_by_program = int(is_split(model) if split_by_program is None else split_by_program)
-        ddp = power = None  # the options only point to them
-        if DistributedDataParallelKwargs in self._handlers:
-            ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
-            options.ddp = ddp
-        options.tensor_parallel = splitting = layer_options(self.parallelism_config, tensor_parallel, is_torch_model(model))
-        if is_torch_model(model) and self.parallelism_config is not None and self.parallelism_config.ep_size > 1 and not evaluation_mode:
-            raise NotImplementedError(f"ep_size={self.parallelism_config.ep_size}: the experts of a model of torch are not shared out; expected ep_size=1, or a "
-                                      "model of accel with nn.MixtureOfExperts")
-        options.expert_parallel = experts = fill(capi.accel_expert_parallel_options_t(), expert_parallel or {})
-        options.context_parallel = sequences = split_sequences.options(self.parallelism_config, context_parallel)
-        sharding = sharding_choice.options_of(model, options)  # the options only point to them, too
+        is_placed = not is_spread and (self.device_placement if device_placement is None else device_placement)
+        options, pointed_to = model_options.build(
+            self, model, is_placed, evaluation_mode, is_split(model) if split_by_program is None else split_by_program,
+            {"tensor_parallel": tensor_parallel, "context_parallel": context_parallel, "expert_parallel": expert_parallel})
         if is_torch_model(model):
             exchanges = self.use_distributed and not evaluation_mode
             prepared = pytorch_model().prepare(model, self._current(), options, (self.ddp_handler or DistributedDataParallelKwargs()) if exchanges else None)
         else:
             prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
-        del ddp, experts, power, sequences, sharding, splitting
+        del pointed_to
         return remembered(self._models, prepared)
 
     def prepare_optimizer(self, optimizer, device_placement=None):
@@ -369,8 +366,8 @@ class Accelerator(methods.Accelerator, Observed):
         """Gradients of the loss, divided by gradient_accumulation_steps and averaged over the ranks. The arguments of
         Tensor.backward(): gradient, retain_graph, create_graph, inputs. With `learning_rate` prepared LOMO optimizers update: lomo_backward().
         Under DeepSpeed's settings it also updates the optimizer that was prepared with a model of torch, when gradients are complete."""
-        if self._is_stepped_by_engine():
-            self.deepspeed_engine_wrapped.backward(loss, sync_gradients=self.sync_gradients, **kwargs)
+        if (engine := stepping_engine(self)) is not None:
+            engine.backward(loss, sync_gradients=self.sync_gradients, **kwargs)
         else:
             self._backward(loss, **kwargs)
 
@@ -380,13 +377,12 @@ class Accelerator(methods.Accelerator, Observed):
         else:
             capi.accel_backward(self._current(), loss_in_engine(loss), backward_settings(kwargs))
 
-    def _is_stepped_by_engine(self):
-        return self.deepspeed_engine_wrapped is not None and self.deepspeed_engine_wrapped.engine.optimizer is not None
-
     def backward_sum(self, loss_sum, count, **kwargs):
         """Gradients of the mean over all items of a step, from the sum of this micro-batch and its number of items."""
+        if self.whole_step_engine is not None:
+            return
         capi.accel_backward_sum(self._current(), loss_in_engine(loss_sum), count, backward_settings(kwargs))
-        if self._is_stepped_by_engine():
+        if stepping_engine(self) is not None:
             self.deepspeed_engine_wrapped.engine.set_gradient_accumulation_boundary(self.sync_gradients)
             self.deepspeed_engine_wrapped.engine.step()
 
@@ -453,8 +449,8 @@ class Accelerator(methods.Accelerator, Observed):
         """Scales gradients so that their joint norm is at most max_norm. The norm before. While gradients accumulate they stay as they are,
         and the result is None, of parameters of torch the norm so far. Where DeepSpeed's engine updates, it clips as its configuration says, and
         the result is the norm of its latest update."""
-        if self._is_stepped_by_engine():
-            return self.deepspeed_engine_wrapped.get_global_grad_norm()
+        if (engine := stepping_engine(self)) is not None:
+            return engine.get_global_grad_norm()
         return self._clip_grad_norm(parameters, max_norm, norm_type)
 
     def _clip_grad_norm(self, parameters, max_norm, norm_type=2):
@@ -469,9 +465,9 @@ class Accelerator(methods.Accelerator, Observed):
 
     def clip_grad_value_(self, parameters: Any, clip_value: float) -> None:
         """Cuts each element of the gradients to [-clip_value, clip_value]."""
-        if self._is_stepped_by_engine():
-            raise NotImplementedError("clip_grad_value_(): under DeepSpeed's settings backward() has used the gradients; expected gradient_clipping in its "
-                                      "configuration")
+        if stepping_engine(self) is not None:
+            raise NotImplementedError("clip_grad_value_(): under DeepSpeed's and Megatron-LM's settings the gradients are used already; expected "
+                                      "gradient_clipping there")
         capi.accel_clip_grad_value(self._current(), gradients_of(parameters, "clip_grad_value_")[1].handle, float(clip_value))
 
     # The ranks together
@@ -611,7 +607,7 @@ class Accelerator(methods.Accelerator, Observed):
         """Lets go of all prepared objects; as many None as objects. What is registered for checkpoints stays."""
         for held in (self._models, self._optimizers, self._schedulers, self._dataloaders):
             held.clear()
-        self.deepspeed_engine_wrapped = None
+        self.deepspeed_engine_wrapped = self.whole_step_engine = None
         if PartialState.is_made():  # not after end_training()
             capi.accel_free_memory(self._current())
         return [None] * len(objects)

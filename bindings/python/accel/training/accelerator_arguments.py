@@ -117,6 +117,12 @@ def gradients_of(parameters, function):
     return parts, holder
 
 
+def stepping_engine(accelerator):
+    """What updates in the place of the program, under Megatron-LM's settings, or under DeepSpeed's with an optimizer; None: the program does."""
+    wrapped = accelerator.deepspeed_engine_wrapped
+    return wrapped if accelerator.whole_step_engine is None and wrapped is not None and wrapped.engine.optimizer is not None else accelerator.whole_step_engine
+
+
 def coordinate(axis, what, error=RuntimeError):
     """A property: where this rank is along an axis of the mesh."""
     def rank(self) -> int:

@@ -187,8 +187,18 @@ class DistributedModel(torch.nn.Module):
         return inside, (self.module,)
 
 
+class EngineModel(torch.nn.Module):
+    """A prepared model, `module`, in an engine that does the whole of a step in a call."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+        self.training = module.training
+
+
 def forward_of(model) -> "PreparedForward | None":
     """The forward of a prepared model; None for a model that is not prepared."""
+    model = model.module if isinstance(model, EngineModel) else model
     forward = vars(model).get("forward") if isinstance(model, torch.nn.Module) else None
     return forward if isinstance(forward, PreparedForward) else None
 
@@ -196,9 +206,9 @@ def forward_of(model) -> "PreparedForward | None":
 def restore_forward(model):
     """Gives a prepared model the forward back that it had before."""
     for module in model.modules():
-        if forward_of(module) is not None or isinstance(vars(module).get("forward"), UnwrappedForward):
+        if isinstance(vars(module).get("forward"), (PreparedForward, UnwrappedForward)):
             del module.forward
 
 
 # What only wraps a model: prepared ones, and torch's own for data parallelism.
-WRAPPERS = (DistributedModel, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
+WRAPPERS = (DistributedModel, EngineModel, torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)

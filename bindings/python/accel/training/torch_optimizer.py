@@ -20,6 +20,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
     that of torch's fused form where there is one, and the program chose neither `foreach` nor `fused` (fused_update.py)."""
 
     _is_accelerate_prepared = True
+    is_saved = is_loaded = True  # whether checkpoints have the states, and whether those of a checkpoint are taken
 
     def __init__(self, optimizer, device_placement=True, scaler=None, *, state=None, fused=True):
         self.optimizer, self.device_placement, self.scaler, self.fused = optimizer, device_placement, scaler, fused
@@ -50,6 +51,11 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict):
         self.optimizer.load_state_dict(state_dict)
         self._may_be_whole = sharded_by() != (None, None)
+
+    def _load(self, saved):
+        """The state of a checkpoint."""
+        if self.is_loaded:
+            self.optimizer.load_state_dict(saved)
 
     def _fit_states(self):
         """Parameters are cut by now, also of a model that was prepared after this optimizer. Collective once, whatever states this rank has."""
@@ -157,6 +163,8 @@ def stand_in_of(optimizer):
 
 def _packed(owner):
     owner._fit_states()
+    if not owner.is_saved:
+        return packed_state({**owner.optimizer.state_dict(), "state": {}})
     return packed_state(owner.optimizer.state_dict())
 
 
@@ -165,7 +173,7 @@ def _register(owner):
     owner = weakref.ref(owner)  # the engine holds the callbacks: no circle
     handle = capi.accel_optimizer_from_callbacks((
         lambda: _packed(owner()),
-        lambda saved: owner().optimizer.load_state_dict(unpacked_state(saved, trusted=False)),
+        lambda saved: owner()._load(unpacked_state(saved, trusted=False)),
         lambda: owner()._step(), lambda set_to_none: owner()._zero_grad(set_to_none)))
     for group in owner().optimizer.param_groups:
         _add_group(handle, group)

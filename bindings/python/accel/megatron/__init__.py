@@ -1,0 +1,1 @@
+"""Megatron-LM's settings and names: the engine splits, shards and trains by them."""

@@ -1,0 +1,58 @@
+"""What the data ranks do together: those that read different batches."""
+
+from ..parallel import collectives
+from ..parallel.parallelism_config import Mesh
+from ..state.job import current
+from ..tensors.trees import recursively_apply
+
+_DATA, _GRADIENT = "replicate,shard", "replicate,shard,context"
+
+
+def mean_over(axes, values):
+    """The mean of a tensor over the ranks along some axes of the job's mesh."""
+    current()
+    mesh = Mesh()
+    if mesh.size(axes) == 1:
+        return values
+    with mesh.get_group(axes):
+        return collectives.reduce(values, "mean")
+
+
+def avg_losses_across_data_parallel_group(losses):
+    """The means of some losses over the data ranks, in one tensor."""
+    import torch
+
+    return mean_over(_DATA, torch.cat([loss.detach().clone().reshape(1) for loss in losses]))
+
+
+def gather_across_data_parallel_groups(tensor):
+    """The tensors of all data ranks, joined along dimension 0, in each place of a tree. One without dimensions counts as one with a row."""
+    mesh = Mesh()
+
+    def gathered(one):
+        one = one.clone()[None] if one.ndim == 0 else one
+        if mesh.size(_DATA) == 1:
+            return one
+        with mesh.get_group(_DATA):
+            return collectives.gather(one)
+
+    return recursively_apply(gathered, tensor, error_on_other_type=True)
+
+
+def sum_over_gradient_ranks(values):
+    """The sum of a tensor over the ranks that average their gradients."""
+    mesh = Mesh()
+    if mesh.size(_GRADIENT) == 1:
+        return values
+    with mesh.get_group(_GRADIENT):
+        return collectives.reduce(values, "sum")
+
+
+def gradient_ranks():
+    """Their number."""
+    return Mesh().size(_GRADIENT)
+
+
+def mean_over_gradient_ranks(values):
+    """The mean of a tensor over the ranks that average their gradients."""
+    return mean_over(_GRADIENT, values)

@@ -1,0 +1,428 @@
+"""Training under Megatron-LM's settings: the same as a plain loop."""
+
+import json
+import math
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+from test_tensor_parallel import numbers  # noqa: E402
+
+from accel import Accelerator  # noqa: E402
+from accel.utils import (GPTTrainStep, MegatronEngine, MegatronLMDummyDataLoader, MegatronLMDummyScheduler, MegatronLMOptimizerWrapper,  # noqa: E402
+                         MegatronLMPlugin, MegatronLMSchedulerWrapper, add_model_config_to_megatron_parser, avg_losses_across_data_parallel_group,
+                         gather_across_data_parallel_groups)
+
+# A plain loop over global batches of 8 rows, and the same training by the plugin, whose ranks and micro-batches share these rows.
+TRAINING = """
+    import json
+    import os
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+    settings, steps, end = json.loads(os.environ["SETTINGS"]), 5, 16
+    torch.manual_seed(5)
+    if os.environ.get("KIND") == "llama":
+        model = LlamaForCausalLM(LlamaConfig(hidden_size=24, intermediate_size=32, num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2,
+                                             vocab_size=18, eos_token_id=end, max_position_embeddings=32))
+    else:
+        model = GPT2LMHeadModel(GPT2Config(n_embd=24, n_layer=2, n_head=4, vocab_size=18, n_positions=16, attn_pdrop=0, embd_pdrop=0, resid_pdrop=0,
+                                           eos_token_id=end))
+    model.train()
+    rows = [{"input_ids": (torch.arange(12) * 5 + row * row) % 17} for row in range(8 * steps)]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, weight_decay=0.1)
+    seen = []
+    if "PLAIN" in os.environ:
+        for step, batch in enumerate(torch.utils.data.DataLoader(rows, batch_size=8)):
+            samples = step * 8
+            rate = 0.02 * samples / 16 if samples <= 16 else 0.001 + (1 - (samples - 16) / (48 - 16)) * (0.02 - 0.001)
+            optimizer.param_groups[0]["lr"] = rate
+            ids = batch["input_ids"]
+            labels = torch.cat([ids[:, 1:], torch.full((8, 1), end)], 1)
+            losses = torch.nn.functional.cross_entropy(model(ids).logits.flatten(0, 1), labels.flatten(), reduction="none")
+            mask = (ids != end).flatten().float()
+            loss = (losses * mask).sum() / mask.sum()
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), settings.get("gradient_clipping", 1.0))
+            optimizer.step()
+            optimizer.zero_grad()
+            seen += [rate, loss.item(), norm.item()]
+    else:
+        from accel import Accelerator
+        from accel.utils import MegatronLMDummyScheduler, MegatronLMPlugin
+
+        accelerator = Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(min_lr=0.001, **settings))
+        world = accelerator.num_processes // settings.get("tp_degree", 1) // settings.get("context_parallel_size", 1)
+        size = 8 // world // settings.get("num_micro_batches", 1)
+        loader = torch.utils.data.DataLoader(rows, batch_size=size)
+        scheduler = MegatronLMDummyScheduler(optimizer, total_num_steps=6 * world, warmup_num_steps=2 * world)
+        model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
+        model.train()
+        for batch in loader:
+            assert len(batch["input_ids"]) == 8 // world, batch["input_ids"].shape
+            rate = optimizer.param_groups[0]["lr"]
+            loss = model(**batch).loss
+            accelerator.backward(loss)
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+            seen += [rate, loss.item(), accelerator.clip_grad_norm_(model.parameters(), 1.0)]
+        model.eval()
+        before = [parameter.detach().clone() for parameter in model.parameters()]
+        evaluated = model(**batch).loss.item()
+        assert all(torch.equal(one, other) for one, other in zip(before, model.parameters()))
+        assert abs(evaluated - seen[-2]) < 1
+        accelerator.end_training()
+    print(seen)
+"""
+
+
+def run(ranks, number, settings, **environment):
+    plain = numbers(ranks(TRAINING, 1, PLAIN=1, SETTINGS=json.dumps(settings), **environment)[0])
+    assert len(plain) == 15 and plain[1] != plain[4]
+    for printed in ranks(TRAINING, number, SETTINGS=json.dumps(settings), **environment):
+        assert numbers(printed) == pytest.approx(plain, rel=2e-4)
+
+
+@pytest.mark.parametrize("number, settings", [
+    (1, {}), (1, {"num_micro_batches": 4}), (2, {"num_micro_batches": 2}), (2, {"tp_degree": 2, "num_micro_batches": 2}),
+    (2, {"tp_degree": 2, "sequence_parallelism": True}), (2, {"use_distributed_optimizer": True, "num_micro_batches": 2})], ids=str)
+def test_training_is_that_of_a_plain_loop(ranks, number, settings):
+    run(ranks, number, settings)
+
+
+@pytest.mark.combinations
+@pytest.mark.parametrize("number, settings", [
+    (1, {"recompute_granularity": "full"}), (1, {"recompute_activations": True}), (2, {"use_custom_fsdp": True, "num_micro_batches": 2}),
+    (2, {"context_parallel_size": 2, "num_micro_batches": 2}), (2, {"gradient_clipping": 0.25, "num_micro_batches": 4})], ids=str)
+def test_other_settings(ranks, number, settings):
+    run(ranks, number, settings)
+
+
+@pytest.mark.combinations
+def test_llama(ranks):
+    run(ranks, 2, {"tp_degree": 2, "num_micro_batches": 2}, KIND="llama")
+
+
+def gpt(**changed):
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    torch.manual_seed(5)
+    given = {"n_embd": 8, "n_layer": 4, "n_head": 2, "vocab_size": 18, "n_positions": 16, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0,
+             "eos_token_id": 16}
+    return GPT2LMHeadModel(GPT2Config(**{**given, **changed}))
+
+
+def loader(size=2, rows=8):
+    return torch.utils.data.DataLoader([{"input_ids": (torch.arange(6) * 5 + row) % 16} for row in range(rows)], batch_size=size)
+
+
+def prepared(*others, model=None, size=2, **settings):
+    accelerator = Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(**settings))
+    model = gpt() if model is None else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.5)
+    return accelerator, accelerator.prepare(model, optimizer, loader(size), *(make(optimizer) for make in others))
+
+
+def test_what_prepare_returns():
+    accelerator, (model, optimizer, batches, scheduler) = prepared(lambda optimizer: MegatronLMDummyScheduler(optimizer, 10), num_micro_batches=2)
+    assert isinstance(model, MegatronEngine) and isinstance(optimizer, MegatronLMOptimizerWrapper)
+    assert isinstance(scheduler, MegatronLMSchedulerWrapper) and len(next(iter(batches))["input_ids"]) == 4
+    plugin = accelerator.state.megatron_lm_plugin
+    assert (plugin.micro_batch_size, plugin.global_batch_size, plugin.train_iters) == (2, 4, 10)
+    assert plugin.arguments.model_type_name == "gpt" and plugin.arguments.num_layers == 4 and plugin.arguments.seq_length == 6
+    inner = accelerator.unwrap_model(model)
+    assert type(inner).__name__ == "GPT2LMHeadModel"
+    assert accelerator.prepare(model) is model
+    with pytest.raises(AssertionError, match="same `Accelerator.*` instance with multiple models"):
+        accelerator.prepare(gpt(), loader())
+
+
+def test_an_update_needs_no_other_call():
+    accelerator, (model, optimizer, batches) = prepared(num_micro_batches=2, gradient_clipping=0)
+    model.train()
+    batch = next(iter(batches))
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    first = model(**batch).loss
+    assert not first.requires_grad and any(not torch.equal(one, other) for one, other in zip(before, model.parameters()))
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    accelerator.backward(first)
+    optimizer.step()
+    optimizer.zero_grad()
+    assert all(torch.equal(one, other) for one, other in zip(before, model.parameters())) and not optimizer.step_was_skipped
+    assert model(**batch).loss < first and model.iteration == 2
+    with accelerator.accumulate(model):
+        assert model(**batch).loss < first
+    with pytest.raises(NotImplementedError, match="gradient_clipping"):
+        accelerator.clip_grad_value_(model.parameters(), 1.0)
+    with pytest.raises(ValueError, match="without a batch"):
+        model()
+
+
+def test_labels_and_what_counts():
+    accelerator, (model, *_) = prepared(eod_mask_loss=True, other_megatron_args={"reset_position_ids": True, "reset_attention_mask": True})
+    step = model.train_step_handler
+    assert isinstance(step, GPTTrainStep)
+    tokens, labels, mask, hidden, positions = step.get_batch(iter([{"input_ids": torch.tensor([[3, 16, 5, 6]])}]))
+    assert tokens.tolist() == [[3, 16, 5, 6]] and labels.tolist() == [[16, 5, 6, 16]] and mask.tolist() == [[1, 0, 1, 1]]
+    assert positions.tolist() == [[0, 1, 0, 1]]
+    assert (~hidden[0, 0]).int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 1]]
+    model.train()
+    assert model(input_ids=torch.tensor([[3, 16, 5, 6]])).loss > 0
+
+
+def test_losses_of_micro_batches_without_the_count_of_tokens():
+    ids = torch.tensor([[1, 2, 3, 4], [1, 16, 16, 16]])
+    accelerator, (model, *_) = prepared(num_micro_batches=2, calculate_per_token_loss=False, size=1)
+    inner = accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+    with torch.no_grad():
+        losses = [torch.nn.functional.cross_entropy(inner(row[None]).logits[0], torch.cat([row[1:], torch.tensor([16])]), reduction="none") for row in ids]
+    model.eval()
+    expected = (losses[0].mean() + losses[1][0]) / 2
+    assert model(input_ids=ids).loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_schedules():
+    def rates(**settings):
+        accelerator, (model, optimizer, batches, scheduler) = prepared(lambda optimizer: MegatronLMDummyScheduler(optimizer, 8, 2), **settings)
+        model.train()
+        seen = []
+        for _ in range(2):
+            for batch in batches:
+                seen.append((optimizer.param_groups[0]["lr"], optimizer.param_groups[0]["weight_decay"]))
+                model(**batch)
+        accelerator.free_memory()
+        type(accelerator.state)._reset_state(True)
+        return [rate for rate, _ in seen], [decay for _, decay in seen]
+
+    linear, decay = rates()
+    assert linear == pytest.approx([0, 0.05, *(0.1 * (1 - part / 6) for part in range(6))]) and decay == [0.5] * 8
+    cosine, decay = rates(lr_decay_style="cosine", min_lr=0.01, weight_decay_incr_style="linear", start_weight_decay=0.0, end_weight_decay=0.8)
+    assert cosine == pytest.approx([0, 0.05, *(0.01 + 0.09 * 0.5 * (math.cos(math.pi * part / 6) + 1) for part in range(6))])
+    assert decay == pytest.approx([0.1 * step for step in range(8)])
+    constant, _ = rates(lr_decay_style="constant", lr_warmup_iters=4)
+    assert constant == pytest.approx([0, 0.025, 0.05, 0.075, 0.1, 0.1, 0.1, 0.1])
+
+
+def test_groups_by_conditions():
+    accelerator, (model, optimizer, *_) = prepared(
+        no_wd_decay_cond=lambda name, parameter: name.endswith(".bias"), scale_lr_cond=lambda name, parameter: name.startswith("transformer.wte"), lr_mult=0.5)
+    groups = {(group["lr"], group["weight_decay"]): len(group["params"]) for group in optimizer.param_groups}
+    assert set(groups) == {(0.1, 0.5), (0.05, 0.5), (0.1, 0.0)} and groups[0.05, 0.5] == 1
+    assert sum(groups.values()) == len(list(model.parameters()))
+
+
+def test_what_a_model_contradicts_is_refused():
+    for settings, match in (({"attention_dropout": 0.1}, "attention_dropout=0.1, and the model has attn_pdrop=0"),
+                            ({"use_rotary_position_embeddings": True}, "has no rotary embeddings"), ({"seq_length": 17}, "takes 16 positions"),
+                            ({"recompute_method": "block", "recompute_granularity": "full", "hidden_dropout": 0.5}, "hidden_dropout=0.5")):
+        with pytest.raises(ValueError, match=match):
+            prepared(**settings)
+        Accelerator().state._reset_state(True)
+    with pytest.raises(ValueError, match="no config.model_type"):
+        prepared(model=torch.nn.Linear(2, 2))
+    Accelerator().state._reset_state(True)
+    with pytest.raises(ValueError, match="can't use a custom scheduler with Megatron-LM"):
+        prepared(lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1))
+    Accelerator().state._reset_state(True)
+    accelerator, model = Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin()), gpt()
+    with pytest.raises(ValueError, match="You must specify a training or evaluation dataloader"):
+        accelerator.prepare(model)
+    with pytest.raises(ValueError, match="Optimizer adagrad is not supported"):
+        accelerator.prepare(model, loader(), torch.optim.Adagrad(model.parameters()))
+
+
+def test_what_has_no_effect_is_told_once(caplog):
+    accelerator, (model, optimizer, batches) = prepared(attention_backend=True, eval_iters=5, train_iters=3, sequence_parallelism=True,
+                                                        other_megatron_args={"no_bias_gelu_fusion": True, "eos_token_id": 16})
+    told = [record.message for record in caplog.records if "has no effect" in record.message]
+    for name in ("attention_backend", "eval_iters", "train_iters", "sequence_parallelism", "other_megatron_args['no_bias_gelu_fusion']"):
+        assert sum(f"MegatronLMPlugin: {name} has no effect" in text for text in told) == 1, (name, told)
+    assert len(told) == 5
+
+
+def test_layers_that_are_computed_again():
+    from accel.megatron import recompute
+
+    layers = recompute.layers_of(gpt())
+    assert len(layers) == 4
+
+    def chosen(**settings):
+        found, is_selective = recompute.chosen(layers, MegatronLMPlugin(**settings))
+        return [layers.index(layer) for layer in found], is_selective
+
+    assert chosen() == ([], False) and chosen(recompute_activations=True) == ([0, 1, 2, 3], True)
+    assert chosen(recompute_granularity="full") == ([0, 1, 2, 3], False) and chosen(recompute_granularity="full", recompute_num_layers=2) == ([0, 2], False)
+    assert chosen(recompute_granularity="full", recompute_method="block", recompute_num_layers=3) == ([0, 1, 2], False)
+
+
+def test_stages():
+    from accel.megatron import pipeline
+
+    model = gpt()
+    assert pipeline.options(MegatronLMPlugin(pp_degree=2, num_micro_batches=4), model) == {"micro_batches": 4}
+    assert pipeline.options(MegatronLMPlugin(pp_degree=2, num_layers_per_virtual_pipeline_stage=1), model) == {
+        "micro_batches": 1, "schedule": "interleaved", "stages_per_rank": 2}
+    assert pipeline.options(MegatronLMPlugin(pp_degree=2, decoder_last_pipeline_num_layers=1), model)["split"] == "transformer.h.3"
+    with pytest.raises(NotImplementedError, match="pp_degree=2"):
+        pipeline.require(MegatronLMPlugin(pp_degree=2))
+
+
+def test_functions_of_the_program():
+    made, called = gpt(), []
+
+    def provider(pre_process=True, post_process=True):
+        return made
+
+    def loss(mask, losses):
+        called.append(mask.shape)
+        value = losses.mean()
+        return value, {"own": value.detach()}
+
+    accelerator, (model, optimizer, batches) = prepared(custom_model_provider_function=provider, custom_prepare_model_function=lambda make: [make()],
+                                                        custom_loss_function=loss)
+    assert accelerator.unwrap_model(model) is made and {id(one) for group in optimizer.param_groups for one in group["params"]} == {
+        id(one) for one in made.parameters()}
+    model.train()
+    assert model(**next(iter(batches))).loss > 0 and called == [(2, 6)]
+
+
+def test_a_step_of_the_program():
+    class Step:
+        def __init__(self, args, scale):
+            self.scale, self.model_output_class = scale, None
+
+        def forward_step(self, iterator, model):
+            batch = next(iterator)
+            return model(batch["x"]), lambda output: (output.square().mean() * self.scale, {"loss": output.square().mean().detach() * self.scale})
+
+    class Net(torch.nn.Linear):
+        class config:
+            model_type, return_dict = "ownkind", False
+
+    @add_model_config_to_megatron_parser("ownkind")
+    def parse(plugin, model, batch):
+        plugin.megatron_lm_default_args.update(model_type_name="own", model_return_dict=False)
+
+    accelerator = Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(
+        num_micro_batches=2, custom_train_step_class=Step, custom_train_step_kwargs={"scale": 2.0}))
+    model = Net(2, 1)
+    rows = torch.utils.data.DataLoader([{"x": torch.tensor([float(row), 1.0])} for row in range(4)], batch_size=2)
+    model, optimizer, rows = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.01), rows)
+    model.train()
+    batch = next(iter(rows))
+    inner = accelerator.unwrap_model(model)
+    expected = (torch.nn.functional.linear(batch["x"], inner.weight, inner.bias).square().mean() * 2).item()
+    assert model(**batch).item() == pytest.approx(expected, rel=1e-5)
+    assert model(**batch).item() < expected
+
+
+def test_other_models():
+    from transformers import MegatronBertConfig, MegatronBertForMaskedLM, T5Config, T5ForConditionalGeneration
+
+    text = {"input_ids": torch.randint(3, 30, (4, 6)), "attention_mask": torch.ones(4, 6, dtype=torch.long), "labels": torch.randint(3, 30, (4, 6))}
+    text["labels"][:, 2:] = -100
+    rows = torch.utils.data.DataLoader([{name: value[row] for name, value in text.items()} for row in range(4)], batch_size=2)
+    bert = MegatronBertForMaskedLM(MegatronBertConfig(vocab_size=30, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16,
+                                                      max_position_embeddings=8, hidden_dropout_prob=0, attention_probs_dropout_prob=0))
+    t5 = T5ForConditionalGeneration(T5Config(vocab_size=30, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, dropout_rate=0,
+                                             decoder_start_token_id=0))
+    for model in (bert, t5):
+        with torch.no_grad():
+            given = text if model is bert else {**text, "decoder_input_ids": shifted(text["labels"])}
+            expected = model.eval()(**given).loss.item()
+        accelerator = Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(num_micro_batches=2))
+        engine, optimizer, batches = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.01), rows)
+        engine.eval()
+        batch = next(iter(batches))
+        assert engine(**batch).loss.item() == pytest.approx(expected, rel=1e-5)
+        engine.train()
+        first = engine(**batch).loss
+        assert engine(**batch).loss < first
+        type(accelerator.state)._reset_state(True)
+
+
+def shifted(labels):
+    moved = torch.nn.functional.pad(labels[:, :-1], (1, 0))
+    return moved.masked_fill(moved == -100, 0)
+
+
+def test_datasets_of_a_function():
+    asked = []
+
+    def provider(samples):
+        asked.append(samples)
+        return [{"text": (torch.arange(7) + row) % 16} for row in range(12)], [{"text": torch.arange(7)}] * 4, None
+
+    accelerator = Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(
+        megatron_dataset_flag=True, custom_megatron_datasets_provider_function=provider, num_micro_batches=2, train_iters=3, consumed_samples=[4],
+        eval_iters=1))
+    model = gpt()
+    dummies = [MegatronLMDummyDataLoader(micro_batch_size=2) for _ in range(3)]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+    model, optimizer, scheduler, training, evaluation, testing = accelerator.prepare(
+        model, optimizer, MegatronLMDummyScheduler(optimizer), *dummies)
+    assert asked == [[12, 4, 4]] and testing is None and len(training) == 2 and len(evaluation) == 1
+    model.train()
+    batch = next(iter(training))
+    assert batch["text"][0].tolist() == [4, 5, 6, 7, 8, 9, 10] and model(**batch).loss > 0
+
+
+def test_checkpoints(tmp_path):
+    for settings in ({}, {"no_save_optim": True}, {"no_load_optim": True}):
+        accelerator, (model, optimizer, batches) = prepared(num_micro_batches=2, **settings)
+        model.train()
+        for batch in batches:
+            model(**batch)
+        folder = tmp_path / ("_".join(settings) or "all")
+        model.save_checkpoint(folder)
+        kept = {name: value.clone() for name, value in model.state_dict().items()}
+        number = len(optimizer.state_dict()["state"])
+        model(**batch)
+        steps = next(iter(optimizer.state.values()))["step"].item()
+        model.load_checkpoint(folder)
+        assert number > 0 and steps == 3 and all(torch.equal(value, kept[name]) for name, value in model.state_dict().items())
+        states = [state["step"].item() for state in optimizer.state.values()]
+        assert set(states) == ({2} if not settings else {3} if "no_load_optim" in settings else set())
+        type(accelerator.state)._reset_state(True)
+
+
+def test_logs(tmp_path):
+    accelerator, (model, optimizer, batches) = prepared(tensorboard_dir=str(tmp_path), set_all_logging_options=True)
+    model.train()
+    for batch in batches:
+        model(**batch)
+    model.eval()
+    model(**batch)
+    model.log_eval_results()
+    accelerator.end_training()
+    written = b"".join(file.read_bytes() for file in tmp_path.rglob("*") if file.is_file())
+    for name in (b"lm loss", b"learning-rate", b"grad-norm", b"params-norm", b"lm loss validation"):
+        assert name in written, name
+
+
+def test_logits():
+    accelerator, (model, optimizer, batches) = prepared(num_micro_batches=2, return_logits=True)
+    model.eval()
+    output = model(**next(iter(batches)))
+    assert output.logits.shape == (4, 6, 18) and output.loss > 0
+
+
+def test_losses_of_the_data_ranks(ranks):
+    printed = ranks("""
+        import torch
+        from accel import Accelerator
+        from accel.utils import MegatronLMPlugin, avg_losses_across_data_parallel_group, gather_across_data_parallel_groups
+        accelerator = Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin())
+        rank = accelerator.process_index
+        print(avg_losses_across_data_parallel_group([torch.tensor(rank + 1.0), torch.tensor(4.0)]).tolist(),
+              gather_across_data_parallel_groups({"a": [torch.tensor(rank)], "b": torch.tensor([rank, 7])}))
+    """)
+    assert printed == ["[1.5, 4.0] {'a': [tensor([0, 1])], 'b': tensor([0, 7, 1, 7])}\n"] * 2
+
+
+def test_losses_of_one_rank():
+    Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin())
+    assert avg_losses_across_data_parallel_group([torch.tensor(1.0), torch.tensor(2.0)]).tolist() == [1.0, 2.0]
+    assert gather_across_data_parallel_groups(torch.tensor(3.0)).tolist() == [3.0]
