@@ -7,7 +7,6 @@
 
 namespace accel::program {
 
-std::string option_name(const OptionField& field);  // "num-processes"
 std::string value_name(const OptionField& field);   // "N", "no|fp16", "[=no]" of a flag
 std::string describe(const OptionField& field);     // its meaning, its variable and its default
 
