@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "base/split_text.hpp"
 #include "cli/option_help.hpp"
-#include "launch/hosts/become_program.hpp"
+#include "launch/hosts/exec_program.hpp"
 #include "launch/plan/launch_option_list.hpp"
 #include "launch/ranks/rank_environment.hpp"
 

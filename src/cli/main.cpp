@@ -13,9 +13,9 @@
 
 #include "base/error.hpp"
 #include "cli/command_line.hpp"
-#include "launch/hosts/become_program.hpp"
+#include "launch/hosts/exec_program.hpp"
 #include "launch/hosts/host_agent.hpp"
-#include "launch/plan/cluster_place.hpp"
+#include "launch/plan/scheduler_job.hpp"
 #include "os/system_error.hpp"
 
 namespace accel::program {

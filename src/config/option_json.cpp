@@ -8,7 +8,7 @@
 
 #include "base/edit_distance.hpp"
 #include "base/error.hpp"
-#include "config/kept_bytes.hpp"
+#include "config/interned_bytes.hpp"
 #include "config/option_text.hpp"
 #include "json/json.hpp"
 

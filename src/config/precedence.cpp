@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/environment.hpp"
-#include "config/kept_bytes.hpp"
+#include "config/interned_bytes.hpp"
 
 namespace accel {
 namespace {

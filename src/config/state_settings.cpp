@@ -15,7 +15,7 @@
 #include "config/generated/settings/state/state.hpp"
 #include "config/option_text.hpp"
 #include "config/precedence.hpp"
-#include "config/process_place.hpp"
+#include "config/rank_info.hpp"
 #include "config/unsupported_environment.hpp"
 
 namespace accel {

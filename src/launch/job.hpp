@@ -10,7 +10,7 @@
 
 #include "base/deadline.hpp"
 #include "launch/job_ending.hpp"
-#include "launch/plan/job_place.hpp"
+#include "launch/plan/host_ranks.hpp"
 #include "launch/plan/options.hpp"
 #include "launch/ranks/guardian.hpp"
 #include "launch/ranks/rank_process.hpp"

@@ -21,7 +21,7 @@
 #include "config/generated/settings/prepare/grad_scaler.hpp"
 #include "config/generated/settings/state/state.hpp"
 #include "config/precedence.hpp"
-#include "config/process_place.hpp"
+#include "config/rank_info.hpp"
 #include "config/state_settings.hpp"
 #include "kernels/compute_policy.hpp"
 #include "precision/grad_scaler.hpp"

@@ -7,7 +7,7 @@
 
 #include "base/split_text.hpp"
 #include "config/generated/option_tables.hpp"
-#include "config/kept_bytes.hpp"
+#include "config/interned_bytes.hpp"
 #include "config/reference_configuration.hpp"
 #include "json/json.hpp"
 #include "launch/plan/launch_option_rows.hpp"

@@ -10,7 +10,7 @@
 #include "config/option_text.hpp"
 #include "config/yaml_document.hpp"
 #include "json/json.hpp"
-#include "launch/plan/cluster_place.hpp"
+#include "launch/plan/scheduler_job.hpp"
 
 namespace accel::launch {
 namespace {

@@ -1,7 +1,7 @@
 // The command that starts a rank, from the options of the launch.
 #pragma once
 
-#include "launch/plan/job_place.hpp"
+#include "launch/plan/host_ranks.hpp"
 #include "launch/plan/options.hpp"
 #include "launch/ranks/rank_process.hpp"
 

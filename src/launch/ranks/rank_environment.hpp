@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/plan/job_place.hpp"
+#include "launch/plan/host_ranks.hpp"
 #include "launch/plan/options.hpp"
 
 namespace accel::launch {

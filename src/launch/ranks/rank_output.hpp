@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "launch/ranks/output_relay.hpp"
 #include "launch/ranks/output_tail.hpp"
 #include "launch/ranks/pipe.hpp"
-#include "launch/ranks/shown_output.hpp"
 
 namespace accel::launch {
 

@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "kernels/attention/attention_dispatch.hpp"
-#include "kernels/kept_results.hpp"
+#include "kernels/cached_results.hpp"
 #include "kernels/matmul/convolution_dispatch.hpp"
 #include "kernels/matmul/matmul_dispatch.hpp"
 #include "nn/recompute/early_stop.hpp"

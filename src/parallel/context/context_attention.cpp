@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "kernels/kept_results.hpp"
+#include "kernels/cached_results.hpp"
 #include "parallel/context/attention_blocks.hpp"
 #include "parallel/context/head_exchange.hpp"
 #include "tensor/autograd/autograd_node.hpp"

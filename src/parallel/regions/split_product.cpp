@@ -21,7 +21,7 @@
 
 #include "comm/collective.hpp"
 #include "comm/work.hpp"
-#include "kernels/kept_results.hpp"
+#include "kernels/cached_results.hpp"
 #include "parallel/regions/parallel_operators.hpp"
 #include "parallel/regions/region_entry.hpp"
 #include "parallel/regions/sequence_region.hpp"

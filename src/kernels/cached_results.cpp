@@ -1,4 +1,4 @@
-#include "kernels/kept_results.hpp"
+#include "kernels/cached_results.hpp"
 
 #include "base/error.hpp"
 

@@ -1,4 +1,4 @@
-#include "config/kept_bytes.hpp"
+#include "config/interned_bytes.hpp"
 
 #include <memory>
 #include <mutex>

@@ -1,4 +1,4 @@
-#include "launch/hosts/become_program.hpp"
+#include "launch/hosts/exec_program.hpp"
 
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-#include "launch/ranks/shown_output.hpp"
+#include "launch/ranks/output_relay.hpp"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "launch/plan/cluster_place.hpp"
+#include "launch/plan/scheduler_job.hpp"
 
 #include <cstdint>
 #include <initializer_list>

@@ -1,4 +1,4 @@
-#include "config/process_place.hpp"
+#include "config/rank_info.hpp"
 
 #include <initializer_list>
 #include <optional>
