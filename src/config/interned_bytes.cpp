@@ -7,7 +7,7 @@
 
 namespace accel {
 
-const char* kept_bytes(std::string bytes) {
+const char* interned_bytes(std::string bytes) {
   struct Kept {
     std::mutex mutex;
     std::set<std::string> contents;

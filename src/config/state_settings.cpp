@@ -98,7 +98,7 @@ StateSettings resolve_state_settings(StateSettings given) {
   resolve_settings(given);
   apply_sequence_parallel_size(given);
   apply_embedded(given);
-  resolve_process_place(given);
+  resolve_rank_info(given);
   return given;
 }
 

@@ -204,15 +204,15 @@ TEST(ContextAttention, ResultsAreKeptForARecomputation) {
   tests::run_ranks(2, [](const RankGroup& group) {
     const ContextParallelism split{group, ContextMethod::kRing, SequenceOrder::kHeadAndTail};
     const at::Tensor x = numbers({1, 2, 4, 3}, 0.3);
-    kernels::KeptResults kept;
+    kernels::CachedResults kept;
     const auto attend = [&] { return context_parallel_attention(x, x, x, true, std::nullopt, split); };
     at::Tensor first, second;
     {
-      const kernels::KeptResults::Scope scope(&kept);
+      const kernels::CachedResults::Scope scope(&kept);
       first = attend();
     }
     {
-      const kernels::KeptResults::Scope scope(&kept, true);
+      const kernels::CachedResults::Scope scope(&kept, true);
       if (group->rank() == 0) second = attend();  // the other rank would be missed
     }
     EXPECT_TRUE(group->rank() != 0 || second.equal(first));

@@ -101,7 +101,7 @@ std::string refusal(const std::function<void()>& call, Status status) {
 StateSettings resolved_place() {
   StateSettings settings;
   resolve_settings(settings);
-  resolve_process_place(settings);
+  resolve_rank_info(settings);
   return settings;
 }
 
@@ -144,7 +144,7 @@ TEST(StateProcess, CallsWinOverTheEnvironment) {
   StateSettings process;
   process.process_index = 2;
   process.num_processes = 3;
-  resolve_process_place(process);
+  resolve_rank_info(process);
   EXPECT_EQ(*process.process_index, 2);
   EXPECT_EQ(*process.local_process_index, 2);
   EXPECT_EQ(process.process_index.source, "call");

@@ -11,6 +11,7 @@ namespace accel::launch {
 std::string rank_log_file(const std::string& log_dir, int rank);
 
 // `shown` is where the output of ranks is shown that the launcher reads.
-RankCommand rank_command(const LaunchOptions& options, const JobPlace& place, int local_rank, ShownOutputs& shown);
+RankCommand rank_command(const LaunchOptions& options, const HostRanks& host_ranks, int local_rank,
+                         OutputRelays& shown);
 
 }  // namespace accel::launch
