@@ -57,6 +57,16 @@ plain! {
     String: sys::accel_buffer_t = sys::accel_buffer_t { data: ptr::null_mut(), size: 0 }, buffer => Ok(text_of(buffer));
 }
 
+/// Two results of a call.
+impl<A: Made, B: Made> Made for (A, B) {
+    type Raw = (A::Raw, B::Raw);
+    const EMPTY: Self::Raw = (A::EMPTY, B::EMPTY);
+
+    unsafe fn of(raw: Self::Raw) -> Result<Self> {
+        Ok((A::of(raw.0)?, B::of(raw.1)?))
+    }
+}
+
 /// # Safety
 /// A buffer that a call has written.
 unsafe fn text_of(buffer: sys::accel_buffer_t) -> String {
@@ -98,6 +108,7 @@ macro_rules! optional {
 optional! {
     f64: f64 = ACCEL_UNSET_DOUBLE, number => number;
     i64: i64 = ACCEL_UNSET_INT64, number => number;
+    i32: i32 = ACCEL_UNSET, number => number;
     bool: i32 = ACCEL_UNSET, truth => truth.into();
 }
 

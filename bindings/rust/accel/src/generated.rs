@@ -6,7 +6,7 @@ use crate::callback::CallbackResult;
 use crate::comm::Mesh;
 use crate::data::*;
 use crate::dtype::{DType, Device};
-use crate::error::{check, check_number, text, Result};
+use crate::error::{check, check_callback_of_numbers, check_number, text, Result};
 use crate::flags::*;
 use crate::memory;
 use crate::module::Model;
