@@ -35,7 +35,7 @@ KINDS = {
     "bindings/julia": {
         "how Julia and C meet: values, callbacks, errors, loading": "Accel.jl callback.jl dtype.jl errors.jl handle.jl keep.jl loading.jl map.jl memory.jl "
             "messages.jl operator.jl pressure.jl scope.jl value.jl",
-        "what Julia's users expect: arrays, broadcasting, indices": "arithmetic.jl array.jl indexing.jl linear_algebra.jl overload.jl places.jl reducing.jl shape.jl "
+        "what Julia's users expect: arrays, broadcasting, indices": "arithmetic.jl array.jl indexing.jl linear_algebra.jl overload.jl indexed_elements.jl reducing.jl shape.jl "
             "tensor.jl tree.jl",
         "objects, and functions of a shape of their own": "*.jl data/*",
     },

@@ -125,7 +125,7 @@ class Function:
         if base == "accel_value_t":
             return "Value" if name.startswith("object") else "T", "", "{0}"
         rust = "Option<Tensor>" if nullable else "Tensor"
-        return rust, "" if name == self.tensors[-1] else "let ({0}, reads) = lent({0});", "{0}"
+        return rust, "" if name == self.tensors[-1] else "let ({0}, reads) = raw_and_owner({0});", "{0}"
 
     def call(self, form="{}"):
         called = form.format(f"sys::{self.function['name']}({', '.join(self.arguments)})")

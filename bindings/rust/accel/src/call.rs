@@ -87,7 +87,7 @@ pub(crate) trait Optional {
     const UNSET: Self::Raw;
 
     /// As the call takes it.
-    fn given(self) -> Self::Raw;
+    fn to_raw(self) -> Self::Raw;
 }
 
 macro_rules! optional {
@@ -97,7 +97,7 @@ macro_rules! optional {
             const UNSET: $raw = sys::$unset;
 
             #[inline]
-            fn given(self) -> $raw {
+            fn to_raw(self) -> $raw {
                 let $name = self;
                 $value
             }
@@ -115,7 +115,7 @@ optional! {
 /// An argument, or what says that there is none.
 #[inline]
 pub(crate) fn or_unset<T: Optional>(argument: Option<T>) -> T::Raw {
-    argument.map_or(T::UNSET, T::given)
+    argument.map_or(T::UNSET, T::to_raw)
 }
 
 /// Arrays that one count is for.

@@ -21,7 +21,7 @@ use crate::tensor::Tensor;
 use crate::tracking::{Logger, Profile, ProgressBar, Tracker};
 use crate::tree::Tree;
 use crate::value::{Arg, Value};
-use crate::work::{lent, Work};
+use crate::work::{raw_and_owner, Work};
 use accel_sys as sys;
 use std::path::Path;
 use std::ptr;

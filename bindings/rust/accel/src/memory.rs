@@ -93,11 +93,11 @@ pub(crate) fn lend<R>(
     access: Access,
     body: impl FnOnce() -> R,
 ) -> Result<R> {
-    let _lent = memory.into_iter().map(|bytes| lent(&bytes, access)).collect::<Result<Vec<_>>>()?;
+    let _lent = memory.into_iter().map(|bytes| lend_one(&bytes, access)).collect::<Result<Vec<_>>>()?;
     Ok(body())
 }
 
-fn lent(bytes: &Range<usize>, access: Access) -> Result<Lent> {
+fn lend_one(bytes: &Range<usize>, access: Access) -> Result<Lent> {
     let lent = Lent(Slot::take()?);
     TAKEN_SLOTS.fetch_add(1, SeqCst);
     IN_USE.fetch_add(1, SeqCst);

@@ -179,7 +179,7 @@ impl Work<Tensor> {
 }
 
 /// A tensor for a call that runs in the background, and its owner for that time.
-pub(crate) fn lent(tensor: impl Into<Option<Tensor>>) -> (*const sys::accel_tensor_t, Value) {
+pub(crate) fn raw_and_owner(tensor: impl Into<Option<Tensor>>) -> (*const sys::accel_tensor_t, Value) {
     match tensor.into() {
         Some(tensor) => (tensor.as_raw(), tensor.into()),
         None => (std::ptr::null(), Value::none()),
