@@ -28,14 +28,14 @@ KINDS = {
             "memory.rs op.rs options.rs prelude.rs scope.rs strings.rs value.rs",
         "what Rust's users expect: operators, indices, arrays, traits, serde": "accel-derive/* arithmetic.rs array.rs configuration.rs display.rs dlpack.rs "
             "dtype.rs index.rs ops.rs serialize.rs serialize/* slice.rs tensor.rs tree.rs",
-        "objects, and functions of a shape of their own": "accelerator.rs accelerator/* big_model.rs checkpoint.rs comm.rs data.rs data/* device_map.rs "
+        "objects, and functions of a shape of their own": "accelerator.rs accelerator/* big_model.rs checkpoint.rs comm.rs data.rs data/* "
             "generated.rs launch.rs library.rs logging.rs module.rs nn.rs optimizer.rs parameters.rs progress.rs random.rs scheduler.rs state.rs tracker.rs "
             "tracking.rs work.rs",
     },
     "bindings/julia": {
         "how Julia and C meet: values, callbacks, errors, loading": "Accel.jl callback.jl dtype.jl errors.jl handle.jl keep.jl loading.jl map.jl memory.jl "
             "messages.jl operator.jl pressure.jl scope.jl value.jl",
-        "what Julia's users expect: arrays, broadcasting, indices": "arithmetic.jl array.jl indexing.jl linear_algebra.jl overload.jl places.jl reducing.jl shape.jl "
+        "what Julia's users expect: arrays, broadcasting, indices": "arithmetic.jl array.jl indexing.jl linear_algebra.jl overload.jl indexed_elements.jl reducing.jl shape.jl "
             "tensor.jl tree.jl",
         "objects, and functions of a shape of their own": "*.jl data/*",
     },

@@ -216,44 +216,33 @@ typedef struct STRUCT STRUCT##_t;
 %typemap(in, numinputs=0) size_t *OUTPUT (size_t number = 0) { $1 = &number; }
 %typemap(argout) size_t *OUTPUT { $result = SWIG_Python_AppendOutput($result, PyLong_FromSize_t(*$1)); }
 
-%typemap(in) (const int64_t *ITEMS, size_t COUNT) {
-  if (!integers_of_python($input, (int64_t **)&$1, &$2)) SWIG_fail;
+// Arrays of Python's items.
+%define %accel_items(TYPE, READ, ITEM)
+%typemap(in) (TYPE ITEMS, size_t COUNT) {
+  if (!READ($input, (ITEM **)&$1, &$2)) SWIG_fail;
 }
-%typemap(freearg) (const int64_t *ITEMS, size_t COUNT) { PyMem_Free((void *)$1); }
+%typemap(freearg) (TYPE ITEMS, size_t COUNT) { PyMem_Free((void *)$1); }
+%enddef
+%accel_items(const int64_t *, integers_of_python, int64_t)
+%accel_items(const double *, numbers_of_python, double)
+%accel_items(const char *const *, texts_of_python, const char *)
 
-%typemap(in) (const double *ITEMS, size_t COUNT) {
-  if (!numbers_of_python($input, (double **)&$1, &$2)) SWIG_fail;
+// Names or tensors, and as many numbers.
+%define %accel_items_for_numbers(TYPE, READ, NUMBERS, WORD)
+%typemap(in) TYPE ITEMS (size_t n_items = 0) {
+  if (!READ) SWIG_fail;
 }
-%typemap(freearg) (const double *ITEMS, size_t COUNT) { PyMem_Free((void *)$1); }
-
-%typemap(in) (const char *const *ITEMS, size_t COUNT) {
-  if (!texts_of_python($input, (const char ***)&$1, &$2)) SWIG_fail;
-}
-%typemap(freearg) (const char *const *ITEMS, size_t COUNT) { PyMem_Free((void *)$1); }
-
-// Names, and as many numbers.
-%typemap(in) const char *const *ITEMS (size_t n_names = 0) {
-  if (!texts_of_python($input, (const char ***)&$1, &n_names)) SWIG_fail;
-}
-%typemap(freearg) const char *const *ITEMS { PyMem_Free((void *)$1); }
-%typemap(check) (const char *const *ITEMS, const double *ITEMS, size_t COUNT) {
-  if (n_names$argnum != $3) {
-    PyErr_Format(PyExc_ValueError, "%zu names for %zu numbers", n_names$argnum, $3);
+%typemap(freearg) TYPE ITEMS { PyMem_Free((void *)$1); }
+%typemap(check) (TYPE ITEMS, NUMBERS ITEMS, size_t COUNT) {
+  if (n_items$argnum != $3) {
+    PyErr_Format(PyExc_ValueError, "%zu " WORD " for %zu numbers", n_items$argnum, $3);
     SWIG_fail;
   }
 }
-
-// Tensors, and as many numbers.
-%typemap(in) accel_tensor_t *const *ITEMS (size_t n_tensors = 0) {
-  if (!handles_of_python($input, $descriptor(accel_tensor_t *), (void ***)&$1, &n_tensors)) SWIG_fail;
-}
-%typemap(freearg) accel_tensor_t *const *ITEMS { PyMem_Free((void *)$1); }
-%typemap(check) (accel_tensor_t *const *ITEMS, const int64_t *ITEMS, size_t COUNT) {
-  if (n_tensors$argnum != $3) {
-    PyErr_Format(PyExc_ValueError, "%zu tensors for %zu numbers", n_tensors$argnum, $3);
-    SWIG_fail;
-  }
-}
+%enddef
+%accel_items_for_numbers(const char *const *, texts_of_python($input, (const char ***)&$1, &n_items), const double *, "names")
+%accel_items_for_numbers(accel_tensor_t *const *, handles_of_python($input, $descriptor(accel_tensor_t *), (void ***)&$1, &n_items),
+                         const int64_t *, "tensors")
 
 // The bytes of any object with the buffer protocol.
 %typemap(in) (const void *ITEMS, size_t COUNT) (Py_buffer view = {0}) {

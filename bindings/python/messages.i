@@ -9,7 +9,7 @@ typedef struct log_message {
   char text[];
 } log_message_t;
 static _Atomic(log_message_t *) log_messages; // the latest first
-static atomic_int kept_messages, is_delivering;
+static atomic_int queued_messages, is_delivering;
 static PyObject *log_target; // only touched with the interpreter's lock
 
 static void hand_over_message(const log_message_t *message) {
@@ -37,7 +37,7 @@ static void hand_over_messages(void) {
   while (first != NULL) {
     log_message_t *const message = first;
     first = message->next;
-    atomic_fetch_sub(&kept_messages, 1);
+    atomic_fetch_sub(&queued_messages, 1);
     if (log_target != NULL) hand_over_message(message);
     free(message);
   }
@@ -64,13 +64,13 @@ static void start_delivery(void) {
     atomic_store(&is_delivering, 0); // the next call of Python hands it over
 }
 
-static void keep_message(int32_t level, const char *text, void *unused) {
+static void queue_message(int32_t level, const char *text, void *unused) {
   (void)unused;
-  const int before = atomic_fetch_add(&kept_messages, 1);
+  const int before = atomic_fetch_add(&queued_messages, 1);
   if (before == MOST_MESSAGES) text = "messages are left out from here on, because Python does not take them as fast as they come";
   log_message_t *const message = before > MOST_MESSAGES ? NULL : malloc(sizeof *message + strlen(text) + 1);
   if (message == NULL) {
-    atomic_fetch_sub(&kept_messages, 1);
+    atomic_fetch_sub(&queued_messages, 1);
     return;
   }
   message->level = level;
@@ -89,7 +89,7 @@ static PyObject *send_messages(PyObject *self, PyObject *args) {
   (void)self;
   if (!PyArg_ParseTuple(args, "O:send_messages", &target)) return NULL;
   hand_over_messages();
-  if (accel_set_log_callback(target == Py_None ? NULL : keep_message, NULL, NULL) < 0)
+  if (accel_set_log_callback(target == Py_None ? NULL : queue_message, NULL, NULL) < 0)
     return PyErr_Format(PyExc_RuntimeError, "%s", accel_last_error());
   Py_INCREF(target);
   Py_XSETREF(log_target, target);
@@ -100,7 +100,7 @@ static PyObject *send_messages(PyObject *self, PyObject *args) {
 // A child has messages of its own.
 static void forget_messages(void) {
   atomic_store(&log_messages, NULL);
-  atomic_store(&kept_messages, 0);
+  atomic_store(&queued_messages, 0);
   atomic_store(&is_delivering, 0);
 }
 %}

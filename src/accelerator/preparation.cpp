@@ -103,7 +103,7 @@ void Preparation::require_split(const nn::Module& module, const PrepareModelSett
   const char* const axes = "pipeline";
   const int64_t parts = state_.groups().mesh()->size(axes);
   require(parts == 1 || preparation.split_by_program || preparation.evaluation_mode ||
-              prepared_.placed->tell_parts(module, axes),
+              prepared_.placed->describe_parts(module, axes),
           Status::kUnsupported, "the mesh has an axis that splits a model over ", parts, " ranks (",
           state_.groups().mesh()->describe(),
           "), and nothing splits this one; expected pipeline_parallel_size 1, or split_by_program of a program whose "

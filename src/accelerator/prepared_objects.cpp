@@ -55,8 +55,9 @@ state::AccumulationWindows PreparedObjects::windows(const state::GradientState& 
 
 bool PreparedObjects::are_split_by_programs() const {
   const std::string axes = placed->axes_of_models();
-  return !axes.empty() && std::any_of(models.begin(), models.end(),
-                                      [&](const ModelEntry& entry) { return !placed->tell_parts(*entry.model, axes); });
+  return !axes.empty() && std::any_of(models.begin(), models.end(), [&](const ModelEntry& entry) {
+    return !placed->describe_parts(*entry.model, axes);
+  });
 }
 
 }  // namespace accel::accelerator

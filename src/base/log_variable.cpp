@@ -13,7 +13,7 @@
 #include "base/environment.hpp"
 #include "base/error.hpp"
 #include "base/utc_time.hpp"
-#include "base/whole_write.hpp"
+#include "base/write_whole.hpp"
 
 namespace accel {
 namespace {

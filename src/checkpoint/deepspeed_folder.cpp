@@ -422,12 +422,6 @@ class DeepspeedReader {
 
 }  // namespace
 
-bool is_deepspeed_folder(const std::string& folder) {
-  if (!is_folder(folder)) return false;
-  const std::vector<std::string> names = list_folder(folder);
-  return std::any_of(names.begin(), names.end(), [](const std::string& name) { return has_end(name, kModelEnd); });
-}
-
 c10::IValue read_deepspeed_model(const std::string& folder) { return DeepspeedReader(folder).model(); }
 
 c10::IValue read_deepspeed_optimizer(const std::string& folder) { return DeepspeedReader(folder).optimizer(); }

@@ -16,8 +16,6 @@
 
 namespace accel::checkpoint {
 
-bool is_deepspeed_folder(const std::string& folder);
-
 // {name: tensor}, in float32 where the ranks have such parts. kCorrupt if parts are missing or do not fit.
 c10::IValue read_deepspeed_model(const std::string& folder);
 // The state of its optimizer by the names of parameters, without ZeRO by their numbers. NONE with a warning that names

@@ -31,10 +31,10 @@ void fail_replaced(const std::string& folder) {
   fail(Status::kIo, "'", folder, "' was replaced by another program while it was read; load it again");
 }
 
-KeptFolder::KeptFolder(std::string path)
+PinnedFolder::PinnedFolder(std::string path)
     : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {}
 
-void KeptFolder::check() const {
+void PinnedFolder::check() const {
   struct stat opened {};
   struct stat named {};
   if (!descriptor_.is_open() || ::fstat(descriptor_.number(), &opened) != 0) return;

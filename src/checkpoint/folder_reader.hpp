@@ -18,10 +18,10 @@
 
 namespace accel::checkpoint {
 
-// Notices that another program replaces a folder: as long as it is open, no other folder has its number.
-class KeptFolder {
+// Holds a folder open so that its inode number cannot be reused, and so notices that another program replaces it.
+class PinnedFolder {
  public:
-  explicit KeptFolder(std::string path);
+  explicit PinnedFolder(std::string path);
   void check() const;  // kIo
 
  private:

@@ -231,14 +231,14 @@ LoadedState load_training_state(const std::string& folder, const TrainingState& 
   });
   LoadedState loaded;
   const std::vector<std::string> manifests = run_on_all_ranks(ranks, [&] {
-    const KeptFolder kept(folder);
+    const PinnedFolder pinned(folder);
     try {
       StateReader reader(folder, options, ranks);
       loaded = reader.read(like);
-      kept.check();
+      pinned.check();
       return reader.manifest();
     } catch (const Error&) {
-      kept.check();
+      pinned.check();
       throw;
     }
   });

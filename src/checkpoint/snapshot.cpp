@@ -32,7 +32,7 @@ struct ByteRange {
 };
 
 // The bytes of its storage that a tensor shows.
-ByteRange bytes_shown_by(const at::Tensor& tensor) {
+ByteRange viewed_bytes(const at::Tensor& tensor) {
   const size_t item = tensor.itemsize();
   const size_t begin = static_cast<size_t>(tensor.storage_offset()) * item;
   int64_t last = 0;
@@ -53,7 +53,7 @@ class Parts {
  public:
   void add(const at::Tensor& tensor) {
     if (!is_copied(tensor)) return;
-    ByteRange bytes = bytes_shown_by(tensor);
+    ByteRange bytes = viewed_bytes(tensor);
     bytes.begin -= bytes.begin % kCopyAlignment;  // so that all elements of the part stay aligned
     const auto [found, is_new] = index_.try_emplace(tensor.storage().unsafeGetStorageImpl(), parts_.size());
     if (is_new) {
@@ -70,7 +70,7 @@ class Parts {
     if (!tensor.defined()) return tensor;
     if (!is_copied(tensor)) return tensor.detach().clone();
     const Part& part = parts_[index_.at(tensor.storage().unsafeGetStorageImpl())];
-    const auto offset = static_cast<int64_t>((bytes_shown_by(tensor).begin - part.bytes.begin) / tensor.itemsize());
+    const auto offset = static_cast<int64_t>((viewed_bytes(tensor).begin - part.bytes.begin) / tensor.itemsize());
     return at::empty({0}, tensor.options().device(part.copy.device()))
         .set_(part.copy, offset, tensor.sizes(), tensor.strides());
   }

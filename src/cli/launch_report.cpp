@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "base/split_text.hpp"
 #include "cli/option_help.hpp"
-#include "launch/hosts/become_program.hpp"
+#include "launch/hosts/exec_program.hpp"
 #include "launch/plan/launch_option_list.hpp"
 #include "launch/ranks/rank_environment.hpp"
 
@@ -35,19 +35,19 @@ struct PlannedRanks {
 
 PlannedRanks ranks_of(const LaunchPlan& plan) {
   const launch::LaunchOptions& options = plan.options;
-  launch::JobPlace place;
-  place.local_processes = options.local_processes();
-  place.first_rank = options.machine_rank * place.local_processes;
-  place.world_size = options.num_processes;
-  place.host_number = options.machine_rank;
-  place.num_hosts = options.num_machines;
-  place.master_port = options.main_process_port.value_or(0);
+  launch::HostRanks host_ranks;
+  host_ranks.local_processes = options.local_processes();
+  host_ranks.first_rank = options.machine_rank * host_ranks.local_processes;
+  host_ranks.world_size = options.num_processes;
+  host_ranks.host_number = options.machine_rank;
+  host_ranks.num_hosts = options.num_machines;
+  host_ranks.master_port = options.main_process_port.value_or(0);
   PlannedRanks planned;
-  for (int local_rank = 0; local_rank < place.local_processes; ++local_rank) {
-    PlannedRank rank{place.first_rank + local_rank, local_rank, {}};
-    for (auto& variable : rank_variables(options, place, local_rank)) {
+  for (int local_rank = 0; local_rank < host_ranks.local_processes; ++local_rank) {
+    PlannedRank rank{host_ranks.first_rank + local_rank, local_rank, {}};
+    for (auto& variable : rank_variables(options, host_ranks, local_rank)) {
       const bool is_own = variable.first == "RANK" || variable.first == "LOCAL_RANK";
-      if (variable.first == "MASTER_PORT" && place.master_port == 0) continue;
+      if (variable.first == "MASTER_PORT" && host_ranks.master_port == 0) continue;
       if (is_own)
         rank.own.push_back(std::move(variable));
       else if (local_rank == 0)

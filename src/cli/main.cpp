@@ -13,9 +13,9 @@
 
 #include "base/error.hpp"
 #include "cli/command_line.hpp"
-#include "launch/hosts/become_program.hpp"
+#include "launch/hosts/exec_program.hpp"
 #include "launch/hosts/host_agent.hpp"
-#include "launch/plan/cluster_place.hpp"
+#include "launch/plan/scheduler_job.hpp"
 #include "os/system_error.hpp"
 
 namespace accel::program {
@@ -56,8 +56,8 @@ int run_launch(const launch::LaunchPlan& plan) {
   const auto say = [](const std::string& note) { std::fprintf(stderr, "accel launch: %s\n", note.c_str()); };
   if (!options.output.quiet) std::for_each(plan.notes.begin(), plan.notes.end(), say);
   if (!options.mpirun_hostfile.empty())
-    launch::become_program(launch::mpirun_command(options), launch::mpirun_variables(options));
-  if (launch::is_rank_already(options.num_processes)) launch::become_program(options.program, options.variables);
+    launch::exec_program(launch::mpirun_command(options), launch::mpirun_variables(options));
+  if (launch::is_rank_already(options.num_processes)) launch::exec_program(options.program, options.variables);
   if (const std::string unused = launch::unused_hosts(); options.num_machines == 1 && !unused.empty()) say(unused);
   return launch::HostAgent(options).run();
 }

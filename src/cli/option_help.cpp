@@ -30,12 +30,6 @@ std::string default_text(const OptionField& field) {
 
 }  // namespace
 
-std::string option_name(const OptionField& field) {
-  std::string name = field.name;
-  std::replace(name.begin(), name.end(), '_', '-');
-  return name;
-}
-
 std::string value_name(const OptionField& field) {
   switch (field.kind) {
     case OptionKind::kFlag:

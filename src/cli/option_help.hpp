@@ -7,9 +7,8 @@
 
 namespace accel::program {
 
-std::string option_name(const OptionField& field);  // "num-processes"
-std::string value_name(const OptionField& field);   // "N", "no|fp16", "[=no]" of a flag
-std::string describe(const OptionField& field);     // its meaning, its variable and its default
+std::string value_name(const OptionField& field);  // "N", "no|fp16", "[=no]" of a flag
+std::string describe(const OptionField& field);    // its meaning, its variable and its default
 
 // A row of the help, in lines of at most 118 letters.
 std::string help_row(const std::string& left, const std::string& description);

@@ -379,10 +379,4 @@ at::Tensor gather_rows(Communicator& communicator, const at::Tensor& own) {
       .toTensor();
 }
 
-bool all_agree(Communicator& communicator, bool ok) {
-  at::Tensor agreed = at::full({1}, ok ? 1 : 0, at::TensorOptions().dtype(at::kInt).device(communicator.device()));
-  communicator.all_reduce(agreed, ReduceOp::kMin);
-  return agreed.item<int32_t>() != 0;
-}
-
 }  // namespace accel::comm

@@ -78,7 +78,4 @@ inline c10::IValue broadcast_object_list(Communicator& communicator, const c10::
 
 at::Tensor gather_rows(Communicator& communicator, const at::Tensor& own);
 
-// Whether `ok` is true on every rank.
-bool all_agree(Communicator& communicator, bool ok);
-
 }  // namespace accel::comm

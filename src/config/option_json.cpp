@@ -8,7 +8,7 @@
 
 #include "base/edit_distance.hpp"
 #include "base/error.hpp"
-#include "config/kept_bytes.hpp"
+#include "config/interned_bytes.hpp"
 #include "config/option_text.hpp"
 #include "json/json.hpp"
 
@@ -55,7 +55,7 @@ class Writer {
         refuse(field, value, "a number");
       case OptionKind::kText:
         if (value.text() != nullptr && value.text()->find('\0') == std::string::npos)
-          return put(field, kept_bytes(*value.text()));
+          return put(field, interned_bytes(*value.text()));
         refuse(field, value, "a text");
       default:
         return write_nested(field, value);
@@ -80,7 +80,7 @@ class Writer {
       refuse(field, value, text("nothing: it is a pointer, to be written at byte ", field.offset, " of the struct"));
     Writer nested(*field.nested, text(name_, ".", field.name));
     nested.write(value);
-    put(field, kept_bytes({reinterpret_cast<const char*>(nested.bytes().data()), nested.bytes().size()}));
+    put(field, interned_bytes({reinterpret_cast<const char*>(nested.bytes().data()), nested.bytes().size()}));
   }
 
   template <typename Value>

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "base/environment.hpp"
-#include "config/kept_bytes.hpp"
+#include "config/interned_bytes.hpp"
 
 namespace accel {
 namespace {
@@ -14,7 +14,7 @@ void put(const OptionField& field, Value value, void* options) {
 }
 
 void write_option(const OptionField& field, const std::string& written, void* options) {
-  if (field.kind == OptionKind::kText) return put(field, kept_bytes(written), options);
+  if (field.kind == OptionKind::kText) return put(field, interned_bytes(written), options);
   if (field.kind == OptionKind::kNumber) return put(field, parse_number_option(written), options);
   const int64_t integer = parse_integer_option(field, written);
   if (field.size == sizeof integer) return put(field, integer, options);

@@ -15,7 +15,7 @@
 #include "config/generated/settings/state/state.hpp"
 #include "config/option_text.hpp"
 #include "config/precedence.hpp"
-#include "config/process_place.hpp"
+#include "config/rank_info.hpp"
 #include "config/unsupported_environment.hpp"
 
 namespace accel {
@@ -99,7 +99,7 @@ StateSettings resolve_state_settings(StateSettings given) {
   resolve_settings(given);
   apply_sequence_parallel_size(given);
   apply_embedded(given);
-  resolve_process_place(given);
+  resolve_rank_info(given);
   return given;
 }
 

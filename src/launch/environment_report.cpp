@@ -90,7 +90,7 @@ std::string instructions() {
 
 Json processor_of() {
   std::set<int> nodes;
-  for (const Processor& processor : processor_places()) nodes.insert(processor.node);
+  for (const Processor& processor : processor_topology()) nodes.insert(processor.node);
   Json::Members members;
   add(members, "model", field_of("/proc/cpuinfo", "model name"));
   add(members, "usable", int64_t{usable_processors()});

@@ -44,18 +44,18 @@ std::vector<std::string> own_arguments() {
   return arguments;
 }
 
-JobPlace place_of(const LaunchOptions& job, int port, int restarts) {
-  JobPlace place;
-  place.local_processes = job.local_processes();
-  place.first_rank = job.machine_rank * place.local_processes;
-  place.world_size = job.num_processes;
-  place.host_number = job.machine_rank;
-  place.num_hosts = job.num_machines;
-  place.master_port = port;
-  place.restart_count = restarts;
-  place.token = job.job_id;
-  if (place.token.empty() && place.num_hosts == 1) place.token = job_token();
-  return place;
+HostRanks ranks_of_host(const LaunchOptions& job, int port, int restarts) {
+  HostRanks host_ranks;
+  host_ranks.local_processes = job.local_processes();
+  host_ranks.first_rank = job.machine_rank * host_ranks.local_processes;
+  host_ranks.world_size = job.num_processes;
+  host_ranks.host_number = job.machine_rank;
+  host_ranks.num_hosts = job.num_machines;
+  host_ranks.master_port = port;
+  host_ranks.restart_count = restarts;
+  host_ranks.token = job.job_id;
+  if (host_ranks.token.empty() && host_ranks.num_hosts == 1) host_ranks.token = job_token();
+  return host_ranks;
 }
 
 sigset_t signal_mask_of_thread() {
@@ -119,7 +119,7 @@ void FunctionLaunch::start() {
   else
     job.program = own_arguments();
   const int port = port_ ? port_->number() : *options_.job.main_process_port;
-  job_.emplace(job, place_of(job, port, restarts_), guardian_, signal_mask_of_thread(),
+  job_.emplace(job, ranks_of_host(job, port, restarts_), guardian_, signal_mask_of_thread(),
                [this](RankCommand& command, int local_rank) { prepare(command, local_rank); });
   reports_.write_end.reset();
   release_.read_end.reset();

@@ -30,9 +30,9 @@ bool asks_for_requeue(const ProcessEnd& end) { return !end.by_signal && end.numb
 
 }  // namespace
 
-Job::Job(const LaunchOptions& options, const JobPlace& place, const Guardian& guardian, const sigset_t& signal_mask,
-         const PrepareRank& prepare)
-    : place_(place), mark_(guardian.mark()), log_dir_(options.output.log_dir) {
+Job::Job(const LaunchOptions& options, const HostRanks& host_ranks, const Guardian& guardian,
+         const sigset_t& signal_mask, const PrepareRank& prepare)
+    : host_ranks_(host_ranks), mark_(guardian.mark()), log_dir_(options.output.log_dir) {
   start(options, guardian, signal_mask, prepare);
 }
 
@@ -42,9 +42,9 @@ void Job::start(const LaunchOptions& options, const Guardian& guardian, const si
                 const PrepareRank& prepare) {
   if (!log_dir_.empty()) make_private_folder(log_dir_);
   Pipe failures = make_pipe();
-  ranks_.reserve(static_cast<size_t>(place_.local_processes));
-  for (int local_rank = 0; local_rank < place_.local_processes; ++local_rank) {
-    RankCommand command = rank_command(options, place_, local_rank, shown_);
+  ranks_.reserve(static_cast<size_t>(host_ranks_.local_processes));
+  for (int local_rank = 0; local_rank < host_ranks_.local_processes; ++local_rank) {
+    RankCommand command = rank_command(options, host_ranks_, local_rank, shown_);
     command.environment.push_back(kMarkVariable + ('=' + mark_));
     command.signal_mask = signal_mask;
     if (prepare) prepare(command, local_rank);

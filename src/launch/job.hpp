@@ -10,7 +10,7 @@
 
 #include "base/deadline.hpp"
 #include "launch/job_ending.hpp"
-#include "launch/plan/job_place.hpp"
+#include "launch/plan/host_ranks.hpp"
 #include "launch/plan/options.hpp"
 #include "launch/ranks/guardian.hpp"
 #include "launch/ranks/rank_process.hpp"
@@ -28,7 +28,7 @@ using PrepareRank = std::function<void(RankCommand& command, int local_rank)>;
 class Job {
  public:
   // Starts the ranks, whose programs get `signal_mask`. Error(Status::kNotFound) if there is no such program.
-  Job(const LaunchOptions& options, const JobPlace& place, const Guardian& guardian, const sigset_t& signal_mask,
+  Job(const LaunchOptions& options, const HostRanks& host_ranks, const Guardian& guardian, const sigset_t& signal_mask,
       const PrepareRank& prepare = nullptr);
 
   Job(const Job&) = delete;
@@ -36,7 +36,6 @@ class Job {
   // Kills what is left of it.
   ~Job();
 
-  const JobPlace& place() const { return place_; }
   const std::vector<RankProcess>& ranks() const { return ranks_; }
   bool is_running() const;
   void send(int signal) const;
@@ -58,7 +57,7 @@ class Job {
   // The local rank that failed first, and not because it was told to end.
   const std::optional<size_t>& first_failure() const { return first_failure_; }
   const ProcessEnd& end_of(size_t local_rank) const { return *ranks_[local_rank].end(); }
-  int global_rank(size_t local_rank) const { return place_.first_rank + static_cast<int>(local_rank); }
+  int global_rank(size_t local_rank) const { return host_ranks_.first_rank + static_cast<int>(local_rank); }
   // Says on stderr which rank failed first, and its last lines.
   void report_failure() const;
 
@@ -73,12 +72,12 @@ class Job {
   void start(const LaunchOptions& options, const Guardian& guardian, const sigset_t& signal_mask,
              const PrepareRank& prepare);
 
-  const JobPlace place_;
+  const HostRanks host_ranks_;
   const std::string mark_;
   const MemoryKills memory_kills_;
   const Deadline::Clock::time_point start_ = Deadline::Clock::now();
   const std::string log_dir_;  // empty: none
-  ShownOutputs shown_;
+  OutputRelays shown_;
   std::vector<RankProcess> ranks_;
   std::optional<size_t> first_failure_;
   JobEnding ending_;

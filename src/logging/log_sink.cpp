@@ -15,7 +15,7 @@
 #include "base/name_list.hpp"
 #include "base/text_check.hpp"
 #include "base/utc_time.hpp"
-#include "base/whole_write.hpp"
+#include "base/write_whole.hpp"
 #include "json/json.hpp"
 #include "logging/terminal.hpp"
 #include "os/file_descriptor.hpp"

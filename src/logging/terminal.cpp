@@ -10,7 +10,7 @@
 
 #include "base/environment.hpp"
 #include "base/text_check.hpp"
-#include "base/whole_write.hpp"
+#include "base/write_whole.hpp"
 
 namespace accel::track {
 namespace {

@@ -75,7 +75,7 @@ std::vector<int> share(const std::vector<Processor>& processors, size_t rank, si
 
 }  // namespace
 
-std::vector<Processor> processor_places(const std::vector<int>& numbers, const std::string& root) {
+std::vector<Processor> processor_topology(const std::vector<int>& numbers, const std::string& root) {
   std::vector<Processor> processors;
   for (const int number : numbers) {
     const std::string topology = root + "/sys/devices/system/cpu/cpu" + std::to_string(number) + "/topology/";
@@ -99,11 +99,13 @@ std::vector<Processor> processor_places(const std::vector<int>& numbers, const s
   return processors;
 }
 
-std::vector<Processor> processor_places(const std::string& root) { return processor_places(usable_numbers(), root); }
+std::vector<Processor> processor_topology(const std::string& root) {
+  return processor_topology(usable_numbers(), root);
+}
 
 int usable_cores(const std::string& root) {
   std::set<std::pair<int, int>> cores;
-  for (const Processor& processor : processor_places(root)) cores.emplace(processor.package, processor.core);
+  for (const Processor& processor : processor_topology(root)) cores.emplace(processor.package, processor.core);
   return std::max(1, static_cast<int>(cores.size()));
 }
 
@@ -138,7 +140,7 @@ std::vector<int> set_numa_affinity(int local_rank, int local_processes, bool nea
   std::vector<std::optional<int>> nodes;
   if (near_gpus)
     for (const std::string& address : visible_gpus(visible_gpu_ids())) nodes.push_back(node_of_device(address));
-  const std::vector<int> numbers = processors_of_rank(processor_places(), local_rank, local_processes, nodes);
+  const std::vector<int> numbers = processors_of_rank(processor_topology(), local_rank, local_processes, nodes);
   if (numbers.empty()) return numbers;
   cpu_set_t set;
   CPU_ZERO(&set);

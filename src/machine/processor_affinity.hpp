@@ -16,8 +16,8 @@ struct Processor {
 
 // The processors that this process may use, or those in `numbers`, sorted by node, package, core and number. Where the
 // kernel does not tell the core, each processor counts as a core of its own at node 0.
-std::vector<Processor> processor_places(const std::string& root = "");
-std::vector<Processor> processor_places(const std::vector<int>& numbers, const std::string& root);
+std::vector<Processor> processor_topology(const std::string& root = "");
+std::vector<Processor> processor_topology(const std::vector<int>& numbers, const std::string& root);
 
 // Physical cores that this process may use, at least 1.
 int usable_cores(const std::string& root = "");

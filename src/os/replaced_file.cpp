@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "base/error.hpp"
-#include "base/whole_write.hpp"
+#include "base/write_whole.hpp"
 #include "os/system_error.hpp"
 
 namespace accel {

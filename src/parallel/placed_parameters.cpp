@@ -189,7 +189,7 @@ std::string PlacedParameters::axes() const {
   return axes;
 }
 
-bool PlacedParameters::tell_parts(const nn::Module& module, const std::string& axes) const {
+bool PlacedParameters::describe_parts(const nn::Module& module, const std::string& axes) const {
   const auto mesh = find_mesh();
   std::vector<std::string> shared = split_text(axes);
   const auto is_one = [&](const std::string& axis) { return mesh == nullptr || mesh->size(axis) == 1; };

@@ -38,7 +38,7 @@ class AutomaticProfile {
     try {
       profiler_.end(/*waits=*/false);
     } catch (const std::exception& error) {
-      tell(error);
+      report(error);
     }
   }
 
@@ -48,7 +48,7 @@ class AutomaticProfile {
     return settings;
   }
 
-  static void tell(const std::exception& error) noexcept {
+  static void report(const std::exception& error) noexcept {
     try {
       log(LogLevel::kError, "the profile of this program fails: ", error.what());
     } catch (const std::exception&) {
@@ -63,7 +63,7 @@ class AutomaticProfile {
       if (profiler_.step_number() == skipped_) profiler_.restart();
       if (profiler_.step_number() == last_) profiler_.end(/*waits=*/false);
     } catch (const std::exception& error) {
-      tell(error);
+      report(error);
     }
   }
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "comm/communicator.hpp"
-#include "config/process_place.hpp"
+#include "config/rank_info.hpp"
 #include "kernels/compute_policy.hpp"
 #include "state/gradient_state.hpp"
 #include "state/parallel_groups.hpp"

@@ -29,7 +29,7 @@ void ApplicationTrackers::leave_out(ApplicationTracker& tracker) {
   running_.erase(std::remove_if(running_.begin(), running_.end(), is_it), running_.end());
 }
 
-void ApplicationTrackers::tell(TrackerEvent event, int64_t step, const Content& content) {
+void ApplicationTrackers::notify(TrackerEvent event, int64_t step, const Content& content) {
   std::exception_ptr first;
   const Trackers told = running_;  // one that fails is left out
   for (const auto& tracker : told) {

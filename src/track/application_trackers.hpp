@@ -27,7 +27,7 @@ class ApplicationTrackers {
   void run(const std::shared_ptr<ApplicationTracker>& tracker);
   const Trackers& running() const { return running_; }
   // To each that runs, by the rule of on_failure.
-  void tell(TrackerEvent event, int64_t step, const Content& content);
+  void notify(TrackerEvent event, int64_t step, const Content& content);
   // They are not told.
   void stop();
 

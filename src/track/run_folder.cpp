@@ -13,7 +13,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "base/whole_write.hpp"
+#include "base/write_whole.hpp"
 #include "os/list_folder.hpp"
 #include "os/system_error.hpp"
 

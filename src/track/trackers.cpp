@@ -196,7 +196,7 @@ void Trackers::finish(bool finished) {
       if (first == nullptr) first = std::current_exception();
     }
   };
-  try_to([&] { tell(TrackerEvent::kFinish, kNoStep, nullptr); });
+  try_to([&] { notify(TrackerEvent::kFinish, kNoStep, nullptr); });
   for (const auto& writer : writers_) try_to([&] { writer->finish(finished); });
   writers_.clear();
   built_in_.clear();
@@ -229,7 +229,7 @@ void Trackers::log_step_report(Json report) {
 }
 
 void Trackers::flush() {
-  tell(TrackerEvent::kFlush, kNoStep, nullptr);
+  notify(TrackerEvent::kFlush, kNoStep, nullptr);
   for (const auto& writer : writers_) writer->flush();
 }
 

@@ -57,8 +57,8 @@ class Trackers {
   int64_t step_report_interval() const { return is_running_ ? step_report_interval_ : 0; }
 
   // To each tracker of the program that runs here, by the rule of on_failure.
-  void tell(TrackerEvent event, int64_t step, const ApplicationTrackers::Content& content) {
-    applications_.tell(event, step, content);
+  void notify(TrackerEvent event, int64_t step, const ApplicationTrackers::Content& content) {
+    applications_.notify(event, step, content);
   }
   bool has_applications() const { return !applications_.running().empty(); }
   bool has_built_in() const { return !built_in_.empty(); }

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Links of the pages to files, and to headings of pages, lead somewhere: links_test.py ROOT. The test `site` looks at what Sphinx makes of them."""
 
-import pathlib
 import re
 import sys
 import urllib.parse
@@ -38,14 +37,5 @@ def problems(root):
                 yield f"{path.relative_to(root)}: {link}: the page has no such heading"
 
 
-def main():
-    if len(sys.argv) != 2:
-        print("usage: links_test.py ROOT", file=sys.stderr)
-        return 2
-    found = list(problems(pathlib.Path(sys.argv[1]).resolve()))
-    print("\n".join(found) if found else "every link leads somewhere")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.report(problems, "every link leads somewhere"))

@@ -10,6 +10,7 @@ Julia are put together and run (guides.py), all other commands are run as they s
 import dataclasses
 import pathlib
 import re
+import sys
 
 import preparations
 
@@ -35,6 +36,16 @@ class Block:
 
     def __str__(self):
         return f"{self.page}:{self.line}"
+
+
+def report(problems, fine):
+    """The exit status of a test of the folder that is its argument: prints what `problems` yields of that, else that it is `fine`."""
+    if len(sys.argv) != 2:
+        print(f"usage: {pathlib.Path(sys.argv[0]).name} SOURCE_ROOT", file=sys.stderr)
+        return 2
+    found = list(problems(pathlib.Path(sys.argv[1]).resolve()))
+    print("\n".join(found) if found else fine)
+    return 1 if found else 0
 
 
 def page_paths(root):

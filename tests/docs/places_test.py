@@ -5,9 +5,10 @@ are generated, tests, examples and pages do not count, nor does the example's ow
 usage: places_test.py SOURCE_ROOT
 """
 
-import pathlib
 import re
 import sys
+
+import pages
 
 PAGE = "docs/extending.md"
 HEADING = "## How many places there are\n"
@@ -47,14 +48,5 @@ def problems(root):
             yield f"{PAGE}: {kind}: {example} is in {len(elsewhere)} files only; lower the number"
 
 
-def main():
-    if len(sys.argv) != 2:
-        print("usage: places_test.py SOURCE_ROOT", file=sys.stderr)
-        return 2
-    found = list(problems(pathlib.Path(sys.argv[1]).resolve()))
-    print("\n".join(found) if found else "each kind has as many places as the page says")
-    return 1 if found else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.report(problems, "each kind has as many places as the page says"))

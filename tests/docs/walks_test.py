@@ -5,9 +5,10 @@ a file of an earlier one. The returns that are left are counted here; their numb
 usage: walks_test.py SOURCE_ROOT
 """
 
-import pathlib
 import re
 import sys
+
+import pages
 
 PAGE = "docs/architecture.md"
 WALKS = ("A gradient bucket", "A batch", "An option's value", "A saved training state", "A step of a program of torch")
@@ -27,34 +28,25 @@ def problems(root):
     text = (root / PAGE).read_text(encoding="utf-8")
     walks = dict(re.findall(r"^## ([^\n]+), file by file\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
     if tuple(walks) != WALKS:
-        yield f"the walks are {', '.join(walks)}; expected {', '.join(WALKS)}"
+        yield f"{PAGE}: the walks are {', '.join(walks)}; expected {', '.join(WALKS)}"
     for walk, section in walks.items():
         named, returns = set(), []
         steps = STEP.findall(section)
         if len(steps) < 3:
-            yield f"{walk} has {len(steps)} steps; expected a list of at least 3"
+            yield f"{PAGE}: {walk} has {len(steps)} steps; expected a list of at least 3"
         for number, step in enumerate(steps, 1):
             of_step = set()
             for name in FILE.findall(step):
                 file = find(root, name, named | of_step)
                 if file is None:
-                    yield f"{walk}, step {number}: there is no file {name}"
+                    yield f"{PAGE}: {walk}, step {number}: there is no file {name}"
                 else:
                     of_step.add(file.resolve())
             returns += sorted(file.name for file in of_step & named)
             named |= of_step
         if len(returns) != RETURNS.get(walk, 0):
-            yield f"{walk} returns to {', '.join(returns) or 'no file'}; expected {RETURNS.get(walk, 0)} returns"
-
-
-def main():
-    if len(sys.argv) != 2:
-        print("usage: walks_test.py SOURCE_ROOT", file=sys.stderr)
-        return 2
-    found = [f"{PAGE}: {problem}" for problem in problems(pathlib.Path(sys.argv[1]).resolve())]
-    print("\n".join(found) if found else "every walk leads through files that exist")
-    return 1 if found else 0
+            yield f"{PAGE}: {walk} returns to {', '.join(returns) or 'no file'}; expected {RETURNS.get(walk, 0)} returns"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(pages.report(problems, "every walk leads through files that exist"))

@@ -20,8 +20,8 @@
 #include "comm/record/flight_record.hpp"
 #include "expect_error.hpp"
 #include "kernels/attention/attention_dispatch.hpp"
+#include "kernels/cached_results.hpp"
 #include "kernels/compute_policy.hpp"
-#include "kernels/kept_results.hpp"
 #include "parallel/context/sequence_parts.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"
@@ -204,15 +204,15 @@ TEST(ContextAttention, ResultsAreKeptForARecomputation) {
   tests::run_ranks(2, [](const RankGroup& group) {
     const ContextParallelism split{group, ContextMethod::kRing, SequenceOrder::kHeadAndTail};
     const at::Tensor x = numbers({1, 2, 4, 3}, 0.3);
-    kernels::KeptResults kept;
+    kernels::CachedResults kept;
     const auto attend = [&] { return context_parallel_attention(x, x, x, true, std::nullopt, split); };
     at::Tensor first, second;
     {
-      const kernels::KeptResults::Scope scope(&kept);
+      const kernels::CachedResults::Scope scope(&kept);
       first = attend();
     }
     {
-      const kernels::KeptResults::Scope scope(&kept, true);
+      const kernels::CachedResults::Scope scope(&kept, true);
       if (group->rank() == 0) second = attend();  // the other rank would be missed
     }
     EXPECT_TRUE(group->rank() != 0 || second.equal(first));

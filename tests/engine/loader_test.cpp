@@ -20,6 +20,7 @@
 #include "config/generated/settings/prepare/dataloader_config.hpp"
 #include "config/generated/settings/state/state.hpp"
 #include "data/prepared_dataloader.hpp"
+#include "expect_error.hpp"
 #include "numbers.hpp"
 
 namespace accel::data {
@@ -27,20 +28,10 @@ namespace loader_test {
 
 using tests::Batches;
 using tests::epoch_of;
+using tests::expect_error;
 using tests::Numbers;
 using tests::numbers_of;
 using LoaderPtr = std::shared_ptr<Loader>;
-
-template <typename Body>
-void expect_error(Status status, const std::string& part, Body&& body) {
-  try {
-    body();
-    ADD_FAILURE() << "expected an error about " << part;
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), status) << error.message();
-    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
-  }
-}
 
 // Items that take their time, more or less, and may fail.
 class SlowNumbers final : public Dataset {

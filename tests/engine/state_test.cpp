@@ -21,7 +21,7 @@
 #include "config/generated/settings/prepare/grad_scaler.hpp"
 #include "config/generated/settings/state/state.hpp"
 #include "config/precedence.hpp"
-#include "config/process_place.hpp"
+#include "config/rank_info.hpp"
 #include "config/state_settings.hpp"
 #include "kernels/compute_policy.hpp"
 #include "precision/grad_scaler.hpp"
@@ -101,7 +101,7 @@ std::string refusal(const std::function<void()>& call, Status status) {
 StateSettings resolved_place() {
   StateSettings settings;
   resolve_settings(settings);
-  resolve_process_place(settings);
+  resolve_rank_info(settings);
   return settings;
 }
 
@@ -144,7 +144,7 @@ TEST(StateProcess, CallsWinOverTheEnvironment) {
   StateSettings process;
   process.process_index = 2;
   process.num_processes = 3;
-  resolve_process_place(process);
+  resolve_rank_info(process);
   EXPECT_EQ(*process.process_index, 2);
   EXPECT_EQ(*process.local_process_index, 2);
   EXPECT_EQ(process.process_index.source, "call");

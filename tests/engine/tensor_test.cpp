@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "expect_error.hpp"
 #include "tensor/access.hpp"
 #include "tensor/autograd/loss.hpp"
 #include "tensor/device/device.hpp"
@@ -33,15 +34,7 @@ constexpr c10::DeviceType kCpu = c10::DeviceType::CPU;
 
 template <typename Call>
 void expect_failure(Call call, Status status, const std::string& part) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), status) << error.message();
-    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
-    EXPECT_EQ(error.message().find('\n'), std::string::npos) << error.message();
-    return;
-  }
-  ADD_FAILURE() << "no error; expected one with '" << part << "'";
+  tests::expect_error(status, part, call);
 }
 
 // Counts how often it is given back.

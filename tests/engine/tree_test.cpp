@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "expect_error.hpp"
 #include "tensor/bytes.hpp"
 
 namespace accel::tree {
@@ -30,13 +31,7 @@ namespace tree_test {
 
 template <typename Call>
 void expect_fails(Call&& call, Status status, const std::string& part) {
-  try {
-    call();
-    ADD_FAILURE() << "no error; expected '" << part << "'";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), status) << error.message();
-    EXPECT_NE(error.message().find(part), std::string::npos) << error.message();
-  }
+  tests::expect_error(status, part, call);
 }
 
 c10::IValue list_of(const std::vector<c10::IValue>& items) {

@@ -39,7 +39,7 @@ class TwoNodes : public DescribedMachine {
   std::vector<Processor> processors() const {
     Numbers numbers(16);
     std::iota(numbers.begin(), numbers.end(), 0);
-    return processor_places(numbers, root());
+    return processor_topology(numbers, root());
   }
   std::vector<std::optional<int>> nodes(const std::string& ids = "all") const {
     std::vector<std::optional<int>> found;
@@ -86,7 +86,7 @@ TEST(ProcessorAffinity, AGpuThatSaysNoNodeLeavesTheShare) {
 
 TEST(ProcessorAffinity, AMachineThatSaysNothingIsOneNodeOfCores) {
   const DescribedMachine nothing;
-  const std::vector<Processor> processors = processor_places({2, 0, 5}, nothing.root());
+  const std::vector<Processor> processors = processor_topology({2, 0, 5}, nothing.root());
   ASSERT_EQ(processors.size(), 3U);
   EXPECT_EQ(processors_of_rank(processors, 1, 3, {}), (Numbers{2}));
   EXPECT_GE(usable_cores(nothing.root()), 1);
@@ -134,7 +134,7 @@ std::set<int> bound_processors(int rank, int ranks, Numbers& told) {
 }
 
 TEST(ProcessorAffinity, SharesOfThisMachineAreTogetherAllAndHaveNoneTwice) {
-  const size_t processors = processor_places().size();
+  const size_t processors = processor_topology().size();
   for (size_t ranks = 1; ranks <= processors; ++ranks) {
     std::set<int> all;
     size_t sum = 0;

@@ -144,7 +144,7 @@ TEST_F(TrackersOfARun, OtherRanksHaveTrackersThatDoNothing) {
   expect_error(Status::kInvalidState, "run already", [&] { trackers.add(on_main); });
   log(trackers, 3, 0.5);
   EXPECT_EQ(trackers.latest_scalars().at("loss"), 0.5);
-  trackers.tell(TrackerEvent::kFlush, 7, nullptr);
+  trackers.notify(TrackerEvent::kFlush, 7, nullptr);
   trackers.finish();
   const std::vector<std::pair<TrackerEvent, int64_t>> expected = {{TrackerEvent::kFlush, 7},
                                                                   {TrackerEvent::kFinish, kNoStep}};

@@ -19,7 +19,7 @@ class Method(Class):
         super().__init__(row, section, structs, named)
         objects = [name for name, (_, role) in self.inputs.items() if role == "handle" and not row.own(name)] if section["object"] else []
         row.changed.update({name: section["object"] for name in objects[:1]})
-        self.inside, self.is_static = "    " * bool(section["object"]), not objects
+        self.inside, self.is_static, self.around = "    " * bool(section["object"]), not objects, section.get("around")
 
     def default(self, name):
         """None: what is not given comes from the environment, or is the engine's."""
@@ -38,6 +38,7 @@ class Method(Class):
         if is_truth(kind, doc):
             return "bool", f"return bool({call})" if role else f"return {call} == 1"
         is_map = doc.startswith("A map") or '{"' in doc + function["summary"]
+        call = self.around.format(call=call, first=self.row.listed[0][0]) if self.around else call
         return TYPES.get(role) or role in ("", "out_number") and TYPES.get(kind["base"]) or ("dict" if is_map else "Any"), f"return {call}"
 
     def text(self, is_property=False):
@@ -49,15 +50,17 @@ class Method(Class):
 
 def emit(api, root):
     structs, named, known = {struct["name"]: struct for struct in api["structs"]}, choices(api), Api(api)
-    parts, functions = [], []
+    parts, functions, files = [], [], {}
     for name, section in languages.read(root, "python")["methods"].items():
         section = {"object": "", "rows": "", "properties": "", "self": "self", **section}
         made = [Method(row, section, structs, named).text() for row in languages.rows(section, known)]
         made += [Method(row, section, structs, named).text(True) for row in languages.rows({**section, "rows": section["properties"]}, known)]
-        if section["object"]:
+        if "imports" in section:
+            files[f"{FOLDER}/{name}.py"] = NOTE.format(section["title"]) + section["imports"] + "\n\n" + "\n\n".join(made)
+        elif section["object"]:
             parts.append(f"class {name}:\n    __slots__ = ()\n\n" + "\n".join(made))
         else:
             functions += made
     body = "\n\n".join([*functions, *parts])
     title = "What is one call of the engine: functions, and the methods of classes, which derive from those here."
-    return {f"{FOLDER}/methods.py": NOTE.format(title) + IMPORTS + "\n\n" + body}
+    return {f"{FOLDER}/methods.py": NOTE.format(title) + IMPORTS + "\n\n" + body, **files}

@@ -1,6 +1,7 @@
 """Closures of Rust as callbacks: for each callback of one function the C function that calls a closure, in the module of its topic."""
 
 import pathlib
+import re
 
 from emit_rust import NAMES, arguments, result, rust_name
 from emit_rust_options import FOLDER
@@ -74,7 +75,8 @@ class Closure:
         meant = "".join(f" `{one['name']}`: {sentence(of_flag(one['doc']))}" for one in shown)
         gives = "".join(f" Gives: {sentence(one['doc'].replace('Leave NONE to keep it', '`None` keeps it'))}" for one in self.callback["parameters"] if one["direction"] == "out")
         listed = ", ".join(one["name"] for one in shown)
-        return f"* `{taken['name']}({listed})`: {sentence(taken['doc'])} {self.callback['summary']} {self.callback['description']}".rstrip() + meant + gives
+        own = re.sub(r"[;.] NULL: [^;.]+", "", taken["doc"])
+        return f"* `{taken['name']}({listed})`: {sentence(own)} {self.callback['summary']} {self.callback['description']}".rstrip() + meant + gives
 
     def text(self):
         listed = arguments(self.callback["parameters"], ()).replace("accel_", "sys::accel_")

@@ -34,6 +34,7 @@ WRITTEN = ("&mut Tensor", "memory::writes({0})?;", "{0}.as_raw()")
 TENSORS = {"State": WRITTEN, "Model": ("Tensor", "", "{0}.as_raw()")}
 SHARED = ("Tensor", "Value", "StateReader")
 OUTPUTS = {"out_value": "Value", "out_buffer": "String", "out_handle": "", "out_number": "", "out_scope": ""}
+WITHOUT_CLOSURE = {"callback": "None", "user_data": "ptr::null_mut()", "destroy": "None"}
 
 
 class ByHand(Exception):
@@ -44,7 +45,7 @@ class Function:
     """A function in Rust: what it takes, the lines before the call, and C's arguments."""
 
     def __init__(self, known, flags, function, entry, known_closures):
-        self.known, self.flags, self.function, self.entry, self.taken, self.lines, self.arguments, self.output = known, flags, function, entry, [], [], [], None
+        self.known, self.flags, self.function, self.entry, self.taken, self.lines, self.arguments, self.outputs = known, flags, function, entry, [], [], [], []
         self.read = ["self"] if entry.get("reads") else []
         self.closure, self.closures = None, known_closures
         owner, name, is_static = placed(function, known)
@@ -59,17 +60,23 @@ class Function:
                 names = [rust_name(one["name"]) for one in counted]
                 self.lines += [f'crate::call::same_length({names[0]}.len(), {other}.len(), "{other}")?;' for other in names[1:]]
                 self.arguments.append(f"{names[0]}.len()")
-            elif role in OUTPUTS and not self.output:
-                self.output = parameter, role
+            elif role in OUTPUTS:
+                self.outputs.append((parameter, role))
                 self.arguments.append("out")
+            elif self.closures is None and role in WITHOUT_CLOSURE:
+                self.arguments.append(WITHOUT_CLOSURE[role])
             elif role == "number" or role in TAKEN:
                 self.add(parameter, role)
-            elif parameter["type"]["base"] in self.closures and not parameter["nullable"]:
+            elif parameter["type"]["base"] in (self.closures or ()):
                 self.add_closure(rust_name(parameter["name"]), self.closures[parameter["type"]["base"]])
             elif self.closure and role in ("user_data", "destroy"):
                 self.arguments.append({"user_data": "data"}.get(role, role))
             else:
                 raise ByHand(OTHERWISE.get(role, "several results"))
+        self.output = self.outputs[0] if self.outputs else None
+        if len(self.outputs) > 1:
+            places = iter(range(len(self.outputs)))
+            self.arguments = [f"&mut (*out).{next(places)}" if one == "out" else one for one in self.arguments]
 
     def add_closure(self, name, closure):
         self.closure = name, closure
@@ -101,9 +108,10 @@ class Function:
         same = self.known.functions.get(self.function["name"].removesuffix("_async"), self.function)["parameters"]
         text = next(one["doc"] for one in same if one["name"] == parameter["name"])
         rust, argument = self.known.plain(parameter["type"], text)
-        rust = self.flag(parameter["name"]) if rust == "bool" or rust == "i32" and "ACCEL_UNSET" in text else rust
+        is_flag = rust == "i32" and "ACCEL_UNSET" in text and not text.startswith("ACCEL_")
+        rust = self.flag(parameter["name"]) if rust == "bool" or is_flag else rust
         if "ACCEL_UNSET" in text:
-            return f"Option<{rust}>", "", "or_unset({0})"
+            return f"impl Into<Option<{rust}>>", "", "or_unset({0}.into())"
         return ("Duration", "", "milliseconds({0})") if parameter["name"].endswith("_ms") else (rust, "", argument)
 
     def flag(self, name):
@@ -117,7 +125,7 @@ class Function:
         if base == "accel_value_t":
             return "Value" if name.startswith("object") else "T", "", "{0}"
         rust = "Option<Tensor>" if nullable else "Tensor"
-        return rust, "" if name == self.tensors[-1] else "let ({0}, reads) = lent({0});", "{0}"
+        return rust, "" if name == self.tensors[-1] else "let ({0}, reads) = raw_and_owner({0});", "{0}"
 
     def call(self, form="{}"):
         called = form.format(f"sys::{self.function['name']}({', '.join(self.arguments)})")
@@ -130,12 +138,16 @@ class Function:
             return self.of_output(*self.output)
         if returned["type"]["base"] == "accel_status_t":
             is_step = "ACCEL_STEP_SKIPPED" in self.function["statuses"]
+            if self.by_numbers():
+                return "Result<()>", f"check_callback_of_numbers(|| {self.call()}).map(drop)"
             return f"Result<{'Step' if is_step else '()'}>", f"check({self.call()}).map({'Step::from_status' if is_step else 'drop'})"
         if returned["type"]["base"] == "accel_device_t":
             raise ByHand("a struct of the state")
         rust = "String" if returned["type"]["pointers"] else self.known.plain(returned["type"], returned["doc"])[0]
+        if returned["type"]["base"] in self.known.choices:  # a newer library may have more
+            return rust, f"{rust}::from_raw({self.call()}).unwrap_or({rust}::{next(iter(self.known.choices[returned['type']['base']].values()))})"
         if rust not in ("String", "bool", *NAMES.values()):
-            raise ByHand("a number that a newer library may have added, or a struct")
+            raise ByHand("a struct")
         last, has_refused = self.call({"String": "text({})", "bool": "{} == 1"}.get(rust, "{}")), any("?" in line for line in self.lines)
         if rust == "i64" and (has_refused or any("ERROR" in status for status in self.function["statuses"])):
             return "Result<i64>", f"check_number({last})"
@@ -155,13 +167,17 @@ class Function:
             self.taken[0], self.read = (first[0], "&T"), []
             self.lines += [f"let {first[0]} = {first[0]}.as_arg()?;", f"memory::reads(&{first[0]})?;"]
             return "Result<T>", f"T::from_value(made(|out| {self.call()})?)"
-        rust = OUTPUTS[role] or self.known.handles.get(base) or self.known.plain(parameter["type"], parameter["doc"])[0]
-        unset = "ACCEL_UNSET" if role == "out_number" else "NULL|ACCEL_UNSET"
-        return f"Result<{f'Option<{rust}>' if re.search(unset, parameter['doc']) else rust}>", f"{self.made_by()}(|out| {self.call()})"
+        kinds = [self.kind_of(*one) for one in self.outputs]
+        pair = len(kinds) > 1 and f"({', '.join(kinds)})"
+        return f"Result<{pair or kinds[0]}>", f"made{self.by_numbers()}{f'::<{pair}>' if pair else ''}(|out| {self.call()})"
 
-    def made_by(self):
+    def kind_of(self, parameter, role):
+        rust = OUTPUTS[role] or self.known.handles.get(parameter["type"]["base"]) or self.known.plain(parameter["type"], parameter["doc"])[0]
+        return f"Option<{rust}>" if re.search("ACCEL_UNSET" if role == "out_number" else "NULL|ACCEL_UNSET", parameter["doc"]) else rust
+
+    def by_numbers(self):
         """A callback that answers a number has no status to fail with."""
-        return "made_by_numbers" if self.closure and self.closure[1].returns["c"] == "double" else "made"
+        return "_by_numbers" * bool(self.entry.get("numbers") or self.closure and self.closure[1].returns["c"] == "double")
 
     def text(self):
         returned, last = self.result()
@@ -189,7 +205,8 @@ class Function:
         listed = [f"* `{one['name']}`: {sentence(of_flag(one['doc']))}" for one in function["parameters"]
                   if one["name"].removesuffix("_ms") in names and one["doc"] not in ("", "As there.")]
         listed += [self.closure[1].documentation(parameter) for parameter in function["parameters"] if self.closure and parameter["name"] == self.closure[0]]
-        given = self.output[0]["doc"].replace(" May be NULL.", "" if self.output[1] == "out_number" else " May be NULL.") if self.output else function["returns"]["doc"] * (function["returns"]["type"]["base"] != "accel_status_t")
+        docs = [one["doc"].replace(" May be NULL.", "" if role == "out_number" else " May be NULL.") for one, role in self.outputs]
+        given = " ".join(dict.fromkeys(docs)) if docs else function["returns"]["doc"] * (function["returns"]["type"]["base"] != "accel_status_t")
         errors = [camel(status.removeprefix("ACCEL_ERROR_").lower()) for status in function["statuses"] if "ERROR" in status]
         parts = [sentence(f"{function['summary']} {function['description']}".strip()), "\n".join(listed), given not in ("", "As there.") and f"Gives: {sentence(of_flag(given))}",
                  errors and f"# Errors\n{', '.join(errors)}."]
@@ -202,8 +219,9 @@ def table(root):
     for function, name in written.get("names", {}).items():
         owner, _, own = name.rpartition(".")
         found.setdefault(function, {}).update(owner=owner, name=own)
-    for function in written.get("reads", []):
-        found.setdefault(function, {})["reads"] = True
+    for word in ("reads", "numbers"):
+        for function in written.get(word, []):
+            found.setdefault(function, {})[word] = True
     for word, key in (("writes", "writes"), ("closures", "held")):
         for what, functions in written.get(word, {}).items():
             for function in functions:
@@ -246,9 +264,12 @@ def survey(api, root):
         try:
             if function["inline"] or name in done or entry.get("reason"):
                 raise ByHand(entry.get("reason") or "values are made of Rust's own")
-            one = Function(known, named, function, entry, known_closures)
-            owner = "StateReader" if one.owner == "State" and function["threads"] == "any" else one.owner
-            texts.append((name, function["section"], owner, one.name, one.text()))
+            is_optional = any(one["nullable"] and one["type"]["base"] in known_closures for one in function["parameters"])
+            for ending, taken in (("", None), ("_with", known_closures)) if is_optional else (("", known_closures),):
+                one = Function(known, named, function, entry, taken)
+                one.name += ending
+                owner = "StateReader" if one.owner == "State" and function["threads"] == "any" else one.owner
+                texts.append((name, function["section"], owner, one.name, one.text()))
         except (Unsupported, ByHand) as why:
             reasons[name] = str(why)
     return texts, reasons

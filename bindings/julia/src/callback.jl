@@ -2,7 +2,7 @@
 # thrown through C: what a function throws comes out of the outer call (errors.jl).
 
 """Runs a callback; its exception becomes a status."""
-function answered(body::Function)
+function callback_status(body::Function)
     try
         body()
         return LibAccel.ACCEL_OK
@@ -12,7 +12,7 @@ function answered(body::Function)
 end
 
 """Runs a callback whose result is a number; its exception becomes a negative one."""
-function answered_number(body::Function)
+function callback_number(body::Function)
     try
         return Int64(body())
     catch exception
@@ -24,32 +24,32 @@ give(out::Ptr{CValue}, object) = (unsafe_store!(out, owned(object)); nothing)
 model_of(handle::Ptr{LibAccel.accel_module_t}) = Model(LibAccel.accel_module_retain(handle))
 tensor_of(handle::Ptr{LibAccel.accel_tensor_t}) = Tensor(LibAccel.accel_tensor_retain(handle))
 
-run_forward(model, inputs, n_inputs, out, block) = answered() do
+run_forward(model, inputs, n_inputs, out, block) = callback_status() do
     arguments = ntuple(i -> borrowed(unsafe_load(inputs, i)), n_inputs)
-    give(out, kept(block)(model_of(model), arguments...))
+    give(out, object_of(block)(model_of(model), arguments...))
 end
 forward_callback() = @cfunction(run_forward, Int32, (Ptr{LibAccel.accel_module_t}, Ptr{CValue}, Csize_t, Ptr{CValue}, Ptr{Cvoid}))
 
-run_hook(model, values, out, block) = answered() do
-    replaced = kept(block)(model_of(model), borrowed(unsafe_load(values))...)
+run_hook(model, values, out, block) = callback_status() do
+    replaced = object_of(block)(model_of(model), borrowed(unsafe_load(values))...)
     replaced === nothing || give(out, replaced isa Tuple ? replaced : (replaced,))
 end
 hook_callback() = @cfunction(run_hook, Int32, (Ptr{LibAccel.accel_module_t}, Ptr{CValue}, Ptr{CValue}, Ptr{Cvoid}))
 
-run_tensor(tensor, out, block) = answered() do
-    made = kept(block)(tensor_of(tensor))::Tensor
+run_tensor(tensor, out, block) = callback_status() do
+    made = object_of(block)(tensor_of(tensor))::Tensor
     unsafe_store!(out, LibAccel.accel_tensor_retain(raw(made)))
 end
 tensor_callback() = @cfunction(run_tensor, Int32, (Ptr{LibAccel.accel_tensor_t}, Ptr{Ptr{LibAccel.accel_tensor_t}}, Ptr{Cvoid}))
 
-run_update(parameter, gradient, states, step, lr, weight_decay, block) = answered() do
-    kept(block)(tensor_of(parameter), tensor_of(gradient), borrowed(unsafe_load(states)), step, lr, weight_decay)
+run_update(parameter, gradient, states, step, lr, weight_decay, block) = callback_status() do
+    object_of(block)(tensor_of(parameter), tensor_of(gradient), borrowed(unsafe_load(states)), step, lr, weight_decay)
 end
 update_callback() = @cfunction(run_update, Int32,
     (Ptr{LibAccel.accel_tensor_t}, Ptr{LibAccel.accel_tensor_t}, Ptr{CValue}, Int64, Float64, Float64, Ptr{Cvoid}))
 
-run_closure(out, block) = answered() do
-    loss = kept(block)()::Tensor
+run_closure(out, block) = callback_status() do
+    loss = object_of(block)()::Tensor
     unsafe_store!(out, LibAccel.accel_tensor_retain(raw(loss)))
 end
 closure_callback() = @cfunction(run_closure, Int32, (Ptr{Ptr{LibAccel.accel_tensor_t}}, Ptr{Cvoid}))
@@ -57,30 +57,30 @@ closure_callback() = @cfunction(run_closure, Int32, (Ptr{Ptr{LibAccel.accel_tens
 # It has no status: NaN is refused by the scheduler, and then the exception comes out.
 function run_factor(step, block)
     factor = NaN
-    answered(() -> (factor = Float64(kept(block)(step)))) == LibAccel.ACCEL_OK || carried_as(LibAccel.ACCEL_ERROR_INVALID_ARGUMENT)
+    callback_status(() -> (factor = Float64(object_of(block)(step)))) == LibAccel.ACCEL_OK || carried_as(LibAccel.ACCEL_ERROR_INVALID_ARGUMENT)
     return factor
 end
 factor_callback() = @cfunction(run_factor, Float64, (Int64, Ptr{Cvoid}))
 
-run_seed(seed, block) = answered(() -> kept(block)(seed))
+run_seed(seed, block) = callback_status(() -> object_of(block)(seed))
 seed_callback() = @cfunction(run_seed, Int32, (Int64, Ptr{Cvoid}))
 
-run_comm_hook(buffer, bucket, is_last, block) = answered(() -> kept(block)(tensor_of(buffer), Int(bucket), is_last != 0))
+run_comm_hook(buffer, bucket, is_last, block) = callback_status(() -> object_of(block)(tensor_of(buffer), Int(bucket), is_last != 0))
 comm_hook_callback() = @cfunction(run_comm_hook, Int32, (Ptr{LibAccel.accel_tensor_t}, Int64, Int32, Ptr{Cvoid}))
 
-run_save_state(out, block) = answered(() -> give(out, first(kept(block))()))
+run_save_state(out, block) = callback_status(() -> give(out, first(object_of(block))()))
 save_state_callback() = @cfunction(run_save_state, Int32, (Ptr{CValue}, Ptr{Cvoid}))
-run_load_state(state, block) = answered(() -> last(kept(block))(borrowed(unsafe_load(state))))
+run_load_state(state, block) = callback_status(() -> last(object_of(block))(borrowed(unsafe_load(state))))
 load_state_callback() = @cfunction(run_load_state, Int32, (Ptr{CValue}, Ptr{Cvoid}))
 
-run_checkpoint_hook(models, folder, out, block) = answered() do
-    replaced = kept(block)(borrowed(unsafe_load(models)), unsafe_string(folder))
+run_checkpoint_hook(models, folder, out, block) = callback_status() do
+    replaced = object_of(block)(borrowed(unsafe_load(models)), unsafe_string(folder))
     replaced === nothing || give(out, replaced)
 end
 checkpoint_hook_callback() = @cfunction(run_checkpoint_hook, Int32, (Ptr{CValue}, Ptr{Cchar}, Ptr{CValue}, Ptr{Cvoid}))
 
-run_batch_size(batch_size, block) = answered(() -> kept(block)(Int(batch_size)))
+run_batch_size(batch_size, block) = callback_status(() -> object_of(block)(Int(batch_size)))
 batch_size_callback() = @cfunction(run_batch_size, Int32, (Int64, Ptr{Cvoid}))
 
-run_work(status, block) = answered(() -> kept(block)(status))
+run_work(status, block) = callback_status(() -> object_of(block)(status))
 work_callback() = @cfunction(run_work, Int32, (Int32, Ptr{Cvoid}))

@@ -54,13 +54,13 @@ interruptible!(wanted::Bool) = (INTERRUPTIBLE[] = wanted; nothing)
 # one, and results come back as arrays where arrays were. Objects are gathered as they are.
 const OF_OBJECTS = (LibAccel.accel_gather_object_async, LibAccel.accel_broadcast_object_list_async)
 
-lent(x, number = Tensor) = x
-lent(x::AbstractArray{<:Union{Real,Complex}}, number = Tensor) = Tensor(x; reversed = true)
-lent(x::Union{Real,Complex}, number = Tensor) = number(x)
-lent(x::Union{Tuple,NamedTuple}, number = Tensor) = map(each -> lent(each, number), x)
-lent(x::AbstractVector, number = Tensor) = Any[lent(each, number) for each in x]
-lent(x::AbstractVector{<:Union{Real,Complex}}, number = Tensor) = Tensor(x) # more than one rule above is for it
-lent(x::AbstractDict, number = Tensor) = Map(name => lent(each, number) for (name, each) in pairs(x))
+to_tensors(x, number = Tensor) = x
+to_tensors(x::AbstractArray{<:Union{Real,Complex}}, number = Tensor) = Tensor(x; reversed = true)
+to_tensors(x::Union{Real,Complex}, number = Tensor) = number(x)
+to_tensors(x::Union{Tuple,NamedTuple}, number = Tensor) = map(each -> to_tensors(each, number), x)
+to_tensors(x::AbstractVector, number = Tensor) = Any[to_tensors(each, number) for each in x]
+to_tensors(x::AbstractVector{<:Union{Real,Complex}}, number = Tensor) = Tensor(x) # more than one rule above is for it
+to_tensors(x::AbstractDict, number = Tensor) = Map(name => to_tensors(each, number) for (name, each) in pairs(x))
 not_in_place(number) = refuse("the number ", number, " cannot be written in place; expected arrays and tensors")
 # Where numbers are gathered as objects, they are not counted as rows of a batch.
 for_metrics(async) = async === LibAccel.accel_gather_for_metrics_async ? identity : Tensor
@@ -79,7 +79,7 @@ restored(form::AbstractDict, x::Map) = Map(name => restored(each, x[key_of(name)
 # Of trees. `blocking` and `async` are the two forms of a C function.
 function under_way(async, state, x, rest...)
     async in OF_OBJECTS && return start(out -> lend(value -> async(state, value, rest..., out), x))
-    work = start(out -> lend(value -> async(state, value, rest..., out), lent(x, for_metrics(async))))
+    work = start(out -> lend(value -> async(state, value, rest..., out), to_tensors(x, for_metrics(async))))
     work.form = x
     return work
 end
@@ -87,7 +87,7 @@ function done(blocking, async, state, x, rest...)
     tell()
     INTERRUPTIBLE[] && return finished(under_way(async, state, x, rest...))
     async in OF_OBJECTS && return result(out -> lend(value -> blocking(state, value, rest..., out), x))
-    return restored(x, result(out -> lend(value -> blocking(state, value, rest..., out), lent(x, for_metrics(async)))))
+    return restored(x, result(out -> lend(value -> blocking(state, value, rest..., out), to_tensors(x, for_metrics(async)))))
 end
 # Of tensors, in place.
 done_in_place(blocking, async, arguments...) =
@@ -95,31 +95,31 @@ done_in_place(blocking, async, arguments...) =
 
 """Starts `broadcast!`."""
 function broadcast_async!(state::State, x; from = 0)
-    shared = lent(x, not_in_place)
+    shared = to_tensors(x, not_in_place)
     return start(out -> lend(value -> LibAccel.accel_broadcast_async(state, value, from, out), shared))
 end
 """    broadcast!(state, x; from = 0)
 
 Writes one rank's tensors and arrays into those of all ranks. It is called as `Accel.broadcast!`."""
 broadcast!(state::State, x; from = 0) =
-    (lend(value -> done_in_place(LibAccel.accel_broadcast, LibAccel.accel_broadcast_async, state, value, from), lent(x, not_in_place)); x)
+    (lend(value -> done_in_place(LibAccel.accel_broadcast, LibAccel.accel_broadcast_async, state, value, from), to_tensors(x, not_in_place)); x)
 
 # Arrays of Julia, in their own memory.
 const Numbers = AbstractArray{<:Union{Real,Complex}}
 """    all_reduce!(state, array): an array of Julia, in its own memory"""
-all_reduce!(state::State, array::Numbers; by = :sum) = (all_reduce!(state, lent(array); by = by); array)
-all_gather!(state::State, output::Numbers, input::Numbers) = (all_gather!(state, lent(output), lent(input)); output)
-all_to_all!(state::State, output::Numbers, input::Numbers) = (all_to_all!(state, lent(output), lent(input)); output)
+all_reduce!(state::State, array::Numbers; by = :sum) = (all_reduce!(state, to_tensors(array); by = by); array)
+all_gather!(state::State, output::Numbers, input::Numbers) = (all_gather!(state, to_tensors(output), to_tensors(input)); output)
+all_to_all!(state::State, output::Numbers, input::Numbers) = (all_to_all!(state, to_tensors(output), to_tensors(input)); output)
 reduce_scatter!(state::State, output::Numbers, input::Numbers; by = :sum) =
-    (reduce_scatter!(state, lent(output), lent(input); by = by); output)
+    (reduce_scatter!(state, to_tensors(output), to_tensors(input); by = by); output)
 scatter!(state::State, output::Numbers, input::Union{Numbers,Nothing} = nothing; from = 0) =
-    (scatter!(state, lent(output), lent(input); from = from); output)
-send_tensor(state::State, array::Numbers; options...) = send_tensor(state, lent(array); options...)
-recv_tensor!(state::State, array::Numbers; options...) = (recv_tensor!(state, lent(array); options...); array)
+    (scatter!(state, to_tensors(output), to_tensors(input); from = from); output)
+send_tensor(state::State, array::Numbers; options...) = send_tensor(state, to_tensors(array); options...)
+recv_tensor!(state::State, array::Numbers; options...) = (recv_tensor!(state, to_tensors(array); options...); array)
 
 # A dimension of an array is another one of its tensor.
 pad_across_processes(state::State, array::Numbers; dim = ndims(array), options...) =
-    reversed_array(pad_across_processes(state, lent(array); dim = ndims(array) + 1 - dim, options...))
+    reversed_array(pad_across_processes(state, to_tensors(array); dim = ndims(array) + 1 - dim, options...))
 
 """    Mesh(state, "replica" => 2, "expert" => 4)
 

@@ -4,7 +4,7 @@
 const Part = Union{Integer,Colon,AbstractRange{<:Integer}}
 const Parts = Union{Part,AbstractVector{<:Integer}}
 const Mask = Union{Tensor,AbstractArray{Bool}}
-const Places = Union{Mask,Parts}
+const Indices = Union{Mask,Parts}
 
 Base.firstindex(::Tensor) = 1
 Base.lastindex(tensor::Tensor) = length(tensor)
@@ -90,11 +90,11 @@ end
 Base.setindex!(tensor::Tensor, number::Number) = fill!(tensor, number)
 Base.setindex!(tensor::Tensor, number::Number, indices::Integer...) = (fill!(element(tensor, indices...), number); tensor)
 Base.setindex!(tensor::Tensor, number::Number, index::CartesianIndex) = (fill!(view(tensor, index), number); tensor)
-Base.setindex!(::Tensor, number::Number, ::Places...) = refuse(number, " for several elements; use tensor[...] .= ", number)
+Base.setindex!(::Tensor, number::Number, ::Indices...) = refuse(number, " for several elements; use tensor[...] .= ", number)
 element(tensor, indices...) = view(tensor, indices...)
 element(tensor, index::Integer) = ndims(tensor) == 1 ? view(tensor, index) : view(tensor, place_of(tensor, index))
 function Base.setindex!(tensor::Tensor, source::Union{Tensor,AbstractArray}, indices::Part...)
-    all(index -> !(index isa AbstractRange) || step(index) > 0, indices) || return write_places!(Chosen(tensor, indices), source)
+    all(index -> !(index isa AbstractRange) || step(index) > 0, indices) || return write_elements!(IndexedElements(tensor, indices), source)
     place = ndims(tensor) != 1 && indices == (:,) ? tensor : view(tensor, indices...)
     from = as_tensor(source)
     indices == (:,) && length(from) == length(place) && (from = reshape(from, size(place)...))

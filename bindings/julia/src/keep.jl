@@ -22,7 +22,7 @@ end
 """The `accel_destroy_fn` of all that is kept."""
 destroy() = cglobal(:uv_sem_post)
 
-function kept(block::Ptr{Cvoid})
+function object_of(block::Ptr{Cvoid})
     lock(KEPT_LOCK)
     object = get(KEPT, block, nothing)
     unlock(KEPT_LOCK)

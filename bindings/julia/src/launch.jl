@@ -9,7 +9,7 @@ function run_function(body, local_process_index)
     return nothing
 end
 
-run_launched(local_process_index, block) = answered(() -> run_function(kept(block), Int(local_process_index)))
+run_launched(local_process_index, block) = callback_status(() -> run_function(object_of(block), Int(local_process_index)))
 launch_callback() = @cfunction(run_launched, Int32, (Int32, Ptr{Cvoid}))
 
 """

@@ -1,10 +1,10 @@
 # Loggers and progress bars: Julia's own logging goes to the engine's sinks, and loops have bars as in ProgressMeter.
 
 run_logger(level, logger, message, block) =
-    (answered(() -> kept(block)(Int(level), unsafe_string(logger), unsafe_string(message))); nothing)
+    (callback_status(() -> object_of(block)(Int(level), unsafe_string(logger), unsafe_string(message))); nothing)
 logger_callback() = @cfunction(run_logger, Cvoid, (Int32, Ptr{Cchar}, Ptr{Cchar}, Ptr{Cvoid}))
 
-run_progress(line, is_last, block) = (answered(() -> kept(block)(unsafe_string(line), is_last != 0)); nothing)
+run_progress(line, is_last, block) = (callback_status(() -> object_of(block)(unsafe_string(line), is_last != 0)); nothing)
 progress_callback() = @cfunction(run_progress, Cvoid, (Ptr{Cchar}, Int32, Ptr{Cvoid}))
 
 """

@@ -54,7 +54,7 @@ describe(io::IO, parameters::Parameters) =
 """The arrays of a tree, by their paths."""
 named_arrays(tree) = (found = Pair{String,Any}[]; name_arrays!(found, "", tree); found)
 """Dimensions of their tensors are reversed: so an array has no gaps."""
-tensors_of(arrays) = Map(name => lent(array) for (name, array) in arrays)
+tensors_of(arrays) = Map(name => to_tensors(array) for (name, array) in arrays)
 name_arrays!(found, path, x::Union{AbstractArray{<:Union{AbstractFloat}},Tensor}) =
     (push!(found, (isempty(path) ? "parameters" : path) => x); nothing)
 name_arrays!(found, path, x::Union{NamedTuple,Tuple,AbstractVector,AbstractDict}) =

@@ -1,7 +1,7 @@
 # The profiler: `profile` is a block, and a callback when a cycle is complete.
 
-run_trace_ready(handle, block) = answered() do
-    kept(block)(Profile(LibAccel.accel_profile_retain(handle)))
+run_trace_ready(handle, block) = callback_status() do
+    object_of(block)(Profile(LibAccel.accel_profile_retain(handle)))
     return nothing
 end
 trace_ready_callback() = @cfunction(run_trace_ready, Int32, (Ptr{LibAccel.accel_profile_t}, Ptr{Cvoid}))

@@ -22,7 +22,7 @@ end
 for symbol in (:cumsum, :cumprod)
     @eval Base.$symbol(a::Tensor; dims::Integer = every_dim(a)) = @op($("aten::$symbol"))(a, dims - 1)::Tensor
 end
-# Places and order are of a copy; autograd has no part in them.
+# Positions and order are of a copy; autograd has no part in them.
 for symbol in (:argmax, :argmin, :findmax, :findmin, :findall, :findfirst, :findlast, :sortperm, :extrema, :count)
     @eval Base.$symbol(a::Tensor; options...) = $symbol(Array(a); options...)
 end

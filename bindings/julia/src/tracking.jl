@@ -41,10 +41,10 @@ function happened(tracker::GeneralTracker, event::Symbol, content, step)
 end
 happened(tracker::Function, event::Symbol, content, step) = tracker(event, content, step)
 
-run_tracker(event, content, step, block) = answered() do
+run_tracker(event, content, step, block) = callback_status() do
     known = findfirst(==(event), CHOICES.tracker_event)
     known === nothing && return nothing # of a later version
-    happened(kept(block), known, borrowed(unsafe_load(content)), step == NO_STEP ? nothing : Int(step))
+    happened(object_of(block), known, borrowed(unsafe_load(content)), step == NO_STEP ? nothing : Int(step))
 end
 tracker_callback() = @cfunction(run_tracker, Int32, (Int32, Ptr{CValue}, Int64, Ptr{Cvoid}))
 

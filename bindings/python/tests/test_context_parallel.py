@@ -94,7 +94,7 @@ def test_wrong_buffers(ranks):
 
 
 def test_one_process_is_told_that_nothing_is_split(accelerator, caplog, monkeypatch):
-    monkeypatch.setattr(split_sequences, "_told", False)
+    monkeypatch.setattr(split_sequences, "_has_warned", False)
     tokens = accel.arange(8)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):

@@ -234,7 +234,7 @@ def test_arguments_and_results_of_all_kinds(accelerator):
 
     with pytest.raises(KeyError):
         Fails()(accel.ones(1), thing)
-    assert calls._kept.objects == []
+    assert calls._objects.objects == []
 
 
 # Regression: `forward()` could not return a dataclass.

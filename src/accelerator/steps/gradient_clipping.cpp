@@ -12,7 +12,7 @@
 namespace accel::accelerator {
 
 void require_known_norm(const nn::Module& module, const parallel::PlacedParameters& placed, const comm::Mesh& mesh) {
-  require(placed.tell_parts(module, placed.axes_of_models()), Status::kUnsupported,
+  require(placed.describe_parts(module, placed.axes_of_models()), Status::kUnsupported,
           "the ranks have different parts of the model (", mesh.describe(),
           "), so that a rank does not know the norm of all gradients; expected clipping by value, "
           "or a norm that the program computes over the groups of the mesh");

@@ -86,16 +86,16 @@ c10::IValue optional_map(const accel_value_t* value, const char* name) {
 
 // To the trackers of the program, of content that is made only when there are any.
 template <typename Content>
-void tell(track::Trackers& trackers, TrackerEvent event, int64_t step, const Content& content) {
+void notify(track::Trackers& trackers, TrackerEvent event, int64_t step, const Content& content) {
   if (!trackers.has_applications()) return;
   const c10::IValue same = content();
-  trackers.tell(event, step, [&](const track::ApplicationTracker& /*tracker*/) { return &same; });
+  trackers.notify(event, step, [&](const track::ApplicationTracker& /*tracker*/) { return &same; });
 }
 
 // Logs to the built-in trackers, and tells those of the program also when the disk is full. What is not a value is an
 // error before anybody has the others.
-template <typename Log, typename Tell>
-void log_and_tell(const Log& log, const Tell& tell) {
+template <typename Log, typename Notify>
+void log_and_notify(const Log& log, const Notify& notify) {
   std::exception_ptr failed;
   try {
     log();
@@ -103,7 +103,7 @@ void log_and_tell(const Log& log, const Tell& tell) {
     if (error.status() != Status::kIo) throw;
     failed = std::current_exception();
   }
-  tell();
+  notify();
   if (failed != nullptr) std::rethrow_exception(failed);
 }
 
@@ -123,15 +123,15 @@ c10::IValue member_or_empty(const c10::IValue& map, const std::string& key) {
 }
 
 void log_values(track::Trackers& trackers, const c10::IValue& values, int64_t step, const c10::IValue& log_kwargs) {
-  log_and_tell([&] { trackers.log(step, [&](Record& record) { add_members(record, "", values); }); },
-               [&] {
-                 if (!trackers.has_applications()) return;
-                 c10::IValue content;
-                 trackers.tell(TrackerEvent::kValues, step, [&](const track::ApplicationTracker& tracker) {
-                   content = values_content(values, member_or_empty(log_kwargs, tracker.name()));
-                   return &content;
+  log_and_notify([&] { trackers.log(step, [&](Record& record) { add_members(record, "", values); }); },
+                 [&] {
+                   if (!trackers.has_applications()) return;
+                   c10::IValue content;
+                   trackers.notify(TrackerEvent::kValues, step, [&](const track::ApplicationTracker& tracker) {
+                     content = values_content(values, member_or_empty(log_kwargs, tracker.name()));
+                     return &content;
+                   });
                  });
-               });
 }
 
 c10::IValue read_list(const accel_value_t* value, const char* name) {
@@ -197,12 +197,12 @@ ACCEL_FUNCTION accel_status_t accel_init_trackers(accel_state_t* state, const ch
     trackers.start(start);
     c10::IValue content;
     try {
-      trackers.tell(TrackerEvent::kStart, track::kNoStep, [&](const track::ApplicationTracker& tracker) {
+      trackers.notify(TrackerEvent::kStart, track::kNoStep, [&](const track::ApplicationTracker& tracker) {
         content = start_content(trackers.run(), member_or_empty(kwargs, tracker.name()));
         return &content;
       });
       if (!configuration.isNone())
-        tell(trackers, TrackerEvent::kConfiguration, track::kNoStep, [&] { return configuration; });
+        notify(trackers, TrackerEvent::kConfiguration, track::kNoStep, [&] { return configuration; });
     } catch (...) {
       const std::exception_ptr failed = std::current_exception();
       try {
@@ -231,14 +231,14 @@ ACCEL_FUNCTION accel_status_t accel_log_scalars(accel_state_t* state, const char
     check_array(check_pointer(names, "names"), n_values, "names");
     check_array(check_pointer(values, "values"), n_values, "values");
     for (size_t i = 0; i < n_values; i++) check_text(check_pointer(names[i], "names[i]"), "names");
-    log_and_tell(
+    log_and_notify(
         [&] {
           trackers.log(step, [&](Record& record) {
             for (size_t i = 0; i < n_values; i++) record.add_number(names[i], values[i]);
           });
         },
         [&] {
-          tell(trackers, TrackerEvent::kValues, step, [&] {
+          notify(trackers, TrackerEvent::kValues, step, [&] {
             auto map = tree::new_map();
             for (size_t i = 0; i < n_values; i++) map.insert_or_assign(std::string(names[i]), values[i]);
             return values_content(map, tree::new_map());
@@ -254,7 +254,7 @@ ACCEL_FUNCTION accel_status_t accel_log_images(accel_state_t* state, const accel
     track::Trackers& trackers = trackers_of(state);
     const c10::IValue map = read_map(images, "images");
     const bool first = read_flag(channels_first, "channels_first");
-    log_and_tell(
+    log_and_notify(
         [&] {
           if (!trackers.has_built_in()) return;
           trackers.log(step, [&](Record& record) {
@@ -264,7 +264,7 @@ ACCEL_FUNCTION accel_status_t accel_log_images(accel_state_t* state, const accel
           });
         },
         [&] {
-          tell(trackers, TrackerEvent::kImages, step, [&] {
+          notify(trackers, TrackerEvent::kImages, step, [&] {
             auto content = tree::new_map();
             content.insert("images", map);
             content.insert("channels_first", first);
@@ -282,7 +282,7 @@ ACCEL_FUNCTION accel_status_t accel_log_table(accel_state_t* state, const char* 
     check_pointer(columns, "columns");
     check_pointer(rows, "rows");
     const c10::IValue heads = read_list(columns, "columns"), lines = read_list(rows, "rows");
-    log_and_tell(
+    log_and_notify(
         [&] {
           trackers.log(step, [&](Record& record) {
             record.kind = Record::Kind::kTable;
@@ -292,7 +292,7 @@ ACCEL_FUNCTION accel_status_t accel_log_table(accel_state_t* state, const char* 
           });
         },
         [&] {
-          tell(trackers, TrackerEvent::kTable, step, [&] {
+          notify(trackers, TrackerEvent::kTable, step, [&] {
             auto content = tree::new_map();
             content.insert("name", std::string(name));
             content.insert("columns", heads);
@@ -310,7 +310,7 @@ ACCEL_FUNCTION accel_status_t accel_log_figure(accel_state_t* state, const char*
     check_text(check_pointer(name, "name"), "name");
     const auto* const first = static_cast<const char*>(check_pointer(bytes, "bytes"));
     const std::string_view content(check_array(first, n_bytes, "bytes"), n_bytes);
-    log_and_tell(
+    log_and_notify(
         [&] {
           trackers.log(step, [&](Record& record) {
             record.kind = Record::Kind::kFigure;
@@ -318,7 +318,7 @@ ACCEL_FUNCTION accel_status_t accel_log_figure(accel_state_t* state, const char*
           });
         },
         [&] {
-          tell(trackers, TrackerEvent::kFigure, step, [&] {
+          notify(trackers, TrackerEvent::kFigure, step, [&] {
             auto map = tree::new_map();
             map.insert("name", std::string(name));
             map.insert("bytes", tree::bytes_value(std::string(content), ""));
@@ -337,7 +337,7 @@ ACCEL_FUNCTION accel_status_t accel_log_artifact(accel_state_t* state, const cha
     require(::stat(path, &found) == 0, Status::kNotFound, "there is no file or folder '", path, "'");
     std::string trimmed = path;
     while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
-    log_and_tell(
+    log_and_notify(
         [&] {
           trackers.log(track::kNoStep, [&](Record& record) {
             record.kind = Record::Kind::kArtifact;
@@ -346,7 +346,7 @@ ACCEL_FUNCTION accel_status_t accel_log_artifact(accel_state_t* state, const cha
           });
         },
         [&] {
-          tell(trackers, TrackerEvent::kArtifact, track::kNoStep, [&] {
+          notify(trackers, TrackerEvent::kArtifact, track::kNoStep, [&] {
             auto map = tree::new_map();
             map.insert("path", std::string(path));
             map.insert("name", name == nullptr ? c10::IValue() : c10::IValue(std::string(name)));

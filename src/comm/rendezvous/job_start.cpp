@@ -141,14 +141,14 @@ void JobStart::give_up(const std::exception& error) {
   try {
     served_.check();
   } catch (const std::bad_alloc& cause) {
-    tell(cause);
+    publish(cause);
     throw;
   }
-  tell(error);
+  publish(error);
   throw;
 }
 
-void JobStart::tell(const std::exception& error) noexcept {
+void JobStart::publish(const std::exception& error) noexcept {
   try {
     store_->setTimeout(kLastAnswer);
     fail(CollectiveFailure::kAborted, text("rank ", rank_, " could not start: ", error_line(error)));

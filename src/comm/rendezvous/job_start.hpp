@@ -57,7 +57,7 @@ class JobStart {
   const Deadline& deadline() const { return deadline_; }
 
  private:
-  void tell(const std::exception& error) noexcept;
+  void publish(const std::exception& error) noexcept;
   void wait_for_readers();
   void limit_store();
   void watch(int rank, const Address& address);

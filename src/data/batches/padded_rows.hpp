@@ -29,7 +29,6 @@ class PaddedRows {
   at::Tensor row(size_t index) const;
   // On the CPU only.
   char* row_data(size_t index) const { return data_ + index * row_bytes_ + begin(index) * step_bytes_; }
-  size_t step_bytes() const { return step_bytes_; }  // of one of a row's `lengths[i]` entries
 
  private:
   size_t begin(size_t index) const { return at_start_ ? static_cast<size_t>(longest_ - lengths_[index]) : 0; }

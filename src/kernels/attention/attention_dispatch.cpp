@@ -14,9 +14,9 @@
 
 #include "kernels/attention/short_attention.hpp"
 #include "kernels/attention/tiled_attention.hpp"
+#include "kernels/cached_results.hpp"
 #include "kernels/compute_policy.hpp"
 #include "kernels/dispatcher_override.hpp"
-#include "kernels/kept_results.hpp"
 #include "kernels/matmul/emulated_matmul.hpp"
 #include "kernels/matmul/microkernel.hpp"
 #include "kernels/update/half_values.hpp"

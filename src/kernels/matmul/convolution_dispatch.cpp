@@ -10,9 +10,9 @@
 #include <optional>
 #include <tuple>
 
+#include "kernels/cached_results.hpp"
 #include "kernels/compute_policy.hpp"
 #include "kernels/dispatcher_override.hpp"
-#include "kernels/kept_results.hpp"
 #include "kernels/matmul/emulated_matmul.hpp"
 #include "kernels/update/half_values.hpp"
 

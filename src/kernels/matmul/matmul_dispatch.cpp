@@ -19,9 +19,9 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "kernels/cached_results.hpp"
 #include "kernels/compute_policy.hpp"
 #include "kernels/dispatcher_override.hpp"
-#include "kernels/kept_results.hpp"
 #include "kernels/matmul/autotune_table.hpp"
 #include "kernels/matmul/autotuner.hpp"
 #include "kernels/matmul/emulated_matmul.hpp"

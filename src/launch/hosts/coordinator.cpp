@@ -164,10 +164,10 @@ void Coordinator::try_to_begin() {
   const int count = static_cast<int>(hosts.size());
   if (!gathering_.is_complete(count, attempt_ == 0)) return;
   std::stable_sort(hosts.begin(), hosts.end(), [](const HostMember* one, const HostMember* other) {
-    const auto place = [](const HostMember* member) {
+    const auto position = [](const HostMember* member) {
       return member->is_own ? -1 : member->description.machine_rank.value_or(1 << 20);
     };
-    return place(one) < place(other);
+    return position(one) < position(other);
   });
   hosts.resize(static_cast<size_t>(std::min(count, options_.max_hosts)));
   begin(hosts);

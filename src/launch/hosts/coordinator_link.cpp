@@ -37,7 +37,7 @@ CoordinatorLink::CoordinatorLink(const HostOptions& options, MessageLink made)
   link_.emplace(std::move(made));
 }
 
-std::string CoordinatorLink::place() const { return text(options_.coordinator, ":", options_.coordinator_port); }
+std::string CoordinatorLink::address() const { return text(options_.coordinator, ":", options_.coordinator_port); }
 
 pollfd CoordinatorLink::polled() const {
   if (state_ == State::kConnecting) return {connecting_.number(), POLLOUT, 0};
@@ -90,7 +90,7 @@ void CoordinatorLink::transfer(short events) {
       state_ = State::kShaking;
       step_ = Deadline(kOneAttempt);
     } else if (has_been_in_) {
-      fail_for_good(text("the coordinator at ", place(), " has ended (", problem, ")"));
+      fail_for_good(text("the coordinator at ", address(), " has ended (", problem, ")"));
     } else {
       retry(problem);
     }
@@ -105,7 +105,7 @@ void CoordinatorLink::transfer(short events) {
       shake_hands(*message);
     }
   } catch (const Error& error) {
-    fail_for_good(text("what answers at ", place(), " is not the coordinator of this job: ", error.message(),
+    fail_for_good(text("what answers at ", address(), " is not the coordinator of this job: ", error.message(),
                        options_.secret.empty() ? "" : "; see whether it has the same secret"));
   }
   if (!is_local_) look();
@@ -115,7 +115,7 @@ void CoordinatorLink::shake_hands(const Json& message) {
   const std::string type = json_text(message, "type", "");
   if (type == "refused")
     return fail_for_good(
-        text("the coordinator at ", place(), " has turned this host away: ", json_text(message, "reason", "")));
+        text("the coordinator at ", address(), " has turned this host away: ", json_text(message, "reason", "")));
   if (type == "challenge" && !is_challenged_) {
     is_challenged_ = true;
     const int64_t protocol = json_integer(message, "protocol", 0);
@@ -147,11 +147,11 @@ void CoordinatorLink::look() {
   if (state_ == State::kJoined) {
     if (!link_->is_open()) {
       state_ = State::kOver;
-      end_ = text("the coordinator at ", place(), " has ended, or the network broke");
+      end_ = text("the coordinator at ", address(), " has ended, or the network broke");
     } else if (heartbeat_.is_silent(options_.silence)) {
       link_->close();
       state_ = State::kOver;
-      end_ = text("the coordinator at ", place(), " is lost: no sign of life for ", options_.silence.count(), " ms");
+      end_ = text("the coordinator at ", address(), " is lost: no sign of life for ", options_.silence.count(), " ms");
     } else if (heartbeat_.take_beat()) {
       link_->send(message_of("beat"));
     }
@@ -159,7 +159,7 @@ void CoordinatorLink::look() {
   }
   if (state_ == State::kOver) return;
   if (deadline_.passed())
-    return fail_for_good(text("this host cannot reach the coordinator at ", place(), " within ",
+    return fail_for_good(text("this host cannot reach the coordinator at ", address(), " within ",
                               deadline_.total().count() / 1000, " s: ", problem_,
                               "; see whether the launcher of host 0 runs, and a firewall lets its port through"));
   if (state_ == State::kPausing && step_.passed()) connect();
@@ -168,7 +168,7 @@ void CoordinatorLink::look() {
     retry(link_->is_open() ? "it accepts connections and says nothing" : "it closed the connection");
   if (next_report_.passed()) {
     next_report_ = Deadline(kAgentReport);
-    std::fprintf(stderr, "accel launch: no coordinator yet at %s: %s\n", place().c_str(), problem_.c_str());
+    std::fprintf(stderr, "accel launch: no coordinator yet at %s: %s\n", address().c_str(), problem_.c_str());
   }
 }
 
@@ -177,7 +177,7 @@ std::optional<Json> CoordinatorLink::next() {
   try {
     return link_->next();
   } catch (const Error& error) {
-    fail_for_good(text("the coordinator at ", place(), " sends what cannot be: ", error.message()));
+    fail_for_good(text("the coordinator at ", address(), " sends what cannot be: ", error.message()));
     return std::nullopt;
   }
 }

@@ -44,7 +44,7 @@ class CoordinatorLink {
   void retry(const std::string& problem);
   void shake_hands(const Json& message);
   void fail_for_good(const std::string& why);
-  std::string place() const;
+  std::string address() const;
 
   const HostOptions& options_;
   const HostDescription own_;

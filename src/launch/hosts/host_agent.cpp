@@ -79,7 +79,7 @@ int HostAgent::run() {
     wait_for_event();
     handle_signals();
     if (attempt_.job() != nullptr) attempt_.job()->kill_late();
-    tell_news();
+    send_news();
     handle_messages();
     check_link();
     if (status_ && !farewell_) farewell_.emplace(kFarewellOfRemotes);
@@ -218,7 +218,7 @@ void HostAgent::end_attempt(const Json& order) {
                       Deadline::Milliseconds(json_integer(order, "grace_ms", 0)));
 }
 
-void HostAgent::tell_news() {
+void HostAgent::send_news() {
   for (const Json& message : attempt_.news()) link_->send(message);
 }
 

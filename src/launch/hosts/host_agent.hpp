@@ -35,7 +35,7 @@ class HostAgent {
 
   void start_attempt(const Json& order);
   void end_attempt(const Json& order);
-  void tell_news();
+  void send_news();
   void stop(int signal);
   void pause();
   void collect_remotes();

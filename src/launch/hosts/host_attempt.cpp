@@ -22,19 +22,20 @@ Json HostAttempt::message(const char* type, Json::Members members) const {
 
 bool HostAttempt::is_meant_by(const Json& message) const { return integer_in(message, "attempt") == number_; }
 
-JobPlace HostAttempt::place_in(const Json& order) const {
-  JobPlace place;
-  place.first_rank = first_rank_;
-  place.local_processes = options_.local_processes();
-  place.world_size = integer_in(order, "world_size");
-  place.host_number = integer_in(order, "host_number");
-  place.num_hosts = integer_in(order, "num_hosts");
-  if (options_.hosts.max_hosts > 1) place.master_addr = options_.hosts.coordinator;
-  place.master_port = integer_in(order, "port");
-  place.restart_count = number_;
+HostRanks HostAttempt::ranks_in(const Json& order) const {
+  HostRanks host_ranks;
+  host_ranks.first_rank = first_rank_;
+  host_ranks.local_processes = options_.local_processes();
+  host_ranks.world_size = integer_in(order, "world_size");
+  host_ranks.host_number = integer_in(order, "host_number");
+  host_ranks.num_hosts = integer_in(order, "num_hosts");
+  if (options_.hosts.max_hosts > 1) host_ranks.master_addr = options_.hosts.coordinator;
+  host_ranks.master_port = integer_in(order, "port");
+  host_ranks.restart_count = number_;
   const std::string nonce = json_text(order, "nonce", "");
-  place.token = options_.hosts.secret.empty() ? nonce : authentication_code(options_.hosts.secret, "token " + nonce);
-  return place;
+  host_ranks.token =
+      options_.hosts.secret.empty() ? nonce : authentication_code(options_.hosts.secret, "token " + nonce);
+  return host_ranks;
 }
 
 void HostAttempt::start(const Json& order) {
@@ -42,7 +43,7 @@ void HostAttempt::start(const Json& order) {
   first_rank_ = integer_in(order, "first_rank");
   has_told_failure_ = has_told_end_ = false;
   job_.reset();
-  job_.emplace(options_, place_in(order), guardian_, signal_mask_);
+  job_.emplace(options_, ranks_in(order), guardian_, signal_mask_);
 }
 
 std::vector<Json> HostAttempt::failed_start(const Error& error) const {

@@ -35,7 +35,7 @@ class HostAttempt {
   std::vector<Json> news();
 
  private:
-  JobPlace place_in(const Json& order) const;
+  HostRanks ranks_in(const Json& order) const;
 
   const LaunchOptions& options_;
   const Guardian& guardian_;

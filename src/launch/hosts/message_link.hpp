@@ -29,7 +29,6 @@ class MessageLink {
   void send(const Json& message);
   // Sends what is queued and reads what has come. The link is closed if the other side has closed it, or does not read.
   void transfer(short events);
-  bool has_unsent() const { return !output_.empty(); }
 
   // The next message that has come. One that cannot be is an Error with Status::kInvalidArgument.
   std::optional<Json> next();

@@ -17,7 +17,7 @@
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
-#include "base/whole_write.hpp"
+#include "base/write_whole.hpp"
 #include "json/json.hpp"
 #include "launch/plan/shell_words.hpp"
 

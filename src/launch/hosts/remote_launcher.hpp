@@ -32,7 +32,6 @@ class RemoteLauncher {
   const std::optional<ProcessEnd>& end() const { return end_; }
   // "host 1 (name)"
   const std::string& title() const { return title_; }
-  void hang_up() { input_.reset(); }
 
  private:
   struct Stream {

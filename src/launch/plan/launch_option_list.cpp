@@ -7,7 +7,7 @@
 
 #include "base/split_text.hpp"
 #include "config/generated/option_tables.hpp"
-#include "config/kept_bytes.hpp"
+#include "config/interned_bytes.hpp"
 #include "config/reference_configuration.hpp"
 #include "json/json.hpp"
 #include "launch/plan/launch_option_rows.hpp"
@@ -120,7 +120,7 @@ LaunchOption option_of(const FieldRow& row) {
       row.parser_default != std::string_view("null")) {
     const Json value = parse_json(row.parser_default, row.name);
     option.field.default_value = nullptr;
-    option.field.default_words = kept_bytes(value.text() != nullptr ? *value.text() : *value.digits());
+    option.field.default_words = interned_bytes(value.text() != nullptr ? *value.text() : *value.digits());
   }
   // Version 1 has names of strategies, version 2 yes or no.
   if (name == "fsdp_reshard_after_forward") option.field.kind = OptionKind::kText;

@@ -74,13 +74,13 @@ class Planner {
 
   void check_given() const {
     for (const auto& [name, value] : settings_.given())
-      check_option_text(find_launch_option(name)->field, value, shown_option(name), "");
+      check_option_text(find_launch_option(name)->field, value, option_flag(name), "");
     constexpr const char* kModes[] = {"cpu", "multi_gpu", "tpu", "use_deepspeed", "use_fsdp"};
     const char* first = nullptr;
     for (const char* const mode : kModes) {
       if (!settings_.is_given_yes(mode)) continue;
-      require(first == nullptr, Status::kInvalidArgument, first == nullptr ? "" : shown_option(first), " and ",
-              shown_option(mode),
+      require(first == nullptr, Status::kInvalidArgument, first == nullptr ? "" : option_flag(first), " and ",
+              option_flag(mode),
               " are both given; expected one of --cpu, --multi-gpu, --tpu, --use-deepspeed and --use-fsdp");
       first = mode;
     }
@@ -373,12 +373,12 @@ class Planner {
       const OptionGroup& group = *option.group;
       if (group.reason != nullptr) {
         if (!option.is_flag() || parse_flag(value).value_or(false))
-          plan_.notes.push_back(text(shown_option(name), " has no effect: ", group.reason));
+          plan_.notes.push_back(text(option_flag(name), " has no effect: ", group.reason));
       } else if ((&group == &groups::fsdp || &group == &groups::deepspeed || &group == &groups::megatron) &&
                  !is_active(group) &&
                  !environment_flag(find_launch_option(group.switch_name)->field.variable).value_or(false) &&
                  name != group.switch_name) {
-        plan_.notes.push_back(text(shown_option(name), " has no effect without ", shown_option(group.switch_name)));
+        plan_.notes.push_back(text(option_flag(name), " has no effect without ", option_flag(group.switch_name)));
       }
     }
   }

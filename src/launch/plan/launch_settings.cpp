@@ -10,7 +10,7 @@
 #include "config/option_text.hpp"
 #include "config/yaml_document.hpp"
 #include "json/json.hpp"
-#include "launch/plan/cluster_place.hpp"
+#include "launch/plan/scheduler_job.hpp"
 
 namespace accel::launch {
 namespace {
@@ -41,7 +41,7 @@ const LaunchOption* option_of_file(std::string_view section, std::string_view na
 
 }  // namespace
 
-std::string shown_option(std::string_view name) {
+std::string option_flag(std::string_view name) {
   std::string shown = "--" + std::string(name);
   std::replace(shown.begin(), shown.end(), '_', '-');
   return shown;
@@ -71,7 +71,7 @@ int LaunchSettings::integer_of(const std::string& name, int otherwise) const {
 
 std::string LaunchSettings::place_of(const std::string& name) const {
   const PlannedSetting* const setting = find(name);
-  if (setting == nullptr || setting->source == kCommandLine || setting->source == kDefault) return shown_option(name);
+  if (setting == nullptr || setting->source == kCommandLine || setting->source == kDefault) return option_flag(name);
   const char* const variable = find_launch_option(name)->field.variable;
   return variable != nullptr && setting->source == variable ? setting->source : text(setting->source, ": ", name);
 }
@@ -118,9 +118,9 @@ void LaunchSettings::follow_cluster() {
   const std::string machines = is_given("num_machines")              ? given_.at("num_machines")
                                : of_file_.count("num_machines") != 0 ? of_file_.at("num_machines").value
                                                                      : "1";
-  const std::optional<ClusterPlace> place = find_cluster_place(machines != "1" || is_given("nnodes"));
-  if (!place) return;
-  for (const auto& [name, value] : place->settings) of_cluster_[name] = {value, place->source};
+  const std::optional<SchedulerJob> job = find_scheduler_job(machines != "1" || is_given("nnodes"));
+  if (!job) return;
+  for (const auto& [name, value] : job->settings) of_cluster_[name] = {value, job->source};
 }
 
 void LaunchSettings::resolve() {

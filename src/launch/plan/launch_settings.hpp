@@ -24,7 +24,7 @@ using GivenOptions = std::map<std::string, std::string>;
 inline constexpr const char* kCommandLine = "command line";
 inline constexpr const char* kDefault = "default";
 
-std::string shown_option(std::string_view name);  // "--num-processes"
+std::string option_flag(std::string_view name);  // "--num-processes"
 
 // The sources may be changed until resolve() has looked at them.
 class LaunchSettings {

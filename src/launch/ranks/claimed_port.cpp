@@ -19,7 +19,7 @@
 namespace accel::launch {
 namespace {
 
-// The first port after those that jobs of Slurm have by their numbers (cluster_place.cpp).
+// The first port after those that jobs of Slurm have by their numbers (scheduler_job.cpp).
 constexpr int kFirstPort = 30000;
 
 // The system takes ports from here up for a program that asks for any, or connects; 0 if it does not say.

@@ -26,12 +26,13 @@ std::string rank_log_file(const std::string& log_dir, int rank) {
   return log_dir.empty() ? "" : text(log_dir, "/rank_", rank, ".log");
 }
 
-RankCommand rank_command(const LaunchOptions& options, const JobPlace& place, int local_rank, ShownOutputs& shown) {
-  const int rank = place.first_rank + local_rank;
+RankCommand rank_command(const LaunchOptions& options, const HostRanks& host_ranks, int local_rank,
+                         OutputRelays& shown) {
+  const int rank = host_ranks.first_rank + local_rank;
   const OutputOptions& output = options.output;
   RankCommand command;
   command.program = options.program;
-  command.environment = rank_environment(options, place, local_rank);
+  command.environment = rank_environment(options, host_ranks, local_rank);
   command.is_first = local_rank == 0;
   const OutputStreams tee = output_streams("--tee", output.tee, local_rank);
   const OutputStreams redirected = output_streams("--redirects", output.redirects, local_rank);
@@ -46,8 +47,8 @@ RankCommand rank_command(const LaunchOptions& options, const JobPlace& place, in
   if (!is_untouched) command.shown = &shown;
   if (output.log_dir.empty()) return command;
   command.log_file = rank_log_file(output.log_dir, rank);
-  if (place.restart_count > 0)
-    command.log_header = text("accel launch: this is attempt ", place.restart_count + 1, '\n');
+  if (host_ranks.restart_count > 0)
+    command.log_header = text("accel launch: this is attempt ", host_ranks.restart_count + 1, '\n');
   return command;
 }
 

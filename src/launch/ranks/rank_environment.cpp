@@ -38,20 +38,20 @@ bool is_mark(std::string_view inherited) { return inherited.substr(0, inherited.
 
 }  // namespace
 
-Variables rank_variables(const LaunchOptions& options, const JobPlace& place, int local_rank) {
-  const int local_processes = place.local_processes;
+Variables rank_variables(const LaunchOptions& options, const HostRanks& host_ranks, int local_rank) {
+  const int local_processes = host_ranks.local_processes;
   Variables variables = {
-      {"RANK", std::to_string(place.first_rank + local_rank)},
-      {"WORLD_SIZE", std::to_string(place.world_size)},
+      {"RANK", std::to_string(host_ranks.first_rank + local_rank)},
+      {"WORLD_SIZE", std::to_string(host_ranks.world_size)},
       {"LOCAL_RANK", std::to_string(local_rank)},
       {"LOCAL_WORLD_SIZE", std::to_string(local_processes)},
-      {"MASTER_PORT", std::to_string(place.master_port)},
-      {"GROUP_RANK", std::to_string(place.host_number)},
-      {"ACCEL_RESTART_COUNT", std::to_string(place.restart_count)},
-      {"TORCHELASTIC_RESTART_COUNT", std::to_string(place.restart_count)},
+      {"MASTER_PORT", std::to_string(host_ranks.master_port)},
+      {"GROUP_RANK", std::to_string(host_ranks.host_number)},
+      {"ACCEL_RESTART_COUNT", std::to_string(host_ranks.restart_count)},
+      {"TORCHELASTIC_RESTART_COUNT", std::to_string(host_ranks.restart_count)},
   };
-  if (!place.token.empty()) variables.emplace_back("ACCEL_JOB_TOKEN", place.token);
-  if (!place.master_addr.empty()) variables.emplace_back("MASTER_ADDR", place.master_addr);
+  if (!host_ranks.token.empty()) variables.emplace_back("ACCEL_JOB_TOKEN", host_ranks.token);
+  if (!host_ranks.master_addr.empty()) variables.emplace_back("MASTER_ADDR", host_ranks.master_addr);
   // Variables that the command line leaves open stay as the user's environment has them.
   for (const auto& variable : options.variables)
     if (!is_set(variables, variable.first)) variables.push_back(variable);
@@ -68,14 +68,14 @@ Variables rank_variables(const LaunchOptions& options, const JobPlace& place, in
   if (is_crowded && getenv("OMP_WAIT_POLICY") == nullptr && getenv("GOMP_SPINCOUNT") == nullptr)
     variables.emplace_back("OMP_WAIT_POLICY", "passive");
   // Without these, ranks on GPUs that cannot copy to each other are refused.
-  if (place.world_size > 1 && !driver_without_peer_copies().empty())
+  if (host_ranks.world_size > 1 && !driver_without_peer_copies().empty())
     for (const char* const name : {"NCCL_P2P_DISABLE", "NCCL_IB_DISABLE"})
       if (!is_set(variables, name) && getenv(name) == nullptr) variables.emplace_back(name, "1");
   return variables;
 }
 
-std::vector<std::string> rank_environment(const LaunchOptions& options, const JobPlace& place, int local_rank) {
-  const Variables variables = rank_variables(options, place, local_rank);
+std::vector<std::string> rank_environment(const LaunchOptions& options, const HostRanks& host_ranks, int local_rank) {
+  const Variables variables = rank_variables(options, host_ranks, local_rank);
   std::vector<std::string> environment;
   for (char** inherited = environ; *inherited != nullptr; ++inherited) {
     if (!is_set(variables, *inherited) && !is_mark(*inherited) && is_passed(*inherited, options.environment))

@@ -4,15 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "launch/plan/job_place.hpp"
+#include "launch/plan/host_ranks.hpp"
 #include "launch/plan/options.hpp"
 
 namespace accel::launch {
 
-// The variables that the launcher sets for the rank that starts as `local_rank` at `place`.
-Variables rank_variables(const LaunchOptions& options, const JobPlace& place, int local_rank);
+// The variables that the launcher sets for the rank that starts as `local_rank` at `host_ranks`.
+Variables rank_variables(const LaunchOptions& options, const HostRanks& host_ranks, int local_rank);
 
 // "NAME=value" for every variable of that process: the launcher's own variables, with those above set or replaced.
-std::vector<std::string> rank_environment(const LaunchOptions& options, const JobPlace& place, int local_rank);
+std::vector<std::string> rank_environment(const LaunchOptions& options, const HostRanks& host_ranks, int local_rank);
 
 }  // namespace accel::launch

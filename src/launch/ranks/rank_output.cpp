@@ -42,13 +42,13 @@ void RankOutput::close_child_ends() {
   for (Stream& stream : streams_) stream.pipe.write_end.reset();
 }
 
-ShownOutput* RankOutput::shown_of(size_t stream) const {
+OutputRelay* RankOutput::relay_of(size_t stream) const {
   if (plan_.shown == nullptr || !(stream == 0 ? plan_.shows_stdout : plan_.shows_stderr)) return nullptr;
   return stream == 0 ? &plan_.shown->out : &plan_.shown->error;
 }
 
 bool RankOutput::may_read(size_t stream) const {
-  const ShownOutput* const shown = shown_of(stream);
+  const OutputRelay* const shown = relay_of(stream);
   return shown == nullptr || !shown->is_full();
 }
 
@@ -94,7 +94,7 @@ void RankOutput::take(size_t stream, std::string_view text) {
 }
 
 void RankOutput::show(size_t stream, std::string_view text) {
-  ShownOutput* const shown = shown_of(stream);
+  OutputRelay* const shown = relay_of(stream);
   if (shown == nullptr) return;
   if (plan_.prefix.empty()) return shown->add(text);
   std::string& line = streams_[stream].line;
@@ -114,7 +114,7 @@ void RankOutput::show(size_t stream, std::string_view text) {
 void RankOutput::end_line(size_t stream) {
   std::string& line = streams_[stream].line;
   if (line.empty()) return;
-  shown_of(stream)->add(plan_.prefix + line + '\n');
+  relay_of(stream)->add(plan_.prefix + line + '\n');
   line.clear();
 }
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "launch/ranks/output_relay.hpp"
 #include "launch/ranks/output_tail.hpp"
 #include "launch/ranks/pipe.hpp"
-#include "launch/ranks/shown_output.hpp"
 
 namespace accel::launch {
 
@@ -18,7 +18,7 @@ struct RankOutputPlan {
   bool is_inherited = false;  // the launcher's stdout and stderr are the rank's; then there is nothing to read
   std::string log_file;       // is appended to; empty: none
   std::string log_header;     // comes first
-  ShownOutputs* shown = nullptr;
+  OutputRelays* shown = nullptr;
   bool shows_stdout = false, shows_stderr = false;
   std::string prefix;  // of each line that is shown, whose lines are whole then
 };
@@ -49,7 +49,7 @@ class RankOutput {
   };
 
   bool is_one_pipe() const { return plan_.shown == nullptr || (!plan_.shows_stdout && !plan_.shows_stderr); }
-  ShownOutput* shown_of(size_t stream) const;
+  OutputRelay* relay_of(size_t stream) const;
   bool may_read(size_t stream) const;
   void read(size_t stream, bool is_last);
   void take(size_t stream, std::string_view text);

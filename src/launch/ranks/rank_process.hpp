@@ -22,7 +22,7 @@ struct RankCommand {
   sigset_t signal_mask;   // what the program is to start with
   std::string file;       // the program's; empty: it is found by its name
   std::string log_file, log_header;  // is appended to, first the header; empty: none
-  ShownOutputs* shown = nullptr;     // of the launcher; null: it shows nothing of what it reads
+  OutputRelays* shown = nullptr;     // of the launcher; null: it shows nothing of what it reads
   bool shows_stdout = false, shows_stderr = false;
   std::string prefix;          // of each line that is shown
   std::vector<int> inherited;  // descriptors that the program gets

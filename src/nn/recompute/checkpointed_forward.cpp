@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "kernels/attention/attention_dispatch.hpp"
-#include "kernels/kept_results.hpp"
+#include "kernels/cached_results.hpp"
 #include "kernels/matmul/convolution_dispatch.hpp"
 #include "kernels/matmul/matmul_dispatch.hpp"
 #include "nn/recompute/early_stop.hpp"
@@ -22,9 +22,9 @@ namespace accel::nn {
 namespace {
 
 // An input as the forward gets it.
-class KeptInput {
+class SavedInput {
  public:
-  KeptInput(const at::Tensor& tensor, bool offload) : KeptInput(tensor, host_copy_of(tensor, offload)) {}
+  SavedInput(const at::Tensor& tensor, bool offload) : SavedInput(tensor, host_copy_of(tensor, offload)) {}
 
   at::Tensor restored() const {
     const at::Tensor kept = saved_.get();
@@ -34,7 +34,7 @@ class KeptInput {
   }
 
  private:
-  KeptInput(const at::Tensor& tensor, std::optional<tensor::HostCopy> copy)
+  SavedInput(const at::Tensor& tensor, std::optional<tensor::HostCopy> copy)
       : requires_grad_(tensor.requires_grad()), saved_(copy ? copy->host() : tensor), copy_(std::move(copy)) {
     if (copy_) copy_->forget_host();
   }
@@ -93,7 +93,7 @@ class CheckpointedForward : public std::enable_shared_from_this<CheckpointedForw
 
   c10::IValue run(const Inputs& inputs) {
     const tensor::SavedTensorHooks hooks([this](const at::Tensor& tensor) { return save(tensor); });
-    const kernels::KeptResults::Scope matmuls(keeps_matmuls() ? &matmuls_ : nullptr);
+    const kernels::CachedResults::Scope matmuls(keeps_matmuls() ? &matmuls_ : nullptr);
     return forward_(inputs);
   }
 
@@ -149,7 +149,7 @@ class CheckpointedForward : public std::enable_shared_from_this<CheckpointedForw
     return std::move(saved.recomputed);
   }
 
-  at::Tensor restored(const KeptInput& input) const {
+  at::Tensor restored(const SavedInput& input) const {
     try {
       return input.restored();
     } catch (const c10::Error& error) {
@@ -186,7 +186,7 @@ class CheckpointedForward : public std::enable_shared_from_this<CheckpointedForw
     const Inputs inputs = restored_inputs();
     start_recomputation();
     const tensor::SavedTensorHooks hooks([this](const at::Tensor& tensor) { return save_again(tensor); });
-    const kernels::KeptResults::Scope matmuls(keeps_matmuls() ? &matmuls_ : nullptr, /*takes=*/true);
+    const kernels::CachedResults::Scope matmuls(keeps_matmuls() ? &matmuls_ : nullptr, /*takes=*/true);
     try {
       state_.replay(*module_, [&] { forward_(inputs); });
     } catch (const EarlyStop& stop) {
@@ -245,8 +245,8 @@ class CheckpointedForward : public std::enable_shared_from_this<CheckpointedForw
   const std::vector<uint32_t> parameter_versions_;
   Inputs inputs_;                // without their tensors
   std::vector<bool> is_tensor_;  // each leaf of them
-  std::vector<KeptInput> kept_inputs_;
-  kernels::KeptResults matmuls_;
+  std::vector<SavedInput> kept_inputs_;
+  kernels::CachedResults matmuls_;
 
   std::mutex saved_mutex_;  // of saved_
   std::vector<Saved> saved_;

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "kernels/kept_results.hpp"
+#include "kernels/cached_results.hpp"
 #include "parallel/context/attention_blocks.hpp"
 #include "parallel/context/head_exchange.hpp"
 #include "tensor/autograd/autograd_node.hpp"
@@ -90,7 +90,7 @@ class ContextAttentionBackward final : public torch::autograd::Node {
 // Queries and keys are those of the call.
 std::tuple<at::Tensor, at::Tensor> forward_of(const BlockwiseAttention& problem, const at::Tensor& query,
                                               const at::Tensor& key) {
-  kernels::KeptResults* const results = kernels::KeptResults::current();
+  kernels::CachedResults* const results = kernels::CachedResults::current();
   if (results == nullptr) return problem.forward();
   const auto call = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(&forward_of));
   return results->keep_or_take(kernels::add_to_call(kernels::add_to_call(call, query), key),

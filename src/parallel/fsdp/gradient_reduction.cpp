@@ -106,7 +106,7 @@ void GradientReduction::keep_gradients() {
   in_backward_ = false;
 }
 
-bool GradientReduction::has_kept_gradients() const {
+bool GradientReduction::has_pending_gradients() const {
   return std::any_of(parameters_.begin(), parameters_.end(),
                      [](const auto& parameter) { return parameter->gradient().kept_whole().defined(); });
 }

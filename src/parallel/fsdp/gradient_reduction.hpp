@@ -40,7 +40,7 @@ class GradientReduction {
   void finish_reduce();
   // Ends the backward without the other ranks: the gradients of whole parameters are kept for the next one.
   void keep_gradients();
-  bool has_kept_gradients() const;
+  bool has_pending_gradients() const;
 
  private:
   struct Reduced {

@@ -22,8 +22,8 @@ bool returns_parameters(const ParameterGroup& group, const std::vector<at::Tenso
 }
 
 // A backward keeps gradients without an exchange; a later one may not reach their group.
-void reduce_kept_gradients(GradientReduction& gradients) {
-  if (!gradients.has_kept_gradients()) return;
+void reduce_pending_gradients(GradientReduction& gradients) {
+  if (!gradients.has_pending_gradients()) return;
   gradients.begin_backward();
   gradients.start_reduce();
   gradients.finish_reduce();
@@ -150,7 +150,7 @@ void ScheduleExecutor::execute(const ShardingActions& actions) {
         group.gradients().keep_gradients();
         break;
       case Kind::kReduceKept:
-        reduce_kept_gradients(group.gradients());
+        reduce_pending_gradients(group.gradients());
         break;
     }
   }
@@ -207,7 +207,7 @@ void ScheduleExecutor::keep_events() {
 void ScheduleExecutor::finish_step() {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (schedule_.in_backward()) return;
-  for (const auto& group : groups_) reduce_kept_gradients(group->gradients());
+  for (const auto& group : groups_) reduce_pending_gradients(group->gradients());
   for (const auto& group : groups_) group->gather().reshard();
 }
 

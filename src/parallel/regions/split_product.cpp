@@ -21,7 +21,7 @@
 
 #include "comm/collective.hpp"
 #include "comm/work.hpp"
-#include "kernels/kept_results.hpp"
+#include "kernels/cached_results.hpp"
 #include "parallel/regions/parallel_operators.hpp"
 #include "parallel/regions/region_entry.hpp"
 #include "parallel/regions/sequence_region.hpp"
@@ -314,7 +314,7 @@ at::Tensor row_product(const at::Tensor& given_input, const at::Tensor& given_we
   {
     const PlainOperators plain;
     const auto compute = [&] { return row_forward(input, weight, own_bias, product, region); };
-    if (auto* const kept = kernels::KeptResults::current()) {
+    if (auto* const kept = kernels::CachedResults::current()) {
       constexpr uint64_t kCall = 0x70726f64756374;  // of no operator
       output = kept->keep_or_take(kernels::add_to_call(kernels::add_to_call(kCall, input), weight), compute);
     } else {

@@ -20,19 +20,19 @@ as_item(x::AbstractVector) = Any[as_item(each) for each in x]
 as_item(x::AbstractDict) = Map(name => as_item(each) for (name, each) in pairs(x))
 give_item(out::Ptr{CValue}, x) = give(out, as_item(x))
 
-run_length(block) = answered_number(() -> length(kept(block)))
+run_length(block) = callback_number(() -> length(object_of(block)))
 length_callback() = @cfunction(run_length, Int64, (Ptr{Cvoid},))
 
-run_item(index, out, block) = answered(() -> give_item(out, kept(block)[index+1]))
+run_item(index, out, block) = callback_status(() -> give_item(out, object_of(block)[index+1]))
 item_callback() = @cfunction(run_item, Int32, (Int64, Ptr{CValue}, Ptr{Cvoid}))
 
-run_items(indices, n_indices, out, block) = answered() do
-    items = kept(block)[[unsafe_load(indices, place) + 1 for place in 1:n_indices]]
+run_items(indices, n_indices, out, block) = callback_status() do
+    items = object_of(block)[[unsafe_load(indices, place) + 1 for place in 1:n_indices]]
     give_item(out, Any[each for each in items])
 end
 items_callback() = @cfunction(run_items, Int32, (Ptr{Int64}, Csize_t, Ptr{CValue}, Ptr{Cvoid}))
 
-run_set_epoch(epoch, block) = answered(() -> set_epoch!(kept(block), epoch))
+run_set_epoch(epoch, block) = callback_status(() -> set_epoch!(object_of(block), epoch))
 set_epoch_callback(object) =
     applicable(set_epoch!, object, Int64(0)) ? @cfunction(run_set_epoch, Int32, (Int64, Ptr{Cvoid})) : C_NULL
 
@@ -80,17 +80,17 @@ struct Stream
 end
 
 # The number of a reader is the block that roots it, and C ends it as it lets go of everything: without Julia.
-run_begin(epoch, shard, num_readers, block) = answered_number() do
-    stream = kept(block)::Stream
+run_begin(epoch, shard, num_readers, block) = callback_number() do
+    stream = object_of(block)::Stream
     reinterpret(Int, keep(Reader(stream.begin_epoch(epoch, shard+1:num_readers:stream.num_shards))))
 end
 begin_callback() = @cfunction(run_begin, Int64, (Int64, Int64, Int64, Ptr{Cvoid}))
 
-reader_of(number) = kept(Ptr{Cvoid}(number))::Reader
+reader_of(number) = object_of(Ptr{Cvoid}(number))::Reader
 
 function run_next(number, out, block)
     has_ended = Ref(false)
-    status = answered() do
+    status = callback_status() do
         item = read_item(reader_of(number))
         item === nothing ? (has_ended[] = true) : give_item(out, first(item))
     end
@@ -98,7 +98,7 @@ function run_next(number, out, block)
 end
 next_callback() = @cfunction(run_next, Int32, (Int64, Ptr{CValue}, Ptr{Cvoid}))
 
-run_skip(number, count, block) = answered_number(() -> skip_items(reader_of(number), count))
+run_skip(number, count, block) = callback_number(() -> skip_items(reader_of(number), count))
 skip_callback() = @cfunction(run_skip, Int64, (Int64, Int64, Ptr{Cvoid}))
 
 """    StreamDataset(iterator)

@@ -72,7 +72,7 @@ function of_observations(parts, data; collate = true, options...)
         data isa AbstractDict ? Tuple(keys(data)) => map(part_form, parts) : map(part_form, data)
     makes_batches = collate isa Function || collate === false
     make(items) = (collate === false ? identity : collate)([in_form(form, each) for each in items])
-    loader = DataLoader(TensorDataset(map(lent, parts)...); collate = makes_batches ? make : collate, options...)
+    loader = DataLoader(TensorDataset(map(to_tensors, parts)...); collate = makes_batches ? make : collate, options...)
     loader.form = !makes_batches ? form : any(part -> part isa Tensor, parts) ? :made : :made_of_arrays
     return loader
 end
@@ -97,16 +97,16 @@ with_arrays(x) = x
 with_arrays(x::Tensor) = view_array(x)
 with_arrays(x::Union{Tuple,NamedTuple,Vector}) = map(with_arrays, x)
 
-run_collate(items, out, block) = answered(() -> give_item(out, kept(block)(borrowed(unsafe_load(items)))))
+run_collate(items, out, block) = callback_status(() -> give_item(out, object_of(block)(borrowed(unsafe_load(items)))))
 collate_callback() = @cfunction(run_collate, Int32, (Ptr{CValue}, Ptr{CValue}, Ptr{Cvoid}))
 
-run_slice(rows, first, last, process_index, num_processes, out, block) = answered() do
-    give_item(out, kept(block)(borrowed(unsafe_load(rows)), first+1:last, Int(process_index), Int(num_processes)))
+run_slice(rows, first, last, process_index, num_processes, out, block) = callback_status() do
+    give_item(out, object_of(block)(borrowed(unsafe_load(rows)), first+1:last, Int(process_index), Int(num_processes)))
 end
 slice_callback() = @cfunction(run_slice, Int32, (Ptr{CValue}, Int64, Int64, Int32, Int32, Ptr{CValue}, Ptr{Cvoid}))
 
 run_batches(epoch, out, block) =
-    answered(() -> give_item(out, Any[Int64[number - 1 for number in batch] for batch in kept(block)(epoch)]))
+    callback_status(() -> give_item(out, Any[Int64[number - 1 for number in batch] for batch in object_of(block)(epoch)]))
 batches_callback() = @cfunction(run_batches, Int32, (Int64, Ptr{CValue}, Ptr{Cvoid}))
 
 """Batches of an epoch on this rank; less are left of an epoch that is resumed."""

@@ -5,8 +5,8 @@
 
 An order that Julia makes: the numbers of the items, from 1; the same again for the same epoch.
 """ Sampler
-run_order(epoch, indices, n_indices, block) = answered() do
-    order = kept(block)(epoch, Int(n_indices))
+run_order(epoch, indices, n_indices, block) = callback_status() do
+    order = object_of(block)(epoch, Int(n_indices))
     length(order) == n_indices || throw(DimensionMismatch("the order has $(length(order)) items; expected $n_indices"))
     foreach(((place, number),) -> unsafe_store!(indices, number - 1, place), enumerate(order))
 end

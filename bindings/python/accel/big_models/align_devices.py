@@ -315,8 +315,6 @@ def has_offloaded_params(module):
 
 @contextlib.contextmanager
 def align_module_device(module, execution_device=None):
-    """A scope in which the weights of a module are on the device where it computes, or on another one. Changes to weights that are put away
-    are lost with the scope."""
     hook = offloading_hook(module)
     if hook is not None:
         usual = hook.execution_device

@@ -27,10 +27,10 @@ def load_state_dict(checkpoint_file, device_map=None):
     if _is_safetensors(checkpoint_file):
         _check_format(checkpoint_file)
     state = mapped_file(checkpoint_file)
-    return state if device_map is None else {name: value.to(_memory_of(_place(name, device_map))) for name, value in state.items()}
+    return state if device_map is None else {name: value.to(_memory_of(_device_or_cpu(name, device_map))) for name, value in state.items()}
 
 
-def _place(name, device_map):
+def _device_or_cpu(name, device_map):
     try:
         return device_of(name, device_map)
     except ValueError:
@@ -116,12 +116,12 @@ def load_weights(model, checkpoint, device_map=None, dtype=None, offload_buffers
     on_disk = {}
     if device_map is not None:
         _find_second_names(found, tied + shared, device_map)
-        on_disk = _place_all(model, found, device_map, kind_of(dtype), offload_buffers, keep_in_fp32_modules or ())
+        on_disk = _load_by_map(model, found, device_map, kind_of(dtype), offload_buffers, keep_in_fp32_modules or ())
     elif _is_of_torch_distributed(model, broadcast_from_rank0):
         _distribute(model, {name: value for name, (value, *_) in found.items()}, full_state_dict, broadcast_from_rank0)
     else:
         _fill(model, {name: value for name, (value, *_) in found.items()}, broadcast_from_rank0)
-    together = [group for group in shared if device_map is None or len(_places_of(group, device_map)) == 1]
+    together = [group for group in shared if device_map is None or len(_devices_of(group, device_map)) == 1]
     retie_parameters(model, with_first(found, tied + together))
     return on_disk
 
@@ -130,11 +130,11 @@ def _find_second_names(found, groups, device_map):
     """What has several names in the model, and one in the files, is found by the others, too, where these are on another device or on the disk."""
     for name, first in second_names(found, groups).items():
         place = device_of(name, device_map)
-        if place == "disk" or place not in _places_of([other for group in groups if name in group for other in group if other in found], device_map):
+        if place == "disk" or place not in _devices_of([other for group in groups if name in group for other in group if other in found], device_map):
             found[name] = found[first]
 
 
-def _places_of(names, device_map):
+def _devices_of(names, device_map):
     return {device_of(name, device_map) for name in names}
 
 
@@ -153,7 +153,7 @@ def _compare_names(model, found, shared, strict, checkpoint):
                         type(model).__name__, ", ".join(unexpected))
 
 
-def _place_all(model, found, device_map, dtype, offload_buffers, kept):
+def _load_by_map(model, found, device_map, dtype, offload_buffers, kept):
     known = model.state_dict().keys()
     buffers = {name for name, _ in model.named_buffers(remove_duplicate=False)}
     on_disk = {}
@@ -161,7 +161,7 @@ def _place_all(model, found, device_map, dtype, offload_buffers, kept):
         if name not in known or "SCB" in name:
             continue
         place = device_of(name, device_map)
-        kind = torch.float32 if dtype == torch.float16 and value.is_floating_point() and _is_kept(name, kept) else dtype
+        kind = torch.float32 if dtype == torch.float16 and value.is_floating_point() and _stays_in_fp32(name, kept) else dtype
         if place != "disk":
             scale = name.replace("weight", "SCB")
             statistics = found[scale][0] if scale != name and scale in found and value.dtype == torch.int8 else None
@@ -174,7 +174,7 @@ def _place_all(model, found, device_map, dtype, offload_buffers, kept):
     return on_disk
 
 
-def _is_kept(name, kept):
+def _stays_in_fp32(name, kept):
     return any(part == name or f"{part}." in name for part in kept)
 
 

@@ -38,8 +38,6 @@ class LayerwiseCastingHook(ModelHook):
 
 
 def attach_layerwise_casting_hooks(module, storage_dtype, compute_dtype, skip_modules_pattern=None, skip_modules_classes=None, non_blocking=False):
-    """Stores the weights of the linear and convolutional layers of a model in one dtype, in which they have less memory, and computes in
-    another. Layers of the classes that are given, and those whose paths a pattern is found in, stay as they are, with all inside of them."""
     patterns = (skip_modules_pattern,) if isinstance(skip_modules_pattern, str) else tuple(skip_modules_pattern or ())
     classes = tuple(skip_modules_classes) if isinstance(skip_modules_classes, list) else skip_modules_classes or ()
     _attach(module, "", (storage_dtype, compute_dtype, non_blocking), patterns, classes)

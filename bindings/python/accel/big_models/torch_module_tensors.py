@@ -1,4 +1,5 @@
-"""Single parameters and buffers of torch models: their names, their devices, and which of them are the same."""
+"""Single parameters and buffers of torch models: their names, their devices, and which of them are the same. What module_tensors.py has too is
+described there."""
 
 import inspect
 import logging
@@ -31,7 +32,6 @@ def place_of(module, name):
 
 
 def named_module_tensors(module, include_buffers=True, recurse=False, remove_non_persistent=False):
-    """Pairs of name and tensor: the parameters, then the buffers; without those that no state dict has with `remove_non_persistent`."""
     yield from module.named_parameters(recurse=recurse)
     if include_buffers:
         left_out = get_non_persistent_buffers(module, recurse, fqns=True) if remove_non_persistent else ()
@@ -39,7 +39,6 @@ def named_module_tensors(module, include_buffers=True, recurse=False, remove_non
 
 
 def get_non_persistent_buffers(module, recurse=False, fqns=False):
-    """The names of the buffers that no state dict has; with `fqns` whole paths."""
     modules = module.named_modules() if recurse else [("", module)]
     return {f"{path}.{name}" if fqns and path else name for path, one in modules for name in one._non_persistent_buffers_set}
 
@@ -72,9 +71,6 @@ def parameter_like(former, data):
 
 def set_module_tensor_to_device(module, tensor_name, device, value=None, dtype=None, fp16_statistics=None, tied_params_map=None,
                                 non_blocking=False, clear_cache=True):
-    """Puts a parameter or a buffer on a device, with a new value if one is given, which is what a tensor on the device meta needs. The value
-    gets `dtype`, or the dtype that the tensor had; integers keep theirs where `dtype` is given. `tied_params_map` has, by the addresses of
-    tied tensors, what is on which device already. `clear_cache` gives cached memory of the device back, which takes its time."""
     module, name = owner_of(module, tensor_name)
     place = place_of(module, name)
     former = place[name]
@@ -128,12 +124,10 @@ def _fitting(value, former, name, dtype):
 
 
 def find_tied_parameters(model, **_):
-    """The groups of names of parameters that are one tensor, sorted."""
     return _names_of_one(model.named_parameters(remove_duplicate=False))
 
 
 def find_shared_buffers(model):
-    """The groups of names of buffers that are one tensor, sorted."""
     return _names_of_one(model.named_buffers(remove_duplicate=False))
 
 
@@ -145,7 +139,6 @@ def _names_of_one(tensors):
 
 
 def retie_parameters(model, tied_params):
-    """Makes the tensors of each group one again: the first that is not on the device meta."""
     for group in tied_params:
         owners = [owner_of(model, path) for path in group]
         whole = next((value for value in (getattr(*owner) for owner in owners) if value.device != _META), None)

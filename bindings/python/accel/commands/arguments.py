@@ -4,7 +4,7 @@ import argparse
 import functools
 
 
-class _Noted:
+class _Recording:
     """An action that adds its name to `nondefault` of what is parsed."""
 
     def __call__(self, parser, namespace, values, option_string=None):
@@ -13,11 +13,11 @@ class _Noted:
             namespace.nondefault = {*getattr(namespace, "nondefault", ()), self.dest}
 
 
-class _Store(_Noted, argparse._StoreAction):
+class _Store(_Recording, argparse._StoreAction):
     pass
 
 
-class _StoreTrue(_Noted, argparse._StoreTrueAction):
+class _StoreTrue(_Recording, argparse._StoreTrueAction):
     pass
 
 

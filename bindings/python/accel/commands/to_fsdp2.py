@@ -17,8 +17,8 @@ description = "Converts a configuration file of sharded training from FSDP versi
 
 def _convert(config_file, output_file, *options):
     """Runs the command; what it says of settings that are left out is logged."""
-    told = program.ask_for_notes("to-fsdp2", "--config_file", str(config_file), "--output_file", str(output_file), *options)
-    for line in told.splitlines():
+    notes = program.ask_for_notes("to-fsdp2", "--config_file", str(config_file), "--output_file", str(output_file), *options)
+    for line in notes.splitlines():
         _logger.warning("%s", line.removeprefix("accel: "))
 
 

@@ -74,9 +74,9 @@ class DataLoaderDispatcher(DataLoaderAdapter, DataLoaderStateMixin):
                 part, rows, counts, is_last = taken
                 self._handed_out, self._is_handed_out, step = step + 1, is_last, step + 1
                 if is_last and counts == _in_order(sum(counts), rows, len(counts)) or set(counts) == {rows}:
-                    self._tell(loop, [rows] * self._count, sum(counts), is_last)
+                    self._report_batch(loop, [rows] * self._count, sum(counts), is_last)
                 else:
-                    self._tell(loop, counts, sum(counts), is_last, rows)
+                    self._report_batch(loop, counts, sum(counts), is_last, rows)
                 if is_last:
                     self._snapshot()
                 yield to_device(part, torch.device(str(self.state.device)), self._non_blocking)

@@ -31,7 +31,7 @@ class EpochReader:
         has items by number. Afterwards the order is drawn if any are left out."""
         dataloader = self.dataloader
         if self.is_stateful:
-            return _kept_and_rest(iter(dataloader), skip, kept)
+            return _first_and_rest(iter(dataloader), skip, kept)
         had_workers, rows = self.begin(), tensor_rows.reader_of(dataloader)
         self.reads_rows = rows is not None
         self.draws = not tensor_rows.knows_order(dataloader) if self.reads_rows else dataloader.num_workers == 0
@@ -51,11 +51,11 @@ class EpochReader:
         if dataloader.num_workers > 0:
             batches = worker_batches.received(batches)
         if is_stream:
-            return _kept_and_rest(batches, skip, kept)
+            return _first_and_rest(batches, skip, kept)
         return _begun(self._indices.latest, list(islice(batches, kept)), batches)
 
 
-def _kept_and_rest(batches, skip, kept):
+def _first_and_rest(batches, skip, kept):
     first = list(islice(batches, kept))
     drop(batches, skip - kept)
     return first, batches

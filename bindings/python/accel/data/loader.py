@@ -2,7 +2,7 @@
 
 from .. import capi
 from ..compat import missing
-from ..engine.objects import from_this_host, packed_item, unpacked
+from ..engine.objects import from_this_host, made_again, packed_item, unpacked
 from ..generated import datasets, samplers
 from ..generated.datasets import *  # noqa: F403
 from ..generated.samplers import *  # noqa: F403
@@ -135,7 +135,7 @@ class DataLoader:
         self._iterator, self._left_early, self._epochs_beside = None, False, 0
 
     def __reduce__(self):
-        return _rebuild, (type(self), self.dataset, self._arguments, self.state_dict())
+        return made_again, (type(self), (self.dataset,), self._arguments, self.state_dict())
 
     def __repr__(self):
         length = capi.accel_dataloader_length(self.handle)
@@ -183,12 +183,6 @@ class Prepared(DataLoader):
 
     def __reduce__(self):
         raise TypeError("a prepared loader belongs to its job: copy or pickle the loader that it was made from, and prepare that")
-
-
-def _rebuild(kind, dataset, arguments, state):
-    made = kind(dataset, **arguments)
-    made.load_state_dict(state)
-    return made
 
 
 def _batches_of(sampler, epoch):

@@ -38,7 +38,7 @@ class DataLoaderStateMixin:
         except (AttributeError, TypeError):
             return -1  # a stream, or batches of any size
 
-    def _tell(self, loop, rows, remainder, is_last, own=None):
+    def _report_batch(self, loop, rows, remainder, is_last, own=None):
         """Of the batch that is handed out: the rows of each rank's, and if it is filled up how many of all are not repetitions. `own`: how many
         rows it has where not all of them are told."""
         self.end_of_dataloader = is_last

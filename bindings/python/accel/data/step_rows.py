@@ -25,18 +25,18 @@ class StepRows:
             self.stream = dataloader.dataset if dataloader.num_workers == 0 else None  # else only the workers know it
         elif dataloader.reads_shards:
             self.special = dataloader._shards.special
-        self.told = None
-        self.own = None  # of this rank's batch, where not all of its rows are told
+        self.reported = None
+        self.own = None  # of this rank's batch, where not all of its rows are reported
 
     def changes_at(self, step):
         """Whether a step is another one than the step before."""
-        return self.told is not self.whole or step + self.first in self.special
+        return self.reported is not self.whole or step + self.first in self.special
 
     def at(self, step, is_last):
         """The rows of each rank's batch, -1 for none, and how many of all are not repetitions; None where that is not said. Rows that a rank of a
         stream in shards repeats are not among them."""
-        self.told, remainder, *own = self.special.pop(step + self.first, (self.whole, None))
+        self.reported, remainder, *own = self.special.pop(step + self.first, (self.whole, None))
         self.own = own[0] if own else None
         if is_last and self.stream is not None:
             remainder = self.stream.last_group or 0
-        return self.told, remainder
+        return self.reported, remainder

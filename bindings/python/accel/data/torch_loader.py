@@ -44,7 +44,7 @@ class SkipDataLoader(DataLoaderAdapter, DataLoaderStateMixin):
                 is_last = following is _END and failure is None
                 self._handed_out, self._is_handed_out = step + 1, is_last
                 if is_last or rows.changes_at(step):
-                    self._tell(loop, *rows.at(step, is_last), is_last, rows.own)
+                    self._report_batch(loop, *rows.at(step, is_last), is_last, rows.own)
                 if is_last:
                     self._snapshot()
                 yield batch

@@ -14,28 +14,28 @@ from .values import again, contents_of, to_engine
 _OBJECT, _CONTENTS, _NAMED = "__accel_object__", "__accel_contents__", "__accel_named__"
 
 
-class _Kept(threading.local):
+class _Objects(threading.local):
     """The objects of the calls that this thread is in."""
 
     def __init__(self):
         self.objects = []
 
 
-_kept = _Kept()
+_objects = _Objects()
 
 
 def call(handle, inputs, named):
     """Calls a module of the engine."""
-    objects = _kept.objects
+    objects = _objects.objects
     outside = len(objects)
     try:
         for value in inputs:
             if not is_tensor(value):
-                inputs = [to_engine(value, _keep) for value in inputs]
+                inputs = [to_engine(value, _token_of) for value in inputs]
                 break
         if named:
             inputs = list(inputs)
-            inputs.append({_NAMED: to_engine(named, _keep)})
+            inputs.append({_NAMED: to_engine(named, _token_of)})
         answer = capi.accel_module_call(handle, inputs)
         return _from_engine(answer) if objects else answer
     finally:
@@ -45,12 +45,12 @@ def call(handle, inputs, named):
 
 def run(forward, inputs):
     """Calls a forward() of Python for the engine."""
-    if _kept.objects or inputs and type(inputs[-1]) is dict:
+    if _objects.objects or inputs and type(inputs[-1]) is dict:
         inputs, named = _split(inputs)
         answer = forward(*inputs, **named)
     else:
         answer = forward(*inputs)
-    return answer if is_tensor(answer) else to_engine(answer, _keep)
+    return answer if is_tensor(answer) else to_engine(answer, _token_of)
 
 
 def run_pre_hook(hook, module, inputs):
@@ -59,8 +59,8 @@ def run_pre_hook(hook, module, inputs):
     answer = hook(module, tuple(inputs))
     if answer is None:
         return None
-    answer = [to_engine(value, _keep) for value in answer] if isinstance(answer, (list, tuple)) else [to_engine(answer, _keep)]
-    return [*answer, {_NAMED: to_engine(named, _keep)}] if named else answer
+    answer = [to_engine(value, _token_of) for value in answer] if isinstance(answer, (list, tuple)) else [to_engine(answer, _token_of)]
+    return [*answer, {_NAMED: to_engine(named, _token_of)}] if named else answer
 
 
 def run_pre_hook_with_kwargs(hook, module, inputs):
@@ -70,13 +70,13 @@ def run_pre_hook_with_kwargs(hook, module, inputs):
     if answer is None:
         return None
     inputs, named = answer
-    return [*(to_engine(value, _keep) for value in inputs), *([{_NAMED: to_engine(named, _keep)}] if named else [])]
+    return [*(to_engine(value, _token_of) for value in inputs), *([{_NAMED: to_engine(named, _token_of)}] if named else [])]
 
 
 def run_hook(hook, module, outputs):
     """A hook behind forward."""
     answer = hook(module, _from_engine(outputs[0]))
-    return None if answer is None else [to_engine(answer, _keep)]
+    return None if answer is None else [to_engine(answer, _token_of)]
 
 
 def _split(inputs):
@@ -87,13 +87,13 @@ def _split(inputs):
     return [_from_engine(value) for value in inputs], named
 
 
-def _keep(value):
+def _token_of(value):
     """What stands for an object."""
-    _kept.objects.append(value)
-    token = {_OBJECT: len(_kept.objects) - 1}
+    _objects.objects.append(value)
+    token = {_OBJECT: len(_objects.objects) - 1}
     contents = contents_of(value)
     if contents is not None:
-        token[_CONTENTS] = to_engine(list(contents.values()) if isinstance(contents, dict) else contents, _keep)
+        token[_CONTENTS] = to_engine(list(contents.values()) if isinstance(contents, dict) else contents, _token_of)
     return token
 
 
@@ -109,7 +109,7 @@ def _from_engine(value):
         return value
     if _OBJECT not in value:
         return {key: _from_engine(item) for key, item in value.items()}
-    found = _kept.objects[value[_OBJECT]]
+    found = _objects.objects[value[_OBJECT]]
     if _CONTENTS not in value:
         return found
     contents, items = contents_of(found), _from_engine(value[_CONTENTS])

@@ -68,6 +68,13 @@ def inside(thing):
     return thing
 
 
+def made_again(kind, args, kwargs, state):
+    """What copy and pickle take for an object of the engine: one made with the same arguments, in its state."""
+    made = kind(*args, **kwargs)
+    made.load_state_dict(state)
+    return made
+
+
 def packed(value):
     """The value as the engine can hold it."""
     kind = type(value)

@@ -2,7 +2,7 @@
 
 import torch
 
-from .whole_parameter_optimizers import Lamb, MuonWithAdam
+from .whole_parameter_optimizers import Lamb, MuonWithAdam, loss_of
 
 _NOT_HERE = {
     "onebitadam": "it exchanges gradients of one bit",
@@ -22,10 +22,7 @@ class Lion(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure=None):
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
+        loss = loss_of(closure)
         for group in self.param_groups:
             first, second = group["betas"]
             for parameter in group["params"]:

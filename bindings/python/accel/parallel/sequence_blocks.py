@@ -3,7 +3,7 @@ the last dimension but one of what blocks pass on."""
 
 import torch
 
-from .split_operators import parallel_gather, parallel_scatter
+from ..generated.split_operators import parallel_gather, parallel_scatter
 
 _STATES = "hidden_states"  # the parameter of transformers' modules that has what blocks pass on
 

@@ -78,14 +78,14 @@ def opened(state, buffers=(), dims=(), kept=()):
         yield
 
 
-_told = False
+_has_warned = False
 
 
-def tell_without():
+def warn_without_effect():
     """One warning for a program that splits sequences where nothing does."""
-    global _told
-    if not _told:
-        _told = True
+    global _has_warned
+    if not _has_warned:
+        _has_warned = True
         _logger.warning("maybe_context_parallel() has no effect: context parallelism is not configured")
 
 

@@ -6,7 +6,7 @@ import weakref
 
 import torch
 
-from .split_operators import parallel_class_scores, parallel_copy, parallel_gather, parallel_reduce, parallel_reduce_scatter, parallel_scatter
+from ..generated.split_operators import parallel_class_scores, parallel_copy, parallel_gather, parallel_reduce, parallel_reduce_scatter, parallel_scatter
 
 COLUMNS = ("colwise", "colwise_gather_output", "colwise_rep", "packed_colwise")
 ROWS = ("rowwise", "rowwise_split_input", "rowwise_rep", "packed_rowwise")

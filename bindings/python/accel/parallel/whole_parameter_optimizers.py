@@ -3,7 +3,7 @@
 import torch
 
 
-def _loss_of(closure):
+def loss_of(closure):
     if closure is None:
         return None
     with torch.enable_grad():
@@ -20,7 +20,7 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure=None):
-        loss = _loss_of(closure)
+        loss = loss_of(closure)
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -78,7 +78,7 @@ class MuonWithAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure=None):
-        loss = _loss_of(closure)
+        loss = loss_of(closure)
         for use_muon, kind in self._parts.items():
             groups = [group for group in self.param_groups if group["use_muon"] == use_muon]
             if groups:

@@ -38,11 +38,11 @@ def env_var_path_add(env_var_name, path_to_add):
     return os.pathsep.join([*filter(None, os.environ.get(env_var_name, "").split(os.pathsep)), str(path_to_add)])
 
 
-def _restore(names, kept):
+def _restore(names, former):
     """Gives variables their former values; those that were not there go."""
     for name in names:
-        if name in kept:
-            os.environ[name] = kept[name]
+        if name in former:
+            os.environ[name] = former[name]
         else:
             os.environ.pop(name, None)
 
@@ -51,24 +51,24 @@ def _restore(names, kept):
 def patch_environment(**variables):
     """Environment variables inside, by their names in capitals. Others that the body sets stay."""
     given = {name.upper(): str(value) for name, value in variables.items()}
-    kept = dict(os.environ)
+    former = dict(os.environ)
     os.environ.update(given)
     try:
         yield
     finally:
-        _restore(given, kept)
+        _restore(given, former)
 
 
 @contextlib.contextmanager
 def clear_environment():
     """No environment variables inside; afterwards all are as before."""
-    kept = dict(os.environ)
+    former = dict(os.environ)
     os.environ.clear()
     try:
         yield
     finally:
         os.environ.clear()
-        os.environ.update(kept)
+        os.environ.update(former)
 
 
 def purge_accelerate_environment(func_or_cls):
@@ -92,11 +92,11 @@ def purge_accelerate_environment(func_or_cls):
 
 @contextlib.contextmanager
 def _purged():
-    kept = dict(os.environ)
+    former = dict(os.environ)
     try:
         yield
     finally:
-        _restore([name for name in {*os.environ, *kept} if name.startswith("ACCELERATE_")], kept)
+        _restore([name for name in {*os.environ, *former} if name.startswith("ACCELERATE_")], former)
 
 
 def _purge_tests(cls):

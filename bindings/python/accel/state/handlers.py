@@ -42,9 +42,9 @@ class InitProcessGroupKwargs(settings.InitProcessGroupKwargs):
         """Settings of the state. Of `backend` only the engine's own names: those of the reference are checked."""
         is_own = self.backend is not None and (self.backend == "staged" or ":" in self.backend)
         return {"backend": self.backend if is_own else None, "timeout_ms": int(self.timeout.total_seconds() * 1000),
-                **self._meeting_place()}
+                **self._rendezvous()}
 
-    def _meeting_place(self):
+    def _rendezvous(self):
         """Where the ranks meet: with "env://", which is the default, as MASTER_ADDR and MASTER_PORT say."""
         if self.init_method in (None, "env://"):
             return {}

@@ -55,7 +55,7 @@ def connect(settings: dict) -> None:
         Job.handle = capi.accel_state_create(fill(capi.accel_state_options_t(), settings))
     Job.settings = settings
     if is_set("cpu_affinity") and parse_flag_from_env("ACCELERATE_DEBUG_MODE"):
-        machine.tell_affinity(capi.accel_local_process_index(Job.handle))
+        machine.log_affinity(capi.accel_local_process_index(Job.handle))
 
 
 def is_set(name):

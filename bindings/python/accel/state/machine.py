@@ -98,10 +98,10 @@ def override_numa_affinity(local_process_index, verbose=None):
 
     capi.accel_set_numa_affinity(local_process_index)
     if parse_flag_from_env("ACCELERATE_DEBUG_MODE") if verbose is None else verbose:
-        tell_affinity(local_process_index)
+        log_affinity(local_process_index)
 
 
-def tell_affinity(local_process_index):
+def log_affinity(local_process_index):
     """Logs on which processors this process runs."""
     processors = sorted(os.sched_getaffinity(0))
     logging.getLogger("accel.utils.environment").info("Assigning %d cpu cores to process %d: %s", len(processors), local_process_index, processors)

@@ -206,10 +206,10 @@ class _Share:
         if hasattr(inputs, "select") and hasattr(inputs, "column_names"):  # a dataset of the package datasets
             self.share = inputs.select(capi.accel_split_between_processes(current(), list(range(len(inputs))), int(apply_padding)))
         elif isinstance(inputs, (list, tuple, dict)) or hasattr(inputs, "__dlpack__"):
-            places = dict(zip(keys_of(inputs), map(_places, inputs.values()))) if isinstance(inputs, dict) else _places(inputs)
+            places = dict(zip(keys_of(inputs), map(_indices_of, inputs.values()))) if isinstance(inputs, dict) else _indices_of(inputs)
             share = capi.accel_split_between_processes(current(), places, int(apply_padding))
-            self.share = (again(inputs, {key: _at_places(inputs[key], share[place]) for place, key in zip(keys_of(inputs), inputs)})
-                          if isinstance(inputs, dict) else _at_places(inputs, share))
+            self.share = (again(inputs, {key: _items_at(inputs[key], share[place]) for place, key in zip(keys_of(inputs), inputs)})
+                          if isinstance(inputs, dict) else _items_at(inputs, share))
         else:
             self.share = inputs
 
@@ -220,12 +220,12 @@ class _Share:
         return None
 
 
-def _places(value):
+def _indices_of(value):
     """What stands for it in the engine: of lists and tuples the places, so that what is in them stays what it is."""
     return list(range(len(value))) if isinstance(value, (list, tuple)) else to_engine(value)
 
 
-def _at_places(value, share):
+def _items_at(value, share):
     if not isinstance(value, (list, tuple)):
         return of_kind(value, share)
     items = [value[place] for place in share]

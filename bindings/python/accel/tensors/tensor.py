@@ -29,7 +29,7 @@ def _in_place(name):
     return lambda self, other: ops.declare(name + "_")(self, other) if _is_operand(other) else NotImplemented
 
 
-def _told(function: Any) -> Any:
+def _of_engine(function: Any) -> Any:
     """A property that the engine tells, with the text of the header."""
     return property(function)
 
@@ -75,10 +75,10 @@ class Tensor(methods.Tensor, capi.accel_tensor):
 
     # What it is
 
-    shape: "tuple[builtins.int, ...]" = _told(capi.accel_tensor_shape)
-    ndim: "builtins.int" = _told(capi.accel_tensor_ndim)
-    nbytes: "builtins.int" = _told(capi.accel_tensor_nbytes)
-    device: Device = _told(capi.accel_tensor_device)
+    shape: "tuple[builtins.int, ...]" = _of_engine(capi.accel_tensor_shape)
+    ndim: "builtins.int" = _of_engine(capi.accel_tensor_ndim)
+    nbytes: "builtins.int" = _of_engine(capi.accel_tensor_nbytes)
+    device: Device = _of_engine(capi.accel_tensor_device)
 
     def size(self, dim=None):
         return self.shape if dim is None else self.shape[dim]

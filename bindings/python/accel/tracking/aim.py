@@ -2,7 +2,7 @@
 
 from operator import attrgetter
 
-from .tracker import PackageTracker, on_main_process
+from .tracker import PackageTracker
 
 
 class AimTracker(PackageTracker):
@@ -18,24 +18,20 @@ class AimTracker(PackageTracker):
 
     tracker = property(attrgetter("writer"))
 
-    @on_main_process
     def start(self):
         from aim import Run
 
         self.writer = Run(repo=self.aim_repo_path, **self.init_kwargs)
         self.writer.name = self.run_name
 
-    @on_main_process
     def store_init_configuration(self, values):
         self.writer["hparams"] = values
 
-    @on_main_process
     def log(self, values, step=None, **kwargs):
         """Any values that Aim tracks."""
         for name, value in values.items():
             self.writer.track(value, name=name, step=step, **kwargs)
 
-    @on_main_process
     def log_images(self, values, step=None, kwargs=None):
         """Images by name, or pairs of an image and its caption. `kwargs`: {"aim_image": settings of aim.Image(), "track": of track()}."""
         import aim
@@ -46,6 +42,5 @@ class AimTracker(PackageTracker):
             made = aim.Image(image, caption=caption, **settings.get("aim_image", {}))
             self.writer.track(made, name=name, step=step, **settings.get("track", {}))
 
-    @on_main_process
     def finish(self):
         self.writer.close()

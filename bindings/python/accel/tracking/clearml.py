@@ -3,7 +3,7 @@
 import os
 from operator import attrgetter
 
-from .tracker import PackageTracker, logger, on_main_process
+from .tracker import PackageTracker, logger
 
 _SERIES = ("eval", "test", "train")
 
@@ -21,7 +21,6 @@ class ClearMLTracker(PackageTracker):
 
     tracker = property(attrgetter("task"))
 
-    @on_main_process
     def start(self):
         from clearml import Task
 
@@ -32,11 +31,9 @@ class ClearMLTracker(PackageTracker):
                      "task_name": os.environ.get("CLEARML_TASK", self.run_name)}
             self.task = Task.init(**{**names, **self.init_kwargs})
 
-    @on_main_process
     def store_init_configuration(self, values):
         return self.task.connect_configuration(values)
 
-    @on_main_process
     def log(self, values, step=None, **kwargs):
         """Numbers; of names such as eval_loss the first part is the series. Without a step they are single values."""
         task_logger = self.task.get_logger()
@@ -49,14 +46,12 @@ class ClearMLTracker(PackageTracker):
                 title, series = self._get_title_series(name)
                 task_logger.report_scalar(title=title, series=series, value=value, iteration=step, **kwargs)
 
-    @on_main_process
     def log_images(self, values, step=None, **kwargs):
         """Images by name: arrays or images of PIL."""
         for name, image in values.items():
             title, series = self._get_title_series(name)
             self.task.get_logger().report_image(title=title, series=series, iteration=step, image=image, **kwargs)
 
-    @on_main_process
     def log_table(self, table_name, columns=None, data=None, dataframe=None, step=None, **kwargs):
         """A data frame, or rows; without `columns` the first row has their names."""
         if dataframe is None:
@@ -66,7 +61,6 @@ class ClearMLTracker(PackageTracker):
         title, series = self._get_title_series(table_name)
         self.task.get_logger().report_table(title=title, series=series, table_plot=dataframe, iteration=step, **kwargs)
 
-    @on_main_process
     def finish(self):
         """The task ends if it is this tracker's own."""
         if self.task and not self._initialized_externally:

@@ -3,7 +3,7 @@
 from operator import attrgetter
 
 from ..state.machine import compare_versions
-from .tracker import PackageTracker, on_main_process
+from .tracker import PackageTracker
 
 
 class CometMLTracker(PackageTracker):
@@ -14,18 +14,15 @@ class CometMLTracker(PackageTracker):
 
     tracker = property(attrgetter("writer"))
 
-    @on_main_process
     def start(self):
         import comet_ml
 
         begin = comet_ml.start if compare_versions(comet_ml.__version__, ">=", "3.41.0") else comet_ml.Experiment
         self.writer = begin(project_name=self.run_name, **self.init_kwargs)
 
-    @on_main_process
     def store_init_configuration(self, values):
         self.writer.log_parameters(values)
 
-    @on_main_process
     def log(self, values, step=None, **kwargs):
         """Numbers and dicts of numbers are metrics, texts are other values; what is neither is left out."""
         if step is not None:
@@ -38,6 +35,5 @@ class CometMLTracker(PackageTracker):
             elif isinstance(value, dict):
                 self.writer.log_metrics(value, step=step, **kwargs)
 
-    @on_main_process
     def finish(self):
         self.writer.end()

@@ -2,7 +2,7 @@
 
 from operator import attrgetter
 
-from .tracker import PackageTracker, logger, on_main_process
+from .tracker import PackageTracker, logger
 
 
 class DVCLiveTracker(PackageTracker):
@@ -16,18 +16,15 @@ class DVCLiveTracker(PackageTracker):
 
     tracker = property(attrgetter("live"))
 
-    @on_main_process
     def start(self):
         from dvclive import Live
 
         if self.live is None:
             self.live = Live(**self.init_kwargs)
 
-    @on_main_process
     def store_init_configuration(self, values):
         self.live.log_params(values)
 
-    @on_main_process
     def log(self, values, step=None, **kwargs):
         """What DVCLive takes for a metric. The next step is the one after this."""
         from dvclive.plots import Metric
@@ -41,6 +38,5 @@ class DVCLiveTracker(PackageTracker):
                 logger.warning_once(f"DVCLive takes numbers and texts only: {name} is left out, a {type(value).__name__}")
         self.live.next_step()
 
-    @on_main_process
     def finish(self):
         self.live.end()

@@ -8,7 +8,7 @@ from .. import capi
 from ..state.job import current, is_made
 from ..state.options import fill
 from .engine_values import configuration, images, loggable
-from .tracker import GeneralTracker, on_main_process
+from .tracker import GeneralTracker
 
 # Settings of a tracker that hold for all of the run: those of accel_tracking_options_t.
 OF_THE_RUN = ("resume", "flush_interval_ms", "queue_bytes", "step_report_interval")
@@ -47,22 +47,18 @@ class EngineTracker(GeneralTracker):
     def tracker(self):
         return self.location
 
-    @on_main_process
     def start(self):
         EngineRun([self], None)
 
-    @on_main_process
     def store_init_configuration(self, values):
         """The trackers of the run begin again, with this configuration."""
         self._running().again(values)
 
-    @on_main_process
     def log(self, values, step=None, **kwargs):
         """Numbers, texts, tensors (of several elements: a histogram), and maps of them, whose names are joined with "/"."""
         _refuse(self, kwargs)
         capi.accel_tracker_log(self._running().handle_of(self), loggable(values), _step(step))
 
-    @on_main_process
     def log_images(self, values, step=None, dataformats="NCHW", **kwargs):
         """Images by name: arrays or tensors, of one or of several, or lists of them. `dataformats` says which dimension is which. As figures,
         tables and files they go to all trackers of the engine."""
@@ -72,7 +68,6 @@ class EngineTracker(GeneralTracker):
         channels_first = _CHANNELS_FIRST[dataformats]
         capi.accel_log_images(self._running().state, images(values, channels_first), int(channels_first), _step(step))
 
-    @on_main_process
     def log_table(self, table_name, columns=None, data=None, dataframe=None, step=None):
         """A table of columns and rows, or of a data frame; without `columns` the first row has their names."""
         if dataframe is not None:
@@ -83,28 +78,23 @@ class EngineTracker(GeneralTracker):
         rows = [["" if item is None else configuration(item) for item in row] for row in rows]
         capi.accel_log_table(self._running().state, table_name, [str(column) for column in columns], rows, _step(step))
 
-    @on_main_process
     def log_figure(self, figure, artifact_file, step=None, **save_kwargs):
         """A figure of matplotlib, whose savefig() gets `save_kwargs`; or the bytes, or the path, of a PNG, JPEG, SVG or HTML file."""
         capi.accel_log_figure(self._running().state, artifact_file, encoded(figure, save_kwargs), _step(step))
 
-    @on_main_process
     def log_artifact(self, local_path, artifact_path=None):
         """A file; it must stay until flush() or finish()."""
         name = None if artifact_path is None else f"{artifact_path}/{os.path.basename(local_path)}"
         capi.accel_log_artifact(self._running().state, os.fspath(local_path), name)
 
-    @on_main_process
     def log_artifacts(self, local_dir, artifact_path=None):
         """All files of a folder."""
         capi.accel_log_artifact(self._running().state, os.fspath(local_dir), artifact_path)
 
-    @on_main_process
     def flush(self):
         """Waits until all is written."""
         capi.accel_flush_trackers(self._running().state)
 
-    @on_main_process
     def finish(self):
         """The end of this tracker; the last one of a run ends the run."""
         if self._run is not None:

@@ -6,7 +6,7 @@ from operator import attrgetter
 
 from ..state.environment import str_to_bool
 from .engine import EngineTracker
-from .tracker import GeneralTracker, logger, on_main_process
+from .tracker import GeneralTracker, logger
 
 
 class MLflowTracker(GeneralTracker):
@@ -29,7 +29,6 @@ class MLflowTracker(GeneralTracker):
 
     tracker = property(attrgetter("active_run"))
 
-    @on_main_process
     def start(self):
         import mlflow
 
@@ -41,7 +40,6 @@ class MLflowTracker(GeneralTracker):
         self.active_run = mlflow.start_run(run_id=self.run_id, experiment_id=experiment, run_name=self.run_name, nested=self.nested_run,
                                            tags=self.tags, description=self.description)
 
-    @on_main_process
     def store_init_configuration(self, values):
         """As parameters, as many in a call as MLflow takes; values that are too long for it are left out."""
         import mlflow
@@ -54,7 +52,6 @@ class MLflowTracker(GeneralTracker):
         for first in range(0, len(kept), many):
             mlflow.log_params(dict(kept[first:first + many]))
 
-    @on_main_process
     def log(self, values, step=None, **kwargs):
         """Numbers; `kwargs` are those of mlflow.log_metrics()."""
         import mlflow
@@ -64,28 +61,24 @@ class MLflowTracker(GeneralTracker):
             logger.warning_once(f"MLflow takes numbers only: {name} is left out, a {type(values[name]).__name__}")
         mlflow.log_metrics(metrics, step=step, **kwargs)
 
-    @on_main_process
     def log_figure(self, figure, artifact_file, **save_kwargs):
         """A figure of matplotlib or plotly."""
         import mlflow
 
         mlflow.log_figure(figure=figure, artifact_file=artifact_file, **save_kwargs)
 
-    @on_main_process
     def log_artifacts(self, local_dir, artifact_path=None):
         """All files of a folder."""
         import mlflow
 
         mlflow.log_artifacts(local_dir=local_dir, artifact_path=artifact_path)
 
-    @on_main_process
     def log_artifact(self, local_path, artifact_path=None):
         """A file."""
         import mlflow
 
         mlflow.log_artifact(local_path=local_path, artifact_path=artifact_path)
 
-    @on_main_process
     def finish(self):
         import mlflow
 

@@ -58,18 +58,18 @@ def filter_trackers(log_with, logging_dir=None):
             raise ValueError(f"log_with={str(entry)!r}: expected a GeneralTracker, or one of "
                              f"{', '.join(dict.fromkeys([*LoggerType.list(), *LOGGER_TYPE_TO_CLASS]))}")
     if any(not _is_tracker(entry) and str(entry) == "all" for entry in given):
-        given = [entry for entry in given if _is_tracker(entry)] + [kind for kind in get_available_trackers() if _has_place(kind, logging_dir)]
+        given = [entry for entry in given if _is_tracker(entry)] + [kind for kind in get_available_trackers() if _has_folder(kind, logging_dir)]
     for entry in given:
         if _is_tracker(entry):
-            _check_place(entry, logging_dir)
+            _check_folder(entry, logging_dir)
         elif str(entry) in LoggerType:
             entry = LoggerType(str(entry))
             if not _is_available(entry):
                 logger.logger.debug("the tracker %s is left out: its package is not installed", entry)
                 continue
-            _check_place(LOGGER_TYPE_TO_CLASS[entry.value], logging_dir)
+            _check_folder(LOGGER_TYPE_TO_CLASS[entry.value], logging_dir)
         else:
-            _check_place(LOGGER_TYPE_TO_CLASS[entry], logging_dir)
+            _check_folder(LOGGER_TYPE_TO_CLASS[entry], logging_dir)
         if _is_tracker(entry) or entry not in chosen:
             chosen.append(entry)
     return chosen
@@ -79,14 +79,14 @@ def _is_tracker(entry):
     return isinstance(entry, GeneralTracker) or isinstance(entry, type) and issubclass(entry, GeneralTracker)
 
 
-def _has_place(kind, logging_dir):
+def _has_folder(kind, logging_dir):
     found = logging_dir is not None or not LOGGER_TYPE_TO_CLASS[str(kind)].requires_logging_directory
     if not found:
         logger.logger.warning("log_with='all' leaves out %s: it requires a logging_dir; give the Accelerator project_dir", kind)
     return found
 
 
-def _check_place(tracker, logging_dir):
+def _check_folder(tracker, logging_dir):
     """An instance has its own."""
     if tracker.requires_logging_directory and logging_dir is None and isinstance(tracker, type):
         raise ValueError(f"Logging with `{tracker.name}` requires a `logging_dir`: give the Accelerator project_dir")

@@ -3,7 +3,7 @@
 import importlib
 from operator import attrgetter
 
-from .tracker import PackageTracker, on_main_process
+from .tracker import PackageTracker
 
 
 class _RunTracker(PackageTracker):
@@ -19,26 +19,21 @@ class _RunTracker(PackageTracker):
 
     tracker = property(attrgetter("run"))
 
-    @on_main_process
     def start(self):
         self.run = self._package.init(project=self.run_name, **self.init_kwargs)
 
-    @on_main_process
     def store_init_configuration(self, values):
         self._package.config.update(values, allow_val_change=True)
 
-    @on_main_process
     def log(self, values, step=None, **kwargs):
         """All values that the package takes, which are more than numbers; `kwargs` are those of its log()."""
         self.run.log(values, step=step, **kwargs)
 
-    @on_main_process
     def finish(self):
         self.run.finish()
 
 
 class _ImageTracker(_RunTracker):
-    @on_main_process
     def log_images(self, values, step=None, **kwargs):
         """Lists of images by name: arrays or images of PIL."""
         make = self._package.Image
@@ -51,7 +46,6 @@ class WandBTracker(_ImageTracker):
 
     name = "wandb"
 
-    @on_main_process
     def log_table(self, table_name, columns=None, data=None, dataframe=None, step=None, **kwargs):
         """A table of columns and rows, or of a data frame."""
         self.log({table_name: self._package.Table(columns=columns, data=data, dataframe=dataframe)}, step=step, **kwargs)
@@ -68,7 +62,6 @@ class SwanLabTracker(_ImageTracker):
 
     name = "swanlab"
 
-    @on_main_process
     def start(self):
         super().start()
         self._package.config["FRAMEWORK"] = "Accelerate"  # what its pages show

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from ..tensors.trees import listify
 from .engine import OF_THE_RUN, EngineTracker
-from .tracker import on_main_process
 
 _OF_THE_WRITER = ("comment", "purge_step")
 
@@ -42,7 +41,6 @@ class TensorBoardTracker(EngineTracker):
 
     tracker = property(attrgetter("writer"))
 
-    @on_main_process
     def log(self, values, step=None, **kwargs):
         """As all trackers of the engine. With `kwargs` the values go through the SummaryWriter: numbers by add_scalar(), texts by add_text(), maps
         of numbers by add_scalars(), which get them. After finish() the tracker begins again, with another file, as a SummaryWriter does."""
@@ -57,7 +55,6 @@ class TensorBoardTracker(EngineTracker):
                 getattr(self.writer, f"add_{kind}")(name, value, global_step=step, **kwargs)
         self.writer.flush()
 
-    @on_main_process
     def log_images(self, values, step=None, dataformats="NCHW", **kwargs):
         """As all trackers of the engine; with `kwargs` by add_images()."""
         if not kwargs:
@@ -66,7 +63,6 @@ class TensorBoardTracker(EngineTracker):
         for name, images in values.items():
             self.writer.add_images(name, images, global_step=step, dataformats=dataformats, **kwargs)
 
-    @on_main_process
     def finish(self):
         if self._writer is not None:
             self._writer.close()

@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import types
 
 from ..state.job import is_main_process, joined
 from .logging import MultiProcessAdapter
@@ -26,6 +27,14 @@ class GeneralTracker:
     """A tracker. Subclasses have `name`, `requires_logging_directory`, `tracker` (what it writes to), and the methods below."""
 
     main_process_only = True
+
+    def __init_subclass__(cls, **kwargs):
+        """The methods of the package's own trackers run on the main process only; a program writes on_main_process before those of its classes."""
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.startswith(f"{__package__}."):
+            for name, method in vars(cls).copy().items():
+                if isinstance(method, types.FunctionType) and not name.startswith("_"):
+                    setattr(cls, name, on_main_process(method))
 
     def __init__(self, _blank=False):
         if not _blank:

@@ -427,7 +427,7 @@ class Accelerator(methods.Accelerator, Observed):
         buffer_seq_dims, attention is of the whole sequence, and the mean of cross_entropy is over all ranks. Afterwards buffers are whole again, but for
         no_restore_buffers. A backward may come later, but for torch's checkpoint() in a model of torch's own. Without cp_size there is one warning."""
         if split_sequences.ranks_of(self._current()) == 1 or split_sequences.are_of_ulysses(self.parallelism_config):
-            split_sequences.tell_without()
+            split_sequences.warn_without_effect()
             yield
         else:
             with split_sequences.opened(self._current(), buffers or (), buffer_seq_dims or (), no_restore_buffers or ()):

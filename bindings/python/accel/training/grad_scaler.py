@@ -7,11 +7,11 @@ _BY_ITSELF = {"scale": "accelerator.backward(loss) scales the loss", "step": "th
               "update": "the step() of the prepared optimizer changes the scale"}
 
 
-def _asked(setting):
+def _getter(setting):
     return lambda self: self.state_dict()[setting]
 
 
-def _changed(setting, kind):
+def _setter(setting, kind):
     return lambda self, value: self._set(**{setting: kind(value)})
 
 
@@ -33,9 +33,9 @@ class GradScaler(methods.GradScaler):
         return bool(self.state_dict())
 
     get_growth_factor, get_backoff_factor, get_growth_interval, _get_growth_tracker = map(
-        _asked, ("growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"))
-    set_growth_factor, set_backoff_factor = _changed("growth_factor", float), _changed("backoff_factor", float)
-    set_growth_interval = _changed("growth_interval", int)
+        _getter, ("growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"))
+    set_growth_factor, set_backoff_factor = _setter("growth_factor", float), _setter("backoff_factor", float)
+    set_growth_interval = _setter("growth_interval", int)
 
     def load_state_dict(self, state_dict):
         """Takes what state_dict() gave, or that of torch."""

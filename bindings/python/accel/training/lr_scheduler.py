@@ -5,6 +5,8 @@ import math
 
 from .. import capi
 from ..generated.schedules import *  # noqa: F403
+from ..generated.schedules_with_warmup import (get_constant_schedule_with_warmup, get_cosine_with_hard_restarts_schedule_with_warmup,  # noqa: F401
+                                               get_inverse_sqrt_schedule, get_linear_schedule_with_warmup)
 from .scheduler import LRScheduler as LRScheduler, Prepared as Prepared
 
 
@@ -38,11 +40,6 @@ class SequentialLR(LRScheduler):
         super().__init__(optimizer, lambda: capi.accel_scheduler_sequential(handles, list(milestones)), last_epoch)
 
 
-def get_linear_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, last_epoch=-1):
-    """Rises for the warm-up, then falls to 0."""
-    return LRScheduler(optimizer, lambda: capi.accel_scheduler_linear_warmup(optimizer.handle, num_warmup_steps, num_training_steps), last_epoch)
-
-
 def get_cosine_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, num_cycles=0.5, last_epoch=-1, min_factor=0.0):
     """Rises for the warm-up, then follows a cosine, by default half a one, down to min_factor."""
     if num_cycles == 0.5:
@@ -56,16 +53,3 @@ def _cosine_factor(warmup_steps, total_steps, num_cycles, min_factor, step):
         return step / max(1, warmup_steps)
     progress = min(1.0, (step - warmup_steps) / max(1, total_steps - warmup_steps))
     return min_factor + (1 - min_factor) * max(0.0, 0.5 * (1 + math.cos(2 * math.pi * num_cycles * progress)))
-
-
-def get_cosine_with_hard_restarts_schedule_with_warmup(optimizer, num_warmup_steps, num_training_steps, num_cycles=1, last_epoch=-1):
-    return LRScheduler(optimizer, lambda: capi.accel_scheduler_cosine_hard_restarts(optimizer.handle, num_warmup_steps, num_training_steps, num_cycles), last_epoch)
-
-
-def get_constant_schedule_with_warmup(optimizer, num_warmup_steps, last_epoch=-1):
-    return LRScheduler(optimizer, lambda: capi.accel_scheduler_constant_with_warmup(optimizer.handle, num_warmup_steps), last_epoch)
-
-
-def get_inverse_sqrt_schedule(optimizer, num_warmup_steps, timescale=None, last_epoch=-1):
-    unset = capi.ACCEL_UNSET_INT64
-    return LRScheduler(optimizer, lambda: capi.accel_scheduler_inverse_sqrt(optimizer.handle, num_warmup_steps, unset if timescale is None else timescale), last_epoch)

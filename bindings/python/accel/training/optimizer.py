@@ -5,6 +5,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from .. import capi
+from ..engine.objects import made_again
 from ..generated import errors, methods
 from ..modules.module import Module, Parameters
 from ..state.options import fill, number_of
@@ -163,7 +164,7 @@ class Optimizer(methods.Optimizer):
 
     def __reduce__(self):
         groups = [{"params": parameters} for parameters in self._params]
-        return _rebuild, (type(self), groups, self.defaults, self.state_dict())
+        return made_again, (type(self), (groups,), self.defaults, self.state_dict())
 
     def set_update_precision(self, precision, group=None):
         """What updates of half-precision parameters are computed in: "as_stored", "master_weights" or "stochastic_rounding"."""
@@ -196,12 +197,6 @@ def _tensors(params):
     if isinstance(params, capi.accel_tensor):
         return [params]
     return [entry[1] if isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) else entry for entry in params]
-
-
-def _rebuild(kind, groups, defaults, state):
-    made = kind(groups, **defaults)
-    made.load_state_dict(state)
-    return made
 
 
 class Prepared(Optimizer):

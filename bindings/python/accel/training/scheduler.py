@@ -1,6 +1,7 @@
 """What all learning rate schedules have."""
 
 from .. import capi
+from ..engine.objects import made_again
 from ..generated import methods
 
 
@@ -49,8 +50,7 @@ class LRScheduler(methods.LRScheduler):
         return self.state_dict()["base_lrs"]
 
     def __reduce__(self):
-        args, kwargs = self._arguments
-        return _rebuild, (type(self), args, kwargs, self.state_dict())
+        return made_again, (type(self), *self._arguments, self.state_dict())
 
     def __repr__(self):
         return f"{type(self).__name__}(lr={self.get_last_lr()})"
@@ -69,12 +69,6 @@ def _rates_to_resume(optimizer):
         if group.get("initial_lr") is None:
             raise KeyError(f"last_epoch: param_groups[{place}] has no 'initial_lr'; load the state of the optimizer, or set it")
     return [group["lr"] for group in optimizer.param_groups]
-
-
-def _rebuild(kind, args, kwargs, state):
-    made = kind(*args, **kwargs)
-    made.load_state_dict(state)
-    return made
 
 
 class Prepared(LRScheduler):

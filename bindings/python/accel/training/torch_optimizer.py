@@ -26,7 +26,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
         self.optimizer, self.device_placement, self.scaler, self.fused = optimizer, device_placement, scaler, fused
         self._fused_update = None  # once it is known to fit
         self._closure = self._result = None  # of the step under way
-        self._told_skipped, self._are_states_placed = False, not device_placement
+        self._skipped_by_program, self._are_states_placed = False, not device_placement
         self._may_be_whole = sharded_by() != (None, None)  # whether states may have the shapes of parameters that are not cut
         self.inner_handle = _register(self)
         self.handle = capi.accel_prepare_optimizer(current_of_accelerator() if state is None else state, self.inner_handle)
@@ -84,7 +84,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     def step(self, closure=None):
         """One update, when gradients are complete and have not overflowed. What the optimizer's own step() returns, None without one."""
-        self._closure, self._result, self._told_skipped = closure, None, False
+        self._closure, self._result, self._skipped_by_program = closure, None, False
         try:
             capi.accel_optimizer_step(self.handle)
             return self._result
@@ -129,7 +129,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
     @property
     def step_was_skipped(self):
         """Whether the latest update was skipped, because gradients overflowed."""
-        return self._told_skipped or capi.accel_optimizer_step_was_skipped(self.handle) == 1
+        return self._skipped_by_program or capi.accel_optimizer_step_was_skipped(self.handle) == 1
 
     @property
     def _is_overflow(self):
@@ -138,7 +138,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     @_is_overflow.setter
     def _is_overflow(self, skipped):
-        self._told_skipped = skipped
+        self._skipped_by_program = skipped
 
     def __reduce__(self):
         """A copy is that of the optimizer inside: it belongs to no job."""

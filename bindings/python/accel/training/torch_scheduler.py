@@ -25,7 +25,7 @@ class AcceleratedScheduler:
 
     def step(self, *args, **kwargs):
         """One step on, when the optimizer was updated; the arguments are those of the scheduler's own step()."""
-        if self.step_with_optimizer and any(getattr(optimizer, "_told_skipped", False) for optimizer in self.optimizers):
+        if self.step_with_optimizer and any(getattr(optimizer, "_skipped_by_program", False) for optimizer in self.optimizers):
             return
         self._arguments = args, kwargs
         try:

@@ -57,6 +57,16 @@ plain! {
     String: sys::accel_buffer_t = sys::accel_buffer_t { data: ptr::null_mut(), size: 0 }, buffer => Ok(text_of(buffer));
 }
 
+/// Two results of a call.
+impl<A: Made, B: Made> Made for (A, B) {
+    type Raw = (A::Raw, B::Raw);
+    const EMPTY: Self::Raw = (A::EMPTY, B::EMPTY);
+
+    unsafe fn of(raw: Self::Raw) -> Result<Self> {
+        Ok((A::of(raw.0)?, B::of(raw.1)?))
+    }
+}
+
 /// # Safety
 /// A buffer that a call has written.
 unsafe fn text_of(buffer: sys::accel_buffer_t) -> String {
@@ -77,7 +87,7 @@ pub(crate) trait Optional {
     const UNSET: Self::Raw;
 
     /// As the call takes it.
-    fn given(self) -> Self::Raw;
+    fn to_raw(self) -> Self::Raw;
 }
 
 macro_rules! optional {
@@ -87,7 +97,7 @@ macro_rules! optional {
             const UNSET: $raw = sys::$unset;
 
             #[inline]
-            fn given(self) -> $raw {
+            fn to_raw(self) -> $raw {
                 let $name = self;
                 $value
             }
@@ -98,13 +108,14 @@ macro_rules! optional {
 optional! {
     f64: f64 = ACCEL_UNSET_DOUBLE, number => number;
     i64: i64 = ACCEL_UNSET_INT64, number => number;
+    i32: i32 = ACCEL_UNSET, number => number;
     bool: i32 = ACCEL_UNSET, truth => truth.into();
 }
 
 /// An argument, or what says that there is none.
 #[inline]
 pub(crate) fn or_unset<T: Optional>(argument: Option<T>) -> T::Raw {
-    argument.map_or(T::UNSET, T::given)
+    argument.map_or(T::UNSET, T::to_raw)
 }
 
 /// Arrays that one count is for.

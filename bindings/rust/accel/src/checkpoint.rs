@@ -58,14 +58,6 @@ impl State {
         let (name, (data, destroy)) = (name.map(c_string).transpose()?, hand_over(Exclusive::new(object)));
         check(register(name.as_ref().map_or(ptr::null(), |text| text.as_ptr()), data, destroy)).map(drop)
     }
-
-    /// The bytes that the asynchronous save has written, and about those in all; 0 and 0 when none is under way.
-    pub fn checkpoint_progress(&self) -> Result<(i64, i64)> {
-        let (mut written, mut total) = (0, 0);
-        // SAFETY: both outputs are numbers.
-        check(unsafe { sys::accel_checkpoint_progress(self.as_raw(), &mut written, &mut total) })?;
-        Ok((written, total))
-    }
 }
 
 unsafe extern "C" fn call_save<C: Checkpoint>(out: *mut sys::accel_value_t, data: *mut c_void) -> i32 {

@@ -52,7 +52,7 @@ impl Optional for DType {
     type Raw = i32;
     const UNSET: i32 = sys::ACCEL_UNSET;
 
-    fn given(self) -> i32 {
+    fn to_raw(self) -> i32 {
         self.to_raw()
     }
 }

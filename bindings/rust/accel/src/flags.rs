@@ -49,7 +49,7 @@ macro_rules! flags {
             const UNSET: i32 = sys::ACCEL_UNSET;
 
             #[inline]
-            fn given(self) -> i32 {
+            fn to_raw(self) -> i32 {
                 self.into()
             }
         }

@@ -11,6 +11,19 @@ macro_rules! handle {
             }
         }
     };
+    ($(#[$text:meta])* $name:ident($raw:ident), $release:ident, shared by $retain:ident) => {
+        $crate::handle::handle! { $(#[$text])* $name($raw), $release }
+
+        // SAFETY: all its functions are of the kind `any`.
+        unsafe impl Sync for $name {}
+
+        impl Clone for $name {
+            fn clone(&self) -> Self {
+                // SAFETY: the handle is alive, and the reference that is added belongs to the new owner.
+                unsafe { Self::from_raw(accel_sys::$retain(self.as_raw())) }
+            }
+        }
+    };
     ($(#[$text:meta])* $name:ident($raw:ident), $release:ident, it has a Debug of its own) => {
         $(#[$text])*
         #[repr(transparent)]
@@ -75,5 +88,5 @@ pub(crate) use handle;
 
 /// The length of an array for the library: NULL for an empty one.
 pub(crate) fn array<T>(items: &[T]) -> (*const T, usize) {
-    (if items.is_empty() { std::ptr::null() } else { items.as_ptr() }, items.len())
+    (crate::call::first(items), items.len())
 }

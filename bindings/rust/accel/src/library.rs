@@ -65,7 +65,7 @@ where
     F: Fn(LogLevel, &str) + Send + Sync + 'static,
 {
     let (data, destroy) = hand_over(receive);
-    check(unsafe { sys::accel_set_log_callback(Some(hear::<F>), data, destroy) })?;
+    check(unsafe { sys::accel_set_log_callback(Some(receive_message::<F>), data, destroy) })?;
     check(unsafe { sys::accel_set_log_level(level.into()) }).map(drop)
 }
 
@@ -74,7 +74,7 @@ pub fn unset_log() -> Result<()> {
     check(unsafe { sys::accel_set_log_callback(None, ptr::null_mut(), None) }).map(drop)
 }
 
-unsafe extern "C" fn hear<F: Fn(LogLevel, &str)>(level: i32, message: *const c_char, data: *mut c_void) {
+unsafe extern "C" fn receive_message<F: Fn(LogLevel, &str)>(level: i32, message: *const c_char, data: *mut c_void) {
     // Nobody hears of a panic here: the message is lost, and that is all.
     let _ = catch_unwind(AssertUnwindSafe(|| {
         closure::<F>(data)(LogLevel::from_raw(level).unwrap_or(LogLevel::Error), &text(message))

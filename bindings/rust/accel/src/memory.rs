@@ -1,7 +1,7 @@
 //! Which memory of tensors is in use: lent to closures of the program, and used by calls in the background.
 //!
 //! Tensors can share memory, and the compiler knows only who borrows a tensor. So what would break the rule of Rust, one
-//! that writes or any number that read, is an error of the call that would. A closure occupies a place while it runs.
+//! that writes or any number that read, is an error of the call that would. A closure occupies a slot while it runs.
 use crate::error::{Error, ErrorCode, Result};
 use std::cell::Cell;
 use std::ops::Range;
@@ -29,7 +29,7 @@ pub(crate) enum Access {
 }
 
 /// What is lent is in one of these; fewer are needed than closures run inside of each other, in all threads.
-struct Place {
+struct Slot {
     state: AtomicU8,
     start: AtomicUsize,
     end: AtomicUsize,
@@ -40,13 +40,13 @@ const TAKEN: u8 = 1;
 const MOST_LENT: usize = 256;
 
 #[allow(clippy::declare_interior_mutable_const)] // it is what the array begins with
-const NOTHING: Place = Place { state: AtomicU8::new(FREE), start: AtomicUsize::new(0), end: AtomicUsize::new(0) };
-static LENT: [Place; MOST_LENT] = [NOTHING; MOST_LENT];
+const NOTHING: Slot = Slot { state: AtomicU8::new(FREE), start: AtomicUsize::new(0), end: AtomicUsize::new(0) };
+static LENT: [Slot; MOST_LENT] = [NOTHING; MOST_LENT];
 
 /// Memory of calls under way.
 static UNDER_WAY: Mutex<Vec<(usize, Range<usize>, Access)>> = Mutex::new(Vec::new());
 /// How many places are taken, and how much is in use in all, so that calls need not look while nothing is.
-static TAKEN_PLACES: AtomicUsize = AtomicUsize::new(0);
+static TAKEN_SLOTS: AtomicUsize = AtomicUsize::new(0);
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -54,10 +54,10 @@ thread_local! {
     static HERE: Cell<usize> = const { Cell::new(0) };
 }
 
-impl Place {
-    fn take() -> Result<&'static Place> {
-        let place = LENT.iter().find(|place| place.state.compare_exchange(FREE, TAKEN, SeqCst, SeqCst).is_ok());
-        place.ok_or_else(|| {
+impl Slot {
+    fn take() -> Result<&'static Slot> {
+        let slot = LENT.iter().find(|slot| slot.state.compare_exchange(FREE, TAKEN, SeqCst, SeqCst).is_ok());
+        slot.ok_or_else(|| {
             let message =
                 format!("more than {MOST_LENT} slices and views at once: expected fewer closures inside of closures");
             Error::new(ErrorCode::InvalidState, message)
@@ -73,12 +73,12 @@ impl Place {
 }
 
 /// What a closure was lent, which ends with it, also by a panic.
-struct Lent(&'static Place);
+struct Lent(&'static Slot);
 
 impl Drop for Lent {
     fn drop(&mut self) {
         self.0.state.store(FREE, SeqCst);
-        TAKEN_PLACES.fetch_sub(1, SeqCst);
+        TAKEN_SLOTS.fetch_sub(1, SeqCst);
         IN_USE.fetch_sub(1, SeqCst);
         HERE.with(|here| here.set(here.get() - 1));
     }
@@ -93,13 +93,13 @@ pub(crate) fn lend<R>(
     access: Access,
     body: impl FnOnce() -> R,
 ) -> Result<R> {
-    let _lent = memory.into_iter().map(|bytes| lent(&bytes, access)).collect::<Result<Vec<_>>>()?;
+    let _lent = memory.into_iter().map(|bytes| lend_one(&bytes, access)).collect::<Result<Vec<_>>>()?;
     Ok(body())
 }
 
-fn lent(bytes: &Range<usize>, access: Access) -> Result<Lent> {
-    let lent = Lent(Place::take()?);
-    TAKEN_PLACES.fetch_add(1, SeqCst);
+fn lend_one(bytes: &Range<usize>, access: Access) -> Result<Lent> {
+    let lent = Lent(Slot::take()?);
+    TAKEN_SLOTS.fetch_add(1, SeqCst);
     IN_USE.fetch_add(1, SeqCst);
     HERE.with(|here| here.set(here.get() + 1));
     lent.0.start.store(bytes.start, SeqCst);
@@ -118,11 +118,11 @@ fn refuse(
     under_way: &[(usize, Range<usize>, Access)],
     bytes: &Range<usize>,
     access: Access,
-    own: Option<&Place>,
+    own: Option<&Slot>,
 ) -> Result<()> {
-    let is_own = |place: &Place| own.map_or(false, |own| ptr::eq(own, place));
-    let is_lent = || LENT.iter().any(|place| !is_own(place) && place.excludes(bytes, access));
-    let user = if TAKEN_PLACES.load(SeqCst) > 0 && is_lent() {
+    let is_own = |slot: &Slot| own.map_or(false, |own| ptr::eq(own, slot));
+    let is_lent = || LENT.iter().any(|slot| !is_own(slot) && slot.excludes(bytes, access));
+    let user = if TAKEN_SLOTS.load(SeqCst) > 0 && is_lent() {
         "a slice or view; end its closure first, or take to_vec()"
     } else if under_way.iter().any(|(_, used, other)| {
         let meets = used.start < bytes.end && bytes.start < used.end;
@@ -137,9 +137,9 @@ fn refuse(
 
 /// Memory that a call uses as long as this lives.
 #[derive(Debug)]
-pub(crate) struct Held(usize);
+pub(crate) struct Reserved(usize);
 
-impl Held {
+impl Reserved {
     /// For a call that runs in the background.
     ///
     /// # Errors
@@ -154,11 +154,11 @@ impl Held {
         wanted.iter().try_for_each(|(_, bytes, access)| refuse(&under_way, bytes, *access, None))?;
         IN_USE.fetch_add(1, SeqCst);
         under_way.extend(wanted);
-        Ok(Held(call))
+        Ok(Reserved(call))
     }
 }
 
-impl Drop for Held {
+impl Drop for Reserved {
     fn drop(&mut self) {
         under_way().retain(|(call, ..)| *call != self.0);
         IN_USE.fetch_sub(1, SeqCst);

@@ -3,7 +3,7 @@ use crate::builders::{ParametersOptions, ParametersStepOptions};
 use crate::call::made;
 use crate::error::{check, Result};
 use crate::handle::handle;
-use crate::memory::{self, Held};
+use crate::memory::{self, Reserved};
 use crate::module::Model;
 use crate::optimizer::Optimizer;
 use crate::options::optional;
@@ -53,7 +53,7 @@ unsafe impl Sync for ParametersHandle {}
 pub struct Parameters {
     handle: ParametersHandle,
     /// Gradients that are on their way.
-    reported: Mutex<Vec<Held>>,
+    reported: Mutex<Vec<Reserved>>,
 }
 
 impl State {
@@ -170,7 +170,7 @@ impl Parameters {
     /// Says that a gradient of this micro-batch is complete: `None` when it was written in its memory.
     pub fn grad_ready(&self, index: usize, gradient: Option<&Tensor>) -> Result<()> {
         memory::reads(&gradient)?;
-        let held = Held::by_call(&Value::none(), &self.gradient(index)?)?;
+        let held = Reserved::by_call(&Value::none(), &self.gradient(index)?)?;
         let gradient = gradient.map_or(ptr::null(), |gradient| gradient.as_raw() as *const _);
         check(unsafe { sys::accel_parameters_grad_ready(self.handle.as_raw(), index, gradient) })?;
         self.reported.lock().unwrap_or_else(PoisonError::into_inner).push(held);
@@ -193,7 +193,7 @@ impl Parameters {
         Ok(work.with_memory(self.take_reported()))
     }
 
-    fn take_reported(&mut self) -> Vec<Held> {
+    fn take_reported(&mut self) -> Vec<Reserved> {
         std::mem::take(self.reported.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -1,58 +1,9 @@
 //! Progress bars around iterators.
-use crate::builders::ProgressOptions;
-use crate::call::made;
-use crate::callback::{nothing, Callback};
 use crate::error::Result;
-use crate::options::optional;
 use crate::state::StateReader;
-use crate::strings::c_string;
-use crate::tracking::{closures, ProgressBar};
-use accel_sys as sys;
-
-// SAFETY: all its functions are of the kind `any`.
-unsafe impl Sync for ProgressBar {}
-
-impl Clone for ProgressBar {
-    fn clone(&self) -> Self {
-        // SAFETY: the handle is alive, and the reference that is added belongs to the new owner.
-        unsafe { Self::from_raw(sys::accel_progress_bar_retain(self.as_raw())) }
-    }
-}
+use crate::tracking::ProgressBar;
 
 impl StateReader {
-    /// Opens a progress bar on stderr, below those that are open.
-    ///
-    /// * `total`: How many there are; `None`: unknown.
-    /// * `options`: `None`: defaults.
-    ///
-    /// # Errors
-    /// InvalidArgument.
-    pub fn progress_bar(
-        &self,
-        label: &str,
-        total: impl Into<Option<i64>>,
-        options: impl Into<Option<ProgressOptions>>,
-    ) -> Result<ProgressBar> {
-        new_bar(self, label, total.into(), options.into(), nothing)
-    }
-
-    /// The same, whose lines `show` gets instead of stderr, and whether it is the last one.
-    ///
-    /// # Errors
-    /// InvalidArgument.
-    pub fn progress_bar_with<F>(
-        &self,
-        label: &str,
-        total: impl Into<Option<i64>>,
-        options: impl Into<Option<ProgressOptions>>,
-        show: F,
-    ) -> Result<ProgressBar>
-    where
-        F: FnMut(&str, bool) + Send + 'static,
-    {
-        new_bar(self, label, total.into(), options.into(), || closures::progress(show))
-    }
-
     /// The items of an iterator, with a progress bar that counts them and ends with them:
     ///
     /// ```
@@ -76,21 +27,6 @@ impl StateReader {
         };
         Ok(self.progress_bar(label, total, None)?.wrap(items))
     }
-}
-
-fn new_bar(
-    state: &StateReader,
-    label: &str,
-    total: Option<i64>,
-    options: Option<ProgressOptions>,
-    show: impl FnOnce() -> Callback<sys::accel_progress_fn>,
-) -> Result<ProgressBar> {
-    let (label, total) = (c_string(label)?, total.unwrap_or(sys::ACCEL_UNSET_INT64));
-    let options = optional(&options)?;
-    let (call, data, destroy) = show();
-    made(|out| unsafe {
-        sys::accel_progress_begin(state.as_raw(), label.as_ptr(), total, options, call, data, destroy, out)
-    })
 }
 
 impl ProgressBar {

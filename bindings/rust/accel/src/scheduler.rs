@@ -1,8 +1,7 @@
 //! Schedulers: what drives learning rates.
-use crate::call::{made, made_by_numbers};
-use crate::error::{check_callback_of_numbers, Result};
+use crate::call::made;
+use crate::error::Result;
 use crate::handle::{array, handle};
-use crate::tensor::Tensor;
 use accel_sys as sys;
 
 handle! {
@@ -35,18 +34,5 @@ impl Scheduler {
         let handles: Vec<_> = schedulers.iter().map(Scheduler::as_raw).collect();
         let ((first, length), (steps, n_steps)) = (array(&handles), array(milestones));
         made(|out| unsafe { sys::accel_scheduler_sequential(first, length, steps, n_steps, out) })
-    }
-}
-
-/// Schedulers at work.
-impl Scheduler {
-    /// One step on. A prepared scheduler follows the accumulation and the skipped steps of its optimizer.
-    pub fn step(&self) -> Result<()> {
-        check_callback_of_numbers(|| unsafe { sys::accel_scheduler_step(self.as_raw()) }).map(drop)
-    }
-
-    /// The rates of the coming updates, without training: float64 `[n_steps, groups]`.
-    pub fn curve(&self, n_steps: i64) -> Result<Tensor> {
-        made_by_numbers(|out| unsafe { sys::accel_scheduler_curve(self.as_raw(), n_steps, out) })
     }
 }

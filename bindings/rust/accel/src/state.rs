@@ -1,5 +1,5 @@
 //! The program's seat in the job.
-use crate::builders::{DistributedType, Precision, StateOptions};
+use crate::builders::StateOptions;
 use crate::call::{made, Made};
 use crate::dtype::Device;
 use crate::error::{check, Result};
@@ -22,32 +22,10 @@ impl StateOptions {
 
 handle! {
     /// What a state is: reading it is safe on any thread at any time. [`State::reader`] gives one to other threads.
-    StateReader(accel_state_t), accel_state_release
-}
-
-// SAFETY: it has only functions of the kind `any`.
-unsafe impl Sync for StateReader {}
-
-impl Clone for StateReader {
-    fn clone(&self) -> Self {
-        // SAFETY: the handle is alive, and the reference that is added belongs to the new owner.
-        unsafe { Self::from_raw(sys::accel_state_retain(self.as_raw())) }
-    }
+    StateReader(accel_state_t), accel_state_release, shared by accel_state_retain
 }
 
 impl StateReader {
-    /// How the ranks work together.
-    pub fn distributed_type(&self) -> DistributedType {
-        let number = unsafe { sys::accel_distributed_type(self.as_raw()) };
-        DistributedType::from_raw(number).unwrap_or(DistributedType::No)
-    }
-
-    /// The precision of the forward.
-    pub fn mixed_precision(&self) -> Precision {
-        let number = unsafe { sys::accel_mixed_precision(self.as_raw()) };
-        Precision::from_raw(number).unwrap_or(Precision::No)
-    }
-
     /// The device that prepared models and batches are put on.
     pub fn device(&self) -> Device {
         unsafe { sys::accel_device(self.as_raw()).as_ref() }.map_or(Device::Cpu, |device| Device::from_raw(*device))

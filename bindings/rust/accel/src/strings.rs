@@ -3,7 +3,6 @@ use crate::error::{Error, ErrorCode, Result};
 use std::ffi::CString;
 use std::os::raw::c_char;
 use std::path::Path;
-use std::ptr;
 
 /// A string for the library.
 ///
@@ -38,11 +37,7 @@ impl Texts {
     }
 
     pub(crate) fn as_ptr(&self) -> *const *const c_char {
-        if self.pointers.is_empty() {
-            ptr::null()
-        } else {
-            self.pointers.as_ptr()
-        }
+        crate::call::first(&self.pointers)
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -18,12 +18,12 @@ handle! {
 
 handle! {
     /// A named source of messages that knows the rank.
-    Logger(accel_logger_t), accel_logger_release
+    Logger(accel_logger_t), accel_logger_release, shared by accel_logger_retain
 }
 
 handle! {
     /// A progress bar.
-    ProgressBar(accel_progress_bar_t), accel_progress_bar_release
+    ProgressBar(accel_progress_bar_t), accel_progress_bar_release, shared by accel_progress_bar_retain
 }
 
 handle! {

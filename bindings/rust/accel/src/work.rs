@@ -3,7 +3,7 @@ use crate::call::made;
 use crate::callback::CallbackResult;
 use crate::error::{check, Error, ErrorCode, Result};
 use crate::handle::handle;
-use crate::memory::Held;
+use crate::memory::Reserved;
 use crate::tensor::Tensor;
 use crate::tree::Tree;
 use crate::value::Value;
@@ -44,7 +44,7 @@ pub struct Work<T> {
 /// A call, and the memory that it uses until it has ended.
 struct Pending {
     handle: WorkHandle,
-    memory: Cell<Vec<Held>>,
+    memory: Cell<Vec<Reserved>>,
 }
 
 impl Pending {
@@ -105,7 +105,7 @@ impl<T: Tree> Work<T> {
         let argument = value.as_arg()?;
         // Another owner of what is read: the value itself may go.
         let reads: Value = made(|out| unsafe { sys::accel_value_copy(argument.as_raw(), out) })?;
-        let memory = Cell::new(vec![Held::by_call(&reads, &Value::none())?]);
+        let memory = Cell::new(vec![Reserved::by_call(&reads, &Value::none())?]);
         let pending = Pending { handle: made(|out| call(reads.as_raw(), out))?, memory };
         Ok(Work { pending, gives: Gives::Result { _reads: reads }, _one_thread_at_a_time: PhantomData })
     }
@@ -159,7 +159,7 @@ impl<T: Tree> Work<T> {
 
 impl Work<()> {
     /// The call uses this memory besides.
-    pub(crate) fn with_memory(self, memory: Vec<Held>) -> Self {
+    pub(crate) fn with_memory(self, memory: Vec<Reserved>) -> Self {
         self.pending.memory.set(memory);
         self
     }
@@ -172,14 +172,14 @@ impl Work<Tensor> {
         reads: Value,
         call: impl FnOnce(*mut sys::accel_tensor_t, *mut *mut sys::accel_work_t) -> i32,
     ) -> Result<Self> {
-        let memory = Cell::new(vec![Held::by_call(&reads, &output)?]);
+        let memory = Cell::new(vec![Reserved::by_call(&reads, &output)?]);
         let pending = Pending { handle: made(|out| call(output.as_raw(), out))?, memory };
         Ok(Work { pending, gives: Gives::Given { output, _reads: reads }, _one_thread_at_a_time: PhantomData })
     }
 }
 
 /// A tensor for a call that runs in the background, and its owner for that time.
-pub(crate) fn lent(tensor: impl Into<Option<Tensor>>) -> (*const sys::accel_tensor_t, Value) {
+pub(crate) fn raw_and_owner(tensor: impl Into<Option<Tensor>>) -> (*const sys::accel_tensor_t, Value) {
     match tensor.into() {
         Some(tensor) => (tensor.as_raw(), tensor.into()),
         None => (std::ptr::null(), Value::none()),

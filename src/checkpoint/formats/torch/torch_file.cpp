@@ -199,14 +199,4 @@ c10::IValue read_torch_file_of_objects(const std::shared_ptr<const MappedFile>& 
   return read_file(file, file->text(), {{}, records, true});
 }
 
-c10::IValue read_pickle_file(const MappedFile& file, const RecordClasses& records) {
-  PickleOptions options;
-  options.records = &records;
-  PickleReader reader(file.text(), file.path(), options);
-  const PickleNode& value = reader.read();
-  require(reader.position() == file.size(), Status::kCorrupt, "'", file.path(), "' has ",
-          file.size() - reader.position(), " bytes behind its pickle");
-  return reader.value_of(value);
-}
-
 }  // namespace accel::checkpoint

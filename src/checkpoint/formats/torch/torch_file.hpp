@@ -40,7 +40,4 @@ void save_torch_file(const std::string& path, const c10::IValue& value, FileSyst
 // Whether the file is as written: the pickle and the sizes of its storages. Does not compare the elements of tensors.
 bool is_torch_file_of(const std::string& path, const c10::IValue& value);
 
-// A plain pickle without tensors.
-c10::IValue read_pickle_file(const MappedFile& file, const RecordClasses& records);
-
 }  // namespace accel::checkpoint

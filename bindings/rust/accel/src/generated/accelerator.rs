@@ -347,10 +347,10 @@ impl State {
     /// # Errors
     /// InvalidState, Unsupported.
     #[inline]
-    pub fn lomo_backward(&self, loss: &mut Tensor, lr: Option<f64>) -> Result<()> {
+    pub fn lomo_backward(&self, loss: &mut Tensor, lr: impl Into<Option<f64>>) -> Result<()> {
         memory::writes(loss)?;
         memory::writes_anything()?;
-        check(unsafe { sys::accel_lomo_backward(self.as_raw(), loss.as_raw(), or_unset(lr)) }).map(drop)
+        check(unsafe { sys::accel_lomo_backward(self.as_raw(), loss.as_raw(), or_unset(lr.into())) }).map(drop)
     }
 
     /// Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the
@@ -424,10 +424,10 @@ impl State {
     /// # Errors
     /// InvalidArgument.
     #[inline]
-    pub fn join_uneven_inputs(&self, modules: &[&Model], even_batches: Option<EvenBatches>) -> Result<Scope<'_>> {
+    pub fn join_uneven_inputs(&self, modules: &[&Model], even_batches: impl Into<Option<EvenBatches>>) -> Result<Scope<'_>> {
         let modules: Vec<_> = modules.iter().map(|one| one.as_raw()).collect();
         Scope::begin_writing(|out| unsafe {
-            sys::accel_join_uneven_inputs_begin(self.as_raw(), first(&modules), modules.len(), or_unset(even_batches), out)
+            sys::accel_join_uneven_inputs_begin(self.as_raw(), first(&modules), modules.len(), or_unset(even_batches.into()), out)
         })
     }
 

@@ -168,6 +168,33 @@ pub fn get_balanced_memory(module: &Model, max_memory: Option<&Value>, options: 
     })
 }
 
+/// Fills one device after the other with the modules of a model in their order. A module that does not fit is
+/// split, and what cannot be split goes to the next device. Tied parameters stay together. The first
+/// accelerator, and the CPU, keep room for the largest layer that is still to be placed: they compute with
+/// those that are offloaded.
+///
+/// * `module`: A model.
+/// * `max_memory`: A map, or NONE.
+/// * `options`: `None`: defaults.
+///
+/// Gives: The device map. A map: "decisions", a list of maps with "module", "decision" ("placed", "split",
+/// "next_device"), "device", "needed", "available" and "reserved" (for the largest layer) in bytes,
+/// "tied_with", "because"; "text", the same, one line each; "minimum_memory", a map from the names of devices
+/// that got nothing to the bytes that a first module would need; "offloaded_buffers", bytes of buffers of
+/// offloaded modules; "buffers_may_not_fit", whether no accelerator has as much left.
+///
+/// # Errors
+/// InvalidArgument, TypeMismatch, NotFound, OutOfMemory.
+#[inline]
+pub fn infer_auto_device_map(module: &Model, max_memory: Option<&Value>, options: impl Into<Option<DeviceMapOptions>>) -> Result<(Value, Value)> {
+    let options = options.into();
+    let options = optional(&options)?;
+    memory::reads(&max_memory)?;
+    made::<(Value, Value)>(|out| unsafe {
+        sys::accel_infer_auto_device_map(module.as_raw(), max_memory.map_or(ptr::null(), Value::as_raw), options, &mut (*out).0, &mut (*out).1)
+    })
+}
+
 /// The device map that a program means.
 ///
 /// * `module`: A model.
@@ -430,11 +457,11 @@ pub fn attach_layerwise_casting(module: &Model, storage_dtype: DType, compute_dt
 /// # Errors
 /// InvalidArgument, ShapeMismatch, NotFound.
 #[inline]
-pub fn set_module_tensor_to_device<'a>(module: &Model, name: &str, device: Device, value: impl Into<Option<&'a Tensor>>, dtype: Option<DType>) -> Result<()> {
+pub fn set_module_tensor_to_device<'a>(module: &Model, name: &str, device: Device, value: impl Into<Option<&'a Tensor>>, dtype: impl Into<Option<DType>>) -> Result<()> {
     let name = c_string(name)?;
     let value = value.into();
     check(unsafe {
-        sys::accel_set_module_tensor_to_device(module.as_raw(), name.as_ptr(), &device.to_raw(), value.map_or(ptr::null_mut(), |one| one.as_raw()), or_unset(dtype))
+        sys::accel_set_module_tensor_to_device(module.as_raw(), name.as_ptr(), &device.to_raw(), value.map_or(ptr::null_mut(), |one| one.as_raw()), or_unset(dtype.into()))
     }).map(drop)
 }
 
@@ -571,10 +598,10 @@ impl WeightStream {
     /// # Errors
     /// InvalidArgument, Unsupported.
     #[inline]
-    pub fn create(groups: &Value, device: Device, prefetch_bytes: Option<i64>) -> Result<WeightStream> {
+    pub fn create(groups: &Value, device: Device, prefetch_bytes: impl Into<Option<i64>>) -> Result<WeightStream> {
         memory::reads(groups)?;
         made(|out| unsafe {
-            sys::accel_weight_stream_create(groups.as_raw(), &device.to_raw(), or_unset(prefetch_bytes), out)
+            sys::accel_weight_stream_create(groups.as_raw(), &device.to_raw(), or_unset(prefetch_bytes.into()), out)
         })
     }
 

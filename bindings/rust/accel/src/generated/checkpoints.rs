@@ -401,4 +401,12 @@ impl StateReader {
     pub fn project(&self) -> Result<Value> {
         made(|out| unsafe { sys::accel_project(self.as_raw(), out) })
     }
+
+    /// How far the asynchronous save of a state is on this rank.
+    ///
+    /// Gives: Bytes, the latter about; both 0 when none is under way.
+    #[inline]
+    pub fn checkpoint_progress(&self) -> Result<(i64, i64)> {
+        made::<(i64, i64)>(|out| unsafe { sys::accel_checkpoint_progress(self.as_raw(), &mut (*out).0, &mut (*out).1) })
+    }
 }

@@ -317,7 +317,7 @@ impl State {
     /// Gives: The call under way.
     #[inline]
     pub fn all_gather_async(&self, input: Tensor, output: Tensor) -> Result<Work<Tensor>> {
-        let (input, reads) = lent(input);
+        let (input, reads) = raw_and_owner(input);
         Work::of_tensors(output, reads, |output, out| unsafe { sys::accel_all_gather_async(self.as_raw(), input, output, out) })
     }
 
@@ -326,7 +326,7 @@ impl State {
     /// Gives: The call under way.
     #[inline]
     pub fn reduce_scatter_async(&self, input: Tensor, reduction: Reduction, output: Tensor) -> Result<Work<Tensor>> {
-        let (input, reads) = lent(input);
+        let (input, reads) = raw_and_owner(input);
         Work::of_tensors(output, reads, |output, out| unsafe { sys::accel_reduce_scatter_async(self.as_raw(), input, reduction.into(), output, out) })
     }
 
@@ -335,7 +335,7 @@ impl State {
     /// Gives: The call under way.
     #[inline]
     pub fn all_to_all_async(&self, input: Tensor, output: Tensor) -> Result<Work<Tensor>> {
-        let (input, reads) = lent(input);
+        let (input, reads) = raw_and_owner(input);
         Work::of_tensors(output, reads, |output, out| unsafe { sys::accel_all_to_all_async(self.as_raw(), input, output, out) })
     }
 
@@ -344,7 +344,7 @@ impl State {
     /// Gives: The call under way.
     #[inline]
     pub fn scatter_async(&self, input: Option<Tensor>, from_process: i32, output: Tensor) -> Result<Work<Tensor>> {
-        let (input, reads) = lent(input);
+        let (input, reads) = raw_and_owner(input);
         Work::of_tensors(output, reads, |output, out| unsafe { sys::accel_scatter_async(self.as_raw(), input, from_process, output, out) })
     }
 

@@ -92,8 +92,10 @@ impl Dataset {
     /// # Errors
     /// InvalidArgument, TypeMismatch, ShapeMismatch.
     #[inline]
-    pub fn windows(tokens: &Tensor, sequence_length: i64, stride: Option<i64>) -> Result<Dataset> {
-        made(|out| unsafe { sys::accel_dataset_windows(tokens.as_raw(), sequence_length, or_unset(stride), out) })
+    pub fn windows(tokens: &Tensor, sequence_length: i64, stride: impl Into<Option<i64>>) -> Result<Dataset> {
+        made(|out| unsafe {
+            sys::accel_dataset_windows(tokens.as_raw(), sequence_length, or_unset(stride.into()), out)
+        })
     }
 
     /// The lines of text files; an item is a string. Malformed is what is not UTF-8, and a NUL.
@@ -164,8 +166,8 @@ impl Dataset {
     /// # Errors
     /// Unsupported.
     #[inline]
-    pub fn as_stream(&self, seed: Option<i64>) -> Result<Dataset> {
-        made(|out| unsafe { sys::accel_dataset_as_stream(self.as_raw(), or_unset(seed), out) })
+    pub fn as_stream(&self, seed: impl Into<Option<i64>>) -> Result<Dataset> {
+        made(|out| unsafe { sys::accel_dataset_as_stream(self.as_raw(), or_unset(seed.into()), out) })
     }
 
     /// Datasets one behind the other.
@@ -229,9 +231,9 @@ impl Tensor {
     /// # Errors
     /// TypeMismatch, NotFound, Unsupported, Corrupt.
     #[inline]
-    pub fn map_file(path: impl AsRef<Path>, dtype: Option<DType>) -> Result<Tensor> {
+    pub fn map_file(path: impl AsRef<Path>, dtype: impl Into<Option<DType>>) -> Result<Tensor> {
         let path = c_path(path.as_ref())?;
-        made(|out| unsafe { sys::accel_tensor_map_file(path.as_ptr(), or_unset(dtype), out) })
+        made(|out| unsafe { sys::accel_tensor_map_file(path.as_ptr(), or_unset(dtype.into()), out) })
     }
 }
 
@@ -328,9 +330,9 @@ impl Sampler {
     /// # Errors
     /// InvalidArgument.
     #[inline]
-    pub fn length_grouped(lengths: &[i64], batch_size: i64, group_batches: Option<i64>, seed: i64) -> Result<Sampler> {
+    pub fn length_grouped(lengths: &[i64], batch_size: i64, group_batches: impl Into<Option<i64>>, seed: i64) -> Result<Sampler> {
         made(|out| unsafe {
-            sys::accel_sampler_length_grouped(first(lengths), lengths.len(), batch_size, or_unset(group_batches), seed, out)
+            sys::accel_sampler_length_grouped(first(lengths), lengths.len(), batch_size, or_unset(group_batches.into()), seed, out)
         })
     }
 
@@ -445,13 +447,13 @@ impl DataLoader {
     /// # Errors
     /// InvalidArgument, InvalidState.
     #[inline]
-    pub fn set_batch_sampler<F>(&mut self, batch_size: Option<i64>, batches: F) -> Result<()>
+    pub fn set_batch_sampler<F>(&mut self, batch_size: impl Into<Option<i64>>, batches: F) -> Result<()>
     where
         F: Fn(i64) -> CallbackResult<Value> + Send + Sync + 'static,
     {
         let (call, data, destroy) = crate::data::closures::batch_sampler(batches);
         check(unsafe {
-            sys::accel_dataloader_set_batch_sampler(self.as_raw(), call, data, destroy, or_unset(batch_size))
+            sys::accel_dataloader_set_batch_sampler(self.as_raw(), call, data, destroy, or_unset(batch_size.into()))
         }).map(drop)
     }
 

@@ -364,8 +364,8 @@ pub fn calculate_maximum_sizes(module: &Model) -> Result<Value> {
 /// # Errors
 /// InvalidArgument.
 #[inline]
-pub fn init_empty_weights(include_buffers: Option<IncludeBuffers>) -> Result<Scope<'static>> {
-    Scope::begin(|out| unsafe { sys::accel_init_empty_weights_begin(or_unset(include_buffers), out) })
+pub fn init_empty_weights(include_buffers: impl Into<Option<IncludeBuffers>>) -> Result<Scope<'static>> {
+    Scope::begin(|out| unsafe { sys::accel_init_empty_weights_begin(or_unset(include_buffers.into()), out) })
 }
 
 /// Parameters that modules get inside are made on a device; what a program adds is moved there, except what is
@@ -380,8 +380,10 @@ pub fn init_empty_weights(include_buffers: Option<IncludeBuffers>) -> Result<Sco
 /// # Errors
 /// InvalidArgument, Unsupported.
 #[inline]
-pub fn init_on_device(device: Device, include_buffers: Option<IncludeBuffers>) -> Result<Scope<'static>> {
-    Scope::begin(|out| unsafe { sys::accel_init_on_device_begin(&device.to_raw(), or_unset(include_buffers), out) })
+pub fn init_on_device(device: Device, include_buffers: impl Into<Option<IncludeBuffers>>) -> Result<Scope<'static>> {
+    Scope::begin(|out| unsafe {
+        sys::accel_init_on_device_begin(&device.to_raw(), or_unset(include_buffers.into()), out)
+    })
 }
 
 /// Saves memory for time: a module keeps its inputs instead of its activations, and backward computes its

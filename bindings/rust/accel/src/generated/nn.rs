@@ -40,8 +40,8 @@ pub fn embedding(num_embeddings: i64, embedding_dim: i64) -> Result<Model> {
 /// # Errors
 /// InvalidArgument.
 #[inline]
-pub fn layer_norm(normalized_size: i64, eps: Option<f64>) -> Result<Model> {
-    made(|out| unsafe { sys::accel_module_layer_norm(normalized_size, or_unset(eps), out) })
+pub fn layer_norm(normalized_size: i64, eps: impl Into<Option<f64>>) -> Result<Model> {
+    made(|out| unsafe { sys::accel_module_layer_norm(normalized_size, or_unset(eps.into()), out) })
 }
 
 /// Normalization by the root mean square (Zhang, Sennrich, 2019) over the last dimension.
@@ -54,8 +54,8 @@ pub fn layer_norm(normalized_size: i64, eps: Option<f64>) -> Result<Model> {
 /// # Errors
 /// InvalidArgument.
 #[inline]
-pub fn rms_norm(normalized_size: i64, eps: Option<f64>) -> Result<Model> {
-    made(|out| unsafe { sys::accel_module_rms_norm(normalized_size, or_unset(eps), out) })
+pub fn rms_norm(normalized_size: i64, eps: impl Into<Option<f64>>) -> Result<Model> {
+    made(|out| unsafe { sys::accel_module_rms_norm(normalized_size, or_unset(eps.into()), out) })
 }
 
 /// Zeroes elements at random while training, and scales the others up.
@@ -143,8 +143,10 @@ pub fn mixture_of_experts(hidden_size: i64, intermediate_size: i64, num_experts:
 /// # Errors
 /// InvalidArgument.
 #[inline]
-pub fn batch_norm(num_features: i64, eps: Option<f64>, momentum: Option<f64>) -> Result<Model> {
-    made(|out| unsafe { sys::accel_module_batch_norm(num_features, or_unset(eps), or_unset(momentum), out) })
+pub fn batch_norm(num_features: i64, eps: impl Into<Option<f64>>, momentum: impl Into<Option<f64>>) -> Result<Model> {
+    made(|out| unsafe {
+        sys::accel_module_batch_norm(num_features, or_unset(eps.into()), or_unset(momentum.into()), out)
+    })
 }
 
 /// Modules one after the other, as children "0", "1", ...

@@ -213,10 +213,10 @@ impl Optimizer {
     /// # Errors
     /// InvalidArgument.
     #[inline]
-    pub fn add_group(&self, parameters: &[&Tensor], lr: Option<f64>, weight_decay: Option<f64>) -> Result<()> {
+    pub fn add_group(&self, parameters: &[&Tensor], lr: impl Into<Option<f64>>, weight_decay: impl Into<Option<f64>>) -> Result<()> {
         let parameters: Vec<_> = parameters.iter().map(|one| one.as_raw()).collect();
         check(unsafe {
-            sys::accel_optimizer_add_group(self.as_raw(), first(&parameters), parameters.len(), or_unset(lr), or_unset(weight_decay))
+            sys::accel_optimizer_add_group(self.as_raw(), first(&parameters), parameters.len(), or_unset(lr.into()), or_unset(weight_decay.into()))
         }).map(drop)
     }
 
@@ -500,9 +500,9 @@ impl Scheduler {
     /// # Errors
     /// InvalidArgument.
     #[inline]
-    pub fn inverse_sqrt(optimizer: &Optimizer, warmup_steps: i64, timescale: Option<i64>) -> Result<Scheduler> {
+    pub fn inverse_sqrt(optimizer: &Optimizer, warmup_steps: i64, timescale: impl Into<Option<i64>>) -> Result<Scheduler> {
         made(|out| unsafe {
-            sys::accel_scheduler_inverse_sqrt(optimizer.as_raw(), warmup_steps, or_unset(timescale), out)
+            sys::accel_scheduler_inverse_sqrt(optimizer.as_raw(), warmup_steps, or_unset(timescale.into()), out)
         })
     }
 
@@ -676,6 +676,15 @@ impl Scheduler {
         made(|out| unsafe { sys::accel_scheduler_plateau(optimizer.as_raw(), options, out) })
     }
 
+    /// One step on; a prepared scheduler follows the accumulation and the skipped steps of its optimizer.
+    ///
+    /// # Errors
+    /// InvalidArgument, InvalidState.
+    #[inline]
+    pub fn step(&self) -> Result<()> {
+        check_callback_of_numbers(|| unsafe { sys::accel_scheduler_step(self.as_raw()) }).map(drop)
+    }
+
     /// One step on with what was measured. A prepared scheduler steps once, however many ranks there are.
     ///
     /// * `metric`: The same on all ranks. NaN is not an improvement.
@@ -698,6 +707,20 @@ impl Scheduler {
     #[inline]
     pub fn last_lr(&self, group: usize) -> Result<f64> {
         made(|out| unsafe { sys::accel_scheduler_last_lr(self.as_raw(), group, out) })
+    }
+
+    /// The rates of the coming updates, found out without training: neither the scheduler nor its optimizer
+    /// changes.
+    ///
+    /// * `n_steps`: How many updates, from the present rates on; none of them skipped.
+    ///
+    /// Gives: A float64 tensor \[n_steps, groups\]; row 0 holds the present rates.
+    ///
+    /// # Errors
+    /// InvalidArgument, InvalidState.
+    #[inline]
+    pub fn curve(&self, n_steps: i64) -> Result<Tensor> {
+        made_by_numbers(|out| unsafe { sys::accel_scheduler_curve(self.as_raw(), n_steps, out) })
     }
 
     /// The state of a scheduler.

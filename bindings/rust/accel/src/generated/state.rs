@@ -205,6 +205,14 @@ impl StateReader {
         unsafe { sys::accel_use_distributed(self.as_raw()) == 1 }
     }
 
+    /// How the ranks work together.
+    ///
+    /// Gives: ACCEL_DISTRIBUTED_*.
+    #[inline]
+    pub fn distributed_type(&self) -> DistributedType {
+        DistributedType::from_raw(unsafe { sys::accel_distributed_type(self.as_raw()) }).unwrap_or(DistributedType::No)
+    }
+
     /// Names the backends that carry the collectives.
     ///
     /// Gives: "ucx" on the CPU; "cpu:ucx,xpu:staged" and the like on an accelerator, a backend for each device; or
@@ -212,6 +220,14 @@ impl StateReader {
     #[inline]
     pub fn backend(&self) -> String {
         unsafe { text(sys::accel_backend(self.as_raw())) }
+    }
+
+    /// The precision of the forward.
+    ///
+    /// Gives: ACCEL_PRECISION_*.
+    #[inline]
+    pub fn mixed_precision(&self) -> Precision {
+        Precision::from_raw(unsafe { sys::accel_mixed_precision(self.as_raw()) }).unwrap_or(Precision::No)
     }
 
     /// Whether collectives are checked in debug mode.

@@ -293,8 +293,8 @@ pub fn log_sink_remove(sink: i64) -> Result<()> {
 /// # Errors
 /// InvalidArgument.
 #[inline]
-pub fn progress_set_total(bar: &ProgressBar, total: Option<i64>) -> Result<()> {
-    check(unsafe { sys::accel_progress_set_total(bar.as_raw(), or_unset(total)) }).map(drop)
+pub fn progress_set_total(bar: &ProgressBar, total: impl Into<Option<i64>>) -> Result<()> {
+    check(unsafe { sys::accel_progress_set_total(bar.as_raw(), or_unset(total.into())) }).map(drop)
 }
 
 /// Writes a line to stderr, above the open bars, which it would otherwise run into. Only on ranks that show the
@@ -372,6 +372,97 @@ impl StateReader {
         let options = options.into();
         let options = optional(&options)?;
         made(|out| unsafe { sys::accel_log_sink_add(self.as_raw(), options, out) })
+    }
+
+    /// Makes a logger. Without a callback its messages go to the sinks of [`StateReader::log_sink_add`](crate::StateReader::log_sink_add).
+    ///
+    /// * `name`: The logger's name.
+    /// * `level`: ACCEL_LOG_*, or a number between, the lowest level that is logged; `None`: the level of
+    ///   ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
+    ///
+    /// Gives: The logger.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn logger(&self, name: &str, level: impl Into<Option<i32>>) -> Result<Logger> {
+        let name = c_string(name)?;
+        made(|out| unsafe {
+            sys::accel_logger_create(self.as_raw(), name.as_ptr(), or_unset(level.into()), None, ptr::null_mut(), None, out)
+        })
+    }
+
+    /// Makes a logger. Without a callback its messages go to the sinks of [`StateReader::log_sink_add`](crate::StateReader::log_sink_add).
+    ///
+    /// * `name`: The logger's name.
+    /// * `level`: ACCEL_LOG_*, or a number between, the lowest level that is logged; `None`: the level of
+    ///   ACCELERATE_LOG_LEVEL, a name of Python's levels in any case, else WARNING.
+    /// * `callback(level, logger, message)`: Gets the messages too: for a language's own logging. Receives the
+    ///   messages of a logger. It must not call the library. `level`: ACCEL_LOG_*, or another number that
+    ///   [`Logger::log`](crate::Logger::log) got. `logger`: The logger's name. `message`: The text, with the prefix "\[RANK i\] "
+    ///   unless it is for the main process only. Bytes that are not UTF-8 are replaced.
+    ///
+    /// Gives: The logger.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn logger_with<F>(&self, name: &str, level: impl Into<Option<i32>>, callback: F) -> Result<Logger>
+    where
+        F: Fn(i32, &str, &str) + Send + Sync + 'static,
+    {
+        let name = c_string(name)?;
+        let (call, data, destroy) = crate::tracking::closures::logger(callback);
+        made(|out| unsafe {
+            sys::accel_logger_create(self.as_raw(), name.as_ptr(), or_unset(level.into()), call, data, destroy, out)
+        })
+    }
+
+    /// Opens a progress bar on stderr, below those that are open.
+    ///
+    /// * `label`: What stands before it; may be empty.
+    /// * `total`: How many there are; `None`: unknown.
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: The bar.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn progress_bar(&self, label: &str, total: impl Into<Option<i64>>, options: impl Into<Option<ProgressOptions>>) -> Result<ProgressBar> {
+        let label = c_string(label)?;
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe {
+            sys::accel_progress_begin(self.as_raw(), label.as_ptr(), or_unset(total.into()), options, None, ptr::null_mut(), None, out)
+        })
+    }
+
+    /// Opens a progress bar on stderr, below those that are open.
+    ///
+    /// * `label`: What stands before it; may be empty.
+    /// * `total`: How many there are; `None`: unknown.
+    /// * `options`: `None`: defaults.
+    /// * `show(line, is_last)`: Gets the lines instead of stderr, in [`ProgressBar::inc`](crate::ProgressBar::inc) and
+    ///   [`ProgressBar::finish`](crate::ProgressBar::finish). Shows the line of a progress bar. `line`: The text without end of line: "train: 40%
+    ///   |#### | 40/100 \[00:12\<00:18, 3.3 steps/s, loss 1.23\]". `is_last`: The bar ends.
+    ///
+    /// Gives: The bar.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn progress_bar_with<F>(&self, label: &str, total: impl Into<Option<i64>>, options: impl Into<Option<ProgressOptions>>, show: F) -> Result<ProgressBar>
+    where
+        F: FnMut(&str, bool) + Send + 'static,
+    {
+        let label = c_string(label)?;
+        let options = options.into();
+        let options = optional(&options)?;
+        let (call, data, destroy) = crate::tracking::closures::progress(show);
+        made(|out| unsafe {
+            sys::accel_progress_begin(self.as_raw(), label.as_ptr(), or_unset(total.into()), options, call, data, destroy, out)
+        })
     }
 
     /// Opens a bar that follows a prepared loader by itself: a batch is a step when the next one is asked for. The

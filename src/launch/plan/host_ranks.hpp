@@ -1,11 +1,11 @@
-// The place of this host's ranks in one attempt of a job.
+// The ranks of this host in one attempt of a job.
 #pragma once
 
 #include <string>
 
 namespace accel::launch {
 
-struct JobPlace {
+struct HostRanks {
   int first_rank = 0;
   int local_processes = 1;
   int world_size = 1;

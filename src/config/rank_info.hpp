@@ -21,6 +21,6 @@ LauncherEnvironment launcher_environment();
 
 // Sets process_index, num_processes, local_process_index and local_num_processes unless the call did. Checks that the
 // numbers are consistent; several hosts without an address are an error.
-void resolve_process_place(StateSettings& settings);
+void resolve_rank_info(StateSettings& settings);
 
 }  // namespace accel

@@ -1,4 +1,4 @@
-#include "config/kept_bytes.hpp"
+#include "config/interned_bytes.hpp"
 
 #include <memory>
 #include <mutex>
@@ -7,7 +7,7 @@
 
 namespace accel {
 
-const char* kept_bytes(std::string bytes) {
+const char* interned_bytes(std::string bytes) {
   struct Kept {
     std::mutex mutex;
     std::set<std::string> contents;

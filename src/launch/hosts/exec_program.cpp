@@ -1,4 +1,4 @@
-#include "launch/hosts/become_program.hpp"
+#include "launch/hosts/exec_program.hpp"
 
 #include <unistd.h>
 
@@ -70,7 +70,7 @@ std::vector<std::string> mpirun_command(const LaunchOptions& options) {
   return command;
 }
 
-void become_program(const std::vector<std::string>& command, const Variables& variables) {
+void exec_program(const std::vector<std::string>& command, const Variables& variables) {
   std::vector<std::string> entries;
   for (char** inherited = environ; *inherited != nullptr; ++inherited) {
     const std::string entry = *inherited;

@@ -1,4 +1,4 @@
-#include "launch/ranks/shown_output.hpp"
+#include "launch/ranks/output_relay.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -6,11 +6,11 @@
 
 namespace accel::launch {
 
-void ShownOutput::add(std::string_view text) {
+void OutputRelay::add(std::string_view text) {
   if (!is_closed_) pending_.append(text);
 }
 
-void ShownOutput::write_some(const pollfd& found) {
+void OutputRelay::write_some(const pollfd& found) {
   if (found.revents == 0 || !has_pending()) return;
   // So much can be written without waiting where poll() says that anything can.
   const ssize_t count =
@@ -27,7 +27,7 @@ void ShownOutput::write_some(const pollfd& found) {
   written_ = 0;
 }
 
-void ShownOutput::drop() {
+void OutputRelay::drop() {
   pending_.clear();
   written_ = 0;
 }

@@ -1,4 +1,4 @@
-#include "launch/plan/cluster_place.hpp"
+#include "launch/plan/scheduler_job.hpp"
 
 #include <cstdint>
 #include <initializer_list>
@@ -22,32 +22,32 @@ void require_one_launcher(const char* starter, int launchers, int hosts, const c
           "), or the program itself in the place of accel launch");
 }
 
-void add_processes(ClusterPlace& place, int hosts, std::optional<int> of_host) {
-  place.settings.emplace_back("num_processes", std::to_string(hosts * of_host.value_or(1)));
+void add_processes(SchedulerJob& job, int hosts, std::optional<int> of_host) {
+  job.settings.emplace_back("num_processes", std::to_string(hosts * of_host.value_or(1)));
 }
 
 // Several jobs may share a host, so that each has a port of its own.
 constexpr int kFirstPortOfJobs = 20000, kPortsOfJobs = 10000;
 
-std::optional<ClusterPlace> place_by_slurm() {
+std::optional<SchedulerJob> job_of_slurm() {
   const std::optional<int> hosts = integer_variable({"SLURM_STEP_NUM_NODES"});
   const std::optional<int> launchers = integer_variable({"SLURM_STEP_NUM_TASKS"});
   const std::optional<int> number = integer_variable({"SLURM_NODEID"});
   if (!hosts || !launchers || !number || *launchers == 1) return std::nullopt;
   require_one_launcher("srun", *launchers, *hosts, "--ntasks-per-node=1");
   const std::vector<std::string> names = expand_node_list(environment_text("SLURM_STEP_NODELIST").value_or(""));
-  const int64_t job = environment_integer("SLURM_JOB_ID").value_or(0);
-  const int64_t step = environment_integer("SLURM_STEP_ID").value_or(0);
-  ClusterPlace place{"srun (Slurm)",
-                     {{"num_machines", std::to_string(*hosts)},
-                      {"machine_rank", std::to_string(*number)},
-                      {"main_process_port", std::to_string(kFirstPortOfJobs + (job + 101 * step) % kPortsOfJobs)}}};
-  if (!names.empty()) place.settings.emplace_back("main_process_ip", names.front());
-  add_processes(place, *hosts, integer_variable({"SLURM_GPUS_ON_NODE"}));
-  return place;
+  const int64_t job_id = environment_integer("SLURM_JOB_ID").value_or(0);
+  const int64_t step_id = environment_integer("SLURM_STEP_ID").value_or(0);
+  SchedulerJob job{"srun (Slurm)",
+                   {{"num_machines", std::to_string(*hosts)},
+                    {"machine_rank", std::to_string(*number)},
+                    {"main_process_port", std::to_string(kFirstPortOfJobs + (job_id + 101 * step_id) % kPortsOfJobs)}}};
+  if (!names.empty()) job.settings.emplace_back("main_process_ip", names.front());
+  add_processes(job, *hosts, integer_variable({"SLURM_GPUS_ON_NODE"}));
+  return job;
 }
 
-std::optional<ClusterPlace> place_by_mpi() {
+std::optional<SchedulerJob> job_of_mpi() {
   const std::optional<int> launchers = integer_variable({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"});
   const std::optional<int> here =
       integer_variable({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE"});
@@ -56,17 +56,17 @@ std::optional<ClusterPlace> place_by_mpi() {
           " launchers on this host; expected one a host (--npernode 1), or the program itself in the place of accel "
           "launch");
   const int rank = integer_variable({"OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK"}).value_or(0);
-  ClusterPlace place{"mpirun", {{"num_machines", std::to_string(*launchers)}, {"machine_rank", std::to_string(rank)}}};
-  add_processes(place, *launchers, std::nullopt);
-  return place;
+  SchedulerJob job{"mpirun", {{"num_machines", std::to_string(*launchers)}, {"machine_rank", std::to_string(rank)}}};
+  add_processes(job, *launchers, std::nullopt);
+  return job;
 }
 
 // The operator of PyTorchJob sets torchrun's options as variables.
-std::optional<ClusterPlace> place_by_operator() {
+std::optional<SchedulerJob> job_of_operator() {
   const std::optional<std::string> nodes = environment_text("PET_NNODES");
   if (!nodes || *nodes == "1") return std::nullopt;
-  ClusterPlace place{"PyTorchJob (Kubernetes)", {}};
-  const auto add = [&place](const char* name, const std::string& value) { place.settings.emplace_back(name, value); };
+  SchedulerJob job{"PyTorchJob (Kubernetes)", {}};
+  const auto add = [&job](const char* name, const std::string& value) { job.settings.emplace_back(name, value); };
   const size_t range = nodes->find(':');
   const auto hosts = parse_integer(range == std::string::npos ? *nodes : nodes->substr(range + 1));
   require(hosts.has_value(), Status::kInvalidArgument, "PET_NNODES is '", *nodes, "'; expected N or MIN:MAX");
@@ -86,25 +86,24 @@ std::optional<ClusterPlace> place_by_operator() {
   if (!address.empty()) add("main_process_ip", address);
   if (port) add("main_process_port", std::to_string(*port));
   const auto of_host = parse_integer(environment_text("PET_NPROC_PER_NODE").value_or(""));  // or "auto"
-  add_processes(place, static_cast<int>(*hosts),
-                of_host ? std::optional<int>(static_cast<int>(*of_host)) : std::nullopt);
+  add_processes(job, static_cast<int>(*hosts), of_host ? std::optional<int>(static_cast<int>(*of_host)) : std::nullopt);
   if (const auto restarts = integer_variable({"PET_MAX_RESTARTS"})) add("max_restarts", std::to_string(*restarts));
-  return place;
+  return job;
 }
 
-std::optional<ClusterPlace> place_by_index() {
+std::optional<SchedulerJob> job_of_index() {
   const std::optional<int> index = integer_variable({"JOB_COMPLETION_INDEX"});
   if (!index) return std::nullopt;
-  return ClusterPlace{"JOB_COMPLETION_INDEX (Kubernetes)", {{"machine_rank", std::to_string(*index)}}};
+  return SchedulerJob{"JOB_COMPLETION_INDEX (Kubernetes)", {{"machine_rank", std::to_string(*index)}}};
 }
 
 }  // namespace
 
-std::optional<ClusterPlace> find_cluster_place(bool asks_for_hosts) {
-  if (auto place = place_by_slurm()) return place;
-  if (auto place = place_by_mpi()) return place;
-  if (auto place = place_by_operator()) return place;
-  return asks_for_hosts ? place_by_index() : std::nullopt;
+std::optional<SchedulerJob> find_scheduler_job(bool asks_for_hosts) {
+  if (auto job = job_of_slurm()) return job;
+  if (auto job = job_of_mpi()) return job;
+  if (auto job = job_of_operator()) return job;
+  return asks_for_hosts ? job_of_index() : std::nullopt;
 }
 
 std::string unused_hosts() {

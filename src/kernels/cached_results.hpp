@@ -13,22 +13,22 @@
 
 namespace accel::kernels {
 
-class KeptResults {
+class CachedResults {
  public:
   // In the scope, which is bound to its thread, operators keep their results, or take those that were kept, in the same
   // order. Null: neither. Scopes nest.
   class Scope {
    public:
-    explicit Scope(KeptResults* results, bool takes = false);
+    explicit Scope(CachedResults* results, bool takes = false);
     ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
-    KeptResults* former_;
+    CachedResults* former_;
   };
 
-  static KeptResults* current();
+  static CachedResults* current();
 
   // Returns what `compute` returns, a tensor or a tuple of tensors, or the result that was kept in the forward. `call`
   // identifies the operator and the shapes of its inputs; another one than in the forward is an error.
@@ -56,7 +56,7 @@ class KeptResults {
 };
 
 template <typename Compute>
-auto KeptResults::keep_or_take(uint64_t call, const Compute& compute) -> decltype(compute()) {
+auto CachedResults::keep_or_take(uint64_t call, const Compute& compute) -> decltype(compute()) {
   using Result = decltype(compute());
   if (!takes_) {
     Result result = [&compute] {
@@ -94,7 +94,7 @@ struct WithKeptResults;
 template <typename Result, typename... Arguments, Result (*kKernel)(c10::DispatchKeySet, Arguments...)>
 struct WithKeptResults<kKernel> {
   static Result run(c10::DispatchKeySet keys, Arguments... arguments) {
-    KeptResults* const results = KeptResults::current();
+    CachedResults* const results = CachedResults::current();
     if (results == nullptr) return kKernel(keys, std::forward<Arguments>(arguments)...);
     auto call = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(kKernel));
     ((call = add_to_call(call, arguments)), ...);

@@ -1,4 +1,4 @@
-#include "base/whole_write.hpp"
+#include "base/write_whole.hpp"
 
 #include <poll.h>
 #include <pthread.h>

@@ -7,6 +7,6 @@ namespace accel {
 
 // Kept until the process ends, one copy of each content. The total is bounded by the different values that applications
 // and configuration files use.
-const char* kept_bytes(std::string bytes);
+const char* interned_bytes(std::string bytes);
 
 }  // namespace accel

@@ -1,4 +1,4 @@
-#include "config/process_place.hpp"
+#include "config/rank_info.hpp"
 
 #include <initializer_list>
 #include <optional>
@@ -59,7 +59,7 @@ LauncherEnvironment launcher_environment() {
 
 // The order of names is the reference's: torchrun first, then the MPI launchers; Slurm comes last, since a job inside
 // an allocation carries its variables even when another launcher started it.
-void resolve_process_place(StateSettings& settings) {
+void resolve_rank_info(StateSettings& settings) {
   const bool given_place = !settings.process_index.is_default() || !settings.num_processes.is_default();
   fill(settings.num_processes, {"WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE"}, 1);
   if (settings.num_processes.is_default() && is_step_of_slurm()) {

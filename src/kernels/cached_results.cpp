@@ -1,11 +1,11 @@
-#include "kernels/kept_results.hpp"
+#include "kernels/cached_results.hpp"
 
 #include "base/error.hpp"
 
 namespace accel::kernels {
 namespace {
 
-thread_local KeptResults* current_results = nullptr;
+thread_local CachedResults* current_results = nullptr;
 
 // Another tensor with the same memory, which also counts the changes of the first. The alias gets the part of autograd
 // of its own.
@@ -17,25 +17,25 @@ at::Tensor alias_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-KeptResults::Scope::Scope(KeptResults* results, bool takes) : former_(current_results) {
+CachedResults::Scope::Scope(CachedResults* results, bool takes) : former_(current_results) {
   current_results = results;
   if (results == nullptr) return;
   results->takes_ = takes;
   results->next_ = 0;
 }
 
-KeptResults::Scope::~Scope() { current_results = former_; }
+CachedResults::Scope::~Scope() { current_results = former_; }
 
-KeptResults* KeptResults::current() { return current_results; }
+CachedResults* CachedResults::current() { return current_results; }
 
-void KeptResults::keep(uint64_t call, const std::vector<at::Tensor>& results) {
+void CachedResults::keep(uint64_t call, const std::vector<at::Tensor>& results) {
   for (const at::Tensor& tensor : results) {
     const at::Tensor alias = alias_of(tensor);
     kept_.push_back({call, alias, static_cast<uint32_t>(alias._version())});
   }
 }
 
-at::Tensor KeptResults::take(uint64_t call) {
+at::Tensor CachedResults::take(uint64_t call) {
   require(next_ < kept_.size() && kept_[next_].call == call, Status::kInvalidState,
           "the forward that is computed again calls other matmuls than before, at number ", next_, " of ", kept_.size(),
           "; expected the same calls with the same shapes each time");

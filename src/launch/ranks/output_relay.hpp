@@ -10,9 +10,9 @@
 
 namespace accel::launch {
 
-class ShownOutput {
+class OutputRelay {
  public:
-  explicit ShownOutput(int descriptor) : descriptor_(descriptor) {}
+  explicit OutputRelay(int descriptor) : descriptor_(descriptor) {}
 
   void add(std::string_view text);
   // Nothing should be added while it is full.
@@ -34,8 +34,8 @@ class ShownOutput {
   size_t written_ = 0;  // bytes of `pending_`
 };
 
-struct ShownOutputs {
-  ShownOutput out{STDOUT_FILENO}, error{STDERR_FILENO};
+struct OutputRelays {
+  OutputRelay out{STDOUT_FILENO}, error{STDERR_FILENO};
 
   bool has_pending() const { return out.has_pending() || error.has_pending(); }
 };

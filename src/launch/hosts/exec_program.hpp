@@ -15,6 +15,6 @@ std::vector<std::string> mpirun_command(const LaunchOptions& options);
 Variables mpirun_variables(const LaunchOptions& options);
 
 // Executes the command with the options' variables beside those of this process, and returns only by an Error.
-[[noreturn]] void become_program(const std::vector<std::string>& command, const Variables& variables);
+[[noreturn]] void exec_program(const std::vector<std::string>& command, const Variables& variables);
 
 }  // namespace accel::launch

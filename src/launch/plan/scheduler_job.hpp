@@ -8,7 +8,7 @@
 
 namespace accel::launch {
 
-struct ClusterPlace {
+struct SchedulerJob {
   std::string source;  // "srun (Slurm)", for the user
   // Names of options of the launcher, and their values: num_machines and so on.
   std::vector<std::pair<const char*, std::string>> settings;
@@ -18,7 +18,7 @@ struct ClusterPlace {
 // Jobs such as those of a JobSet; nothing if none of them has several hosts. `asks_for_hosts`: the user has said that
 // there are several, so that a number of this one is all that is needed. Status::kInvalidArgument if more than one
 // launcher was started on this host.
-std::optional<ClusterPlace> find_cluster_place(bool asks_for_hosts);
+std::optional<SchedulerJob> find_scheduler_job(bool asks_for_hosts);
 
 // Hosts of an allocation of Slurm that a launcher without srun does not use; empty if there are none.
 std::string unused_hosts();

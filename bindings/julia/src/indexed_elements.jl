@@ -1,7 +1,7 @@
-# Places that have no view, because they lie anywhere: by a mask, by numbers, or backwards.
+# Elements that have no view, because they lie anywhere: by a mask, by numbers, or backwards.
 
-"""Places of a tensor that are written: `tensor[mask] .= 0`."""
-struct Chosen
+"""Elements of a tensor that are written: `tensor[mask] .= 0`."""
+struct IndexedElements
     tensor::Tensor
     indices::Tuple
 end
@@ -13,15 +13,15 @@ function mask_of(tensor, given)
     return to(mask, device(tensor))
 end
 # In the order of an array's elements.
-picked(tensor, mask) = @op("aten::masked_select")(backwards(tensor), backwards(mask_of(tensor, mask)))::Tensor
+masked_elements(tensor, mask) = @op("aten::masked_select")(backwards(tensor), backwards(mask_of(tensor, mask)))::Tensor
 
 """The numbers, from 0, of an index along a dimension."""
 numbers_along(tensor, dim, ::Colon) = Int64[0:size(tensor, dim)-1;]
 numbers_along(tensor, dim, index::Integer) = Int64[index-1]
 numbers_along(tensor, dim, index::AbstractVector) = Int64[number - 1 for number in (eltype(index) == Bool ? findall(index) : index)]
 
-function write_places!(places::Chosen, source)
-    tensor, indices = places.tensor, places.indices
+function write_elements!(elements::IndexedElements, source)
+    tensor, indices = elements.tensor, elements.indices
     if indices isa Tuple{Mask}
         mask = mask_of(tensor, indices[1])
         source isa Number && return (@op("aten::masked_fill_.Scalar")(tensor, mask, source); tensor)
@@ -46,16 +46,16 @@ function spread(values, kept, indices)
     sizes = Iterators.Stateful(1:length(kept))
     return reshape(values, (index isa Integer ? 1 : size(values, popfirst!(sizes)) for index in indices)...)
 end
-Base.materialize!(places::Chosen, source::Union{Tensor,Number,AbstractArray}) = write_places!(places, source)
-Base.materialize!(places::Chosen, source::Broadcasted) = write_places!(places, Base.materialize(source))
+Base.materialize!(elements::IndexedElements, source::Union{Tensor,Number,AbstractArray}) = write_elements!(elements, source)
+Base.materialize!(elements::IndexedElements, source::Broadcasted) = write_elements!(elements, Base.materialize(source))
 
-Base.getindex(tensor::Tensor, mask::Mask) = picked(tensor, mask)
-function Base.setindex!(tensor::Tensor, source::Union{Tensor,AbstractArray}, indices::Places...)
+Base.getindex(tensor::Tensor, mask::Mask) = masked_elements(tensor, mask)
+function Base.setindex!(tensor::Tensor, source::Union{Tensor,AbstractArray}, indices::Indices...)
     if !(indices isa Tuple{Mask}) # without a dot nothing is repeated
         check_indices(tensor, indices)
         number = prod(length(numbers_along(tensor, dim, index)) for (dim, index) in enumerate(indices))
         number == length(source) || throw(DimensionMismatch("$(size(source)) elements for $number places"))
     end
-    return write_places!(Chosen(tensor, indices), source)
+    return write_elements!(IndexedElements(tensor, indices), source)
 end
-Base.dotview(tensor::Tensor, indices::Places...) = Chosen(tensor, indices)
+Base.dotview(tensor::Tensor, indices::Indices...) = IndexedElements(tensor, indices)
