@@ -81,7 +81,7 @@ STAGES = """
 @pytest.mark.parametrize("settings", [
     {"KIND": "sequential"}, {"KIND": "traced", "GATHER": 1}, {"KIND": "traced", "SPLIT": 1}, {"KIND": "bert"}, {"KIND": "gpt2"},
     {"KIND": "llama", "GATHER": 1}], ids=str)
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.combinations)])
 def test_the_output_is_that_of_one_process(ranks, count, settings):
     if settings["KIND"] in ("bert", "gpt2", "llama"):
         pytest.importorskip("transformers")
@@ -181,7 +181,7 @@ GENERATION = """
 
 
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [2, pytest.param(3, marks=pytest.mark.combinations)])
 def test_generation_is_that_of_one_process_token_by_token(ranks, count, kind):
     pytest.importorskip("transformers")
     ranks(GENERATION, count, KIND=kind)

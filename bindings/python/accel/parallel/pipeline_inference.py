@@ -12,6 +12,7 @@ from ..compat.other import convert_bytes
 from ..engine.torch_types import is_torch_model
 from ..engine.values import like, map_leaves, to_engine
 from ..modules.given import check_model
+from ..modules.layers import ModuleList, Sequential
 from ..modules.module import PreparedModule
 from ..state.job import current
 from ..state.process import PartialState
@@ -100,7 +101,7 @@ class LayerChain:
 
     def __init__(self, model):
         self.model, self.names = model, list(model._modules)
-        if type(model).__name__ != "Sequential" or not self.names:
+        if not isinstance(model, Sequential) or isinstance(model, ModuleList):
             raise NotImplementedError(f"a {type(model).__name__} of accel is not known as a chain of parts; expected an nn.Sequential")
 
     def choose(self, count, args, kwargs):
@@ -117,10 +118,10 @@ class LayerChain:
             layer.to(device)
 
         def run(value):
-            passed = value["passed"] if index else [*value["args"], *value["named"].values()][0]
+            args, named = ([value["passed"]], {}) if index else (value["args"], value["named"])
             for layer in layers:
-                passed = layer(passed)
-            return passed if index == len(split_points) else {"passed": passed}
+                args, named = [layer(*args, **named)], {}
+            return args[0] if index == len(split_points) else {"passed": args[0]}
 
         return run
 
