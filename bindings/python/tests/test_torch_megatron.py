@@ -422,6 +422,25 @@ def test_losses_of_the_data_ranks(ranks):
     assert printed == ["[1.5, 4.0] {'a': [tensor([0, 1])], 'b': tensor([0, 7, 1, 7])}\n"] * 2
 
 
+def test_whole_weights_are_on_the_main_process(ranks):
+    printed = ranks("""
+        import torch
+        from transformers import GPT2Config, GPT2LMHeadModel
+        from accel import Accelerator
+        from accel.utils import MegatronLMPlugin
+        accelerator = Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(tp_degree=2))
+        torch.manual_seed(5)
+        model = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=18, n_positions=8, eos_token_id=16))
+        before = {name: value.clone() for name, value in model.state_dict().items()}
+        rows = torch.utils.data.DataLoader([{"input_ids": torch.arange(4)}] * 2, batch_size=2)
+        model, rows = accelerator.prepare(model, rows)
+        whole = accelerator.get_state_dict(model)
+        print(accelerator.is_main_process, len(whole) == len(before), all(torch.equal(value, before[name]) for name, value in whole.items()))
+        accelerator.end_training()
+    """)
+    assert [text.split() for text in printed] == [["False", "False", "True"], ["True", "True", "True"]]
+
+
 def test_losses_of_one_rank():
     Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin())
     assert avg_losses_across_data_parallel_group([torch.tensor(1.0), torch.tensor(2.0)]).tolist() == [1.0, 2.0]

@@ -1,8 +1,9 @@
 """What the data ranks do together: those that read different batches."""
 
+from .. import capi
 from ..parallel import collectives
 from ..parallel.parallelism_config import Mesh
-from ..state.job import current
+from ..state.job import Job, current
 from ..tensors.trees import recursively_apply
 
 _DATA, _GRADIENT = "replicate,shard", "replicate,shard,context"
@@ -37,6 +38,24 @@ def gather_across_data_parallel_groups(tensor):
             return collectives.gather(one)
 
     return recursively_apply(gathered, tensor, error_on_other_type=True)
+
+
+def on_main_process(whole):
+    """The tensors by name that rank 0 has collected, on the main process: under Megatron-LM's settings they go to the last one. Others get none."""
+    state = current()
+    last = capi.accel_num_processes(state) - 1
+    if Job.megatron_lm_plugin is None or last == 0:
+        return whole
+    import torch
+
+    described = collectives.broadcast_object_list([[(name, tuple(one.shape), str(one.dtype)) for name, one in whole.items()]])[0]
+    rank, received = capi.accel_process_index(state), {}
+    for name, shape, dtype in described:
+        if rank == 0:
+            collectives.send(whole[name].contiguous(), last)
+        elif rank == last:
+            received[name] = collectives.recv(torch.empty(shape, dtype=getattr(torch, dtype.rpartition(".")[2])), 0)
+    return received
 
 
 def sum_over_gradient_ranks(values):

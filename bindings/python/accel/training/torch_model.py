@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from .. import capi
 from ..big_models import meta_parameters
 from ..engine.bridge import to_torch
+from ..megatron.groups import on_main_process
 from ..parallel import split_layers, split_sequences, torch_sequences
 from ..parallel.deepspeed import selected_of
 from ..state.job import sharded_by
@@ -120,8 +121,8 @@ def sharded_state_dict(model, prepared, state) -> "dict | None":
     if forward is None or not (forward.is_split or capi.accel_sharded_modules(forward.handle)):
         return None
     prefix = f"{path}." if path else ""
-    return {name[len(prefix):]: to_torch(tensor) for name, tensor in capi.accel_get_state_dict(state, forward.handle).items()
-            if name.startswith(prefix)}
+    return on_main_process({name[len(prefix):]: to_torch(tensor) for name, tensor in capi.accel_get_state_dict(state, forward.handle).items()
+                            if name.startswith(prefix)})
 
 
 def is_inside_sharded(model, prepared) -> bool:
