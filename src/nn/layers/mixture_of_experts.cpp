@@ -28,7 +28,7 @@
 namespace accel::nn {
 namespace {
 
-constexpr size_t kBias = 0;  // the index of the buffer
+constexpr size_t kExpertBias = 0;  // the index of the buffer
 
 at::Tensor new_weight(at::IntArrayRef sizes, std::optional<double> deviation, std::optional<at::ScalarType> dtype) {
   const at::Tensor weight = at::empty(sizes, new_parameter_options().dtype(dtype));
@@ -105,7 +105,7 @@ MixtureOfExperts::Routing MixtureOfExperts::route(const at::Tensor& tokens) {
   at::Tensor chosen;
   {
     const at::NoGradGuard no_grad;
-    chosen = std::get<1>(at::topk(is_balanced() ? shares + buffer(kBias) : shares, settings_.experts_per_token));
+    chosen = std::get<1>(at::topk(is_balanced() ? shares + buffer(kExpertBias) : shares, settings_.experts_per_token));
   }
   const at::Tensor weights = shares.gather(1, chosen);
   return {chosen, weights / weights.sum(1, /*keepdim=*/true)};
@@ -140,7 +140,7 @@ void MixtureOfExperts::balance(const std::function<void(const at::Tensor& tokens
       tokens_of_experts_.defined() ? tokens_of_experts_ : at::zeros({settings_.num_experts}, at::kDouble);
   tokens_of_experts_ = at::Tensor();
   if (sum) sum(tokens);
-  const at::Tensor& bias = buffer(kBias);
+  const at::Tensor& bias = buffer(kExpertBias);
   bias.add_(at::sign(tokens.mean() - tokens).mul(settings_.balance_rate).to(bias.options()));
 }
 
