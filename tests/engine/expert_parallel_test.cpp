@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "checkpoint_fixture.hpp"
+#include "config/generated/choices/auto_wrap_policy.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
 #include "config/generated/choices/state_dict_type.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
@@ -116,10 +117,28 @@ TEST(ExpertParallel, ModelsWithoutMemoryAreFilled) {
   });
 }
 
-TEST(ExpertParallel, RanksWithoutInputsAreRefused) {
+// The backward computes each layer again, with its exchanges.
+TEST(ExpertParallel, TrainsAsOneProcessWithRecomputation) {
+  const Trained expected = train_alone(kCase, 3);
+  PrepareModelSettings settings;
+  settings.fsdp.activation_checkpointing = true;
+  settings.fsdp.auto_wrap_policy = AutoWrapPolicy::kTransformerBasedWrap;
+  settings.fsdp.transformer_cls_names_to_wrap = std::string("MixtureOfExperts");
+  on_mesh({1, 2, 1, 1, 2}, [&](const AcceleratorPtr& accelerator) {
+    Training training(accelerator, kCase, settings);
+    for (size_t step = 0; step < expected.steps.size(); step++)
+      EXPECT_NEAR(training.step(static_cast<int64_t>(step)).second, expected.steps[step].second, 1e-9);
+    expect_close(training.weights(), expected.weights, 1e-9);
+  });
+}
+
+TEST(ExpertParallel, LocalStepsAndRanksWithoutInputsAreRefused) {
   on_mesh({1, 2, 1, 1, 2}, [](const AcceleratorPtr& accelerator) {
     Training training(accelerator, kCase, replicated());
-    EXPECT_FALSE(accelerator->prepared().parallel_models().front()->can_shadow());
+    const ParallelModelPtr model = accelerator->prepared().parallel_models().front();
+    EXPECT_FALSE(model->can_shadow());
+    expect_error(Status::kUnsupported, "expected all ranks, or expert_parallel_size 1",
+                 [&] { model->exchange()->set_gradient_group(nullptr); });
   });
 }
 

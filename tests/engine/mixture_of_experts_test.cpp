@@ -2,6 +2,7 @@
 #include "nn/layers/mixture_of_experts.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
@@ -146,6 +147,32 @@ TEST(MixtureOfExperts, BiasesMoveTokensToOtherExperts) {
   layer->train(false);
   layer->call(input);
   layer->balance([](const at::Tensor& tokens) { EXPECT_EQ(tokens.sum().item<double>(), 0); });
+}
+
+// Ranks exchange the rows as they are computed with.
+TEST(MixtureOfExperts, RowsAreCastUnderAutocast) {
+  class Observed final : public ExpertRanks {
+   public:
+    at::Tensor run(const at::Tensor& rows, const std::vector<int64_t>& counts, const Compute& compute) const override {
+      const at::Tensor results = compute(rows, counts);
+      EXPECT_EQ(rows.scalar_type(), at::kBFloat16);
+      EXPECT_EQ(results.scalar_type(), at::kBFloat16);
+      return results;
+    }
+  };
+  const auto layer = make_layer(2);
+  layer->to(at::kFloat, std::nullopt);
+  const at::Tensor input = numbers({7, kHidden}, 1.1).to(at::kFloat).requires_grad_();
+  const at::Tensor expected = layer->call(input);
+  layer->set_ranks(std::make_shared<Observed>());
+  at::autocast::set_autocast_enabled(at::kCPU, true);
+  const at::Tensor found = layer->call(input);
+  at::autocast::set_autocast_enabled(at::kCPU, false);
+  at::autocast::clear_cache();
+  EXPECT_TRUE(at::allclose(found.to(at::kFloat), expected, 0.1, 0.05));
+  found.sum().backward();
+  EXPECT_EQ(input.grad().scalar_type(), at::kFloat);
+  EXPECT_EQ(layer->experts()->parameter(0).grad().scalar_type(), at::kFloat);
 }
 
 TEST(MixtureOfExperts, RefusesWhatDoesNotFit) {

@@ -116,6 +116,7 @@ def test_layers():
     assert nn.Conv2d(3, 5, 3, padding=1)(accel.randn(1, 3, 6, 6)).shape == (1, 5, 6, 6)
     assert nn.Embedding(10, 3)(accel.tensor([[1, 2]])).shape == (1, 2, 3)
     assert nn.SelfAttention(4, 2, causal=True)(accel.randn(1, 5, 4)).shape == (1, 5, 4)
+    assert nn.MixtureOfExperts(4, 6, num_experts=3, experts_per_token=2, balance_rate=0.001)(accel.randn(1, 5, 4)).shape == (1, 5, 4)
     labels = accel.tensor([1, 0])
     assert nn.CrossEntropyLoss()(x, labels).item() == pytest.approx(F.cross_entropy(x, labels).item())
     assert F.softmax(x).sum().item() == pytest.approx(2) and nn.MSELoss()(x, x).item() == 0 and F.relu(x).min().item() >= 0

@@ -32,6 +32,17 @@ def test_parallelism_config(monkeypatch):
         accelerator.parallelism_config.get_device_mesh("abacus")
 
 
+def test_options_of_experts():
+    accelerator = Accelerator(cpu=True)
+    layer = accel.nn.MixtureOfExperts(4, 3, num_experts=1, experts_per_token=1)
+    with pytest.raises(accel.errors.InvalidArgumentError, match="capacity_factor is -1"):
+        accelerator.prepare_model(layer, expert_parallel={"capacity_factor": -1})
+    with pytest.raises(TypeError, match="no setting 'capacity'"):
+        accelerator.prepare_model(layer, expert_parallel={"capacity": 1})
+    rows = accelerator.prepare_model(layer, expert_parallel={"capacity_factor": 0.5})(accel.ones(8, 4)).tolist()
+    assert rows[3] == rows[0] != [0] * 4 and rows[4] == rows[7] == [0] * 4
+
+
 def test_handlers_of_parallelism(monkeypatch):
     from accel.utils import DeepSpeedSequenceParallelConfig, TorchContextParallelConfig, TorchTensorParallelConfig
 

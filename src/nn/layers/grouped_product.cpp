@@ -104,13 +104,6 @@ class GroupedProductBackward final : public torch::autograd::Node {
   Counts counts;
 };
 
-at::Tensor cast_for_product(const at::Tensor& tensor) {
-  const c10::DeviceType device = tensor.device().type();
-  if (!at::autocast::is_autocast_available(device) || !at::autocast::is_autocast_enabled(device)) return tensor;
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), tensor, device);
-}
-
 void check(const at::Tensor& rows, const at::Tensor& weight, const Counts& counts) {
   require(rows.dim() == 2 && weight.dim() == 3 && rows.size(1) == weight.size(2), Status::kShapeMismatch,
           "a grouped product of rows ", rows.sizes(), " with weights ", weight.sizes(),
@@ -123,9 +116,16 @@ void check(const at::Tensor& rows, const at::Tensor& weight, const Counts& count
 
 }  // namespace
 
+at::Tensor cast_for_grouped_product(const at::Tensor& tensor) {
+  const c10::DeviceType device = tensor.device().type();
+  if (!at::autocast::is_autocast_available(device) || !at::autocast::is_autocast_enabled(device)) return tensor;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(device), tensor, device);
+}
+
 at::Tensor grouped_product(const at::Tensor& all_rows, const at::Tensor& all_weights, const Counts& counts) {
   check(all_rows, all_weights, counts);
-  const at::Tensor rows = cast_for_product(all_rows), weight = cast_for_product(all_weights);
+  const at::Tensor rows = cast_for_grouped_product(all_rows), weight = cast_for_grouped_product(all_weights);
   at::Tensor result;
   {
     const UnrecordedOperators plain;

@@ -126,7 +126,7 @@ c10::IValue MixtureOfExperts::forward(const Inputs& inputs) {
   const ExpertRanks::Compute compute = [this](const at::Tensor& rows, const std::vector<int64_t>& counts) {
     return experts_->call(Inputs{rows, at::tensor(counts, at::kLong)}).toTensor();
   };
-  const at::Tensor rows = order->spread(tokens);
+  const at::Tensor rows = order->spread(cast_for_grouped_product(tokens));
   const at::Tensor results =
       ranks_ == nullptr ? compute(rows, order->counts()) : ranks_->run(rows, order->counts(), compute);
   const at::Tensor places = order->to_places(results);
