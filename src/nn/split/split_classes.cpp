@@ -9,13 +9,11 @@
 
 #include <algorithm>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "base/error.hpp"
+#include "nn/split/marks.hpp"
 #include "tensor/autograd/autograd_node.hpp"
 
 namespace accel::nn {
@@ -33,48 +31,16 @@ class SplitScores final : public Node {
   SplitClassesPtr classes;
 };
 
-// By identity. What is gone is forgotten at the next one. Classes hold communicators, which must end before the process
-// does: others own them where they can.
-template <typename Weak>
-class Marks {
- public:
-  void set(Weak weak, const SplitClassesPtr& classes, bool owns) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    for (auto mark = marks_.begin(); mark != marks_.end();)
-      mark = mark->second.weak.expired() ? marks_.erase(mark) : std::next(mark);
-    const void* const key = weak._unsafe_get_target();
-    marks_.insert_or_assign(key, Mark{std::move(weak), classes, owns ? classes : nullptr});
-  }
-  // Nothing for what has no mark; null if nobody owns its classes any more.
-  std::optional<SplitClassesPtr> find(const void* key) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = marks_.find(key);
-    if (found == marks_.end() || found->second.weak.expired()) return std::nullopt;
-    return found->second.classes.lock();
-  }
+using WeightMarks = Marks<WeakTensor, SplitClasses>;
+using StorageMarks = Marks<c10::weak_intrusive_ptr<c10::StorageImpl>, SplitClasses>;
 
- private:
-  struct Mark {
-    Weak weak;
-    std::weak_ptr<const SplitClasses> classes;
-    SplitClassesPtr owned;  // null: others own them
-  };
-
-  std::mutex mutex_;
-  std::unordered_map<const void*, Mark> marks_;
-};
-
-using WeakTensor = c10::weak_intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>;
-using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
-
-// Never destroyed: tensors may outlive static objects.
-Marks<WeakTensor>& weights() {
-  static Marks<WeakTensor>& marks = *std::make_unique<Marks<WeakTensor>>().release();
+WeightMarks& weights() {
+  static WeightMarks& marks = *std::make_unique<WeightMarks>().release();
   return marks;
 }
 // The scores themselves are known by these, and so are their views without a graph.
-Marks<WeakStorage>& storages() {
-  static Marks<WeakStorage>& marks = *std::make_unique<Marks<WeakStorage>>().release();
+StorageMarks& storages() {
+  static StorageMarks& marks = *std::make_unique<StorageMarks>().release();
   return marks;
 }
 

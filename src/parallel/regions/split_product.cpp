@@ -81,6 +81,31 @@ int64_t bytes_of_element(const at::Tensor& tensor) { return static_cast<int64_t>
 
 bool has_gradient(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
+// A node of a product with a weight. Where the output has no gradient, other ranks may have one, and wait: it is zeros.
+class ProductBackward : public Node {
+ public:
+  using Node::Node;
+
+  SavedVariable weight;
+  nn::Product product{};
+  std::vector<int64_t> sizes;  // of the output
+  at::TensorOptions options;
+
+ protected:
+  at::Tensor zeros() const { return at::zeros(sizes, options); }
+};
+
+// The node computes the backward of an output that this product has made.
+template <typename NodePointer>
+void set_product_history(const at::Tensor& output, const at::Tensor& weight, nn::Product product,
+                         const NodePointer& node) {
+  node->weight = SavedVariable(weight, false);
+  node->product = product;
+  node->sizes = output.sizes().vec();
+  node->options = output.options();
+  torch::autograd::set_history(output, node);
+}
+
 // The gradients of the weight and the bias of a column layer.
 class ColumnWeightBackward final : public Node {
  public:
@@ -113,9 +138,9 @@ class ColumnWeightBackward final : public Node {
 };
 
 // The gradient of the input of a column layer; that of its output goes on to the node above.
-class ColumnProductBackward final : public Node {
+class ColumnProductBackward final : public ProductBackward {
  public:
-  using Node::Node;
+  using ProductBackward::ProductBackward;
 
   std::string name() const override { return "ColumnProductBackward"; }
 
@@ -123,7 +148,7 @@ class ColumnProductBackward final : public Node {
     variable_list results(num_outputs());
     if (!gradients[0].defined()) {
       if (!regathers) return results;
-      gradients[0] = at::zeros(sizes, options);  // other ranks may have a gradient, and gather
+      gradients[0] = zeros();  // the others gather
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     const bool of_weight = num_outputs() > 1 && task_should_compute_output(1);
@@ -140,10 +165,6 @@ class ColumnProductBackward final : public Node {
 
   std::shared_ptr<RegionEntry> entry;
   bool regathers = false;
-  SavedVariable weight;
-  nn::Product product{};
-  std::vector<int64_t> sizes;  // of the output
-  at::TensorOptions options;
 
  private:
   // Where nothing else is added to it, in memory in which the ranks sum it.
@@ -230,14 +251,15 @@ at::Tensor row_forward(const at::Tensor& input, const at::Tensor& weight, const 
   return (bias.defined() ? sum + bias : sum.clone()).view(sizes);
 }
 
-class RowProductBackward final : public Node {
+class RowProductBackward final : public ProductBackward {
  public:
-  RowProductBackward(edge_list&& edges, const SplitRegion& of_region) : Node(std::move(edges)), region(of_region) {}
+  RowProductBackward(edge_list&& edges, const SplitRegion& of_region)
+      : ProductBackward(std::move(edges)), region(of_region) {}
 
   std::string name() const override { return "RowProductBackward"; }
 
   variable_list apply(variable_list&& gradients) override {
-    const at::Tensor own = gradients[0].defined() ? std::move(gradients[0]) : at::zeros(sizes, options);
+    const at::Tensor own = gradients[0].defined() ? std::move(gradients[0]) : zeros();
     variable_list results(3);
     if (task_should_compute_output(2)) results[2] = bias_gradient(own);
     // Also where nothing is computed from it: other ranks may, and wait.
@@ -260,10 +282,7 @@ class RowProductBackward final : public Node {
   }
 
   const SplitRegion region;
-  SavedVariable input, weight;
-  nn::Product product{};
-  std::vector<int64_t> sizes;  // of the output
-  at::TensorOptions options;
+  SavedVariable input;
 };
 
 }  // namespace
@@ -298,11 +317,7 @@ at::Tensor column_product(const RegionInput::Entered& input, const at::Tensor& g
   entry->add_use();
   node->entry = entry;
   node->regathers = regathers;
-  node->weight = SavedVariable(weight, false);
-  node->product = product;
-  node->sizes = output.sizes().vec();
-  node->options = output.options();
-  torch::autograd::set_history(output, node);
+  set_product_history(output, weight, product, node);
   return output;
 }
 
@@ -326,11 +341,7 @@ at::Tensor row_product(const at::Tensor& given_input, const at::Tensor& given_we
   const auto node = tensor::make_autograd_node<RowProductBackward>(
       torch::autograd::collect_next_edges(input, weight, own_bias), region);
   node->input = SavedVariable(input, false);
-  node->weight = SavedVariable(weight, false);
-  node->product = product;
-  node->sizes = output.sizes().vec();
-  node->options = output.options();
-  torch::autograd::set_history(output, node);
+  set_product_history(output, weight, product, node);
   return output;
 }
 
