@@ -125,6 +125,7 @@ void Collective::check(int own_rank, int size) const {
       check_contiguous(output, "tensor");
       return check_rank(rank, size, "from_process");
     case Kind::kAllGather:
+      if (!output.defined()) return check_contiguous(input, "input");  // in place
       return check_parts(output, "output", input, "input", size);
     case Kind::kReduceScatter:
       check_parts(input, "input", output, "output", size);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "comm/job_rank.hpp"
 #include "comm/small_tensors.hpp"
 #include "kernels/memory/cpu_allocator.hpp"
 #include "tensor/dtype.hpp"
@@ -81,7 +82,7 @@ Round meet_without_tensors(const Communicator& communicator, std::string reason,
   std::vector<Collective> meeting;
   if (communicator.size() > 1) meeting.push_back(Collective::without_tensors());
   return {std::move(meeting),
-          [rank = communicator.rank(), reason = std::move(reason),
+          [rank = job_rank(communicator, communicator.rank()), reason = std::move(reason),
            afterwards = std::move(afterwards)](const std::exception_ptr& error) -> Outcome {
             if (error) explain_mismatch(error, [&] { return text("; rank ", rank, " passes ", reason); });
             return afterwards();

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "comm/job_rank.hpp"
 #include "tensor/access.hpp"
 #include "tensor/dtype.hpp"
 
@@ -64,7 +65,10 @@ void unpack(const char* place, const std::vector<at::Tensor>& tensors) {
 // The fingerprints of all ranks, with the tensors if they are in the same message.
 struct Exchange {
   Exchange(const Communicator& communicator, const std::vector<at::Tensor>& tensors, bool sent_along)
-      : tensors(tensors), rank(communicator.rank()), size(communicator.size()) {
+      : tensors(tensors),
+        rank(communicator.rank()),
+        size(communicator.size()),
+        job_ranks(comm::job_ranks(communicator)) {
     const uint64_t shapes = fingerprint(tensors);
     const auto bytes = static_cast<int64_t>(sizeof(shapes) + (sent_along ? bytes_of(tensors) : 0));
     own = at::empty({bytes}, at::kByte);
@@ -74,6 +78,7 @@ struct Exchange {
     std::memset(all.data_ptr(), 0, sizeof(shapes));
   }
 
+  int job_rank(int one) const { return job_ranks.empty() ? one : job_ranks[static_cast<size_t>(one)]; }
   const char* row(int of) const { return static_cast<const char*>(all.const_data_ptr()) + of * all.size(1); }
 
   // Throws on all ranks if the fingerprints differ. `error` is that of the round, whose other collectives may have
@@ -83,22 +88,24 @@ struct Exchange {
     const bool arrived = std::memcmp(row(rank), own.const_data_ptr(), kBytes) == 0;
     for (int other = 1; arrived && other < size; other++)
       if (std::memcmp(row(other), row(0), kBytes) != 0)
-        throw CollectiveError(CollectiveFailure::kMismatch, rank,
-                              text("rank ", other, " has other shapes or dtypes than rank 0; rank ", rank, " has ",
-                                   describe(tensors), "; all ranks must pass the same tree"));
+        throw CollectiveError(
+            CollectiveFailure::kMismatch, rank,
+            text("rank ", job_rank(other), " has other shapes or dtypes than rank ", job_rank(0), "; rank ",
+                 job_rank(rank), " has ", describe(tensors), "; all ranks must pass the same tree"));
     if (!error) return;
     try {
       std::rethrow_exception(error);
     } catch (const CollectiveError& failure) {
       if (arrived || failure.failure() != CollectiveFailure::kMismatch) throw;
-      throw CollectiveError(
-          failure.failure(), failure.rank(),
-          text(failure.what(), "; the small tensors of rank ", rank, " are sent in one message: ", describe(tensors)));
+      throw CollectiveError(failure.failure(), failure.rank(),
+                            text(failure.what(), "; the small tensors of rank ", job_rank(rank),
+                                 " are sent in one message: ", describe(tensors)));
     }
   }
 
   std::vector<at::Tensor> tensors;
   int rank, size;
+  std::vector<int> job_ranks;
   at::Tensor own, all;  // a row a rank
 };
 

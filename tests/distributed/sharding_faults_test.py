@@ -65,7 +65,6 @@ def losses(program, count, *checkpoint):
 
 def lose(program, count, victim, place, how, state_dict_type, folder, chance, tensor_ranks):
     """Returns the milliseconds of the slowest report."""
-    numbers = [victim] if tensor_ranks in (1, count) else [victim, victim % tensor_ranks, victim // tensor_ranks]  # in the job and in its groups
     own = {rank: [f"{folder} {state_dict_type} {place if rank == victim else 'nowhere'} {int(how)} {AT_STEP.get(place, 0)}"]
            for rank in range(count)}
     with LoopingRanks(program, count, "sharding_until_lost", own_arguments=own) as ranks:
@@ -76,7 +75,7 @@ def lose(program, count, victim, place, how, state_dict_type, folder, chance, te
         if ranks.processes[victim].returncode != -how:
             fail(f"rank {victim} ended with {ranks.processes[victim].returncode}; expected {-how} in {place}")
         others = [rank for rank in range(count) if rank != victim]
-        return ranks.expect_failure(others, {"ACCEL_ERROR_PEER_LOST"}, lambda rank: numbers, GONE_WITHIN_MS)
+        return ranks.expect_failure(others, {"ACCEL_ERROR_PEER_LOST"}, lambda rank: [victim], GONE_WITHIN_MS)
 
 
 def continue_on_fewer(program, count, folder, expected):

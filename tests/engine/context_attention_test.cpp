@@ -12,6 +12,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -276,6 +277,59 @@ TEST(ContextAttention, BytesAreThoseOfTheory) {
             EXPECT_NEAR((both - forward) / of_backward, 1, 0.02);
             ASSERT_LT(operations_of(*group->flight_record()), comm::FlightRecord::kOperations);
           }
+    });
+}
+
+// Ranks that map each other's memory have the same bits, in block after block, and let go of what the others have read.
+TEST(ContextAttention, BlocksAreReadInPlace) {
+  for (const int ranks : {2, 3, 4})
+    tests::run_ranks(ranks, [](const RankGroup& group) {
+      const auto memory = std::make_shared<ExchangeMemory>(group);
+      ASSERT_TRUE(memory->is_mapped());
+      for (const ContextMethod method : {ContextMethod::kAllGather, ContextMethod::kRing})
+        for (const bool is_causal : {false, true})
+          for (const int64_t key_heads : {1, 4}) {
+            SCOPED_TRACE(name_of(method) + (is_causal ? " causal " : " ") + std::to_string(key_heads));
+            ContextParallelism split{group, method, SequenceOrder::kHeadAndTail};
+            const auto of_copies = [&](int64_t layer) {
+              Problem problem;
+              problem.key_heads = key_heads;
+              problem.length = 192;
+              problem.size = 16;
+              problem.is_causal = is_causal;
+              problem.scale = 0.1 * static_cast<double>(layer + 1);
+              return problem;
+            };
+            for (int64_t layer = 0; layer < 3; layer++) {
+              const Problem problem = of_copies(layer);
+              split.memory = nullptr;
+              const auto expected = split_results(problem, split, at::kFloat);
+              split.memory = memory;
+              const auto found = split_results(problem, split, at::kFloat);
+              expect_near(found, expected, 1e-5);
+              EXPECT_TRUE(found[0].equal(expected[0]));
+            }
+          }
+    });
+}
+
+// What a rank sends is not in the record twice.
+TEST(ContextAttention, BytesInPlaceAreThoseOfTheory) {
+  for (const int ranks : {2, 4})
+    tests::run_ranks(ranks, [ranks](const RankGroup& group) {
+      const auto memory = std::make_shared<ExchangeMemory>(group);
+      for (const ContextMethod method : {ContextMethod::kAllGather, ContextMethod::kRing}) {
+        const ContextParallelism split{group, method, SequenceOrder::kHeadAndTail, memory};
+        const at::Tensor x = numbers({2, 12, 64, 16}, 0.7).to(at::kBFloat16).requires_grad_();
+        const size_t before = operations_of(*group->flight_record());
+        const at::Tensor out = context_parallel_attention(x, x, x, true, std::nullopt, split);
+        const double forward = received_bytes(*group->flight_record(), before, ranks);
+        out.sum().backward();
+        const double both = received_bytes(*group->flight_record(), before, ranks);
+        const double blocks = (ranks - 1.0) * 2 * static_cast<double>(x.nbytes());
+        EXPECT_NEAR(forward / blocks, 1, 0.02);
+        EXPECT_NEAR((both - forward) / (3 * blocks), 1, 0.02);
+      }
     });
 }
 

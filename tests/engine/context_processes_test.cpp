@@ -31,6 +31,7 @@ namespace accel::parallel {
 namespace context_processes_test {
 
 using tests::AcceleratorPtr;
+using tests::MeshSizes;
 using tests::on_mesh_of_processes;
 
 ContextParallelism split_of(const AcceleratorPtr& accelerator, ContextMethod method) {
@@ -38,38 +39,63 @@ ContextParallelism split_of(const AcceleratorPtr& accelerator, ContextMethod met
   return {accelerator->state().groups().mesh()->group("context"), method, order};
 }
 
-constexpr int kVictim = 1;
 constexpr auto kNamedWithin = std::chrono::seconds(10);  // on a busy machine; far below the deadline of a collective
 
+// How the ranks of an attention are arranged. There may be several such groups beside each other.
+struct Groups {
+  int ranks, shards = 1;
+  bool in_place = false;
+
+  int victim() const { return (shards - 1) * ranks + 1; }  // its number in the job; 1 in its group
+};
+
 // The victim dies before its part of a forward, or of the backward after it.
-void lose_a_rank(ContextMethod method, int ranks, bool in_backward) {
+void lose_a_rank(ContextMethod method, const Groups& groups, bool in_backward) {
   SCOPED_TRACE(std::to_string(static_cast<int>(method)) + (in_backward ? " backward" : " forward"));
-  const std::vector<int> ends = on_mesh_of_processes({1, 1, 1, ranks}, [&](const AcceleratorPtr& accelerator) {
-    const ContextParallelism split = split_of(accelerator, method);
+  const MeshSizes sizes{1, groups.shards, 1, groups.ranks};
+  const std::vector<int> ends = on_mesh_of_processes(sizes, [&](const AcceleratorPtr& accelerator) {
+    const int rank = accelerator->state().process_index();
+    ContextParallelism split = split_of(accelerator, method);
+    if (groups.in_place) split.memory = std::make_shared<ExchangeMemory>(split.group);
     const at::Tensor x = at::linspace(-9, 20, 4 * 96 * 8, at::kFloat).sin().view({1, 4, 96, 8}).requires_grad_();
     const auto attend = [&] { return context_parallel_attention(x, x, x, true, std::nullopt, split).sum(); };
     attend().backward();
     at::Tensor out;
     if (in_backward) out = attend();
-    if (split.group->rank() == kVictim) raise(SIGKILL);
+    if (rank == groups.victim()) raise(SIGKILL);
     const auto begun = std::chrono::steady_clock::now();
+    const bool is_of_others = rank / groups.ranks != groups.victim() / groups.ranks;
     try {
       if (!in_backward) out = attend();
       out.backward();
-      ADD_FAILURE() << "no error";
+      EXPECT_TRUE(is_of_others) << "no error";
     } catch (const comm::CollectiveError& error) {
+      EXPECT_FALSE(is_of_others) << error.what();
       EXPECT_EQ(error.failure(), comm::CollectiveFailure::kPeerLost) << error.what();
-      EXPECT_NE(std::string(error.what()).find("rank " + std::to_string(kVictim)), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("rank " + std::to_string(groups.victim())), std::string::npos)
+          << error.what();
     }
     EXPECT_LT(std::chrono::steady_clock::now() - begun, kNamedWithin);
   });
-  for (int rank = 0; rank < ranks; rank++) EXPECT_EQ(ends[static_cast<size_t>(rank)], rank == kVictim ? SIGKILL : 0);
+  for (int rank = 0; rank < sizes.ranks(); rank++)
+    EXPECT_EQ(ends[static_cast<size_t>(rank)], rank == groups.victim() ? SIGKILL : 0);
 }
 
 TEST(ContextProcesses, ALostRankIsNamedOnAllOthers) {
   for (const ContextMethod method : {ContextMethod::kAllGather, ContextMethod::kRing, ContextMethod::kUlysses})
     for (const int ranks : {2, 4})
-      for (const bool in_backward : {false, true}) lose_a_rank(method, ranks, in_backward);
+      for (const bool in_backward : {false, true}) lose_a_rank(method, {ranks}, in_backward);
+}
+
+TEST(ContextProcesses, ARankWhoseBlocksAreReadInPlaceIsNamed) {
+  for (const ContextMethod method : {ContextMethod::kAllGather, ContextMethod::kRing})
+    for (const bool in_backward : {false, true}) lose_a_rank(method, {3, 1, true}, in_backward);
+}
+
+// By its number in the job, which is not that in its group.
+TEST(ContextProcesses, ALostRankOfOneOfSeveralGroupsIsNamed) {
+  for (const ContextMethod method : {ContextMethod::kRing, ContextMethod::kUlysses})
+    lose_a_rank(method, {2, 2, method == ContextMethod::kRing}, true);
 }
 
 // The gradients of a step of a model with dropout, whose generators begin with the same seeds each time.

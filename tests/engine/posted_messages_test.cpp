@@ -213,6 +213,66 @@ TEST(PostedMessages, ALateOneFailsTheCallByItsDeadline) {
   for (const std::string& message : messages) EXPECT_NE(message.find("recv"), std::string::npos) << message;
 }
 
+// A large message is read where its sender has it, so that both know the size before a byte is moved.
+TEST(PostedMessages, ALargeOneOfAnotherLengthIsAMismatch) {
+  for (const int64_t expected : {1, 7, 100, 30000, 2 << 20})
+    run_ranks(2, [expected](const CommunicatorPtr& communicator) {
+      const at::Tensor sent = at::full({1 << 20}, 1, at::kFloat), received = at::full({expected}, -1, at::kFloat);
+      if (communicator->rank() == 0) {
+        communicator->send(sent, 1, 4);  // which is taken nevertheless
+      } else {
+        try {
+          communicator->receive(received, 0, 4);
+          ADD_FAILURE() << "no error";
+        } catch (const CollectiveError& error) {
+          EXPECT_EQ(error.failure(), CollectiveFailure::kMismatch) << error.what();
+          EXPECT_NE(std::string(error.what()).find("rank 0"), std::string::npos) << error.what();
+        }
+      }
+      communicator->barrier();
+      const at::Tensor again = at::full({1 << 20}, communicator->rank(), at::kFloat);
+      if (communicator->rank() == 0)
+        communicator->send(again, 1, 4);
+      else
+        communicator->receive(again, 0, 4);
+      EXPECT_TRUE(is_filled(again, 0));
+    });
+}
+
+// The answer to a later and shorter one must not end the send of an earlier one.
+TEST(PostedMessages, LargeOnesWithOneTagEndByThemselves) {
+  run_ranks(2, [](const CommunicatorPtr& communicator) {
+    constexpr int64_t kNumbers[] = {6 << 20, 50000, 3 << 20, 40000};  // of several parts, and of one
+    std::vector<at::Tensor> tensors;
+    std::vector<std::shared_ptr<Work>> works;
+    const bool sends = communicator->rank() == 0;
+    for (size_t i = 0; i < 4; i++) {
+      tensors.push_back(at::full({kNumbers[i]}, sends ? value_of(0, static_cast<int>(i)) : -1, at::kFloat));
+      works.push_back(
+          communicator->start(sends ? Collective::send(tensors[i], 1, 9) : Collective::receive(tensors[i], 0, 9)));
+    }
+    for (size_t i = 4; i-- > 0;) {
+      works[i]->wait();
+      works[i]->result();
+      if (sends)
+        tensors[i].fill_(-2);  // it is the sender's again
+      else
+        EXPECT_TRUE(is_filled(tensors[i], value_of(0, static_cast<int>(i)))) << i;
+    }
+  });
+}
+
+TEST(PostedMessages, LargeOnesOfOtherStrides) {
+  run_ranks(2, [](const CommunicatorPtr& communicator) {
+    const at::Tensor memory = at::full({600, 600}, communicator->rank() == 0 ? 3 : -1, at::kFloat);
+    if (communicator->rank() == 0)
+      communicator->send(memory.t().contiguous(), 1, 0);
+    else
+      communicator->receive(memory, 0, 0);
+    EXPECT_TRUE(is_filled(memory, 3));
+  });
+}
+
 // Regression: who waited for a message could not count on its memory.
 TEST(PostedMessages, TheyLetGoOfTheirTensorsBeforeTheyEnd) {
   run_ranks(2, [](const CommunicatorPtr& communicator) {

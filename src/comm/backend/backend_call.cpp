@@ -4,11 +4,13 @@
 
 #include <exception>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
 #include "base/torch_compat.hpp"
 #include "comm/backend/coalescing.hpp"
+#include "comm/backend/collective_backend.hpp"
 #include "comm/backend/queued_work.hpp"
 #include "comm/reduce_op.hpp"
 #include "tensor/lack_of_memory.hpp"
@@ -47,6 +49,11 @@ c10::intrusive_ptr<c10d::Work> post(c10d::Backend& backend, const Collective& co
     case Kind::kAllGather: {
       const auto options = options_of<c10d::AllgatherOptions>(given);
       at::Tensor input = collective.input, output = collective.output;
+      if (!output.defined()) {  // in place, where there is a backend of ours
+        CollectiveCall call(Kind::kAllGather, c10d::OpType::_ALLGATHER_BASE, options);
+        call.inputs = {std::move(input)};
+        return dynamic_cast<CollectiveBackend&>(backend).start(std::move(call));
+      }
 #if ACCEL_TORCH_HAS_SINGLE_COLLECTIVES
       return backend.all_gather_single(output, input, options);
 #else

@@ -15,9 +15,12 @@
 #include "comm/backend/backend_names.hpp"
 #include "comm/backend/coalescing.hpp"
 #include "comm/backend/device_waiter.hpp"
+#include "comm/backend/job_group.hpp"
 #include "comm/backend/notifying_work.hpp"
 #include "comm/backend/plugin.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/in_place_gather.hpp"
+#include "comm/job_rank.hpp"
 #include "comm/record/call_report.hpp"
 #include "comm/staged/staged_backend.hpp"
 #include "os/polling.hpp"
@@ -40,8 +43,15 @@ c10::intrusive_ptr<c10d::Backend> create_backend(CreateBackend create, const std
   return c10::intrusive_ptr<c10d::Backend>::reclaim(made);
 }
 
+struct RankedGroup : GroupInfo {
+  std::vector<int> job_ranks;  // the number in the job of each rank; empty: that in the group
+  int job_rank(int one) const { return job_ranks.empty() ? one : job_ranks[static_cast<size_t>(one)]; }
+};
+
+const RankedGroup& ranked(const GroupInfo& group) { return static_cast<const RankedGroup&>(group); }
+
 std::shared_ptr<GroupInfo> info_of(int rank, int size, std::shared_ptr<StepTimes> step_times) {
-  auto group = std::make_shared<GroupInfo>();
+  auto group = std::make_shared<RankedGroup>();
   group->rank = rank;
   group->size = size;
   group->step_times = step_times ? std::move(step_times) : std::make_shared<StepTimes>();
@@ -112,13 +122,13 @@ std::exception_ptr record_failure(const std::exception_ptr& error, const GroupIn
       const auto entry = record.find(number);
       std::string line;
       if (entry && !messages && failure.failure() == CollectiveFailure::kMismatch) {
-        line = report_calls(*group.store, group.rank, group.size, text(device, "/", entry->sequence), entry->title(),
-                            std::min(group.timeout, kReportTime));
+        line = report_calls(*group.store, group.rank, group.size, ranked(group).job_ranks,
+                            text(device, "/", entry->sequence), entry->title(), std::min(group.timeout, kReportTime));
         if (!line.empty()) line += text("; ", failure.what());
       }
       if (entry && failure.failure() == CollectiveFailure::kTimeout) {  // who did not answer is in the transport's
         const auto before = record.latest_done(number);
-        line = text("rank ", group.rank, " waits in ", entry->title(), ": ", failure.what(),
+        line = text("rank ", ranked(group).job_rank(group.rank), " waits in ", entry->title(), ": ", failure.what(),
                     before ? text("; the last operation that ended here was ", before->title()) : std::string());
       }
       if (!line.empty()) told = std::make_exception_ptr(CollectiveError(failure.failure(), failure.rank(), line));
@@ -139,6 +149,11 @@ std::optional<c10::Device> stream_device(c10::DeviceType device, const Collectiv
 
 bool coalesces(const c10d::Backend& backend, bool messages) {
   return backend.supportsCoalescing() && !(messages && dynamic_cast<const Coalescing*>(&backend) != nullptr);
+}
+
+// The backend for the CPU, if it is one of ours.
+const JobGroup* own_backend(const BackendCommunicator& group) {
+  return dynamic_cast<const JobGroup*>(group.backend_of(c10::DeviceType::CPU));
 }
 
 void end_entries(const GroupInfo& group, const Entries& entries) {
@@ -162,6 +177,14 @@ BackendCommunicator::BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, 
   group_->store = std::move(store);
   for (const auto& [device, name] : parse_backend_names(backend_name))
     devices_.push_back(make_backend(device, name, parent));
+  std::vector<int>& job_ranks = static_cast<RankedGroup&>(*group_).job_ranks;
+  const JobGroup* const backend = own_backend(*this);
+  bool differ = false;
+  for (int one = 0; backend != nullptr && one < size; one++) {
+    job_ranks.push_back(backend->job_rank(one));
+    differ = differ || job_ranks.back() != one;
+  }
+  if (!differ) job_ranks.clear();
   interruptible_.emplace([this] { abort(); });
 }
 
@@ -323,13 +346,17 @@ std::shared_ptr<Work> BackendCommunicator::start_batch(const DeviceBackend& devi
   }
   auto work = std::make_shared<Work>();
   const Posted posted = post_batch(device, batch, thread);
-  const auto end = [work, group = group_, posted](const std::exception_ptr& error) {
+  const bool in_place = batch[0]->kind == Collective::Kind::kAllGather && !batch[0]->output.defined();
+  const auto end = [work, group = group_, posted, in_place](const std::exception_ptr& error) {
     std::exception_ptr told;
-    if (error)
+    c10::IValue result;
+    if (error) {
       told = record_failure(error, *group, posted.device, posted.entries, posted.work.get(), posted.messages);
-    else
+    } else {
       end_entries(*group, posted.entries);
-    work->complete({}, told);
+      if (in_place) result = static_cast<NotifyingWork&>(*posted.work).blocks();
+    }
+    work->complete(std::move(result), told);
   };
   if (!posted.work) {
     end(nullptr);
@@ -350,6 +377,13 @@ at::Tensor BackendCommunicator::zeros(int64_t numel, const at::TensorOptions& op
     return Communicator::zeros(numel, options);
   return backend->allocateTensor(numel, options).zero_();
 }
+
+bool BackendCommunicator::shares_memory() const {
+  const JobGroup* const backend = left_ ? nullptr : own_backend(*this);
+  return backend != nullptr && backend->shares_memory();
+}
+
+const std::vector<int>& BackendCommunicator::job_ranks() const { return ranked(*group_).job_ranks; }
 
 std::shared_ptr<Communicator> BackendCommunicator::make_group(c10::intrusive_ptr<c10d::Store> store, int rank,
                                                               int size) const {
@@ -384,6 +418,32 @@ void BackendCommunicator::shutdown() {
   for (const DeviceBackend& device : devices_)
     if (device.backend) device.backend->shutdown();
   device_waiter_->join();
+}
+
+bool shares_memory(const Communicator& group) {
+  const auto* const known = dynamic_cast<const BackendCommunicator*>(&group);
+  return known != nullptr && known->shares_memory();
+}
+
+std::shared_ptr<Work> start_in_place_gather(Communicator& group, const at::Tensor& own) {
+  require(shares_memory(group), Status::kInternal, "a gather in place by ranks that share no memory");
+  return group.start(Collective::all_gather(own, {}));
+}
+
+std::vector<at::Tensor> gathered_in_place(const Work& work) {
+  work.synchronize();
+  work.wait();  // until it has its result
+  return work.result().toTensorVector();
+}
+
+std::vector<int> job_ranks(const Communicator& group) {
+  const auto* const known = dynamic_cast<const BackendCommunicator*>(&group);
+  return known == nullptr ? std::vector<int>() : known->job_ranks();
+}
+
+int job_rank(const Communicator& group, int rank) {
+  const std::vector<int> numbers = job_ranks(group);
+  return numbers.empty() ? rank : numbers[static_cast<size_t>(rank)];
 }
 
 }  // namespace accel::comm

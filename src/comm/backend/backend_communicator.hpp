@@ -37,6 +37,8 @@ class BackendCommunicator final : public Communicator {
 
   std::shared_ptr<Work> post(Collectives collectives, RunsOn thread) override;
   at::Tensor zeros(int64_t numel, const at::TensorOptions& options) const override;
+  bool shares_memory() const;                 // see comm/in_place_gather.hpp
+  const std::vector<int>& job_ranks() const;  // see comm/job_rank.hpp
   std::shared_ptr<Communicator> make_group(c10::intrusive_ptr<c10d::Store> store, int rank, int size) const override;
   void abort() noexcept override;
   void shutdown() override;

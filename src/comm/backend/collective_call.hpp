@@ -49,7 +49,7 @@ struct CollectiveCall {
   c10d::OpType type;  // of its work
   // Tensors that are read and written; those of a collective that is in place are outputs. The blocks of all ranks are
   // in one tensor, one after the other, or apart in one each. Several tensors that are not apart are as many
-  // collectives, which are one call.
+  // collectives, which are one call. An all_gather without an output leaves its inputs in their place.
   std::vector<at::Tensor> inputs = {}, outputs = {};
   bool are_apart = false;
   // The rows for, and from, each rank; empty: equally many.

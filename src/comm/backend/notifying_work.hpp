@@ -1,9 +1,12 @@
 // A c10d Work that tells of its end without a future.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <exception>
 #include <functional>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <vector>
 
 namespace accel::comm {
 
@@ -16,6 +19,8 @@ class NotifyingWork : public c10d::Work {
   // let go of the call's tensors, which a future would keep as its value: who waits for the end may count on their
   // memory.
   virtual void on_end(OnEnd callback) = 0;
+  // Of a gather in place that has ended: the tensors of all ranks.
+  virtual std::vector<at::Tensor> blocks() const { return {}; }
 };
 
 }  // namespace accel::comm

@@ -18,19 +18,24 @@ UcxBackend::UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
                        const UcxBackend* parent)
     : CollectiveBackend(rank, size), timeout_(timeout), current_call_(current_call) {
   const Deadline deadline(timeout);
+  const int in_job = parent != nullptr && !parent->has_ended() ? parent->job_rank(parent->getRank()) : rank;
   ProgressEngine::Membership engine = parent != nullptr ? parent->group_->engine()->join() : nullptr;
   if (engine == nullptr) engine = ProgressEngine::start(rank, size);
   const uint32_t number = engine->new_group_number();
   auto transport = std::make_unique<Transport>(engine->loop().worker(), number, rank, size);
-  Peers peers(store, group, rank, size, Worker::version(), engine->loop().worker().address(), number, deadline);
+  Peers peers(store, group, rank, size, in_job, Worker::version(), engine->loop().worker().address(), number, deadline);
+  transport->set_job_ranks(peers.job_ranks());
   engine->run([&] {
     for (int peer = 0; peer < size; peer++)
-      if (peer != rank) transport->connect(peer, peers.address(peer), peers.number(peer), peers.same_host(peer));
+      if (peer != rank) {
+        const auto [address, known_as] = peers.address(peer);
+        transport->connect(peer, address, known_as, peers.same_host(peer));
+      }
   });
   std::unique_ptr<HostSegment> segment;
   const int neighbours = peers.hosts().neighbours().size();
   if (neighbours > 1 && neighbours <= HostSegment::kMaxRanks && peers.reaches_neighbours())
-    segment = std::make_unique<HostSegment>(peers.regions(), peers.hosts().neighbours().position, rank);
+    segment = std::make_unique<HostSegment>(peers.regions(), peers.hosts().neighbours().position, in_job);
   if (!peers.wait_until_all_connected(segment != nullptr || neighbours == 1, deadline)) segment.reset();
   group_ =
       std::make_shared<GroupProgress>(std::move(engine), std::move(transport), std::move(peers), std::move(segment));
@@ -40,6 +45,12 @@ UcxBackend::UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
 
 UcxBackend::~UcxBackend() {
   if (group_) group_->shutdown();
+}
+
+// Then those who go on without the lost ranks are numbered anew.
+bool UcxBackend::has_ended() const {
+  const StatusPage* const page = group_->detector().peers().status_page(getRank());
+  return page != nullptr && (page->has_left() || page->failure());
 }
 
 c10::intrusive_ptr<c10d::Backend::Options> UcxBackend::getBackendOptions() {
@@ -60,7 +71,7 @@ at::Tensor UcxBackend::allocateTensor(long numel, at::TensorOptions options) {  
   return memory->allocate(numel, options);
 }
 
-void UcxBackend::abort() { group_->abort(text("rank ", getRank(), " aborted the group")); }
+void UcxBackend::abort() { group_->abort(text("rank ", job_rank(getRank()), " aborted the group")); }
 void UcxBackend::shutdown() { group_->shutdown(); }
 
 c10::intrusive_ptr<c10d::Work> UcxBackend::start(CollectiveCall&& call) {
@@ -81,7 +92,8 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::submit(PostedTask&& posted) {
   }
   // Without parts there is nothing to wait for, or to be named.
   const char* const name = parts == 0 ? "nothing" : traits_of(task.parts[0].header.kind).name;
-  posted.work = c10::make_intrusive<UcxWork>(group_, getRank(), task.type, name, std::move(task.outputs));
+  posted.work = c10::make_intrusive<UcxWork>(group_, job_rank(getRank()), task.type, name, std::move(task.outputs));
+  posted.work->set_blocks(task.blocks);
   if (current_call_ != nullptr) posted.function = current_call_();
   if (task.is_async) posted.thread_state = std::make_unique<at::ThreadLocalState>();
   auto work = posted.work;
@@ -100,15 +112,18 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::start_message(const CollectiveCall& m
   const Tensors& tensors = receives ? message.outputs : message.inputs;
   static_assert(CollectiveCall::kNoRank == kAnyRank, "a receive without a rank is from any");
   const int peer = static_cast<int>(message.rank), tag = message.tag;
+  const bool is_rank = peer >= 0 && peer < getSize();
+  const int named = is_rank ? job_rank(peer) : peer;
   const std::string name =
-      receives ? text("recv from ", peer == kAnyRank ? "any rank" : text("rank ", peer), " with tag ", tag)
-               : text("send to rank ", peer, " with tag ", tag);
+      receives ? text("recv from ", peer == kAnyRank ? "any rank" : text("rank ", named), " with tag ", tag)
+               : text("send to rank ", named, " with tag ", tag);
   const auto require = [&](bool condition, const std::string& reason) {
     if (!condition)
-      throw CollectiveError(CollectiveFailure::kInvalid, getRank(), text(name, " on rank ", getRank(), ": ", reason));
+      throw CollectiveError(CollectiveFailure::kInvalid, job_rank(getRank()),
+                            text(name, " on rank ", job_rank(getRank()), ": ", reason));
   };
   require(tensors.size() == 1, text("got ", tensors.size(), " tensors, expected one"));
-  require(peer == kAnyRank ? receives : peer >= 0 && peer < getSize() && peer != getRank(),
+  require(peer == kAnyRank ? receives : is_rank && peer != getRank(),
           text("the peer must be another rank of the group, which has ", getSize()));
   require(tag >= 0, "the tag must be 0 or more");
   require(coalesced_.current() == nullptr, "a message is a call of its own; post it outside of a coalesced call");
@@ -126,7 +141,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::start_message(const CollectiveCall& m
   }
   call.deadline = Deadline(timeout_);
   call.thread_state = std::make_unique<at::ThreadLocalState>();
-  auto work = c10::make_intrusive<UcxWork>(group_, getRank(), message.type, name, tensors);
+  auto work = c10::make_intrusive<UcxWork>(group_, job_rank(getRank()), message.type, name, tensors);
   call.work = work;
   group_->submit(std::move(call));
   return work;

@@ -11,11 +11,12 @@
 #include "comm/backend/coalesced_call.hpp"
 #include "comm/backend/coalescing.hpp"
 #include "comm/backend/collective_backend.hpp"
+#include "comm/backend/job_group.hpp"
 #include "comm/ucx/progress/group_progress.hpp"
 
 namespace accel::comm::ucx {
 
-class UcxBackend final : public CollectiveBackend, public Coalescing {
+class UcxBackend final : public CollectiveBackend, public Coalescing, public JobGroup {
  public:
   // `current_call` returns the function of the C API that the thread is in, and may be null.
   UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout,
@@ -40,7 +41,9 @@ class UcxBackend final : public CollectiveBackend, public Coalescing {
   void fail(CollectiveFailure failure, const std::string& reason) override { group_->fail(failure, reason); }
 
   // For gradient buckets, which are reduced in place.
-  bool supportsTensorAlloc(c10::DeviceIndex) override { return group_->shared_memory() != nullptr; }
+  bool supportsTensorAlloc(c10::DeviceIndex) override { return shares_memory(); }
+  bool shares_memory() const override { return group_->shared_memory() != nullptr; }
+  int job_rank(int rank) const override { return group_->detector().peers().job_ranks()[rank]; }
   at::Tensor allocateTensor(long numel, at::TensorOptions options) override;
 
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
@@ -48,6 +51,7 @@ class UcxBackend final : public CollectiveBackend, public Coalescing {
  private:
   WorkPointer submit(PostedTask&& posted);
   WorkPointer start_message(const CollectiveCall& call);
+  bool has_ended() const;  // the group
   std::chrono::milliseconds deadline(std::chrono::milliseconds timeout) const;
 
   std::chrono::milliseconds timeout_;

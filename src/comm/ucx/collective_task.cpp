@@ -116,6 +116,7 @@ void add_blocks(TaskBuilder& task, const CollectiveCall& call, size_t index) {
       return task.receive_from(root, task.write(call.outputs[index]));
     case Kind::kAllGather:
       task.send_to_all(task.read(call.inputs[index]));
+      if (call.outputs.empty()) return task.show(call.inputs[index]);
       return receive_blocks(task, call, index);
     case Kind::kGather:
       task.send_to(root, task.read(call.inputs[index]));

@@ -31,7 +31,7 @@ struct SeenBlock {
 
 // Nothing if each query is before each key. Between ranks no position is masked, only whole chunks are left out.
 std::optional<SeenBlock> seen_block(const BlockwiseAttention& problem, int64_t owner) {
-  const int64_t rank = problem.group->rank(), length = problem.query.size(kPositions);
+  const int64_t rank = problem.route.group->rank(), length = problem.query.size(kPositions);
   const Share all{0, length};
   if (!problem.is_causal) return SeenBlock{all, all};
   if (owner == rank) return SeenBlock{all, all, true};
@@ -95,15 +95,15 @@ void merge(const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor&
 
 template <typename Visit>
 void for_each_block(const BlockwiseAttention& problem, BlockExchange& exchange, const Visit& visit) {
-  const int64_t ranks = problem.group->size();
+  const int64_t ranks = problem.route.group->size();
   for (int64_t step = 0; step < ranks; step++)
-    visit(step, exchange.block(step), seen_block(problem, (problem.group->rank() + ranks - step) % ranks));
+    visit(step, exchange.block(step), seen_block(problem, (problem.route.group->rank() + ranks - step) % ranks));
 }
 
 }  // namespace
 
 std::tuple<at::Tensor, at::Tensor> BlockwiseAttention::forward() const {
-  const auto exchange = exchange_blocks(transport, keys_and_values, group, exact_dtype(query), /*compares=*/true);
+  const auto exchange = exchange_blocks(route, keys_and_values, exact_dtype(query), /*compares=*/true);
   at::Tensor out, logsumexp;
   for_each_block(*this, *exchange, [&](int64_t step, const at::Tensor& block, const std::optional<SeenBlock>& seen) {
     if (!seen) return;
@@ -125,7 +125,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> BlockwiseAttention::backward(cons
                                                                             const at::Tensor& out,
                                                                             const at::Tensor& logsumexp) const {
   const at::ScalarType dtype = exact_dtype(query);
-  const auto exchange = exchange_blocks(transport, keys_and_values, group, dtype, /*compares=*/false);
+  const auto exchange = exchange_blocks(route, keys_and_values, dtype, /*compares=*/false);
   at::Tensor slices;  // the gradients, so that the projection's needs no copy
   if (is_of_one_projection)
     slices = at::empty({query.size(0), query.size(2), 3, query.size(1), query.size(3)}, query.options())
@@ -150,7 +150,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> BlockwiseAttention::backward(cons
     to_keys.copy_(summed_to_heads(of_keys, to_keys.size(1)));
     to_values.copy_(summed_to_heads(of_values, to_values.size(1)));
   };
-  const SeenBlock seen_of_own = *seen_block(*this, group->rank());
+  const SeenBlock seen_of_own = *seen_block(*this, route.group->rank());
   const at::Tensor of_own = exchange->gradient_memory(0);
   const std::pair<Portion, Portion> halves = halves_of(*this);
   for_each_block(*this, *exchange, [&](int64_t step, const at::Tensor& block, const std::optional<SeenBlock>& seen) {

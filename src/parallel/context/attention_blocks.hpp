@@ -22,8 +22,7 @@ struct BlockwiseAttention {
   bool is_causal = false;
   double scale = 1;
   SequenceOrder order = SequenceOrder::kHeadAndTail;
-  BlockTransport transport = BlockTransport::kAllGather;
-  RankGroup group;
+  BlockRoute route;
 
   // The output, and the logsumexp of the scores [batch, heads, positions].
   std::tuple<at::Tensor, at::Tensor> forward() const;

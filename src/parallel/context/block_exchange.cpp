@@ -11,7 +11,10 @@
 #include "base/error.hpp"
 #include "comm/collective.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/in_place_gather.hpp"
+#include "comm/job_rank.hpp"
 #include "comm/work.hpp"
+#include "parallel/regions/exchange_memory.hpp"
 #include "trace/span.hpp"
 #include "trace/step_times.hpp"
 
@@ -25,6 +28,8 @@ using comm::Work;
 constexpr int kBlockTag = 0x434B;
 constexpr int kGradientTag = 0x4347;
 
+constexpr int64_t kMostGradientBytes = 64 << 20;  // of all blocks, in a ring of more than two ranks
+
 constexpr int64_t kBlockPositions = 3;  // the dimension of a block, [keys and values, batch, heads, positions, size]
 
 // Waits for the work. Returns its error.
@@ -33,8 +38,12 @@ std::exception_ptr error_of(std::shared_ptr<Work>& work, const comm::Communicato
   const std::shared_ptr<Work> ended = std::exchange(work, nullptr);
   const StepTimes::Section waiting(*group.step_times(), StepPart::kCommunication);
   const Span waited(SpanKind::kWait, "wait for block");
-  ended->wait();
-  return ended->error();
+  try {
+    ended->synchronize();  // which makes progress itself
+  } catch (const std::exception&) {
+    return std::current_exception();
+  }
+  return nullptr;
 }
 
 void finish(std::shared_ptr<Work>& work, const comm::Communicator& group) {
@@ -60,8 +69,9 @@ class BlockComparison {
         if (other[place] != own[place])
           throw comm::CollectiveError(
               comm::CollectiveFailure::kMismatch, group_->rank(),
-              text("attention over a split sequence: rank ", group_->rank(), " has ", own[place],
-                   place == 0 ? " positions" : " bytes of keys and values", " and rank ", rank, " has ", other[place],
+              text("attention over a split sequence: rank ", comm::job_rank(*group_, group_->rank()), " has ",
+                   own[place], place == 0 ? " positions" : " bytes of keys and values", " and rank ",
+                   comm::job_rank(*group_, static_cast<int>(rank)), " has ", other[place],
                    "; expected as many on all ranks"));
     }
   }
@@ -72,16 +82,58 @@ class BlockComparison {
   std::shared_ptr<Work> gathering_;
 };
 
-// Messages that are under way when an error ends a step keep their tensors themselves.
-class RingExchange final : public BlockExchange {
+// Brings the blocks.
+class BlockArrival {
  public:
-  RingExchange(const at::Tensor& own, RankGroup group, at::ScalarType exact, bool compares)
-      : group_(std::move(group)),
-        next_rank_((group_->rank() + 1) % group_->size()),
-        former_rank_((group_->rank() + group_->size() - 1) % group_->size()),
-        sizes_(own.sizes().vec()),
-        exact_(own.options().dtype(exact)),
-        arriving_(own) {
+  BlockArrival() = default;
+  virtual ~BlockArrival() = default;
+  BlockArrival(const BlockArrival&) = delete;
+  BlockArrival& operator=(const BlockArrival&) = delete;
+  virtual at::Tensor block(int64_t step) = 0;  // see BlockExchange
+};
+
+// Brings the gradients home.
+class GradientReturn {
+ public:
+  GradientReturn() = default;
+  virtual ~GradientReturn() = default;
+  GradientReturn(const GradientReturn&) = delete;
+  GradientReturn& operator=(const GradientReturn&) = delete;
+  virtual at::Tensor memory(int64_t step) = 0;  // see BlockExchange
+  virtual void add(int64_t step) = 0;
+  virtual at::Tensor sum_of_own() = 0;
+};
+
+int former_rank(const comm::Communicator& group) { return (group.rank() + group.size() - 1) % group.size(); }
+
+int64_t owner_of(int64_t step, const comm::Communicator& group) {
+  return (group.rank() + group.size() - step) % group.size();
+}
+
+std::vector<int64_t> sizes_of_all(const comm::Communicator& group, at::IntArrayRef sizes) {
+  std::vector<int64_t> all = sizes.vec();
+  all.insert(all.begin(), group.size());
+  return all;
+}
+
+// Passes a tensor to the next rank and gets that of the former one. Two ranks pass on what a gather moves too, which
+// goes through memory that they share, and compares their shapes.
+std::shared_ptr<Work> start_shift(const RankGroup& group, const at::Tensor& sent, at::Tensor& received, int tag) {
+  const int former = former_rank(*group);
+  if (group->size() == 2) {
+    const at::Tensor both = at::empty(sizes_of_all(*group, sent.sizes()), sent.options());
+    received = both.select(0, former);
+    return group->start(Collective::all_gather(sent, both));
+  }
+  received = at::empty_like(sent);
+  const int next = (group->rank() + 1) % group->size();
+  return group->start({Collective::send(sent, next, tag), Collective::receive(received, former, tag)});
+}
+
+// Messages that are under way when an error ends a step keep their tensors themselves.
+class PassedBlocks final : public BlockArrival {
+ public:
+  PassedBlocks(const at::Tensor& own, RankGroup group, bool compares) : group_(std::move(group)), arriving_(own) {
     if (compares && group_->size() > 2) comparison_ = std::make_unique<BlockComparison>(own, group_);
   }
 
@@ -91,112 +143,172 @@ class RingExchange final : public BlockExchange {
     if (step == 1 && comparison_ != nullptr) comparison_->finish_comparison();
     if (error) std::rethrow_exception(error);
     const at::Tensor present = std::move(arriving_);
-    if (step + 1 < group_->size()) shift_ = start_shift(present, arriving_, kBlockTag);
+    if (step + 1 < group_->size()) shift_ = start_shift(group_, present, arriving_, kBlockTag);
     return present;
   }
 
-  at::Tensor gradient_memory(int64_t step) override {
+ private:
+  const RankGroup group_;
+  std::unique_ptr<BlockComparison> comparison_;
+  at::Tensor arriving_;  // the block of the next step
+  std::shared_ptr<Work> shift_;
+};
+
+class GatheredBlocks final : public BlockArrival {
+ public:
+  // `memory` is null where the blocks are copied.
+  GatheredBlocks(at::Tensor own, RankGroup group, std::shared_ptr<ExchangeMemory> memory)
+      : group_(std::move(group)), memory_(std::move(memory)), own_(std::move(own)) {
+    if (group_->size() == 1) return;
+    if (memory_ != nullptr) {
+      memory_->keep_for_readers(own_);
+      gathering_ = comm::start_in_place_gather(*group_, own_);
+    } else {
+      copies_ = at::empty(sizes_of_all(*group_, own_.sizes()), own_.options());
+      gathering_ = group_->start(Collective::all_gather(own_, copies_));
+    }
+  }
+
+  at::Tensor block(int64_t step) override {
+    if (step == 0) return own_;
+    if (const std::shared_ptr<Work> gathering = gathering_) {
+      finish(gathering_, *group_);
+      if (memory_ != nullptr) {
+        blocks_ = comm::gathered_in_place(*gathering);
+        memory_->let_go_of_blocks_before(own_);
+      } else {
+        blocks_ = copies_.unbind(0);
+      }
+    }
+    return blocks_[static_cast<size_t>(owner_of(step, *group_))];
+  }
+
+ private:
+  const RankGroup group_;
+  const std::shared_ptr<ExchangeMemory> memory_;
+  const at::Tensor own_;
+  at::Tensor copies_;
+  std::vector<at::Tensor> blocks_;  // by rank
+  std::shared_ptr<Work> gathering_;
+};
+
+class PassedGradients final : public GradientReturn {
+ public:
+  PassedGradients(at::IntArrayRef sizes, const at::TensorOptions& exact, RankGroup group)
+      : group_(std::move(group)), sizes_(sizes.vec()), exact_(exact) {}
+
+  at::Tensor memory(int64_t step) override {
     at::Tensor& gradient = step == 0 ? own_ : added_;
     gradient = at::empty(sizes_, exact_);
     return gradient;
   }
 
   // Rank r + 1 begins the sum of rank r's block, the others add to it, and it is at home after the last step.
-  void add_gradient(int64_t step) override {
+  void add(int64_t step) override {
     if (step == 0) return;
     if (step > 1) {
-      finish(shift_of_sum_, *group_);
+      finish(shift_, *group_);
       added_.add_(sum_);
     }
-    shift_of_sum_ = start_shift(added_, sum_, kGradientTag);
+    shift_ = start_shift(group_, added_, sum_, kGradientTag);
   }
 
-  at::Tensor own_gradient() override {
-    finish(shift_of_sum_, *group_);
+  at::Tensor sum_of_own() override {
+    finish(shift_, *group_);
     return sum_.defined() ? own_.add_(sum_) : own_;
   }
 
  private:
-  // Two ranks pass on what a gather moves too, which reads from memory that they share, and compares their shapes.
-  std::shared_ptr<Work> start_shift(const at::Tensor& sent, at::Tensor& received, int tag) const {
-    if (group_->size() == 2) {
-      std::vector<int64_t> sizes = sizes_;
-      sizes.insert(sizes.begin(), 2);
-      const at::Tensor both = at::empty(sizes, sent.options());
-      received = both.select(0, former_rank_);
-      return group_->start(Collective::all_gather(sent, both));
-    }
-    received = at::empty_like(sent);
-    return group_->start({Collective::send(sent, next_rank_, tag), Collective::receive(received, former_rank_, tag)});
-  }
-
   const RankGroup group_;
-  const int next_rank_, former_rank_;
   const std::vector<int64_t> sizes_;
   const at::TensorOptions exact_;
-  std::unique_ptr<BlockComparison> comparison_;
-  at::Tensor arriving_;  // the block of the next step
-  std::shared_ptr<Work> shift_;
   at::Tensor own_, added_;  // this rank's part of the gradients of its block, and of the one before
   at::Tensor sum_;          // the gradients of a block by the ranks before
-  std::shared_ptr<Work> shift_of_sum_;
+  std::shared_ptr<Work> shift_;
 };
 
-class GatheredBlocks final : public BlockExchange {
+class ReducedGradients final : public GradientReturn {
  public:
-  GatheredBlocks(at::Tensor own, RankGroup group, at::ScalarType exact)
-      : group_(std::move(group)), own_(std::move(own)), exact_(own_.options().dtype(exact)) {
-    if (group_->size() == 1) return;
-    blocks_ = at::empty(sizes_of_all(), own_.options());
-    gathering_ = group_->start(Collective::all_gather(own_, blocks_));
+  // `memory` is null where the ranks do not sum in place.
+  ReducedGradients(at::IntArrayRef sizes, const at::TensorOptions& exact, RankGroup group,
+                   std::shared_ptr<ExchangeMemory> memory)
+      : group_(std::move(group)), memory_(std::move(memory)), sizes_(sizes.vec()), exact_(exact) {}
+
+  at::Tensor memory(int64_t step) override {
+    if (!gradients_.defined()) {
+      const std::vector<int64_t> sizes = sizes_of_all(*group_, sizes_);
+      gradients_ = memory_ != nullptr ? memory_->take(sizes, exact_) : at::empty(sizes, exact_);
+    }
+    return gradients_.select(0, owner_of(step, *group_));
   }
 
-  at::Tensor block(int64_t step) override {
-    if (step == 0) return own_;
-    finish(gathering_, *group_);
-    return blocks_.select(0, owner(step));
-  }
+  void add(int64_t /*step*/) override {}
 
-  at::Tensor gradient_memory(int64_t step) override {
-    if (!gradients_.defined()) gradients_ = at::empty(sizes_of_all(), exact_);
-    return gradients_.select(0, owner(step));
-  }
-
-  void add_gradient(int64_t /*step*/) override {}
-
-  at::Tensor own_gradient() override {
+  at::Tensor sum_of_own() override {
     if (group_->size() == 1) return gradients_.select(0, 0);
-    at::Tensor sum = at::empty(own_.sizes(), exact_);
-    group_->run(Collective::reduce_scatter(gradients_, comm::ReduceOp::kSum, sum));
+    at::Tensor sum = at::empty(sizes_, exact_);
+    std::shared_ptr<Work> reducing =
+        group_->start(Collective::reduce_scatter(gradients_, comm::ReduceOp::kSum, sum), comm::RunsOn::kCaller);
+    finish(reducing, *group_);
     return sum;
   }
 
  private:
-  int64_t owner(int64_t step) const { return (group_->rank() + group_->size() - step) % group_->size(); }
-  std::vector<int64_t> sizes_of_all() const {
-    std::vector<int64_t> sizes = own_.sizes().vec();
-    sizes.insert(sizes.begin(), group_->size());
-    return sizes;
-  }
-
   const RankGroup group_;
-  const at::Tensor own_;
+  const std::shared_ptr<ExchangeMemory> memory_;
+  const std::vector<int64_t> sizes_;
   const at::TensorOptions exact_;
-  at::Tensor blocks_, gradients_;
-  std::shared_ptr<Work> gathering_;
+  at::Tensor gradients_;
 };
+
+class RoutedExchange final : public BlockExchange {
+ public:
+  RoutedExchange(std::unique_ptr<BlockArrival> blocks, std::unique_ptr<GradientReturn> gradients)
+      : blocks_(std::move(blocks)), gradients_(std::move(gradients)) {}
+
+  at::Tensor block(int64_t step) override { return blocks_->block(step); }
+  at::Tensor gradient_memory(int64_t step) override { return gradients_->memory(step); }
+  void add_gradient(int64_t step) override { gradients_->add(step); }
+  at::Tensor own_gradient() override { return gradients_->sum_of_own(); }
+
+ private:
+  const std::unique_ptr<BlockArrival> blocks_;
+  const std::unique_ptr<GradientReturn> gradients_;
+};
+
+// Null where blocks are copied.
+std::shared_ptr<ExchangeMemory> mapped_memory(const BlockRoute& route) {
+  return route.memory != nullptr && route.memory->is_mapped() ? route.memory : nullptr;
+}
 
 }  // namespace
 
-std::unique_ptr<BlockExchange> exchange_blocks(BlockTransport transport, const at::Tensor& own, const RankGroup& group,
-                                               at::ScalarType exact, bool compares) {
-  switch (transport) {
-    case BlockTransport::kAllGather:  // whose ranks compare what they gather
-      return std::make_unique<GatheredBlocks>(own, group, exact);
-    case BlockTransport::kRing:
-      return std::make_unique<RingExchange>(own, group, exact, compares);
-  }
-  fail(Status::kInternal, "an exchange of blocks by an unknown transport");
+at::Tensor block_memory(const BlockRoute& route, at::IntArrayRef sizes, const at::TensorOptions& options) {
+  const auto memory = mapped_memory(route);
+  return memory != nullptr ? memory->take(sizes, options) : at::empty(sizes, options);
+}
+
+// Ranks of one host pass nothing on: they read where the blocks are. Their gradients are all in memory at once, which
+// is what a ring is not to need where sequences are long.
+std::unique_ptr<BlockExchange> exchange_blocks(const BlockRoute& route, const at::Tensor& own, at::ScalarType exact,
+                                               bool compares) {
+  const auto memory = mapped_memory(route);
+  const at::TensorOptions options = own.options().dtype(exact);
+  const int64_t gradient_bytes = own.numel() * static_cast<int64_t>(options.dtype().itemsize()) * route.group->size();
+  const bool is_ring = route.transport == BlockTransport::kRing;
+  const bool passes_gradients =
+      is_ring && (memory == nullptr || (route.group->size() > 2 && gradient_bytes > kMostGradientBytes));
+  std::unique_ptr<BlockArrival> blocks;
+  if (is_ring && memory == nullptr)
+    blocks = std::make_unique<PassedBlocks>(own, route.group, compares);
+  else  // the ranks compare what they gather
+    blocks = std::make_unique<GatheredBlocks>(own, route.group, memory);
+  std::unique_ptr<GradientReturn> gradients;
+  if (passes_gradients)
+    gradients = std::make_unique<PassedGradients>(own.sizes(), options, route.group);
+  else
+    gradients = std::make_unique<ReducedGradients>(own.sizes(), options, route.group, memory);
+  return std::make_unique<RoutedExchange>(std::move(blocks), std::move(gradients));
 }
 
 }  // namespace accel::parallel

@@ -16,6 +16,16 @@ enum class BlockTransport {
   kRing,       // a block is passed on to the next rank at each step; two or three of them are in memory
 };
 
+class ExchangeMemory;
+
+// Route of blocks: how those of a group go. Ranks that map each other's memory read blocks of it in place, whatever the
+// transport, and sum gradients there.
+struct BlockRoute {
+  BlockTransport transport = BlockTransport::kAllGather;
+  RankGroup group;
+  std::shared_ptr<ExchangeMemory> memory = nullptr;  // null: blocks are copied
+};
+
 // A block is one contiguous tensor, of one shape and dtype on all ranks. Step i, from 0 on, has that of rank r - i,
 // modulo the ranks, so the first is this rank's own.
 class BlockExchange {
@@ -36,9 +46,13 @@ class BlockExchange {
   virtual at::Tensor own_gradient() = 0;
 };
 
+// Memory for a block of this rank, without values.
+at::Tensor block_memory(const BlockRoute& route, at::IntArrayRef sizes, const at::TensorOptions& options);
+
+// The block must not change until the group begins its next exchange. Exchanges of a group are one after the other.
 // Gradients are added in `exact`, a dtype. `compares`: whether each rank learns that one passes a block of other
 // positions, which in backward are those of the forward. Without it only the ranks know that get such a block from it.
-std::unique_ptr<BlockExchange> exchange_blocks(BlockTransport transport, const at::Tensor& own, const RankGroup& group,
-                                               at::ScalarType exact, bool compares);
+std::unique_ptr<BlockExchange> exchange_blocks(const BlockRoute& route, const at::Tensor& own, at::ScalarType exact,
+                                               bool compares);
 
 }  // namespace accel::parallel

@@ -2,7 +2,6 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -112,7 +111,11 @@ at::Tensor attention_by_blocks(BlockwiseAttention problem, const at::Tensor& que
   {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     problem.query = query.contiguous();  // not a view: what is saved would keep the keys and values a second time
-    problem.keys_and_values = at::stack({key, value});
+    std::vector<int64_t> sizes = key.sizes().vec();
+    sizes.insert(sizes.begin(), 2);
+    problem.keys_and_values = block_memory(problem.route, sizes, key.options());
+    problem.keys_and_values.select(0, 0).copy_(key);
+    problem.keys_and_values.select(0, 1).copy_(value);
     problem.is_of_one_projection = are_of_one_projection(query, key);
     std::tie(out, logsumexp) = forward_of(problem, query, key);
     out = out.detach();  // kept results are shared
@@ -137,8 +140,8 @@ at::Tensor context_parallel_attention(const at::Tensor& query, const at::Tensor&
     return attention_by_heads(query, key, value, is_causal, scale, split.group);
   const auto transport = split.method == ContextMethod::kRing ? BlockTransport::kRing : BlockTransport::kAllGather;
   const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(query.size(3))));
-  return attention_by_blocks({{}, {}, false, is_causal, factor, split.order, transport, split.group}, query, key,
-                             value);
+  return attention_by_blocks({{}, {}, false, is_causal, factor, split.order, {transport, split.group, split.memory}},
+                             query, key, value);
 }
 
 }  // namespace accel::parallel

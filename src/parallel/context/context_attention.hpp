@@ -5,10 +5,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <optional>
 
 #include "config/generated/choices/context_method.hpp"
 #include "parallel/context/sequence_parts.hpp"
+#include "parallel/regions/exchange_memory.hpp"
 
 namespace accel::parallel {
 
@@ -17,6 +19,8 @@ struct ContextParallelism {
   ContextMethod method = ContextMethod::kAllGather;
   // The order of the ranks' positions. Of kUlysses under causal attention: contiguous.
   SequenceOrder order = SequenceOrder::kHeadAndTail;
+  // For blocks that the ranks of a host read in place; null: they are copied. Where one rank has one, all have.
+  std::shared_ptr<ExchangeMemory> memory = nullptr;
 };
 
 // Tensors are [batch, heads, positions, size] on the CPU, of float32, float64, bfloat16 or float16, with as many

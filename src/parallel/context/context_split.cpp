@@ -68,7 +68,8 @@ class ContextSplit final : public SequenceSplit {
 SequenceSplitPtr make_context_split(const ContextParallelSettings& settings, const RankGroup& group) {
   require(settings.variable_length || settings.sequence_length > 0, Status::kInvalidArgument,
           "variable_length is 0 and sequence_length is 0; expected the length of all sequences, or variable_length 1");
-  const ContextParallelism split{group, settings.method.value, order_of(settings, group->size())};
+  const ContextParallelism split{group, settings.method.value, order_of(settings, group->size()),
+                                 std::make_shared<ExchangeMemory>(group)};
   return std::make_shared<const ContextSplit>(split, settings.variable_length ? 0 : settings.sequence_length.value);
 }
 

@@ -5,6 +5,9 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <utility>
+
+#include "comm/in_place_gather.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -30,6 +33,20 @@ at::Tensor ExchangeMemory::take(at::IntArrayRef sizes, const at::TensorOptions& 
     found = buffers_.insert(buffers_.end(), group_->zeros(elements, options.requires_grad(false)));
   }
   return found->narrow(0, 0, elements).view(sizes);
+}
+
+bool ExchangeMemory::is_mapped() const { return comm::shares_memory(*group_); }
+
+void ExchangeMemory::keep_for_readers(at::Tensor block) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  read_by_others_.push_back(std::move(block));
+}
+
+void ExchangeMemory::let_go_of_blocks_before(const at::Tensor& block) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto is_other = [&block](const at::Tensor& kept) { return !kept.is_same(block); };
+  read_by_others_.erase(std::remove_if(read_by_others_.begin(), read_by_others_.end(), is_other),
+                        read_by_others_.end());
 }
 
 bool ExchangeMemory::has_alone(const at::Tensor& tensor) {

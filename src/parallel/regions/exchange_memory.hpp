@@ -21,13 +21,20 @@ class ExchangeMemory {
   at::Tensor take(at::IntArrayRef sizes, const at::TensorOptions& options);
   // Whether a tensor has memory of this, to which no other one refers.
   bool has_alone(const at::Tensor& tensor);
+  // Whether the ranks map each other's.
+  bool is_mapped() const;
+  // Keeps a block that the other ranks will read in place.
+  void keep_for_readers(at::Tensor block);
+  // All ranks have begun to exchange this one, so that they have read those before.
+  void let_go_of_blocks_before(const at::Tensor& block);
 
  private:
-  static constexpr size_t kMostBuffers = 16;
+  static constexpr size_t kMostBuffers = 256;
 
   std::shared_ptr<comm::Communicator> group_;
   std::mutex mutex_;
   std::vector<at::Tensor> buffers_;  // flat
+  std::vector<at::Tensor> read_by_others_;
 };
 
 }  // namespace accel::parallel

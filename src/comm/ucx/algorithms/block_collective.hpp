@@ -1,11 +1,13 @@
 // Collectives, described by the blocks that are sent to and received from each rank, and by how they are combined.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/util/SmallVector.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "comm/ucx/algorithms/header.hpp"
@@ -27,6 +29,12 @@ struct Incoming {
 template <typename Block>
 using Blocks = c10::SmallVector<Block, 2>;
 
+// An all_gather that leaves the blocks where they are, and shows them to all ranks.
+struct ShownBlocks {
+  at::Tensor own;                                   // what the others are like
+  std::shared_ptr<std::vector<at::Tensor>> blocks;  // gets them; null in any other collective
+};
+
 struct Collective {
   Header header;
   // Block p is sent to, or received from, rank p; this rank's own is copied. all_reduce and reduce have one of each:
@@ -36,6 +44,7 @@ struct Collective {
   // Reduces tensors; combines partial results. Null where that is not possible.
   Reducer reduce, combine;
   size_t element_size = 1;
+  ShownBlocks shown;
   // Where shapes may differ, compared between the ranks: how many elements go to each rank, then how many come from
   // each.
   std::vector<int64_t> splits;

@@ -91,16 +91,17 @@ std::string title(const Header& header, const char* call) {
   return text(call_name(call, traits_of(header.kind).name), " #", header.sequence);
 }
 
-std::string find_mismatch(const std::vector<const Header*>& headers) {
+std::string find_mismatch(const std::vector<const Header*>& headers, const JobRanks& job_ranks) {
   const Header& first = *headers[0];
   for (size_t rank = 1; rank < headers.size(); rank++) {
     const Header& other = *headers[rank];
     if (are_equal(first, other)) continue;
+    const int number = job_ranks[0], other_number = job_ranks[static_cast<int>(rank)];
     if (first.kind != other.kind)
-      return text("collective #", first.sequence, ": rank 0 ", part_of(first), ", rank ", rank, " ", part_of(other),
-                  "; all ranks must make the same calls in the same order");
-    return text(title(first), ": rank 0 has ", details(first, other), ", rank ", rank, " has ", details(other, first),
-                "; all ranks must pass the same shape, dtype and options");
+      return text("collective #", first.sequence, ": rank ", number, " ", part_of(first), ", rank ", other_number, " ",
+                  part_of(other), "; all ranks must make the same calls in the same order");
+    return text(title(first), ": rank ", number, " has ", details(first, other), ", rank ", other_number, " has ",
+                details(other, first), "; all ranks must pass the same shape, dtype and options");
   }
   return {};
 }

@@ -10,6 +10,7 @@
 
 #include "comm/collective_kind.hpp"
 #include "comm/ucx/algorithms/reduction.hpp"
+#include "comm/ucx/transport/job_ranks.hpp"
 
 namespace accel::comm::ucx {
 
@@ -40,6 +41,7 @@ bool are_equal(const Header& first, const Header& second);
 std::string title(const Header& header, const char* call = nullptr);
 
 // Empty when all ranks agree; else one line that names two ranks and what each called. Every rank gets the same line.
-std::string find_mismatch(const std::vector<const Header*>& headers);
+// `job_ranks` are the numbers by which it names ranks.
+std::string find_mismatch(const std::vector<const Header*>& headers, const JobRanks& job_ranks);
 
 }  // namespace accel::comm::ucx

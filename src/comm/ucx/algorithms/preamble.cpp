@@ -21,9 +21,12 @@ size_t limit_of_blocks(const Collective& collective, const Session& session) {
   return traits_of(collective.header.kind).sends_one_block() ? kForwardedLimit : 0;
 }
 
+// All ranks have the same answer: one that wants copies of what others show has no address.
 bool may_use_shared_memory(const Collective& collective, const Session& session) {
   const CollectiveKind kind = collective.header.kind;
-  return (kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter) && session.segment() != nullptr;
+  return (kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter ||
+          kind == CollectiveKind::kAllGather) &&
+         session.segment() != nullptr;
 }
 
 // Blocks of a reduce_scatter must be behind each other, in the order of the ranks.
@@ -31,6 +34,9 @@ RemoteAddress remote_address_of(const Collective& collective, Session& session) 
   if (!may_use_shared_memory(collective, session)) return {};
   const auto& first = collective.outgoing[0];
   if (first.bytes <= kInlineLimit) return {};
+  if (collective.header.kind == CollectiveKind::kAllGather)
+    return collective.shown.blocks != nullptr ? session.remote_address(first.data, first.bytes, /*shows=*/true)
+                                              : RemoteAddress{};
   for (size_t i = 1; i < collective.outgoing.size(); i++)
     if (collective.outgoing[i].data != first.data + i * first.bytes || collective.outgoing[i].bytes != first.bytes)
       return {};
@@ -162,7 +168,7 @@ void PreambleExchange::check() const {
   if (equal) return;
   std::vector<const Header*> headers;
   for (int peer = 0; peer < session_.size(); peer++) headers.push_back(header(peer));
-  throw CollectiveError(CollectiveFailure::kMismatch, session_.rank(), find_mismatch(headers));
+  throw CollectiveError(CollectiveFailure::kMismatch, session_.rank(), find_mismatch(headers, session_.job_ranks()));
 }
 
 void PreambleExchange::check_splits() const {
@@ -170,10 +176,11 @@ void PreambleExchange::check_splits() const {
   for (int from = 0; from < size; from++)
     for (int to = 0; to < size; to++)
       if (splits(from)[to] != splits(to)[size + from])
-        throw CollectiveError(CollectiveFailure::kMismatch, session_.rank(),
-                              text(session_.title(), ": rank ", from, " sends ", splits(from)[to], " elements to rank ",
-                                   to, ", which expects ", splits(to)[size + from],
-                                   "; the input splits of one must be the output splits of the other"));
+        throw CollectiveError(
+            CollectiveFailure::kMismatch, session_.rank(),
+            text(session_.title(), ": rank ", session_.job_ranks()[from], " sends ", splits(from)[to],
+                 " elements to rank ", session_.job_ranks()[to], ", which expects ", splits(to)[size + from],
+                 "; the input splits of one must be the output splits of the other"));
 }
 
 }  // namespace accel::comm::ucx

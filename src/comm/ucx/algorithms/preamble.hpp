@@ -25,7 +25,8 @@ class PreambleExchange {
   size_t block_limit() const { return in_shared_memory_ > 0 ? 0 : block_limit_; }
   // The block of `peer` for this rank, if it came.
   const char* payload(int peer) const { return message(peer) + payload_offset_; }
-  // Whether it is an all_reduce or a reduce_scatter of tensors that are all in shared memory.
+  // Whether it is an all_reduce or a reduce_scatter of tensors that are all in shared memory, or an all_gather that
+  // shows them there.
   bool all_in_shared_memory() const { return in_shared_memory_ == session_.size(); }
   RemoteAddress remote_address(int peer) const;
   // The largest block of all ranks.

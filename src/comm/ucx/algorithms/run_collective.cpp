@@ -1,7 +1,13 @@
 #include "comm/ucx/algorithms/run_collective.hpp"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "comm/ucx/algorithms/between_hosts.hpp"
@@ -44,7 +50,7 @@ void reduce_in_place(const Collective& collective, const PreambleExchange& pream
   const auto& own = collective.incoming[0];
   std::vector<char*> tensors(size);
   for (int peer = 0; peer < size; peer++)
-    tensors[peer] = peer == rank ? own.data : session.map(peer, preambles.remote_address(peer));
+    tensors[peer] = peer == rank ? own.data : session.map(peer, preambles.remote_address(peer)).get();
   const auto [start, end] = slice_of(own.bytes, rank, size);
   std::vector<const void*> inputs(size);
   for (size_t at = start; at < end; at += kBlock) {
@@ -64,9 +70,9 @@ void reduce_blocks_in_place(const Collective& collective, const PreambleExchange
   const auto& result = collective.incoming[0];
   std::vector<const char*> blocks(size);
   for (int peer = 0; peer < size; peer++)
-    blocks[peer] = peer == rank
-                       ? collective.outgoing[rank].data
-                       : session.map(peer, preambles.remote_address(peer)) + static_cast<size_t>(rank) * result.bytes;
+    blocks[peer] = peer == rank ? collective.outgoing[rank].data
+                                : session.map(peer, preambles.remote_address(peer)).get() +
+                                      static_cast<size_t>(rank) * result.bytes;
   std::vector<const void*> inputs(size);
   for (size_t at = 0; at < result.bytes; at += kBlock) {
     const size_t bytes = std::min(kBlock, result.bytes - at);
@@ -74,6 +80,41 @@ void reduce_blocks_in_place(const Collective& collective, const PreambleExchange
     collective.reduce(result.data + at, inputs.data(), size, static_cast<int64_t>(bytes / collective.element_size));
   }
   host_barrier(session);  // no rank may change its tensor before all have read it
+}
+
+// The blocks of all ranks are mapped here. No rank may change its own before all have read it, which is for the caller.
+void show_blocks(const Collective& collective, const PreambleExchange& preambles, Session& session) {
+  const at::Tensor& own = collective.shown.own;
+  std::vector<at::Tensor> blocks;
+  bool are_known = true;
+  for (int peer = 0; peer < session.size(); peer++) {
+    are_known = are_known && preambles.remote_address(peer).is_new == 0;
+    if (peer == session.rank()) {
+      blocks.push_back(own);
+      continue;
+    }
+    std::shared_ptr<char> memory = session.map(peer, preambles.remote_address(peer));
+    char* const data = memory.get();
+    blocks.push_back(at::from_blob(
+        data, own.sizes(), [memory = std::move(memory)](void*) {}, own.options()));
+  }
+  *collective.shown.blocks = std::move(blocks);
+  if (!are_known) host_barrier(session);  // no rank may end, or free its memory, before all have mapped it
+}
+
+// Copies the blocks instead, for ranks that do not all have them in shared memory.
+Collective with_copies(const Collective& collective, int ranks) {
+  const at::Tensor& own = collective.shown.own;
+  std::vector<int64_t> sizes = own.sizes().vec();
+  sizes.insert(sizes.begin(), ranks);
+  *collective.shown.blocks = at::empty(sizes, own.options()).unbind(0);
+  Collective copying = collective;
+  for (int peer = 0; peer < ranks; peer++) {
+    const at::Tensor& block = (*collective.shown.blocks)[static_cast<size_t>(peer)];
+    copying.incoming[peer] = {static_cast<char*>(block.data_ptr()), block.nbytes()};
+  }
+  copying.shown = {};
+  return copying;
 }
 
 Slices slices_on_host(const Collective& collective, const Session& session) {
@@ -109,19 +150,32 @@ void reduce(const Collective& collective, Session& session) {
     reduce_by_messages(collective, slices_of_blocks(collective, session), session);
 }
 
+void run_in_place(const Collective& collective, const PreambleExchange& preambles, Session& session) {
+  switch (collective.header.kind) {
+    case CollectiveKind::kAllReduce:
+      return reduce_in_place(collective, preambles, session);
+    case CollectiveKind::kAllGather:
+      return show_blocks(collective, preambles, session);
+    default:
+      return reduce_blocks_in_place(collective, preambles, session);
+  }
+}
+
+void run_with_copies(const Collective& collective, const PreambleExchange& preambles, Session& session) {
+  const bool is_small = preambles.largest_block() <= preambles.block_limit();
+  if (collective.reduce)
+    return is_small ? reduce_inline_blocks(collective, preambles, session) : reduce(collective, session);
+  return is_small ? take_inline_blocks(collective, preambles, session) : move(collective, preambles, session);
+}
+
 }  // namespace
 
 void run(const Collective& collective, Session& session) {
   const PreambleExchange preambles(collective, session);
   if (collective.header.kind == CollectiveKind::kBarrier) return;
-  if (preambles.all_in_shared_memory())
-    return collective.header.kind == CollectiveKind::kAllReduce
-               ? reduce_in_place(collective, preambles, session)
-               : reduce_blocks_in_place(collective, preambles, session);
-  const bool is_small = preambles.largest_block() <= preambles.block_limit();
-  if (collective.reduce)
-    return is_small ? reduce_inline_blocks(collective, preambles, session) : reduce(collective, session);
-  return is_small ? take_inline_blocks(collective, preambles, session) : move(collective, preambles, session);
+  if (preambles.all_in_shared_memory()) return run_in_place(collective, preambles, session);
+  if (collective.shown.blocks == nullptr) return run_with_copies(collective, preambles, session);
+  run_with_copies(with_copies(collective, session.size()), preambles, session);
 }
 
 }  // namespace accel::comm::ucx

@@ -93,6 +93,7 @@ class Session {
   int rank() const { return team_ ? team_->position : links_.peers.rank(); }
   int size() const { return team_ ? team_->size() : links_.peers.size(); }
   const Hosts& hosts() const { return links_.peers.hosts(); }
+  const JobRanks& job_ranks() const { return links_.peers.job_ranks(); }  // of all ranks
   Buffers& buffers() { return buffers_; }
 
   // Each returns the index of the message, for wait().
@@ -112,12 +113,10 @@ class Session {
   Waiter& waiter() const { return links_.waiter; }
 
   // Memory that the peers can map, where there is a segment; see shared_memory.hpp.
-  RemoteAddress remote_address(const void* data, size_t bytes);
-  char* map(int peer, const RemoteAddress& address);
+  RemoteAddress remote_address(const void* data, size_t bytes, bool shows = false);
+  std::shared_ptr<char> map(int peer, const RemoteAddress& address);
 
   const Deadline& deadline() const { return deadline_.get(); }
-  // A little later, so that a rank of this host that waits for another host can report that first.
-  Deadline grace() const { return deadline().later(std::chrono::milliseconds(300)); }
   // The ranks whose messages are missing, or that are behind in the host segment.
   std::vector<int> unanswered();
   std::string title() const { return ucx::title(header_, call_); }

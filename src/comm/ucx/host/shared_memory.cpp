@@ -31,7 +31,7 @@ at::Tensor SharedMemory::allocate(int64_t numel, const at::TensorOptions& option
       data, {numel}, [segment = std::move(segment)](void*) {}, options);
 }
 
-RemoteAddress SharedMemory::remote_address(const void* data, size_t bytes) {
+RemoteAddress SharedMemory::remote_address(const void* data, size_t bytes, bool shows) {
   const std::lock_guard<std::mutex> lock(mutex_);
   RemoteAddress address;
   address.oldest = last_ + 1;
@@ -48,21 +48,24 @@ RemoteAddress SharedMemory::remote_address(const void* data, size_t bytes) {
     address.size = segment->memory.size();
     address.offset = static_cast<uint64_t>(start - first);
     address.descriptor = segment->file.number();
+    address.is_new = shows && !segment->was_shown ? 1 : 0;
+    segment->was_shown = segment->was_shown || shows;
   }
   segments_.resize(kept);
   return address;
 }
 
-char* SharedMemory::map(int peer, int process, const RemoteAddress& address) {
+std::shared_ptr<char> SharedMemory::map(int peer, int process, const RemoteAddress& address) {
   const auto first = mapped_.lower_bound({peer, 0});
   mapped_.erase(first, mapped_.lower_bound({peer, address.oldest}));
   auto found = mapped_.find({peer, address.segment});
   if (found == mapped_.end()) {
     const FileDescriptor file = open_file_of(process, static_cast<int>(address.descriptor));
     if (!file.is_open()) refuse_memory(rank_, "opened", address.size);
-    found = mapped_.try_emplace({peer, address.segment}, file.number(), address.size, rank_).first;
+    auto mapping = std::make_shared<Mapping>(file.number(), address.size, rank_);
+    found = mapped_.try_emplace({peer, address.segment}, std::move(mapping)).first;
   }
-  return found->second.data() + address.offset;
+  return {found->second, found->second->data() + address.offset};
 }
 
 }  // namespace accel::comm::ucx

@@ -1,5 +1,6 @@
 // Shared memory for tensors that the peers on this host can map: reductions of such tensors work in place,
-// without a copy or a system call. Used for gradient buckets, and for sums of split layers.
+// without a copy or a system call. Used for gradient buckets, for sums of split layers, and for blocks of keys and
+// values that all ranks read.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,6 +25,7 @@ struct RemoteAddress {
   uint64_t size = 0;     // of the segment
   uint64_t offset = 0;
   int64_t descriptor = -1;
+  uint64_t is_new = 0;  // whether it was never shown before
 };
 
 class SharedMemory {
@@ -32,11 +34,12 @@ class SharedMemory {
 
   // Zero-initialised. The memory is registered for as long as the tensor lives.
   at::Tensor allocate(int64_t numel, const at::TensorOptions& options);
-  // The address of memory from allocate(), or one with segment 0. Thread-safe, as is allocate().
-  RemoteAddress remote_address(const void* data, size_t bytes);
+  // The address of memory from allocate(), or one with segment 0. `shows`: peers will keep what they map. Thread-safe,
+  // as is allocate().
+  RemoteAddress remote_address(const void* data, size_t bytes, bool shows = false);
   // Maps the memory of a peer, whose process id is `process`, into this process. Only by the thread that has claimed
-  // the engine.
-  char* map(int peer, int process, const RemoteAddress& address);
+  // the engine. It stays mapped while somebody has the pointer, or the peer the memory.
+  std::shared_ptr<char> map(int peer, int process, const RemoteAddress& address);
 
  private:
   struct Segment {
@@ -44,13 +47,14 @@ class SharedMemory {
     uint64_t number;
     FileDescriptor file;
     Mapping memory;
+    bool was_shown = false;
   };
 
   int rank_;
   std::mutex mutex_;
   uint64_t last_ = 0;
   std::vector<std::weak_ptr<Segment>> segments_;
-  std::map<std::pair<int, uint64_t>, Mapping> mapped_;  // by rank and segment
+  std::map<std::pair<int, uint64_t>, std::shared_ptr<Mapping>> mapped_;  // by rank and segment
 };
 
 }  // namespace accel::comm::ucx

@@ -20,6 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kStoreInterval = std::chrono::seconds(1);
 constexpr auto kLossGrace = std::chrono::seconds(1);
+constexpr auto kReportGrace = std::chrono::milliseconds(300);
 
 }  // namespace
 
@@ -66,7 +67,7 @@ Failure FailureDetector::explain(Failure failure, const std::string& title) {
     check_ended_processes(1);
   if (ended_peers_.empty()) return failure;
   return {CollectiveFailure::kPeerLost, rank(),
-          text("rank ", ended_peers_[0], " is lost during ", title, ": its process ended")};
+          text("rank ", peers_.job_ranks()[ended_peers_[0]], " is lost during ", title, ": its process ended")};
 }
 
 Failure FailureDetector::from_peer(const Failure& failure) const {
@@ -90,7 +91,7 @@ std::string FailureDetector::where_ranks_are() {
   const auto calls = peers_.calls();
   if (calls.size() < 2) return {};
   std::map<std::string, std::vector<int>> ranks_by_call;
-  for (const auto& [peer, call] : calls) ranks_by_call[call].push_back(peer);
+  for (const auto& [peer, call] : calls) ranks_by_call[call].push_back(peers_.job_ranks()[peer]);
   return text("; ", describe_calls(ranks_by_call));
 }
 
@@ -103,9 +104,9 @@ void FailureDetector::check_peers(Session* session, const std::vector<PointToPoi
       const auto open =
           std::find_if(messages.begin(), messages.end(), [peer](const auto& call) { return call.peer == peer; });
       if (!waits && open == messages.end()) return;
-      throw CollectiveError(
-          CollectiveFailure::kPeerLost, rank(),
-          text("rank ", peer, " is lost during ", waits ? session->title() : open->work->title(), ": ", what));
+      throw CollectiveError(CollectiveFailure::kPeerLost, rank(),
+                            text("rank ", peers_.job_ranks()[peer], " is lost during ",
+                                 waits ? session->title() : open->work->title(), ": ", what));
     };
     for (const int peer : ended_peers_) check(peer, "its process ended");
     for (const int peer : broken) check(peer, "its connection broke");
@@ -114,8 +115,9 @@ void FailureDetector::check_peers(Session* session, const std::vector<PointToPoi
   const auto now = Clock::now();
   // A wait for a live rank may not end either: sooner or later that rank needs the lost one.
   if (session && loss_ && now - loss_->since >= kLossGrace)
-    throw CollectiveError(CollectiveFailure::kPeerLost, rank(),
-                          text("rank ", loss_->rank, " is lost during ", session->title(), ": its process ended"));
+    throw CollectiveError(
+        CollectiveFailure::kPeerLost, rank(),
+        text("rank ", peers_.job_ranks()[loss_->rank], " is lost during ", session->title(), ": its process ended"));
   if (now - last_check_ < kStoreInterval) return;
   // The first check comes one interval after the wait began.
   const bool waits_long = !session || session->deadline().total() - session->deadline().left() >= kStoreInterval;
@@ -131,14 +133,15 @@ void FailureDetector::check_deadlines(Session* session, const std::vector<PointT
     const bool at_home =
         !ranks.empty() && !hosts.hold_single_ranks() && hosts.count() > 1 &&
         std::all_of(ranks.begin(), ranks.end(), [&hosts](int peer) { return hosts.host_of(peer) == hosts.own(); });
-    if (at_home && !session->grace().passed()) {
+    // A rank of this host that waits for another host can report that first.
+    if (at_home && !session->deadline().later(kReportGrace).passed()) {
       throw_failure_of_others();
     } else if (!ranks.empty()) {
-      const int elsewhere = hosts.ranks((hosts.own() + 1) % hosts.count())[0];
+      const int elsewhere = peers_.job_ranks()[hosts.ranks((hosts.own() + 1) % hosts.count())[0]];
       throw CollectiveError(
           CollectiveFailure::kTimeout, rank(),
           text(session->title(), " on rank ", rank(), " timed out after ", session->deadline().total().count(),
-               " ms: no answer from ", list_ranks(ranks),
+               " ms: no answer from ", list_ranks(peers_.job_ranks()[ranks]),
                at_home ? text(", which may wait for another host, such as that of rank ", elsewhere) : "",
                where_ranks_are()));
     }

@@ -35,7 +35,7 @@ class FailureDetector {
     std::chrono::steady_clock::time_point since;
   };
 
-  int rank() const { return peers_.rank(); }
+  int rank() const { return peers_.job_ranks().own(); }  // for errors
   void check_peers(Session* session, const std::vector<PointToPoint>& messages);
   void check_deadlines(Session* session, const std::vector<PointToPoint>& messages);
   Failure from_peer(const Failure& failure) const;

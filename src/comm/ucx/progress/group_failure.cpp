@@ -26,9 +26,9 @@ void GroupFailure::set(Failure failure) noexcept {
 
 void GroupFailure::set_to_exception() noexcept {
   try {
-    set(current_failure(peers_.rank(), "a call"));
+    set(current_failure(peers_.job_ranks().own(), "a call"));
   } catch (const std::exception&) {
-    set(failure_without_memory(peers_.rank()));
+    set(failure_without_memory(peers_.job_ranks().own()));
   }
 }
 
@@ -42,13 +42,14 @@ void GroupFailure::throw_if_set() const {
 
 void GroupFailure::throw_if_known() const {
   if (failure_)
-    throw CollectiveError(CollectiveFailure::kAborted, peers_.rank(),
+    throw CollectiveError(CollectiveFailure::kAborted, peers_.job_ranks().own(),
                           text("the group has failed before: ", failure_->message));
 }
 
 std::exception_ptr GroupFailure::error() const noexcept {
   try {
-    return std::make_exception_ptr(CollectiveError(kind_for_others(failure_->kind), peers_.rank(), failure_->message));
+    return std::make_exception_ptr(
+        CollectiveError(kind_for_others(failure_->kind), peers_.job_ranks().own(), failure_->message));
   } catch (const std::exception&) {
     return std::current_exception();
   }

@@ -18,7 +18,7 @@ GroupProgress::GroupProgress(ProgressEngine::Membership membership, std::unique_
       peers_(std::move(peers)),
       failure_(engine_->claim().mutex(), peers_),
       detector_(peers_, *transport_),
-      messages_(engine_->claim().mutex(), peers_.rank(), *transport_, failure_),
+      messages_(engine_->claim().mutex(), peers_, *transport_, failure_),
       runner_({engine_->loop(), *transport_, peers_, failure_, detector_, messages_}, std::move(segment)),
       tasks_(engine_->claim().mutex(), peers_, failure_, detector_, runner_) {}
 
@@ -67,7 +67,7 @@ void GroupProgress::progress_until_complete(UcxWork& work) {
   if (work.isCompleted()) return;
   if (claim.is_taken()) {
     if (claim.is_taken_here())
-      throw CollectiveError(CollectiveFailure::kInvalid, peers_.rank(),
+      throw CollectiveError(CollectiveFailure::kInvalid, peers_.job_ranks().own(),
                             text("waiting for ", work.title(),
                                  " inside a completion callback would wait for itself; "
                                  "chain a callback on its future"));
@@ -81,7 +81,7 @@ void GroupProgress::progress_until_complete(UcxWork& work) {
 }
 
 void GroupProgress::fail(CollectiveFailure failure, const std::string& reason) {
-  failure_.set({failure, peers_.rank(), reason});
+  failure_.set({failure, peers_.job_ranks().own(), reason});
   engine_->wake_up();
 }
 
@@ -96,7 +96,7 @@ void GroupProgress::shutdown() {
     const std::lock_guard<std::mutex> lock(engine_->claim().mutex());
     open = runner_.runs_here() || has_work();
   });
-  if (open) abort(end_of_group(peers_.rank(), " while calls were open").message);
+  if (open) abort(end_of_group(peers_.job_ranks().own(), " while calls were open").message);
   for (bool left = false; !left; std::this_thread::yield()) engine_->run([&] { left = leave(); });
   engine_->remove(*this);
   membership_.reset();
@@ -105,7 +105,7 @@ void GroupProgress::shutdown() {
 // False while a call of the group runs on the stack of its caller; it ends soon, because the group has failed.
 bool GroupProgress::leave() {
   if (runner_.runs_here()) return false;
-  const bool clean = failure_.end(end_of_group(peers_.rank(), ""));
+  const bool clean = failure_.end(end_of_group(peers_.job_ranks().own(), ""));
   tasks_.finish_running();
   fail_open_calls();
   if (StatusPage* const page = peers_.status_page(peers_.rank()); clean && page != nullptr) page->leave();

@@ -1,14 +1,30 @@
 #include "comm/ucx/progress/message_queue.hpp"
 
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <list>
 #include <optional>
 #include <utility>
 
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/ucx/host/peer_memory.hpp"
+#include "comm/ucx/host/status_page.hpp"
 #include "comm/ucx/progress/copy_result.hpp"
 
 namespace accel::comm::ucx {
+namespace {
+
+// UCX sends what is smaller as fast, and the sender is done with it earlier.
+constexpr size_t kLeastOfferedBytes = 128 << 10;
+constexpr size_t kBytesAtOnce = 4 << 20;  // that are read before other calls have their turn
+constexpr char kAnswer = 1;
+constexpr uint64_t kLargestTag = 0x7FFFFFFF;
+
+}  // namespace
 
 std::optional<PointToPoint> MessageQueue::next() {
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -28,13 +44,9 @@ bool MessageQueue::progress() {
 }
 
 void MessageQueue::post(PointToPoint call) {
-  const auto bytes = call.memory.nbytes();
   try {
     if (posted_.size() == posted_.capacity()) posted_.reserve(2 * posted_.size() + 1);  // before UCX has the message
-    call.message =
-        call.receives
-            ? transport_.receive(call.peer, call.memory.data_ptr(), bytes, Channel::kPointToPoint, call.tag)
-            : transport_.send(call.peer, call.memory.const_data_ptr(), bytes, Channel::kPointToPoint, call.tag);
+    start(call);
   } catch (const CollectiveError& error) {
     call.work->complete(std::current_exception(), call.thread_state);
     if (!group_survives(error.failure())) throw;
@@ -47,16 +59,38 @@ void MessageQueue::post(PointToPoint call) {
   finish_posted();
 }
 
+void MessageQueue::start(PointToPoint& call) {
+  const size_t bytes = call.memory.nbytes();
+  if (call.receives) {
+    // There is room for an offer, also if the tensor is too small for what is offered.
+    if (bytes < sizeof(Offer)) call.offer_memory = at::empty({static_cast<int64_t>(sizeof(Offer))}, at::kByte);
+    at::Tensor& memory = bytes < sizeof(Offer) ? call.offer_memory : call.memory;
+    call.message = transport_.receive(call.peer, memory.data_ptr(), memory.nbytes(), Channel::kPointToPoint, call.tag);
+  } else if (bytes < kLeastOfferedBytes || !peers_.reads_memory(call.peer)) {
+    call.message = transport_.send(call.peer, call.memory.const_data_ptr(), bytes, Channel::kPointToPoint, call.tag);
+  } else {
+    const Offer offer{reinterpret_cast<uintptr_t>(call.memory.const_data_ptr()), bytes, next_offer_};
+    next_offer_ = (next_offer_ + 1) & kLargestTag;
+    call.offer_memory = at::empty({static_cast<int64_t>(sizeof(Offer) + sizeof(kAnswer))}, at::kByte);
+    char* const data = static_cast<char*>(call.offer_memory.mutable_data_ptr());
+    std::memcpy(data, &offer, sizeof(Offer));
+    call.offered = transport_.send(call.peer, data, sizeof(Offer), Channel::kOffer, call.tag);
+    call.message = transport_.receive(call.peer, data + sizeof(Offer), sizeof(kAnswer), Channel::kTaken, offer.number);
+  }
+}
+
 bool MessageQueue::finish_posted() {
   bool moved = false;
   for (size_t i = 0; i < posted_.size();) {
     std::exception_ptr error;
     bool broken = false;
     try {
-      if (!posted_[i].message.done()) {
+      if (!advance(posted_[i])) {
+        moved = moved || posted_[i].phase == PointToPoint::Phase::kReading;
         i++;
         continue;
       }
+      error = posted_[i].error;
     } catch (const CollectiveError& failure) {
       error = std::current_exception();
       broken = !group_survives(failure.failure());
@@ -71,9 +105,73 @@ bool MessageQueue::finish_posted() {
   return moved;
 }
 
+bool MessageQueue::advance(PointToPoint& call) {
+  if (call.phase == PointToPoint::Phase::kPosted) {
+    try {
+      if (!call.message.done()) return false;
+      if (!call.receives) return true;
+      take_arrived(call);
+    } catch (const CollectiveError& failure) {
+      if (!call.message.is_offer() || !group_survives(failure.failure())) throw;
+      call.error = std::current_exception();  // of another length: the sender is told that it is taken
+    }
+    if (!call.message.is_offer()) return true;
+    call.sender = call.message.source();
+    call.phase = PointToPoint::Phase::kReading;
+  }
+  if (call.phase == PointToPoint::Phase::kReading) {
+    if (!call.error && !read_part(call)) return false;
+    call.message = transport_.send(call.sender, &kAnswer, sizeof(kAnswer), Channel::kTaken, call.offer.number);
+    call.phase = PointToPoint::Phase::kAnswering;
+  }
+  return call.message.done();
+}
+
+void MessageQueue::take_arrived(PointToPoint& call) const {
+  const Message& message = call.message;
+  const bool is_tiny = call.offer_memory.defined();
+  const void* const data = is_tiny ? call.offer_memory.const_data_ptr() : call.memory.const_data_ptr();
+  size_t received = message.received();
+  if (message.is_offer()) {
+    std::memcpy(&call.offer, data, sizeof(Offer));
+    received = call.offer.bytes;
+  }
+  const size_t expected = call.memory.nbytes();
+  call.work->set_source(message.source());
+  if (received != expected)
+    throw CollectiveError(
+        CollectiveFailure::kMismatch, peers_.job_ranks().own(),
+        text(call.work->title(), " on rank ", peers_.job_ranks().own(), ": rank ", peers_.job_ranks()[message.source()],
+             " sent ", received, " bytes and the tensor has ", expected, "; both must have the same shape and dtype"));
+  if (is_tiny && received != 0) std::memcpy(call.memory.data_ptr(), data, received);
+}
+
+// A sender that has ended, or has given up its calls, may have had other values there by now.
+bool MessageQueue::read_part(PointToPoint& call) const {
+  const size_t bytes = std::min(kBytesAtOnce, call.offer.bytes - call.bytes_read);
+  const bool was_read = read_memory(peers_.process(call.sender), call.offer.address + call.bytes_read,
+                                    static_cast<char*>(call.memory.data_ptr()) + call.bytes_read, bytes);
+  const int reason = errno;
+  if (has_ended(peers_.process_descriptor(call.sender)) || (!was_read && reason == ESRCH))
+    throw CollectiveError(
+        CollectiveFailure::kPeerLost, peers_.job_ranks().own(),
+        text("rank ", peers_.job_ranks()[call.sender], " is lost during ", call.work->title(), ": its process ended"));
+  const StatusPage* const page = peers_.status_page(call.sender);
+  if (const auto failure = page != nullptr ? page->failure() : std::nullopt)
+    throw CollectiveError(kind_for_others(failure->kind), peers_.job_ranks().own(),
+                          text("rank ", failure->rank, " gave up the group: ", failure->message));
+  if (!was_read)
+    throw CollectiveError(
+        CollectiveFailure::kBackend, peers_.job_ranks().own(),
+        text(call.work->title(), " on rank ", peers_.job_ranks().own(), " could not read the memory of rank ",
+             peers_.job_ranks()[call.sender], ": ", std::strerror(reason)));
+  call.bytes_read += bytes;
+  return call.bytes_read == call.offer.bytes;
+}
+
 void MessageQueue::complete(PointToPoint& call, std::exception_ptr error) const noexcept {
   try {
-    if (!error && call.receives) take_received(call);
+    if (!error && call.target.defined()) copy_result(call.target, call.memory);
   } catch (const std::exception&) {
     error = std::current_exception();
   }
@@ -81,17 +179,6 @@ void MessageQueue::complete(PointToPoint& call, std::exception_ptr error) const 
   call.memory.reset();
   call.target.reset();
   call.work->complete(std::move(error), call.thread_state);
-}
-
-void MessageQueue::take_received(PointToPoint& call) const {
-  const size_t expected = call.memory.nbytes(), received = call.message.received();
-  call.work->set_source(call.message.source());
-  if (received != expected)
-    throw CollectiveError(
-        CollectiveFailure::kMismatch, rank_,
-        text(call.work->title(), " on rank ", rank_, ": rank ", call.message.source(), " sent ", received,
-             " bytes and the tensor has ", expected, "; both must have the same shape and dtype"));
-  if (call.target.defined()) copy_result(call.target, call.memory);
 }
 
 void MessageQueue::fail_all(const std::exception_ptr& error, CallMemory& memory) noexcept {
@@ -106,6 +193,7 @@ void MessageQueue::fail_all(const std::exception_ptr& error, CallMemory& memory)
   posted.swap(posted_);
   for (auto& call : posted) {
     memory.keep(call.memory);
+    if (call.offer_memory.defined()) memory.keep(call.offer_memory);
     call.work->complete(error, call.thread_state);
   }
   for (auto& call : waiting) call.work->complete(error, call.thread_state);

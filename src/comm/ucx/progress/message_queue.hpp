@@ -1,7 +1,11 @@
 // The sends and receives of a group: those that wait to be posted, and those that are under way. They complete in any
 // order.
+//
+// Note: large messages inside a host. UCX would copy them twice, in small parts, for each of which both ranks have to
+// run. Instead the sender offers the place of its tensor, the receiver reads it there, in one copy, and answers.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <mutex>
 #include <vector>
@@ -10,15 +14,16 @@
 #include "comm/ucx/progress/call_queue.hpp"
 #include "comm/ucx/progress/group_failure.hpp"
 #include "comm/ucx/progress/posted_calls.hpp"
+#include "comm/ucx/transport/peers.hpp"
 #include "comm/ucx/transport/transport.hpp"
 
 namespace accel::comm::ucx {
 
 class MessageQueue {
  public:
-  // `mutex` is the engine's. `rank` stands in errors.
-  MessageQueue(std::mutex& mutex, int rank, Transport& transport, const GroupFailure& failure)
-      : mutex_(mutex), rank_(rank), transport_(transport), failure_(failure) {}
+  // `mutex` is the engine's.
+  MessageQueue(std::mutex& mutex, const Peers& peers, Transport& transport, const GroupFailure& failure)
+      : mutex_(mutex), peers_(peers), transport_(transport), failure_(failure) {}
 
   // Under the mutex.
   bool has_waiting() const { return !waiting_.is_empty(); }
@@ -34,16 +39,23 @@ class MessageQueue {
 
  private:
   std::optional<PointToPoint> next();
+  void start(PointToPoint& call);
   bool finish_posted();
+  // Whether the call has ended.
+  bool advance(PointToPoint& call);
+  // Throws if it is longer or shorter than the tensor.
+  void take_arrived(PointToPoint& call) const;
+  // Reads a part of what was offered. Whether it was the last.
+  bool read_part(PointToPoint& call) const;
   void complete(PointToPoint& call, std::exception_ptr error) const noexcept;
-  void take_received(PointToPoint& call) const;
 
   std::mutex& mutex_;
-  const int rank_;
+  const Peers& peers_;
   Transport& transport_;
   const GroupFailure& failure_;
   CallQueue<PointToPoint> waiting_;
   std::vector<PointToPoint> posted_;
+  uint64_t next_offer_ = 0;
 };
 
 }  // namespace accel::comm::ucx

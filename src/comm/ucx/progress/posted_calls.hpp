@@ -4,7 +4,9 @@
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 
 #include "base/deadline.hpp"
@@ -22,6 +24,13 @@ struct PostedTask {
   const char* function = nullptr;  // of the C API, that started it; null if unknown
 };
 
+// Where a message is: in the memory of its sender's process, until the receiver has answered.
+struct Offer {
+  uint64_t address = 0;
+  uint64_t bytes = 0;
+  uint64_t number = 0;  // of the answer
+};
+
 // A send or a receive. They complete in any order.
 struct PointToPoint {
   c10::intrusive_ptr<UcxWork> work;
@@ -32,7 +41,17 @@ struct PointToPoint {
   at::Tensor target;  // receives a copy of the result; undefined if it is `memory`
   Deadline deadline{Deadline::Milliseconds(0)};
   std::unique_ptr<at::ThreadLocalState> thread_state;
-  Message message;
+  Message message;  // or the answer to the offer
+
+  // Of a message that the receiver reads out of the sender's memory.
+  enum class Phase : uint8_t { kPosted, kReading, kAnswering };
+  Phase phase = Phase::kPosted;  // the receiver's
+  Offer offer;                   // the receiver's
+  int sender = 0;
+  size_t bytes_read = 0;
+  std::exception_ptr error;  // of a receive, which is answered nevertheless
+  at::Tensor offer_memory;   // the sender's offer as it is sent, and the answer; of the receiver of a tiny tensor
+  Message offered;
 };
 
 }  // namespace accel::comm::ucx

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
 #include <vector>
 
 #include "comm/backend/notifying_work.hpp"
@@ -58,6 +59,8 @@ class UcxWork final : public NotifyingWork {
   // The number of the collective that it is in.
   void set_sequence(uint64_t sequence) { sequence_.store(sequence, std::memory_order_relaxed); }
   void set_source(int rank) { source_ = rank; }
+  void set_blocks(std::shared_ptr<std::vector<at::Tensor>> blocks) { blocks_ = std::move(blocks); }
+  std::vector<at::Tensor> blocks() const override { return blocks_ != nullptr ? *blocks_ : std::vector<at::Tensor>(); }
   // Once. Runs the callbacks on the calling thread, which must hold no lock; they see the thread state of the caller,
   // where that was kept.
   void complete(std::exception_ptr error, const std::unique_ptr<at::ThreadLocalState>& state) noexcept;
@@ -68,6 +71,7 @@ class UcxWork final : public NotifyingWork {
   const std::shared_ptr<WorkProgress> group_;
   const std::string name_;
   std::vector<at::Tensor> outputs_;
+  std::shared_ptr<std::vector<at::Tensor>> blocks_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when asked for; under mutex_
   OnEnd on_end_;                                    // under mutex_
   const char* call_ = nullptr;

@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -30,7 +31,8 @@ struct Task {
   // For its work, which takes the outputs.
   c10d::OpType type;
   std::vector<at::Tensor> outputs;
-  bool is_async = false;  // otherwise its caller waits for it
+  std::shared_ptr<std::vector<at::Tensor>> blocks;  // of a gather in place, by rank
+  bool is_async = false;                            // otherwise its caller waits for it
 };
 
 }  // namespace accel::comm::ucx

@@ -183,6 +183,11 @@ void TaskBuilder::receive_parts(Incoming whole) {
   for (int peer = 0; peer < size(); peer++) receive_from(peer, {whole.data + part * peer, part});
 }
 
+void TaskBuilder::show(const at::Tensor& own) {
+  task_.blocks = std::make_shared<std::vector<at::Tensor>>();
+  current().shown = {own, task_.blocks};
+}
+
 void TaskBuilder::set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& received) {
   sent.insert(sent.end(), received.begin(), received.end());
   current().splits = std::move(sent);

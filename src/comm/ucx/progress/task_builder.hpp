@@ -42,6 +42,8 @@ class TaskBuilder {
   // Equal parts of one block, one a rank.
   void send_parts(Outgoing whole);
   void receive_parts(Incoming whole);
+  // The blocks of all ranks stay where they are; each is like `own`.
+  void show(const at::Tensor& own);
   void set_splits(std::vector<int64_t> sent, const std::vector<int64_t>& received);
   Collective& current() { return task_.parts.back(); }
 

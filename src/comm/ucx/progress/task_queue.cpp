@@ -87,7 +87,7 @@ std::exception_ptr TaskQueue::fail(PostedTask& task) noexcept {
   for (at::Tensor& memory : task.task.held) runner_.memory().keep(std::move(memory));
   try {
     const auto title = task.work->title();
-    auto failure = current_failure(peers_.rank(), title);
+    auto failure = current_failure(peers_.job_ranks().own(), title);
     if (!group_survives(failure.kind)) {
       failure = detector_.explain(std::move(failure), title);
       failure_.set(failure);
@@ -96,7 +96,7 @@ std::exception_ptr TaskQueue::fail(PostedTask& task) noexcept {
     }
     return std::make_exception_ptr(failure.error());
   } catch (const std::exception&) {
-    failure_.set(failure_without_memory(peers_.rank()));
+    failure_.set(failure_without_memory(peers_.job_ranks().own()));
     return std::current_exception();
   }
 }

@@ -21,6 +21,7 @@
 #include "comm/collective_error.hpp"
 #include "comm/record/collected_values.hpp"
 #include "comm/ucx/host/host_segment.hpp"
+#include "comm/ucx/host/peer_memory.hpp"
 #include "comm/ucx/host/shared_mapping.hpp"
 #include "comm/ucx/host/status_page.hpp"
 #include "comm/ucx/transport/transport.hpp"
@@ -38,7 +39,9 @@ struct PeerInfo {
   int32_t region = -1;       // file descriptor of its host segment, which begins with the nonce
   int32_t status_page = -1;  // and of its status page, likewise
   uint32_t group_number = 0;
+  int32_t job_rank = 0;
   uint64_t nonce = 0;
+  uint64_t nonce_address = 0;  // in the memory of its process; 0: it is not to be read
   cpu_set_t cores;
 };
 
@@ -96,6 +99,12 @@ FileDescriptor make_file(uint64_t nonce, size_t size) {
   return made ? std::move(file) : FileDescriptor();
 }
 
+bool has_in_memory(const PeerInfo& info) {
+  uint64_t found = 0;
+  return info.nonce_address != 0 && read_memory(info.process, info.nonce_address, &found, sizeof(found)) &&
+         found == info.nonce;
+}
+
 bool begins_with(const FileDescriptor& file, uint64_t nonce) {
   uint64_t found = 0;
   return pread(file.number(), &found, sizeof(found), 0) == sizeof(found) && found == nonce;
@@ -136,15 +145,18 @@ std::string missing_ranks(c10d::Store& store, const std::string& prefix, int siz
 
 }  // namespace
 
-Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& group, int rank, int size,
+Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& group, int rank, int size, int job_rank,
              const std::string& version, const std::string& address, uint32_t number, const Deadline& deadline)
     : rank_(rank), prefix_("accel/ucx/" + group + "/"), peers_(size), hosts_(Hosts::of_single_ranks(size, rank)) {
   PeerInfo own = own_info(version);
   own.group_number = number;
-  if (wants_segment()) region_ = make_file(own.nonce, HostSegment::file_size());
-  status_page_ = make_file(own.nonce, StatusPage::kBytes);
-  own.region = region_.number();
-  own.status_page = status_page_.number();
+  own.job_rank = job_rank;
+  own_.nonce = std::make_unique<const uint64_t>(own.nonce);
+  if (wants_segment()) own.nonce_address = reinterpret_cast<uintptr_t>(own_.nonce.get());
+  if (wants_segment()) own_.region = make_file(own.nonce, HostSegment::file_size());
+  own_.status_page = make_file(own.nonce, StatusPage::kBytes);
+  own.region = own_.region.number();
+  own.status_page = own_.status_page.number();
   std::vector<uint8_t> record(sizeof(PeerInfo) + address.size());
   std::memcpy(record.data(), &own, sizeof(PeerInfo));
   std::memcpy(record.data() + sizeof(PeerInfo), address.data(), address.size());
@@ -165,6 +177,7 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
   int local = 0;
   std::map<std::string, size_t> names;  // host name to index
   std::vector<std::vector<int>> hosts;
+  std::vector<int> job_ranks(static_cast<size_t>(size));
   for (int peer = 0; peer < size; peer++) {
     PeerInfo info;
     const auto [bytes, size_of_record] = records.next();
@@ -175,28 +188,33 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
     std::memcpy(&info, bytes, sizeof(PeerInfo));
     if (std::strncmp(info.version, own.version, sizeof(own.version)) != 0)
       throw CollectiveError(CollectiveFailure::kInvalid, rank,
-                            text("rank ", peer, " uses UCX ", info.version, " and rank ", rank, " uses UCX ",
-                                 own.version, "; install one version on all hosts"));
+                            text("rank ", info.job_rank, " uses UCX ", info.version, " and rank ", job_rank,
+                                 " uses UCX ", own.version, "; install one version on all hosts"));
     peers_[peer].address.assign(bytes + sizeof(PeerInfo), bytes + size_of_record);
     peers_[peer].same_host = std::strcmp(info.host, own.host) == 0;
     peers_[peer].group_number = info.group_number;
+    job_ranks[static_cast<size_t>(peer)] = info.job_rank;
     peers_[peer].process = info.process;
     const bool visible = peers_[peer].same_host && info.process_namespace == own.process_namespace;
     const size_t host = names.try_emplace(info.host, hosts.size()).first->second;
     if (host == hosts.size()) hosts.emplace_back();
     hosts[host].push_back(peer);
     if (!peers_[peer].same_host) continue;
-    if (reaches_neighbours_ && visible && info.region >= 0)
-      peers_[peer].region = open_file_of(info.process, info.region);
-    reaches_neighbours_ = reaches_neighbours_ && begins_with(peers_[peer].region, info.nonce);
+    if (reach_.files && visible && info.region >= 0) peers_[peer].region = open_file_of(info.process, info.region);
+    reach_.files = reach_.files && begins_with(peers_[peer].region, info.nonce);
     const FileDescriptor page = visible ? open_file_of(info.process, info.status_page) : FileDescriptor();
     if (begins_with(page, info.nonce)) peers_[peer].status_page = std::make_unique<StatusPage>(page.number(), rank);
     local++;
     CPU_OR(&cores, &cores, &info.cores);
-    if (visible && info.process != own.process) peers_[peer].process_end = watch_process(info.process);
+    const bool is_other = info.process != own.process;
+    if (visible && is_other) peers_[peer].process_end = watch_process(info.process);
+    // Without a watch, a process that has ended could be taken for another one with its number.
+    const bool is_watched = !is_other || peers_[peer].process_end.is_open();
+    reach_.memory = reach_.memory && visible && is_watched && has_in_memory(info);
   }
   cores_suffice_ = local <= CPU_COUNT(&cores);
   hosts_ = Hosts(std::move(hosts), rank);
+  job_ranks_ = JobRanks(std::move(job_ranks), job_rank);
   store_ = store->clone();
 }
 
@@ -215,16 +233,22 @@ std::vector<int> Peers::regions() const {
 
 bool Peers::wait_until_all_connected(bool has_segment, const Deadline& deadline) {
   for (Peer& peer : peers_) peer.region = FileDescriptor();  // mapped by now, or not wanted
-  // One counter for both: the number of connected ranks, plus (kMaxRanks + 1) for each without a segment.
-  const int64_t without = has_segment ? 0 : kMaxRanks + 1;
-  const int64_t told = store_->add(prefix_ + "connected", 1 + without);
+  // One counter for all: the number of connected ranks, of those without a segment, and of those that cannot read the
+  // memory of their neighbours.
+  constexpr int64_t kMost = kMaxRanks + 1;
+  const int64_t counts = 1 + (has_segment ? 0 : kMost) + (reach_.memory ? 0 : kMost * kMost);
+  const int64_t told = store_->add(prefix_ + "connected", counts);
   const std::string all = prefix_ + "all_connected";
-  if (told % (kMaxRanks + 1) == size()) store_->set(all, told == size() ? "1" : "0");
+  if (told % kMost == size())
+    store_->set(all,
+                text("all", told / kMost % kMost == 0 ? " segment" : "", told / kMost / kMost == 0 ? " memory" : ""));
   if (wait_for_key(*store_, all, deadline) != nullptr)
     throw CollectiveError(CollectiveFailure::kTimeout, rank_,
                           text("the group did not form within ", deadline.total().count(), " ms: one of ", size(),
                                " ranks ended, or did not connect to the others; start all again"));
-  const bool all_have_segment = store_->get_to_str(all) == "1";
+  const std::string found = store_->get_to_str(all);
+  const bool all_have_segment = found.find("segment") != std::string::npos;
+  reach_.memory = found.find("memory") != std::string::npos;
   store_->setTimeout(kStoreAnswers);  // from now on it only explains failures
   if (!all_have_segment) hosts_ = Hosts::of_single_ranks(size(), rank_);
   return all_have_segment;

@@ -9,20 +9,29 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "comm/ucx/transport/job_ranks.hpp"
 #include "comm/ucx/transport/worker.hpp"
 
 namespace accel::comm::ucx {
 
-// Kinds of messages that never match each other.
-enum class Channel : uint8_t { kHeader, kData, kResult, kPointToPoint };
+// Kinds of messages that never match each other, but that a receive of kPointToPoint takes an offer, too.
+enum class Channel : uint8_t {
+  kHeader,
+  kData,
+  kResult,
+  kTaken,             // the answer to an offer
+  kPointToPoint = 4,  // even, and an offer the number behind it
+  kOffer,             // where a message is that the receiver reads itself
+};
 
 inline constexpr int kMaxRanks = 1 << 16;
-inline constexpr int kGroupNumberBits = 15;  // of the groups that a process has at once
+inline constexpr int kGroupNumberBits = 14;  // of the groups that a process has at once
 inline constexpr int kAnyRank = -1;
 
-// A posted message. Movable; its destructor leaves the message to UCX.
+// A posted message of a transport, which outlives it. Movable; its destructor leaves the message to UCX.
 class Message {
  public:
   Message() = default;
@@ -35,6 +44,7 @@ class Message {
   int peer() const { return peer_; }
   // The sender and the length of a point-to-point message that was received.
   int source() const { return source_; }
+  bool is_offer() const { return is_offer_; }
   size_t received() const { return received_; }
 
  private:
@@ -44,11 +54,14 @@ class Message {
   void release();
 
   void* handle_ = nullptr;
+  const JobRanks* job_ranks_ = nullptr;
   int rank_ = 0;
   int peer_ = 0;
   int source_ = 0;
   size_t received_ = 0;
   bool receives_ = false;
+  bool is_point_to_point_ = false;
+  bool is_offer_ = false;
 };
 
 // The messages of one group, over the worker that it shares with others.
@@ -72,6 +85,8 @@ class Transport {
   // Progresses what has arrived, for a bounded time even if peers continue to send.
   void settle();
 
+  // By which errors name ranks.
+  void set_job_ranks(JobRanks job_ranks) { job_ranks_ = std::move(job_ranks); }
   // Ranks to which UCX has lost the connection.
   std::vector<int> broken() const;
 
@@ -84,6 +99,7 @@ class Transport {
   Worker& worker_;
   const uint32_t group_;
   const int rank_;
+  JobRanks job_ranks_;
   std::vector<Connection> connections_;  // by rank
 };
 
