@@ -86,6 +86,10 @@ class DryRun(LaunchTest):
                                         "ranks meet at a free port\n")
         self.assertNotEqual(result.stdout, f"{port}\n")
 
+    def test_under_megatrons_settings_the_last_rank_is_shown(self):
+        result = launch("--cpu", "--use-megatron-lm", "--num-processes", "2", "sh", "-c", "echo $RANK $MEGATRON_LM_TP_DEGREE")
+        self.assertEqual((result.returncode, result.stdout), (0, "1 1\n"), result.stderr)
+
     def test_options_are_listed_with_the_defaults_of_accelerate(self):
         options = {one["name"]: one for one in json.loads(launch("--list-options").stdout)}
         self.assertGreaterEqual(len(options), 140)
@@ -96,7 +100,7 @@ class DryRun(LaunchTest):
         self.assertEqual((options["module"]["aliases"], options["module"]["kind"]), (["m"], "flag"))
         self.assertEqual(options["mixed_precision"]["choices"], ["no", "fp16", "bf16", "fp8"])
         self.assertIn("8-bit", options["mixed_precision"]["reason"])
-        self.assertEqual((options["megatron_lm_tp_degree"]["default"], options["megatron_lm_sequence_parallelism"]["kind"]), (1, "flag"))
+        self.assertEqual((options["megatron_lm_tp_degree"]["default"], options["megatron_lm_sequence_parallelism"]["kind"]), (1, "yes_or_no"))
         self.assertNotIn("default", options["prefix"])
 
 

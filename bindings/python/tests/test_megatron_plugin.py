@@ -4,6 +4,8 @@ import dataclasses
 import json
 import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -138,6 +140,20 @@ def test_main_is_the_last_process(ranks):
         accelerator.end_training()
     """)
     assert [text.split() for text in printed] == [["0", "False", "False"], ["only", "once", "1", "True", "True"]]
+
+
+def test_a_launch_gives_the_ranks_their_settings(launcher, tmp_path):
+    (tmp_path / "job.yaml").write_text("distributed_type: MEGATRON_LM\nmixed_precision: 'no'\nnum_processes: 2\nuse_cpu: true\n"
+                                       "megatron_lm_config:\n  megatron_lm_tp_degree: 2\n  megatron_lm_sequence_parallelism: true\n")
+    (tmp_path / "train.py").write_text(
+        "import accel\n"
+        "accelerator = accel.Accelerator()\n"
+        "plugin = accelerator.state.megatron_lm_plugin\n"
+        "accelerator.print(accelerator.distributed_type.value, plugin.tp_degree, plugin.sequence_parallelism, plugin.num_micro_batches)\n")
+    command = [launcher, "launch", "--config-file", str(tmp_path / "job.yaml"), "--megatron_lm_num_micro_batches", "3", "--", sys.executable,
+               str(tmp_path / "train.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout.split() == ["MEGATRON_LM", "2", "True", "3"], done.stdout + done.stderr
 
 
 def test_stand_ins():

@@ -160,6 +160,18 @@ def test_an_update_needs_no_other_call():
         model()
 
 
+def test_accumulation_is_that_of_micro_batches(caplog):
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2, megatron_lm_plugin=MegatronLMPlugin(num_micro_batches=2))
+    model = gpt()
+    model, optimizer, batches = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.5), loader())
+    assert accelerator.gradient_accumulation_steps == 1 and sum("num_micro_batches=2 counts" in record.message for record in caplog.records) == 1
+    model.train()
+    before = model.module.lm_head.weight.detach().clone()
+    with accelerator.accumulate(model):
+        model(**next(iter(batches)))
+    assert not torch.equal(before, model.module.lm_head.weight)
+
+
 def test_labels_and_what_counts():
     accelerator, (model, *_) = prepared(eod_mask_loss=True, other_megatron_args={"reset_position_ids": True, "reset_attention_mask": True})
     step = model.train_step_handler

@@ -245,6 +245,7 @@ class Planner {
     options.output.log_dir = settings_.value_of("log_dir");
     options.output.tee = settings_.value_of("tee", "0");
     options.output.redirects = settings_.value_of("redirects", "0");
+    options.output.is_of_last_rank = settings_.is_yes("use_megatron_lm");  // which is the main process there
     const bool has_role = settings_.value_of("role", "default") != "default";
     if (settings_.is_yes("prefix"))
       options.output.line_prefix = has_role ? "[${role_name} ${rank}] " : "[rank ${rank}] ";

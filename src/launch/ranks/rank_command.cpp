@@ -33,17 +33,17 @@ RankCommand rank_command(const LaunchOptions& options, const HostRanks& host_ran
   RankCommand command;
   command.program = options.program;
   command.environment = rank_environment(options, host_ranks, local_rank);
-  command.is_first = local_rank == 0;
+  command.is_main = output.is_of_last_rank ? rank == host_ranks.world_size - 1 : local_rank == 0;
   const OutputStreams tee = output_streams("--tee", output.tee, local_rank);
   const OutputStreams redirected = output_streams("--redirects", output.redirects, local_rank);
   const bool has_prefix = !output.line_prefix.empty();
-  const bool is_shown = command.is_first || has_prefix;
+  const bool is_shown = command.is_main || has_prefix;
   command.shows_stdout = (is_shown || tee.out) && !redirected.out;
   command.shows_stderr = (is_shown || tee.error) && !redirected.error;
   command.prefix = prefix_of_lines(options, rank, local_rank);
-  // The first rank has the launcher's own output, unless something is to be done to it.
+  // The main rank has the launcher's own output, unless something is to be done to it.
   const bool is_untouched =
-      command.is_first && !has_prefix && command.shows_stdout && command.shows_stderr && output.log_dir.empty();
+      command.is_main && !has_prefix && command.shows_stdout && command.shows_stderr && output.log_dir.empty();
   if (!is_untouched) command.shown = &shown;
   if (output.log_dir.empty()) return command;
   command.log_file = rank_log_file(output.log_dir, rank);

@@ -26,11 +26,11 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
 }
 
 // A process outside the terminal's foreground group that reads from the terminal would be stopped.
-bool needs_empty_input(const RankCommand& command) { return !command.is_first || isatty(STDIN_FILENO) != 0; }
+bool needs_empty_input(const RankCommand& command) { return !command.is_main || isatty(STDIN_FILENO) != 0; }
 
 RankOutputPlan output_plan(const RankCommand& command) {
   RankOutputPlan plan;
-  plan.is_inherited = command.is_first && command.log_file.empty() && command.shown == nullptr;
+  plan.is_inherited = command.is_main && command.log_file.empty() && command.shown == nullptr;
   plan.log_file = command.log_file;
   plan.log_header = command.log_header;
   plan.shown = command.shown;

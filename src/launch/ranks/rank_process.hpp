@@ -18,9 +18,9 @@ namespace accel::launch {
 struct RankCommand {
   std::vector<std::string> program;
   std::vector<std::string> environment;
-  bool is_first = false;  // shares the launcher's input, and its output if that is neither logged nor shown by it
-  sigset_t signal_mask;   // what the program is to start with
-  std::string file;       // the program's; empty: it is found by its name
+  bool is_main = false;  // shares the launcher's input, and its output if that is neither logged nor shown by it
+  sigset_t signal_mask;  // what the program is to start with
+  std::string file;      // the program's; empty: it is found by its name
   std::string log_file, log_header;  // is appended to, first the header; empty: none
   OutputRelays* shown = nullptr;     // of the launcher; null: it shows nothing of what it reads
   bool shows_stdout = false, shows_stderr = false;

@@ -1,5 +1,7 @@
 """What prepare() does under Megatron-LM's settings: completes them from the objects, and makes the engine that does whole steps."""
 
+import logging
+
 from ..data import loader as data
 from ..engine.torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler
 from ..modules.module import Module
@@ -10,6 +12,7 @@ from . import checks, pipeline
 from .arguments import get_args, initialize
 from .dummies import MegatronLMDummyDataLoader, MegatronLMDummyScheduler
 
+_logger = logging.getLogger(__name__)
 _ONE_MODEL = "You can't use same `Accelerator()` instance with multiple models when using Megatron-LM"
 
 
@@ -41,6 +44,10 @@ def objects(accelerator, plugin, given):
         if not isinstance(scheduler, MegatronLMDummyScheduler):
             raise ValueError("You can't use a custom scheduler with Megatron-LM. Please use the `accelerate.utils.MegatronLMDummyScheduler` instead.")
         plugin.set_scheduler_args(scheduler)
+    if accelerator.gradient_accumulation_steps != 1:
+        _logger.warning("gradient_accumulation_steps=%s has no effect under Megatron-LM's settings: num_micro_batches=%s counts",
+                        accelerator.gradient_accumulation_steps, plugin.num_micro_batches)
+        accelerator.gradient_accumulation_steps = 1  # else accumulate() would hold gradients back
     checks.tell(plugin, given)
     initialize(accelerator)
     return _completed(accelerator, plugin, given, model, optimizer, scheduler)
