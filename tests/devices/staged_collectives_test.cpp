@@ -15,11 +15,14 @@
 #include "comm/group.hpp"
 #include "comm/staged/staged_backend.hpp"
 #include "device_fixture.hpp"
+#include "engine/expect_error.hpp"
 #include "engine/ucx_fixture.hpp"
 #include "rank_threads.hpp"
 
 namespace accel::comm {
 namespace staged_backend_test {
+
+using tests::message_of;
 
 using CommunicatorPtr = std::shared_ptr<Communicator>;
 
@@ -46,15 +49,6 @@ class StagedBackend : public tests::DeviceTest {
           c10::make_intrusive<comm::StagedBackend>(device(rank).type(), host, std::chrono::seconds(20));
       body(backend.get(), rank);
     });
-  }
-
-  static std::string message_of(const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const std::exception& error) {
-      return error.what();
-    }
-    return "no error";
   }
 };
 

@@ -28,6 +28,7 @@
 #include "base/log.hpp"
 #include "base/number_text.hpp"
 #include "base/text_check.hpp"
+#include "expect_error.hpp"
 #include "json/json.hpp"
 #include "machine/processors.hpp"
 #include "os/interruption.hpp"
@@ -37,6 +38,8 @@
 namespace accel {
 namespace base_test {
 
+using tests::message_of;
+
 constexpr const char* kVariable = "ACCEL_TEST_VARIABLE";
 
 class BaseEnvironment : public testing::Test {
@@ -44,16 +47,6 @@ class BaseEnvironment : public testing::Test {
   void TearDown() override { unsetenv(kVariable); }
   static void set(const std::string& value) { setenv(kVariable, value.c_str(), 1); }
 };
-
-template <typename Call>
-std::string message_of(Call&& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
-}
 
 // How numbers are written where there is no memory for it.
 class NoRoomForNumbers final : public std::num_put<char> {

@@ -17,25 +17,19 @@
 #include "comm/backend/device_waiter.hpp"
 #include "comm/collectives.hpp"
 #include "comm/group.hpp"
+#include "expect_error.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::comm {
 namespace devices_test {
 
+using tests::message_of;
+
 constexpr char kBackends[] = "cpu:ucx,meta:stub";
 
 uint64_t latest_sequence(const Communicator& communicator) {
   return communicator.flight_record()->latest_done(~uint64_t{0})->sequence;
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.message();
-  }
-  return "no error";
 }
 
 at::Tensor elsewhere() { return at::empty({4}, at::TensorOptions().device(at::kMeta)); }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <exception>
 #include <string>
 
 #include "base/error.hpp"
@@ -26,8 +27,8 @@ template <typename Call>
 std::string message_of(Call&& call) {
   try {
     call();
-  } catch (const Error& error) {
-    return error.message();
+  } catch (const std::exception& error) {
+    return error.what();
   }
   return "no error";
 }
