@@ -4005,6 +4005,12 @@ inline void options_check(const std::string& type, const void* options) {
   detail::check(accel_options_check(type.c_str(), options));
 }
 
+// Gives the fields of an options struct that are unset what a call would: the values of their variables, else those of
+// the configuration file.
+inline void options_resolve(const std::string& type, void* options) {
+  detail::check(accel_options_resolve(type.c_str(), options));
+}
+
 // Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset.
 inline void options_from_json(const std::string& type, const std::string& json, void* options, std::size_t size) {
   detail::check(accel_options_from_json(type.c_str(), json.c_str(), options, size));

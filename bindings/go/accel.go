@@ -2411,6 +2411,10 @@ static inline accel_status_t go_accel_options_check(const char *type, const void
   return go_checked(accel_options_check(type, options), failure);
 }
 
+static inline accel_status_t go_accel_options_resolve(const char *type, void *options, go_failure *failure) {
+  return go_checked(accel_options_resolve(type, options), failure);
+}
+
 static inline accel_status_t go_accel_options_from_json(const char *type, const char *json, void *options, size_t size, go_failure *failure) {
   return go_checked(accel_options_from_json(type, json, options, size), failure);
 }
@@ -6053,7 +6057,9 @@ func (options *TensorParallelOptions) c(given *arguments) *C.accel_tensor_parall
 // tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options;
 // what one leaves unset is as in another.
 type ContextParallelOptions struct {
-	// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis. Default ALL_GATHER
+	// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the
+	// reference's words are "allgather" and "alltoall", which is RING. Variable
+	// PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER
 	Method *ContextMethod
 
 	// Default AUTO
@@ -14834,9 +14840,9 @@ func (state *State) SplitLayers(module *Module, options *TensorParallelOptions) 
 //     back, also if what is inside fails.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for lengths that differ or cannot be split, a dimension that a buffer has not,
-// a tensor that requires a gradient, or a no_restore that is no buffer; UNSUPPORTED for ranks that are not on the
-// CPU. In the scope attention with a mask, dropout, or another number of keys than of queries is UNSUPPORTED, with
-// the path of the layer; ranks whose lengths differ are a COLLECTIVE_MISMATCH.
+// a tensor that requires a gradient, or a no_restore that is no buffer. In the scope attention with a mask, dropout,
+// or another number of keys than of queries is UNSUPPORTED, with the path of the layer; ranks whose lengths differ
+// are a COLLECTIVE_MISMATCH.
 func (state *State) ContextParallel(buffers []*Tensor, seqDims []int64, noRestore []*Tensor, body func(*Scope) error) error {
 	var given arguments
 	defer given.end()
@@ -15051,8 +15057,8 @@ func (state *State) ParallelAllToAll(input *Tensor, split int64, join int64, who
 //   - scores: A floating tensor [..., classes of this rank].
 //   - classes: The number of all classes, of which rank r has the share r.
 //
-// Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; UNSUPPORTED on
-// another device than the CPU; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+// Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share;
+// COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
 func (state *State) ParallelClassScores(scores *Tensor, classes int64) (out *Tensor, err error) {
 	var cOut *C.accel_tensor_t
 	var failure C.go_failure
@@ -18614,6 +18620,23 @@ func OptionsCheck(type_ string, options unsafe.Pointer) error {
 	defer given.end()
 	var failure C.go_failure
 	code := C.go_accel_options_check(given.text(type_), options, &failure)
+	return status(code, failure)
+}
+
+// OptionsResolve is accel_options_resolve. Gives the fields of an options struct that are unset what a call would:
+// the values of their variables, else those of the configuration file. For programs that do part of a call's work
+// themselves. Fields without either stay unset, and so do those of a struct that a field points to.
+//
+//   - type_: The name of the struct, ACCEL_OPTIONS_*.
+//   - options: The struct. Texts that it points to afterwards belong to the library and stay.
+//
+// Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field,
+// or the variable or line with a value that the field cannot have; UNSUPPORTED as accel_options_check().
+func OptionsResolve(type_ string, options unsafe.Pointer) error {
+	var given arguments
+	defer given.end()
+	var failure C.go_failure
+	code := C.go_accel_options_resolve(given.text(type_), options, &failure)
 	return status(code, failure)
 }
 

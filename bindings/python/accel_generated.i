@@ -481,7 +481,7 @@ static const char accel_tensor_parallel_options_text[] = "accel_tensor_parallel_
 %}
 %accel_options(accel_tensor_parallel_options, ACCEL_TENSOR_PARALLEL_OPTIONS_INIT, free((char *)$self->plan);)
 %{
-static const char accel_context_parallel_options_text[] = "accel_context_parallel_options_t(*, method=ACCEL_CONTEXT_METHOD_ALL_GATHER, load_balance=ACCEL_LOAD_BALANCE_AUTO, sequence_length=0, variable_length=1, inputs_are_split=0)\n--\n\nHow sequences are split over the ranks of the axis \"context\" of the mesh. These ranks get the same batches, and each keeps its positions of them: a scope of accel_context_parallel_begin() says which tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options; what one leaves unset is as in another.\n\nmethod: ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis. Default ALL_GATHER\nload_balance: Default AUTO\nsequence_length: The positions of each sequence; 0: any number. In [0, inf). Default 0\nvariable_length: 0: sequences of another length than sequence_length are an error. Default 1\ninputs_are_split: 1: what the model is called with are this rank's positions, as a loader with sequence_keys gives them: each call is in a scope of its own. Default 0";
+static const char accel_context_parallel_options_text[] = "accel_context_parallel_options_t(*, method=ACCEL_CONTEXT_METHOD_ALL_GATHER, load_balance=ACCEL_LOAD_BALANCE_AUTO, sequence_length=0, variable_length=1, inputs_are_split=0)\n--\n\nHow sequences are split over the ranks of the axis \"context\" of the mesh. These ranks get the same batches, and each keeps its positions of them: a scope of accel_context_parallel_begin() says which tensors have positions, and attention in it is of the whole sequence. Models of one state have the same options; what one leaves unset is as in another.\n\nmethod: ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the reference's words are \"allgather\" and \"alltoall\", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER\nload_balance: Default AUTO\nsequence_length: The positions of each sequence; 0: any number. In [0, inf). Default 0\nvariable_length: 0: sequences of another length than sequence_length are an error. Default 1\ninputs_are_split: 1: what the model is called with are this rank's positions, as a loader with sequence_keys gives them: each call is in a scope of its own. Default 0";
 %}
 %accel_options(accel_context_parallel_options, ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT, )
 %{
@@ -4533,7 +4533,7 @@ n_buffers: Their number; 0: the program has split its tensors.
 no_restore: Those of the buffers that keep this rank's positions afterwards; the others get their former data back, also if what is inside fails.
 n_no_restore: Their number.
 out: The scope.
-Returns: ACCEL_OK; INVALID_ARGUMENT for lengths that differ or cannot be split, a dimension that a buffer has not, a tensor that requires a gradient, or a no_restore that is no buffer; UNSUPPORTED for ranks that are not on the CPU. In the scope attention with a mask, dropout, or another number of keys than of queries is UNSUPPORTED, with the path of the layer; ranks whose lengths differ are a COLLECTIVE_MISMATCH.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for lengths that differ or cannot be split, a dimension that a buffer has not, a tensor that requires a gradient, or a no_restore that is no buffer. In the scope attention with a mask, dropout, or another number of keys than of queries is UNSUPPORTED, with the path of the layer; ranks whose lengths differ are a COLLECTIVE_MISMATCH.";
 accel_status_t accel_context_parallel_begin(accel_state_t *state, accel_tensor_t *const *ITEMS, const int64_t *ITEMS, size_t COUNT, accel_tensor_t *const *ITEMS, size_t COUNT, accel_scope_t **OUTPUT);
 
 %feature("docstring") accel_context_parallel_gather "A whole sequence from the parts of the ranks of the axis context, on all of them.
@@ -4615,7 +4615,7 @@ state: A state, or the group of an axis.
 scores: A floating tensor [..., classes of this rank].
 classes: The number of all classes, of which rank r has the share r.
 out: The same scores, or those of all classes if they require no gradient.
-Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; UNSUPPORTED on another device than the CPU; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
+Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
 accel_status_t accel_parallel_class_scores(accel_state_t *state, const accel_tensor_t *scores, int64_t classes, accel_tensor_t **OUTPUT);
 
 %feature("docstring") accel_pipeline_forward "Passes a batch through the stages of a model, which are on the ranks of the state in their order: each rank computes its stage of one chunk of rows, and sends what the stage returns to the next rank, while the former one computes the next chunk. No gradients are recorded. What passes are trees of tensors, numbers and texts, of any sizes. With several rounds the first stage gets for a chunk, in each round but the first, what the last stage returned for it in the round before: a model that generates passes on the tokens, and with as many chunks as ranks all stages compute at once. A chunk is at its end when a stage returns NONE: no stage is called for it any more.
@@ -6072,6 +6072,13 @@ type: The name of the struct.
 options: The struct.
 Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field; UNSUPPORTED for a struct of a newer version in which a field is set that this one does not know.";
 accel_status_t accel_options_check(const char *type, const void *options);
+
+%feature("docstring") accel_options_resolve "Gives the fields of an options struct that are unset what a call would: the values of their variables, else those of the configuration file. For programs that do part of a call's work themselves. Fields without either stay unset, and so do those of a struct that a field points to.
+
+type: The name of the struct, ACCEL_OPTIONS_*.
+options: The struct. Texts that it points to afterwards belong to the library and stay.
+Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field, or the variable or line with a value that the field cannot have; UNSUPPORTED as accel_options_check().";
+accel_status_t accel_options_resolve(const char *type, void *options);
 
 %feature("docstring") accel_options_from_json "Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the \"offset\" that accel_options_describe() returns.
 

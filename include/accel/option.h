@@ -42,6 +42,16 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_check(const char 
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_init(const char *type, void *options, size_t size);
 
+/** Gives the fields of an options struct that are unset what a call would: the values of their variables, else those of the
+ * configuration file. For programs that do part of a call's work themselves. Fields without either stay unset, and so do those
+ * of a struct that a field points to.
+ * @param type The name of the struct, ACCEL_OPTIONS_*.
+ * @param options The struct. Texts that it points to afterwards belong to the library and stay.
+ * @return ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field, or the variable
+ *   or line with a value that the field cannot have; UNSUPPORTED as accel_options_check().
+ * @threads any */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_options_resolve(const char *type, void *options);
+
 /** Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags
  * are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is
  * unset. A handle or a value cannot be written so: its address belongs at the "offset" that accel_options_describe() returns.

@@ -97,7 +97,9 @@ typedef int32_t accel_load_balance_t;
  * @accelerate TorchContextParallelConfig, DeepSpeedSequenceParallelConfig */
 typedef struct accel_context_parallel_options {
   size_t struct_size;
-  accel_context_method_t method;     /* ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis. Default ALL_GATHER */
+  accel_context_method_t method;     /* ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says
+                                      * otherwise; the reference's words are "allgather" and "alltoall", which is RING. Variable
+                                      * PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER */
   accel_load_balance_t load_balance; /* Default AUTO */
   int64_t sequence_length;           /* The positions of each sequence; 0: any number. In [0, inf). Default 0 */
   accel_flag_t variable_length;      /* 0: sequences of another length than sequence_length are an error. Default 1 */
@@ -134,9 +136,8 @@ typedef struct accel_expert_parallel_options {
  * @param n_no_restore Their number.
  * @param out The scope.
  * @return ACCEL_OK; INVALID_ARGUMENT for lengths that differ or cannot be split, a dimension that a buffer has not, a tensor that
- *   requires a gradient, or a no_restore that is no buffer; UNSUPPORTED for ranks that are not on the CPU. In the scope attention
- *   with a mask, dropout, or another number of keys than of queries is UNSUPPORTED, with the path of the layer; ranks whose
- *   lengths differ are a COLLECTIVE_MISMATCH.
+ *   requires a gradient, or a no_restore that is no buffer. In the scope attention with a mask, dropout, or another number of
+ *   keys than of queries is UNSUPPORTED, with the path of the layer; ranks whose lengths differ are a COLLECTIVE_MISMATCH.
  * @threads thread
  * @accelerate maybe_context_parallel */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -248,8 +249,8 @@ accel_parallel_all_to_all(accel_state_t *state, const accel_tensor_t *input, int
  * @param scores A floating tensor [..., classes of this rank].
  * @param classes The number of all classes, of which rank r has the share r.
  * @param out The same scores, or those of all classes if they require no gradient.
- * @return ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; UNSUPPORTED on another device
- *   than the CPU; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+ * @return ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share;
+ *   COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_parallel_class_scores(accel_state_t *state, const accel_tensor_t *scores, int64_t classes, accel_tensor_t *ACCEL_OWNED *out);

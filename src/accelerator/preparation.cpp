@@ -209,6 +209,7 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   if (settings.context_parallel.inputs_are_split) prepared->set_sequences(prepared_.sequences);
   precision_.follow_loss_scale(sharding.loss_scale);  // the last step that can refuse
   prepared_.sequences->take(std::move(sequences));
+  if (settings.split_by_program) prepared_.sequences->leave_to_program();
   prepared_.placed->add(prepared->parallel());
   exchange_check_->add(prepared->parallel());
   expert_balance_->add(*module, ranks.summed != nullptr ? ranks.summed : ranks.gradient);

@@ -1,6 +1,7 @@
 // Sequence splitting: how the ranks along the axis context share the sequences of the prepared models.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -32,10 +33,16 @@ class SequenceSplitting {
   // Follows the settings as they are now. Collective at the first call, if no model was prepared.
   const parallel::SequenceSplit& split();
 
+  // The program splits sequences itself.
+  void leave_to_program() { is_used_ = true; }
+  // Warns once, if nothing has split a sequence.
+  void note_backward();
+
  private:
   const std::shared_ptr<comm::Mesh> mesh_;
   const ContextMethod method_;
   ChoicePtr choice_;
+  std::atomic<bool> is_used_{false};  // or nobody is to be told
 };
 
 }  // namespace accel::accelerator

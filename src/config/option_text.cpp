@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <optional>
+#include <utility>
 
 #include "base/environment.hpp"
 #include "base/error.hpp"
@@ -41,9 +42,18 @@ bool can_have(const OptionField& field, const std::string& value) {
   return false;
 }
 
+// The reference has other words for some choices.
+std::string word_of_choice(const std::string& written) {
+  constexpr std::pair<const char*, const char*> kWords[] = {{"allgather", "all_gather"}, {"alltoall", "ring"}};
+  for (const auto& [of_reference, own] : kWords)
+    if (strcasecmp(written.c_str(), of_reference) == 0) return own;
+  return written;
+}
+
 }  // namespace
 
-const OptionChoice* find_choice(const OptionField& field, const std::string& written) {
+const OptionChoice* find_choice(const OptionField& field, const std::string& given) {
+  const std::string written = word_of_choice(given);
   const auto number = parse_integer(written);
   for (size_t i = 0; i < field.num_choices; ++i) {
     const OptionChoice& choice = field.choices[i];

@@ -1,6 +1,9 @@
 #include "config/precedence.hpp"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <vector>
 
 #include "base/environment.hpp"
 #include "config/interned_bytes.hpp"
@@ -46,6 +49,16 @@ void resolve_options(const OptionTable& table, void* options) {
     if (field.kind == OptionKind::kReserved || !is_unset(field, options)) continue;
     if (const auto found = find_option_text(table, field, file)) write_option(field, found->text, options);
   }
+}
+
+void resolve_given_options(const OptionTable& table, void* given, const char* name) {
+  std::vector<std::byte> whole = unset_options(table);
+  read_options(table, given, name, whole.data());
+  resolve_options(table, whole.data());
+  size_t size = 0;
+  std::memcpy(&size, given, sizeof size);
+  std::memcpy(static_cast<std::byte*>(given) + sizeof size, whole.data() + sizeof size,
+              std::min(size, table.size) - sizeof size);
 }
 
 }  // namespace accel

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "nn/linear_cross_entropy.hpp"
+#include "nn/split/split_linear.hpp"
 
 namespace accel::nn {
 namespace {
@@ -17,6 +18,7 @@ const torch::Library* make_library() {
   auto library = std::make_unique<torch::Library>(torch::Library::FRAGMENT, "accel", std::nullopt, __FILE__, __LINE__);
   // Without a dispatch key: the functions differentiate and cast by themselves, on every device.
   library->def(kLinearCrossEntropySchema, linear_cross_entropy);
+  library->def(kSplitLinearSchema, split_linear);
   return library.release();
 }
 

@@ -442,6 +442,45 @@ static void test_configuration_file(void **state) {
   accel_module_release(linear);
 }
 
+/* A program that does part of a call's work gets what the call would have got. */
+static void test_unset_fields_are_resolved(void **state) {
+  (void)state;
+  char path[] = "/tmp/accel_options_XXXXXX";
+  write_file(path,
+             "tensor_parallel:\n  plan: a colwise\n  overlap: \"yes\"\n  loss_parallel: true\nsgd: {momentum: -7}\n");
+  setenv("ACCELERATE_CONFIG_FILE", path, 1);
+  setenv("PARALLELISM_CONFIG_TP_OVERLAP", "no", 1);
+  const char *const type = ACCEL_OPTIONS_TENSOR_PARALLEL;
+  accel_tensor_parallel_options_t options = ACCEL_TENSOR_PARALLEL_OPTIONS_INIT;
+  options.loss_parallel = 0;
+  assert_ok(accel_options_resolve(type, &options));
+  assert_string_equal(options.plan, "a colwise");           /* of the file */
+  assert_int_equal(options.overlap, ACCEL_OVERLAP_NO);      /* of the variable */
+  assert_int_equal(options.loss_parallel, 0);               /* of the call */
+  assert_int_equal(options.sequence_parallel, ACCEL_UNSET); /* of none */
+  assert_int_equal(options.struct_size, sizeof options);
+
+  /* Behind an older program's struct nothing is written. */
+  accel_tensor_parallel_options_t older = ACCEL_TENSOR_PARALLEL_OPTIONS_INIT;
+  older.struct_size = offsetof(accel_tensor_parallel_options_t, verify_gradients);
+  assert_ok(accel_options_resolve(type, &older));
+  assert_string_equal(older.plan, "a colwise");
+  assert_int_equal(older.loss_parallel, ACCEL_UNSET);
+  assert_int_equal(older.struct_size, offsetof(accel_tensor_parallel_options_t, verify_gradients));
+
+  accel_sgd_options_t sgd = ACCEL_SGD_OPTIONS_INIT;
+  char expected[sizeof path + 64];
+  snprintf(expected, sizeof expected, "momentum is '-7' (from %s:5); expected a number", path);
+  assert_fails(accel_options_resolve("accel_sgd_options_t", &sgd), ACCEL_ERROR_INVALID_ARGUMENT, expected);
+  assert_fails(accel_options_resolve("accel_sdg_options_t", &sgd), ACCEL_ERROR_NOT_FOUND, "accel_sgd_options_t");
+  assert_fails(accel_options_resolve(type, NULL), ACCEL_ERROR_INVALID_ARGUMENT, "options is NULL");
+  options.overlap = 9;
+  assert_fails(accel_options_resolve(type, &options), ACCEL_ERROR_INVALID_ARGUMENT, "options.overlap is 9");
+  unsetenv("PARALLELISM_CONFIG_TP_OVERLAP");
+  unsetenv("ACCELERATE_CONFIG_FILE");
+  unlink(path);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_fields_have_the_values_that_they_can_have),
@@ -452,6 +491,7 @@ int main(void) {
       cmocka_unit_test(test_from_json),
       cmocka_unit_test(test_json_that_is_wrong),
       capi_unit_test(test_configuration_file),
+      capi_unit_test(test_unset_fields_are_resolved),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

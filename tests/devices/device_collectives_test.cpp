@@ -22,12 +22,15 @@
 #include "comm/collectives.hpp"
 #include "comm/group.hpp"
 #include "device_fixture.hpp"
+#include "engine/expect_error.hpp"
 #include "rank_threads.hpp"
 #include "repeated.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::comm {
 namespace device_collectives_test {
+
+using tests::message_of;
 
 using CommunicatorPtr = std::shared_ptr<Communicator>;
 using Tensors = std::vector<at::Tensor>;
@@ -255,14 +258,6 @@ INSTANTIATE_TEST_SUITE_P(Works, LateDeviceCollectives,
 // Calls that start, and fail when they are waited for: alone, behind others, and together in one call.
 // Regression: the error of several collectives in one call was that the backend's work has no number.
 TEST_P(LateDeviceCollectives, AFailureIsTheCallsErrorAndTheNextCallWorks) {
-  const auto message_of = [](const std::function<void()>& call) {
-    try {
-      call();
-    } catch (const std::exception& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
-  };
   run_ranks(2, [&](const CommunicatorPtr& communicator) {
     const c10::Device here = location(communicator->rank());
     const auto sum_of = [&](double number) {

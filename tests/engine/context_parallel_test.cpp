@@ -8,11 +8,13 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -30,12 +32,14 @@
 #include "expect_error.hpp"
 #include "mesh_ranks.hpp"
 #include "nn/architectures/architecture.hpp"
+#include "nn/layers/linear.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/recompute/activation_checkpointing.hpp"
 #include "nn/torchscript_module.hpp"
 #include "optim/rules/rules.hpp"
 #include "parallel/context/context_scope.hpp"
 #include "parallel/tensor/split_model.hpp"
+#include "settings_fixture.hpp"
 #include "tensor/autograd/loss.hpp"
 
 namespace accel::parallel {
@@ -227,10 +231,37 @@ TEST(ContextParallel, ModelsWithoutAMethodHaveThatOfTheState) {
     given.inputs_are_split = true;
     sequences.take(sequences.with(given));
     EXPECT_TRUE(sequences.split().positions(8).equal(contiguous));
+    // What a variable says of context parallelism does not count in its place.
+    given.method.set(ContextMethod::kRing, "PARALLELISM_CONFIG_CP_COMM_STRATEGY");
+    sequences.take(sequences.with(given));
+    EXPECT_TRUE(sequences.split().positions(8).equal(contiguous));
     given.method = ContextMethod::kAllGather;
     sequences.take(sequences.with(given));
     EXPECT_FALSE(sequences.split().positions(8).equal(contiguous));
   });
+}
+
+// Ranks along the axis would compute the same, and nothing else would tell.
+TEST(ContextParallel, WholeSequencesOnSeveralRanksAreTold) {
+  const LoggedText logged;
+  on_mesh({1, 1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    accelerator::SequenceSplitting own(accelerator->state().groups().mesh(), kRing);
+    own.leave_to_program();
+    own.note_backward();
+    accelerator::SequenceSplitting used(accelerator->state().groups().mesh(), kRing);
+    used.split();
+    used.note_backward();
+  });
+  EXPECT_EQ(logged.lines().find("no sequence was split"), std::string::npos) << logged.lines();
+  on_mesh({1, 1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr model =
+        accelerator->preparation().prepare_model(std::make_shared<nn::Linear>(2, 1, true), PrepareModelSettings());
+    for (int step = 0; step < 2; step++) accelerator->backward().run(model->call(at::ones({3, 2})).sum());
+  });
+  const std::string words = "context_parallel_size is 2 and no sequence was split before the first backward";
+  const size_t first = logged.lines().find(words);
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_EQ(logged.lines().find(words, first + 1), std::string::npos);
 }
 
 TEST(ContextParallel, EachKeyOfABatchIsSplitOnce) {

@@ -245,7 +245,7 @@ class HalvedMeans final : public nn::SplitSequence {
 
 TEST(LossParallel, MeansOfSplitSequencesAreOverTheLossOfAllClasses) {
   tests::run_ranks(2, [](const RankGroup& group) {
-    nn::install_split_operators();
+    nn::install_split_operators(at::kCPU);
     const Loss loss{targets({8})};
     const at::Tensor whole = numbers({8, kClasses}, 0.4), scores = split(leaf(own_part(whole, 1, group)) * 1, group);
     const Head head, own = head.part(group);

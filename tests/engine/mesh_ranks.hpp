@@ -21,8 +21,11 @@ struct MeshSizes {
   int ranks() const { return static_cast<int>(replicas * shards * parts * contexts); }
 };
 
+// Settings of a rank besides those of its mesh.
+using RankSettings = std::function<void(StateSettings& settings, int rank)>;
+
 // That of a rank of a job which meets at this port.
-inline AcceleratorPtr accelerator_on(const MeshSizes& sizes, int rank, int port) {
+inline AcceleratorPtr accelerator_on(const MeshSizes& sizes, int rank, int port, const RankSettings& change = {}) {
   StateSettings settings;
   settings.cpu = true;
   settings.process_index = settings.local_process_index = rank;
@@ -33,18 +36,20 @@ inline AcceleratorPtr accelerator_on(const MeshSizes& sizes, int rank, int port)
   settings.context_parallel_size = sizes.contexts;
   settings.tensor_parallel_size = sizes.parts;
   settings.expert_parallel_size = sizes.experts;
+  if (change) change(settings, rank);
   return std::make_shared<accelerator::Accelerator>(settings);
 }
 
 // Runs `body` on the ranks of a job with such a mesh.
-inline void on_mesh(const MeshSizes& sizes, const std::function<void(const AcceleratorPtr&)>& body) {
+inline void on_mesh(const MeshSizes& sizes, const std::function<void(const AcceleratorPtr&)>& body,
+                    const RankSettings& change = {}) {
   const launch::ClaimedPort port;
   std::vector<std::exception_ptr> failures(static_cast<size_t>(sizes.ranks()));
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < sizes.ranks(); rank++)
     ranks.emplace_back([&, rank] {
       try {
-        const AcceleratorPtr accelerator = accelerator_on(sizes, rank, port.number());
+        const AcceleratorPtr accelerator = accelerator_on(sizes, rank, port.number(), change);
         body(accelerator);
         accelerator->end_training();
       } catch (...) {

@@ -15,6 +15,7 @@
 
 #include "accelerator/parameters/prepared_parameters.hpp"
 #include "base/error.hpp"
+#include "expect_error.hpp"
 #include "nn/module_walks.hpp"
 #include "parallel/parameters/gradient_buckets.hpp"
 #include "rank_threads.hpp"
@@ -22,6 +23,7 @@
 namespace accel::parallel {
 namespace parameters_test {
 
+using tests::expect_error;
 using tests::run_ranks;
 using CommunicatorPointer = std::shared_ptr<comm::Communicator>;
 
@@ -163,33 +165,24 @@ TEST(Parameters, SynchronizingGoesOnInTheBackground) {
   });
 }
 
-std::string message_of(const std::function<void()>& call, Status status) {
-  try {
-    call();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.status(), status) << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
-
 TEST(Parameters, MistakesAreNamedAndLoseNothing) {
   run_ranks(1, [](const CommunicatorPointer& communicator) {
     GradientBuckets buckets(*make_parameters(), communicator, 25);
     buckets.ready(0, at::ones({7, 31}), 1.0);
-    EXPECT_EQ(
-        message_of([&] { buckets.ready(0, {}, 1.0); }, Status::kInvalidState),
-        "the gradient of 'a' is ready already in this micro-batch; call accel_parameters_synchronize() at its end");
-    EXPECT_EQ(message_of([&] { buckets.ready(1, at::ones({6}), 1.0); }, Status::kShapeMismatch),
-              "the gradient of 'b' has shape [6]; expected [5]");
-    EXPECT_EQ(message_of([&] { buckets.ready(5, {}, 1.0); }, Status::kInvalidArgument),
-              "index is 5; expected 0 to 4, a trainable parameter of the module");
+    expect_error(
+        Status::kInvalidState,
+        "the gradient of 'a' is ready already in this micro-batch; call accel_parameters_synchronize() at its end",
+        [&] { buckets.ready(0, {}, 1.0); });
+    expect_error(Status::kShapeMismatch, "the gradient of 'b' has shape [6]; expected [5]",
+                 [&] { buckets.ready(1, at::ones({6}), 1.0); });
+    expect_error(Status::kInvalidArgument, "index is 5; expected 0 to 4, a trainable parameter of the module",
+                 [&] { buckets.ready(5, {}, 1.0); });
     buckets.ready(3, {}, 1.0);
     buckets.ready(4, {}, 1.0);
-    EXPECT_EQ(message_of([&] { buckets.synchronize(1.0); }, Status::kInvalidState),
-              "gradients are not ready: 'b', 'c'; expected accel_parameters_grad_ready() for each parameter in each "
-              "micro-batch");
+    expect_error(Status::kInvalidState,
+                 "gradients are not ready: 'b', 'c'; expected accel_parameters_grad_ready() for each parameter in each "
+                 "micro-batch",
+                 [&] { buckets.synchronize(1.0); });
     buckets.ready(1, at::full({5}, 2, at::kDouble), 1.0);
     buckets.ready(2, at::ones({300}), 1.0);
     buckets.synchronize(1.0);
@@ -198,8 +191,8 @@ TEST(Parameters, MistakesAreNamedAndLoseNothing) {
 
     nn::Module frozen("Frozen");
     frozen.add_parameter("a", at::ones({2}), /*requires_grad=*/false);
-    message_of([&] { GradientBuckets none(frozen, communicator, 25); }, Status::kInvalidArgument);
-    message_of([&] { GradientBuckets none(*make_parameters(), communicator, 0); }, Status::kInvalidArgument);
+    expect_error(Status::kInvalidArgument, "", [&] { GradientBuckets none(frozen, communicator, 25); });
+    expect_error(Status::kInvalidArgument, "", [&] { GradientBuckets none(*make_parameters(), communicator, 0); });
   });
 }
 

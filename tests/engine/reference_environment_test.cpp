@@ -24,15 +24,14 @@ bool is_of_an_option(const std::string& variable) {
 
 // Those that are read without a field of an options struct, and where.
 constexpr const char* kReadElsewhere[] = {
-    "ACCELERATE_CONFIG_DS_FIELDS",          // config/deepspeed_config.cpp
-    "ACCELERATE_USE_PARALLELISM_CONFIG",    // config/unsupported_environment.cpp: no contradicts sizes
-    "ACCELERATE_USE_SAGEMAKER",             // the same: with a type, or without one
-    "ACCELERATE_INIT_INCLUDE_BUFFERS",      // capi/models/module.cpp
-    "ACCELERATE_LOG_LEVEL",                 // Python's get_logger()
-    "PARALLELISM_CONFIG_CP_COMM_STRATEGY",  // Python's TorchContextParallelConfig
-    "PARALLELISM_CONFIG_SP_SIZE",           // config/state_settings.cpp: another way to share sequences
-    "PARALLELISM_CONFIG_SP_BACKEND",        // Python's ParallelismConfig
-    "PARALLELISM_CONFIG_SP_SEQ_LENGTH",     // these three: Python's DeepSpeedSequenceParallelConfig
+    "ACCELERATE_CONFIG_DS_FIELDS",        // config/deepspeed_config.cpp
+    "ACCELERATE_USE_PARALLELISM_CONFIG",  // config/unsupported_environment.cpp: no contradicts sizes
+    "ACCELERATE_USE_SAGEMAKER",           // the same: with a type, or without one
+    "ACCELERATE_INIT_INCLUDE_BUFFERS",    // capi/models/module.cpp
+    "ACCELERATE_LOG_LEVEL",               // Python's get_logger()
+    "PARALLELISM_CONFIG_SP_SIZE",         // config/state_settings.cpp: another way to share sequences
+    "PARALLELISM_CONFIG_SP_BACKEND",      // Python's ParallelismConfig
+    "PARALLELISM_CONFIG_SP_SEQ_LENGTH",   // these three: Python's DeepSpeedSequenceParallelConfig
     "PARALLELISM_CONFIG_SP_SEQ_LENGTH_IS_VARIABLE",
     "PARALLELISM_CONFIG_SP_ATTN_IMPLEMENTATION",
     "ACCELERATE_DYNAMO_MODE",                      // these four describe what ACCELERATE_DYNAMO_BACKEND turns on, and

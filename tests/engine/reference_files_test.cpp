@@ -3,10 +3,12 @@
 
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "config/fsdp_settings.hpp"
 #include "config/generated/choices/context_method.hpp"
 #include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/parallelism/context_parallel.hpp"
 #include "config/generated/settings/prepare/deepspeed.hpp"
 #include "config/generated/settings/state/state.hpp"
 #include "config/precedence.hpp"
@@ -118,6 +120,26 @@ TEST(ReferenceFiles, SequencesAreSharedInOneOfTwoWays) {
     EXPECT_EQ(state.context_parallel_size, std::stoi(size));
     EXPECT_EQ(default_context_method(state), ContextMethod::kUlysses);
   }
+}
+
+TEST(ReferenceFiles, TheReferencesWordsNameMethods) {
+  const SettingsEnvironment environment;
+  const ConfigurationFileOfTest file("parallelism_config: {parallelism_config_cp_comm_strategy: alltoall}\n");
+  const auto method = [] {
+    ContextParallelSettings settings;
+    resolve_settings(settings);
+    return settings.method.value;
+  };
+  EXPECT_EQ(method(), ContextMethod::kRing);
+  for (const auto& [word, expected] : {std::pair("allgather", ContextMethod::kAllGather),
+                                       {"ALLTOALL", ContextMethod::kRing},
+                                       {"ulysses", ContextMethod::kUlysses}}) {
+    setenv("PARALLELISM_CONFIG_CP_COMM_STRATEGY", word, 1);
+    EXPECT_EQ(method(), expected) << word;
+  }
+  setenv("PARALLELISM_CONFIG_CP_COMM_STRATEGY", "everywhere", 1);
+  tests::expect_error(Status::kInvalidArgument, "method is 'everywhere' (from PARALLELISM_CONFIG_CP_COMM_STRATEGY)",
+                      method);
 }
 
 TEST(ReferenceFiles, ContextParallelismIsAnotherWayThanTheVariables) {

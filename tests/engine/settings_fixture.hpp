@@ -82,15 +82,21 @@ class LoggedText {
  public:
   LoggedText() {
     set_log_callback(
-        [](int32_t, const char* message, void* all) { static_cast<std::string*>(all)->append(message).append("\n"); },
-        &lines_, nullptr);
+        [](int32_t, const char* message, void* logged) {
+          auto& all = *static_cast<LoggedText*>(logged);
+          const std::lock_guard<std::mutex> lock(all.mutex_);
+          all.lines_.append(message).append("\n");
+        },
+        this, nullptr);
   }
   LoggedText(const LoggedText&) = delete;
   LoggedText& operator=(const LoggedText&) = delete;
   ~LoggedText() { set_log_callback(nullptr, nullptr, nullptr); }
+  // When no thread logs any more.
   const std::string& lines() const { return lines_; }
 
  private:
+  std::mutex mutex_;
   std::string lines_;
 };
 

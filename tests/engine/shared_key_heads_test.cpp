@@ -33,11 +33,10 @@ Case llama_case(int64_t key_heads, bool sequence_parallel = false) {
 }
 
 // Queries, keys and values are one product.
-class PackedAttention final : public nn::Module, public nn::AttentionHeads {
+class PackedAttention : public nn::Module {
  public:
   explicit PackedAttention(int64_t key_heads)
       : Module("PackedAttention"),
-        AttentionHeads(kHeads, key_heads, kHeadSize),
         qkv_(std::make_shared<nn::Linear>(kWidth, (kHeads + 2 * key_heads) * kHeadSize, true)),
         out_(std::make_shared<nn::Linear>(kHeads * kHeadSize, kWidth, true)) {
     add_child("qkv", qkv_);
@@ -60,11 +59,19 @@ class PackedAttention final : public nn::Module, public nn::AttentionHeads {
   std::shared_ptr<nn::Linear> qkv_, out_;
 };
 
-Case packed_case(int64_t key_heads) {
-  const auto make = [key_heads] {
+class AttentionOfKnownHeads final : public PackedAttention, public nn::AttentionHeads {
+ public:
+  explicit AttentionOfKnownHeads(int64_t key_heads)
+      : PackedAttention(key_heads), AttentionHeads(kHeads, key_heads, kHeadSize) {}
+};
+
+// `knows_heads`: the attention says what its heads are, or else the plan does.
+Case packed_case(int64_t key_heads, bool knows_heads = true) {
+  const auto make = [key_heads, knows_heads] {
     const auto model = std::make_shared<nn::CallbackModule>("Packed");
     model->add_child("words", std::make_shared<nn::Embedding>(kVocabulary, kWidth));
-    model->add_child("attention", std::make_shared<PackedAttention>(key_heads));
+    model->add_child("attention", knows_heads ? std::make_shared<AttentionOfKnownHeads>(key_heads)
+                                              : std::make_shared<PackedAttention>(key_heads));
     model->add_child("head", std::make_shared<nn::Linear>(kWidth, kVocabulary, true));
     model->set_forward([](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
       at::Tensor x = inputs[0].toTensor();
@@ -75,9 +82,12 @@ Case packed_case(int64_t key_heads) {
   };
   const std::string sizes = std::to_string(kHeads * kHeadSize) + "," + std::to_string(key_heads * kHeadSize) + "," +
                             std::to_string(key_heads * kHeadSize);
-  return {"packed with " + std::to_string(key_heads) + " key heads", make,
-          "words embedding_rowwise; attention.qkv packed_colwise(" + sizes +
-              "); attention.out rowwise; head colwise_gather_output"};
+  const std::string heads = knows_heads ? "" : "[" + std::to_string(kHeadSize) + "]";
+  // Query heads of one key head stay together, unless there are fewer of them than ranks.
+  const std::string rows = knows_heads ? "" : "[" + std::to_string(kHeads / key_heads * kHeadSize) + "]";
+  return {"packed with " + std::to_string(key_heads) + " key heads" + heads, make,
+          "words embedding_rowwise; attention.qkv packed_colwise(" + sizes + ")" + heads + "; attention.out rowwise" +
+              (key_heads < 3 ? heads : rows) + "; head colwise_gather_output"};
 }
 
 TEST(SharedKeyHeads, TrainAsInOneProcess) {
@@ -91,6 +101,10 @@ TEST(SharedKeyHeads, TrainAsInOneProcess) {
     const Trained expected = train_alone(test, kSteps);
     for (const MeshSizes& sizes : {MeshSizes{1, 1, 2}, {1, 1, 4}}) expect_trains_as(expected, test, sizes);
   }
+  // Three ranks share four key heads unevenly, and two have the same one of a single one.
+  const Trained of_plan = train_alone(packed_case(4), kSteps);
+  for (const bool knows_heads : {true, false}) expect_trains_as(of_plan, packed_case(4, knows_heads), {1, 1, 3});
+  expect_trains_as(train_alone(packed_case(1), kSteps), packed_case(1, /*knows_heads=*/false), {1, 1, 2});
   const Trained expected = train_alone(llama_case(1), kSteps);
   for (const MeshSizes& sizes : {MeshSizes{1, 1, 2}, {1, 1, 3}})
     expect_trains_as(expected, llama_case(1, /*sequence_parallel=*/true), sizes);

@@ -100,7 +100,7 @@ class Training {
     const int64_t share = kRows / data->size();
     const at::Tensor rows =
         at::arange(kRows * kLength).mul(7 + number).add(number * number).remainder(kVocabulary).view({kRows, kLength});
-    const at::Tensor tokens = rows.narrow(0, data->rank() * share, share);
+    const at::Tensor tokens = rows.narrow(0, data->rank() * share, share).to(accelerator_->state().device());
     const at::Tensor output = model_->call(tokens);
     const at::Tensor loss =
         returns_loss_ ? output
@@ -121,7 +121,7 @@ class Training {
   std::map<std::string, at::Tensor> weights() const {
     std::map<std::string, at::Tensor> weights;
     for (const auto& [name, tensor] : accelerator_->files().whole_state_dict(model_, /*keep=*/true))
-      weights[name] = tensor.clone();
+      weights[name] = tensor.cpu().clone();
     return weights;
   }
 

@@ -6,12 +6,15 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "accelerator/training_memory.hpp"
 #include "checkpoint_fixture.hpp"
+#include "config/generated/choices/overlap.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
 #include "config/generated/choices/state_dict_type.hpp"
 #include "config/generated/settings/prepare/estimate_memory.hpp"
@@ -25,6 +28,7 @@
 #include "nn/layers/normalization.hpp"
 #include "nn/linear_cross_entropy.hpp"
 #include "nn/module_walks.hpp"
+#include "nn/split/split_linear.hpp"
 #include "optim/rules/rules.hpp"
 #include "split_model_fixture.hpp"
 
@@ -231,6 +235,45 @@ TEST(TensorParallel, ParametersMayHaveRulesOfTheirOwn) {
   });
 }
 
+// Two products of one input and one that reads both, with parameters of its own.
+nn::ModulePtr with_products_of_its_own() {
+  const auto layers = std::make_shared<nn::CallbackModule>("FeedForward");
+  layers->add_parameter("up", at::empty({8, 13}), true);  // transposed
+  layers->add_parameter("shift", at::empty({13}), true);
+  layers->add_parameter("gate", at::empty({13, 8}), true);
+  layers->add_parameter("down", at::empty({kVocabulary, 13}), true);
+  layers->add_parameter("bias", at::empty({kVocabulary}), true);
+  layers->set_forward([](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
+    const at::Tensor x = inputs[0].toTensor();
+    const auto own = [&](size_t index) { return self.parameter(index); };
+    const at::Tensor up = nn::split_linear(x, own(0), own(1), /*is_transposed=*/true, false, /*readers=*/2);
+    const at::Tensor gate = nn::split_linear(x, own(2), std::nullopt, false, false, 2);
+    return nn::split_linear(up.tanh() * gate, own(3), own(4), false, false, 1);
+  });
+  const auto model = std::make_shared<nn::CallbackModule>("Net");
+  model->add_child("words", std::make_shared<nn::Embedding>(kVocabulary, 8));
+  model->add_child("layers", layers);
+  model->set_forward([](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
+    return self.children()[1].second->call(self.children()[0].second->call(inputs[0].toTensor()));
+  });
+  return with_known_weights(model);
+}
+
+TEST(TensorParallel, ProgramsMultiplyWithPartsOfTheirOwnParameters) {
+  const Case test{"products of its own", with_products_of_its_own,
+                  "layers.up rowwise; layers.shift colwise; layers.gate colwise; layers.down rowwise"};
+  const Trained expected = train_alone({"", test.make, "none"}, 5);
+  for (const Overlap overlap : {Overlap::kNo, Overlap::kYes})
+    on_mesh({1, 1, 3}, [&](const AcceleratorPtr& accelerator) {
+      PrepareModelSettings settings;
+      settings.tensor_parallel.overlap = overlap;
+      settings.tensor_parallel.overlap_chunks = 2;
+      Training training(accelerator, test, settings);
+      for (int step = 0; step < 5; step++) EXPECT_NEAR(training.step(step).second, expected.steps[step].second, 1e-9);
+      expect_close(training.weights(), expected.weights, 1e-9);
+    });
+}
+
 // The estimate is that of the rank with the largest parts, the first one.
 TEST(TensorParallel, EstimatesAreWhatARankStores) {
   for (const int parts : {2, 3})
@@ -293,6 +336,11 @@ TEST(TensorParallel, PlansThatDoNotFitAreRefused) {
   refuse("attention.in_proj packed_colwise(20,30); attention.out_proj rowwise", "packs 50 features");
   refuse("attention.in_proj packed_colwise; attention.out_proj rowwise", "has no number of packed tensors");
   refuse("up colwise(2); down rowwise", "has a number of packed tensors");
+  refuse("up colwise[5]; down rowwise[5]", "has heads of 5 features, and 'up.weight' has 17; expected a multiple");
+  refuse("up colwise[17]; down rowwise[17]", "'down rowwise[17]' splits 1 heads of 'down.weight' over 2 ranks");
+  refuse("up colwise[; down rowwise", "rule 'up colwise[' of the plan has no closing bracket");
+  refuse("up colwise[some]; down rowwise", "has 'some' in its brackets; expected the features of a head");
+  refuse("words embedding_rowwise[2]", "has the features of a head; expected them with colwise and rowwise alone");
   refuse("up.weight colwise", "names a parameter of a layer that is split as a whole");
   expect_refused(Status::kInvalidArgument, "are one parameter, and their rules cut it in different ways",
                  {"", gpt2, "transformer.wte embedding_rowwise"});

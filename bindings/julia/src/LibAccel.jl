@@ -8331,7 +8331,7 @@ Splits sequences over the ranks of the axis context: inside, each buffer shows t
 - `n_no_restore`: Their number.
 - `out`: The scope.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for lengths that differ or cannot be split, a dimension that a buffer has not, a tensor that requires a gradient, or a no_restore that is no buffer; UNSUPPORTED for ranks that are not on the CPU. In the scope attention with a mask, dropout, or another number of keys than of queries is UNSUPPORTED, with the path of the layer; ranks whose lengths differ are a COLLECTIVE_MISMATCH.
+Returns: ACCEL_OK; INVALID_ARGUMENT for lengths that differ or cannot be split, a dimension that a buffer has not, a tensor that requires a gradient, or a no_restore that is no buffer. In the scope attention with a mask, dropout, or another number of keys than of queries is UNSUPPORTED, with the path of the layer; ranks whose lengths differ are a COLLECTIVE_MISMATCH.
 
 Threads: thread.
 """
@@ -8485,7 +8485,7 @@ Class scores of which this rank has some classes, such as those of a language mo
 - `classes`: The number of all classes, of which rank r has the share r.
 - `out`: The same scores, or those of all classes if they require no gradient.
 
-Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; UNSUPPORTED on another device than the CPU; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
 
 Threads: collective, waits.
 """
@@ -11453,6 +11453,21 @@ accel_options_init(var"type", options, size) =
     check(ccall(@address(accel_options_init), accel_status_t, (Cstring, Ptr{Cvoid}, Csize_t), var"type", options, size), "accel_options_init")
 
 """
+    accel_options_resolve(type, options)
+
+Gives the fields of an options struct that are unset what a call would: the values of their variables, else those of the configuration file. For programs that do part of a call's work themselves. Fields without either stay unset, and so do those of a struct that a field points to.
+
+- `type`: The name of the struct, ACCEL_OPTIONS_*.
+- `options`: The struct. Texts that it points to afterwards belong to the library and stay.
+
+Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field, or the variable or line with a value that the field cannot have; UNSUPPORTED as accel_options_check().
+
+Threads: any.
+"""
+accel_options_resolve(var"type", options) =
+    check(ccall(@address(accel_options_resolve), accel_status_t, (Cstring, Ptr{Cvoid}), var"type", options), "accel_options_resolve")
+
+"""
     accel_options_from_json(type, json, options, size)
 
 Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset. Flags are true or false, choices their names or numbers, texts strings; a struct that a field points to is an object; null is unset. A handle or a value cannot be written so: its address belongs at the \"offset\" that accel_options_describe() returns.
@@ -12205,6 +12220,7 @@ const FUNCTIONS = (
     :accel_options_describe,
     :accel_options_check,
     :accel_options_init,
+    :accel_options_resolve,
     :accel_options_from_json,
     :accel_config_load,
     :accel_config_save,

@@ -73,6 +73,7 @@ void LossBackward::back_propagate(const at::Tensor& loss, double factor, const t
   const StepTimes::Section timed(*state_.communicator()->step_times(), StepPart::kBackward);
   if (prepared_.grad_scaler != nullptr) factor *= prepared_.grad_scaler->scale_for_backward();
   const kernels::ComputeScope scope(state_.compute_policy());
+  prepared_.sequences->note_backward();
   // The factor is in the seed of backward, so the loss is not multiplied. It hardly ever changes.
   if (options.gradient.defined()) {
     tensor::backward(loss, options, options.gradient * factor);

@@ -72,6 +72,13 @@ ACCEL_FUNCTION accel_status_t accel_options_init(const char* type, void* options
   });
 }
 
+ACCEL_FUNCTION accel_status_t accel_options_resolve(const char* type, void* options) {
+  return guarded(__func__, [&] {
+    check_pointer(options, "options");
+    resolve_given_options(find_option_table(check_pointer(type, "type")), options, "options");
+  });
+}
+
 ACCEL_FUNCTION accel_status_t accel_options_from_json(const char* type, const char* json, void* options, size_t size) {
   return guarded(__func__, [&] {
     check_pointer(options, "options");

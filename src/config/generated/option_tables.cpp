@@ -487,7 +487,7 @@ constexpr OptionField kTensorParallelOptions[] = {
 };
 
 constexpr OptionField kContextParallelOptions[] = {
-    {"method", "ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis. Default ALL_GATHER", OptionKind::kChoice, 4, 8, 66, kNone, nullptr, "all_gather", nullptr, kContextMethodChoices, std::size(kContextMethodChoices), false},
+    {"method", "ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the reference's words are \"allgather\" and \"alltoall\", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER", OptionKind::kChoice, 4, 8, 167, kNone, "PARALLELISM_CONFIG_CP_COMM_STRATEGY", "all_gather", nullptr, kContextMethodChoices, std::size(kContextMethodChoices), false},
     {"load_balance", "Default AUTO", OptionKind::kChoice, 4, 12, 0, kNone, nullptr, "auto", nullptr, kLoadBalanceChoices, std::size(kLoadBalanceChoices), false},
     {"sequence_length", "The positions of each sequence; 0: any number. In [0, inf). Default 0", OptionKind::kInteger, 8, 16, 46, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"variable_length", "0: sequences of another length than sequence_length are an error. Default 1", OptionKind::kFlag, 4, 24, 65, kNone, nullptr, "1", nullptr, nullptr, 0, false},

@@ -4,12 +4,15 @@
 // over all classes. Other calls reach LibTorch's operators.
 #pragma once
 
+#include <c10/core/Device.h>
+
 namespace accel::nn {
 
-// Once for the process, at the first split sequence: programs without one keep LibTorch's operators as they are.
-void install_split_operators();
+// Once for each kind of device, at the first split sequence on it: programs without one keep LibTorch's operators as
+// they are.
+void install_split_operators(c10::Device device);
 
 // At the first split classes; softmax and others that would mix the classes of one rank then refuse their scores, too.
-void install_split_classes();
+void install_split_classes(c10::Device device);
 
 }  // namespace accel::nn

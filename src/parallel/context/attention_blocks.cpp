@@ -1,8 +1,6 @@
 #include "parallel/context/attention_blocks.hpp"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
-#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/log_sigmoid.h>
 #include <ATen/ops/sigmoid.h>
@@ -11,6 +9,8 @@
 #include <optional>
 #include <utility>
 #include <vector>
+
+#include "parallel/context/block_attention.hpp"
 
 namespace accel::parallel {
 namespace {
@@ -67,10 +67,6 @@ std::pair<Portion, Portion> halves_of(const BlockwiseAttention& problem) {
   return {{dim, whole, {0, first}}, {dim, whole, {first, whole - first}}};
 }
 
-at::ScalarType exact_dtype(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 at::Tensor for_each_query_head(const at::Tensor& keys, const at::Tensor& query) {
   const int64_t group = query.size(1) / keys.size(1);
   if (group == 1) return keys;
@@ -107,9 +103,9 @@ std::tuple<at::Tensor, at::Tensor> BlockwiseAttention::forward() const {
   at::Tensor out, logsumexp;
   for_each_block(*this, *exchange, [&](int64_t step, const at::Tensor& block, const std::optional<SeenBlock>& seen) {
     if (!seen) return;
-    auto [partial, partial_logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
+    auto [partial, partial_logsumexp] = BlockAttention{seen->is_diagonal, scale}.forward(
         seen->of_queries(query), for_each_query_head(seen->of_keys(block.select(0, 0)), query),
-        for_each_query_head(seen->of_keys(block.select(0, 1)), query), 0.0, seen->is_diagonal, std::nullopt, scale);
+        for_each_query_head(seen->of_keys(block.select(0, 1)), query));
     if (step == 0) {
       out = partial.to(exact_dtype(query));
       logsumexp = std::move(partial_logsumexp);
@@ -141,10 +137,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> BlockwiseAttention::backward(cons
       return seen.of_keys(portion.of(tensor.select(0, which)));
     };
     const at::Tensor seeing = queries(query);
-    const auto [of_queries, of_keys, of_values] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+    const auto [of_queries, of_keys, of_values] = BlockAttention{seen.is_diagonal, scale}.backward(
         queries(out_gradient), seeing, for_each_query_head(keys(block, 0), seeing),
-        for_each_query_head(keys(block, 1), seeing), queries(out), queries(logsumexp), 0.0, seen.is_diagonal,
-        std::nullopt, scale);
+        for_each_query_head(keys(block, 1), seeing), queries(out), queries(logsumexp));
     queries(of_query).add_(of_queries);
     const at::Tensor to_keys = keys(of_block, 0), to_values = keys(of_block, 1);
     to_keys.copy_(summed_to_heads(of_keys, to_keys.size(1)));

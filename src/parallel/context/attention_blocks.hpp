@@ -13,7 +13,7 @@
 namespace accel::parallel {
 
 // Queries are [batch, heads, positions of this rank, size], keys and values [2, batch, heads, positions, size] and
-// contiguous, on the CPU, without autograd. Keys and values may have fewer heads, of which each is for as many
+// contiguous, without autograd. Keys and values may have fewer heads, of which each is for as many
 // successive heads of the queries.
 struct BlockwiseAttention {
   at::Tensor query, keys_and_values;

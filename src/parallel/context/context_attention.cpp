@@ -44,8 +44,9 @@ void check_arguments(const at::Tensor& query, const at::Tensor& key, const at::T
   require(key.scalar_type() == dtype && value.scalar_type() == dtype, Status::kTypeMismatch, "query is ",
           tensor::dtype_name(dtype), ", key ", tensor::dtype_name(key.scalar_type()), " and value ",
           tensor::dtype_name(value.scalar_type()), "; expected one dtype");
-  require(query.is_cpu() && key.is_cpu() && value.is_cpu(), Status::kUnsupported, "attention over a split sequence on ",
-          query.device(), "; expected tensors on the CPU");
+  require(key.device() == query.device() && value.device() == query.device(), Status::kInvalidArgument,
+          "attention over a split sequence has queries on ", query.device(), ", keys on ", key.device(),
+          " and values on ", value.device(), "; expected one device");
   if (split.order == SequenceOrder::kContiguous) return;
   require(query.size(2) % 2 == 0, Status::kShapeMismatch, "this rank has ", query.size(2),
           " positions; expected an even number, for a chunk of the head and one of the tail");

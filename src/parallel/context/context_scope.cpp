@@ -104,9 +104,7 @@ ContextScope::ContextScope(const ContextParallelism& split, std::vector<SplitBuf
     : scope_(sequence_of(split)) {
   const std::vector<at::Tensor> parts = parts_of(split, buffers);
   if (split.group->size() == 1) return;
-  require(split.group->device().is_cpu(), Status::kUnsupported, "a sequence is split over ranks on ",
-          split.group->device(), "; expected ranks on the CPU, where attention is overridden");
-  nn::install_split_operators();
+  nn::install_split_operators(split.group->device());
   std::vector<std::pair<at::Tensor, at::Tensor>> shown;
   for (size_t i = 0; i < buffers.size(); i++) {
     if (!buffers[i].restore) continue;

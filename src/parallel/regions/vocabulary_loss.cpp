@@ -43,9 +43,7 @@ at::Tensor class_scores(const at::Tensor& own, const nn::SplitClassesPtr& classe
           classes->share->whole, " classes in the last dimension");
   if (group->size() == 1) return own;
   if (own.requires_grad()) {
-    require(own.is_cpu(), Status::kUnsupported, "class scores of some classes are on ", own.device(),
-            "; expected the CPU, where the loss of split ones is overridden, or gathered scores");
-    nn::install_split_classes();
+    nn::install_split_classes(own.device());
     return nn::mark_split_scores(own, classes);
   }
   return parallel_gather(own, -1, GatheredGradient::kReplicated, group, classes->share->whole);

@@ -53,6 +53,29 @@ PackedCut cut_heads(const nn::AttentionHeads& attention, int64_t features, int64
   return {features, attention.head_size(), is_of_keys ? ranks / key_heads : 1};
 }
 
+// The cuts of packed tensors of heads, as the rule says how many features a head has. Query heads that share a key head
+// stay together.
+std::vector<PackedCut> cut_heads(const std::vector<int64_t>& packed, int64_t ranks, const SplitRule& rule,
+                                 const std::string& path) {
+  const int64_t size = rule.head_size;
+  for (const int64_t features : packed)
+    require(features % size == 0, Status::kInvalidArgument, "rule '", rule.text, "' has heads of ", size,
+            " features, and '", path, "' has ", features, "; expected a multiple");
+  const int64_t fewest = *std::min_element(packed.begin(), packed.end()) / size;
+  std::vector<PackedCut> cuts;
+  for (const int64_t features : packed) {
+    const int64_t heads = features / size;
+    const bool are_shared = heads < ranks;  // several ranks have the same ones
+    const bool fits = fewest >= ranks ? heads % fewest == 0
+                                      : (are_shared ? ranks % heads == 0 && rule.style->along == SplitAlong::kOutputs
+                                                    : heads % ranks == 0);
+    require(fits, Status::kInvalidArgument, "rule '", rule.text, "' splits ", heads, " heads of '", path, "' over ",
+            ranks, " ranks; expected at least as many, or key heads whose number divides that of the ranks");
+    cuts.push_back({features, fewest >= ranks ? features / fewest : size, are_shared ? ranks / heads : 1});
+  }
+  return cuts;
+}
+
 }  // namespace
 
 bool PlannedLayer::gives_part() const {
@@ -155,6 +178,8 @@ void MatchedPlan::match_parameters(const PlannedLayer& layer) {
                              rule == nullptr ? "none" : "'" + rule->text + "'",
                              {},
                              false,
+                             false,
+                             &layer,
                              false};
     if (rule != nullptr) {
       require_sequence_option(*rule);
@@ -165,6 +190,7 @@ void MatchedPlan::match_parameters(const PlannedLayer& layer) {
       planned.sums_gradients = rule->style->sums_gradients || is_bias_of_part;
       planned.has_classes =
           rule->style->gathers_output && planned.cut && planned.cut->dim == 0 && planned.shape.size() == 2;
+      planned.is_factor = own != nullptr && planned.cut && planned.shape.size() == 2;
     }
     require(own == nullptr || own->style->along != SplitAlong::kInputs || planned.cut, Status::kInvalidArgument,
             "rule '", own == nullptr ? "" : own->text, "' does not fit '", parameter_path, "' of shape ",
@@ -188,8 +214,10 @@ std::optional<DimensionCut> MatchedPlan::cut_of(const PlannedLayer& layer, const
   const int64_t size = shape[dim];
   const bool is_within = !rule.style->gathers_output && !rule.style->splits_input;
   const nn::AttentionHeads* const heads = is_within ? heads_around(layer) : nullptr;
+  const std::vector<int64_t> sizes = packed_sizes(rule, size, path);
+  if (rule.head_size > 0) return DimensionCut{dim, cut_heads(sizes, ranks_, rule, path)};
   DimensionCut cut{dim, {}};
-  for (const int64_t packed : packed_sizes(rule, size, path)) {
+  for (const int64_t packed : sizes) {
     require(heads != nullptr || packed >= ranks_, Status::kInvalidArgument, "'", path, "' has ", packed,
             " features to split over ", ranks_, " ranks; expected at least as many, or a smaller tensor_parallel_size");
     cut.packed.push_back(heads == nullptr ? PackedCut{packed} : cut_heads(*heads, packed, ranks_, rule, path));

@@ -46,6 +46,8 @@ struct PlannedParameter {
   std::optional<DimensionCut> cut;  // nothing: each rank has all of it
   bool sums_gradients = false;      // of which each rank computes a term
   bool has_classes = false;         // one in each row, of a head or of the table that it is tied to
+  const PlannedLayer* owner = nullptr;
+  bool is_factor = false;  // a matrix with a rule of its own, by which the program's forward multiplies
 };
 
 class MatchedPlan {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/split_text.hpp"
@@ -52,13 +53,22 @@ const SplitStyle& find_style(std::string_view name, const std::string& rule) {
   return *found;
 }
 
-int64_t read_size(const std::string& text, const std::string& rule) {
+int64_t read_size(const std::string& text, const std::string& rule, const char* expected) {
   int64_t size = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
   require(error == std::errc() && end == text.data() + text.size() && size > 0, Status::kInvalidArgument, "rule '",
-          rule, "' of the plan has '", text,
-          "' in its brackets; expected the number of packed tensors, or their sizes, ", "such as packed_colwise(3)");
+          rule, "' of the plan has '", text, "' in its brackets; expected ", expected);
   return size;
+}
+
+// What stands in brackets at the end of a style, which is taken off; nothing: there are none.
+std::optional<std::string> take_brackets(std::string& style, char opening, char closing, const std::string& rule) {
+  const size_t begin = style.find(opening);
+  if (begin == std::string::npos) return std::nullopt;
+  require(style.back() == closing, Status::kInvalidArgument, "rule '", rule, "' of the plan has no closing bracket");
+  std::string inside = style.substr(begin + 1, style.size() - begin - 2);
+  style.resize(begin);
+  return inside;
 }
 
 SplitRule read_rule(const std::string& text) {
@@ -66,15 +76,18 @@ SplitRule read_rule(const std::string& text) {
   const size_t blank = text.find_first_of(kBlanks), style_begin = text.find_first_not_of(kBlanks, blank);
   require(blank != std::string::npos && style_begin != std::string::npos, Status::kInvalidArgument, "rule '", text,
           "' of the plan has one part; expected a path and a style, such as 'layers.*.mlp.up_proj colwise'");
-  SplitRule rule{text.substr(0, blank), nullptr, {}, text};
-  const std::string style = text.substr(style_begin);
-  const size_t bracket = style.find('(');
-  rule.style = &find_style(style.substr(0, bracket), text);
-  if (bracket != std::string::npos) {
-    require(style.back() == ')', Status::kInvalidArgument, "rule '", text, "' of the plan has no closing bracket");
-    for (const std::string& size : split_text(style.substr(bracket + 1, style.size() - bracket - 2)))
-      rule.packed.push_back(read_size(size, text));
-  }
+  SplitRule rule{text.substr(0, blank), nullptr, {}, 0, text};
+  std::string style = text.substr(style_begin);
+  if (const auto head_size = take_brackets(style, '[', ']', text))
+    rule.head_size = read_size(*head_size, text, "the features of a head, such as colwise[64]");
+  if (const auto sizes = take_brackets(style, '(', ')', text))
+    for (const std::string& size : split_text(*sizes))
+      rule.packed.push_back(
+          read_size(size, text, "the number of packed tensors, or their sizes, such as packed_colwise(3)"));
+  rule.style = &find_style(style, text);
+  require(rule.head_size == 0 || rule.style->along == SplitAlong::kOutputs || rule.style->along == SplitAlong::kInputs,
+          Status::kInvalidArgument, "rule '", text, "' of the plan has the features of a head; expected them with ",
+          "colwise and rowwise alone");
   require(rule.style->is_packed != rule.packed.empty(), Status::kInvalidArgument, "rule '", text, "' of the plan has ",
           rule.packed.empty() ? "no" : "a", " number of packed tensors, which the packed styles and no others take; ",
           "expected packed_colwise(3), for example");

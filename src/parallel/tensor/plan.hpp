@@ -27,6 +27,7 @@ struct SplitRule {
   std::string pattern;  // a path from the root of the model; * is one part of a path
   const SplitStyle* style = nullptr;
   std::vector<int64_t> packed;  // sizes of packed tensors, or their number alone
+  int64_t head_size = 0;        // features that stay together, as those of a head do; 0: none do
   std::string text;             // as it was written
 
   bool matches(std::string_view path) const;

@@ -28,6 +28,20 @@ at::Tensor RowProduct::multiply(const at::Tensor& input, const at::Tensor& weigh
   return row_product(own, weight, bias, product, region_);
 }
 
+RegionInput& SplitSiblings::input(const nn::SplitLinearCall& call) {
+  std::unique_ptr<RegionInput>& input = inputs_[call.splits_sequence ? 1 : 0];
+  if (input == nullptr)
+    input = std::make_unique<RegionInput>(region(call.splits_sequence), static_cast<size_t>(call.readers));
+  return *input;
+}
+
+at::Tensor ParameterProduct::multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                                      const nn::SplitLinearCall& call) const {
+  if ((dim_ == 1) == call.product.is_transposed)
+    return column_product(siblings_->input(call).enter(input), weight, bias, call.product);
+  return row_product(input, weight, bias, call.product, siblings_->region(call.splits_sequence));
+}
+
 at::Tensor RowLookup::look_up(const at::Tensor& weight, const at::Tensor& indices) const {
   at::_assert_async(indices.ge(0).logical_and_(indices.lt(rows_)).all(), "index out of range in self");
   const at::Tensor own = indices - begin_;

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/projection.hpp"
 #include "nn/split/split_classes.hpp"
+#include "nn/split/split_linear.hpp"
 #include "parallel/regions/region_input.hpp"
 #include "parallel/regions/sequence_region.hpp"
 #include "parallel/regions/split_region.hpp"
@@ -53,6 +55,35 @@ class RowProduct final : public nn::SplitProduct {
  private:
   SplitRegion region_;
   bool splits_input_;
+};
+
+// Layers of another library that one module contains: those with split outputs read the same input.
+class SplitSiblings {
+ public:
+  explicit SplitSiblings(const SplitRegion& region) : whole_(region), sequence_(region) {
+    whole_.sequence_parallel = false;
+    sequence_.sequence_parallel = true;
+  }
+
+  const SplitRegion& region(bool splits_sequence) const { return splits_sequence ? sequence_ : whole_; }
+  RegionInput& input(const nn::SplitLinearCall& call);
+
+ private:
+  SplitRegion whole_, sequence_;
+  std::unique_ptr<RegionInput> inputs_[2];  // of whole sequences, and of split ones
+};
+
+// The product of a layer of another library, whose weight is a parameter with a rule of its own.
+class ParameterProduct final : public nn::SplitLinear {
+ public:
+  // `dim`: the dimension of the weight that is cut.
+  ParameterProduct(std::shared_ptr<SplitSiblings> siblings, size_t dim) : siblings_(std::move(siblings)), dim_(dim) {}
+  at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                      const nn::SplitLinearCall& call) const override;
+
+ private:
+  std::shared_ptr<SplitSiblings> siblings_;
+  size_t dim_;
 };
 
 // Each rank has some of the table's rows.

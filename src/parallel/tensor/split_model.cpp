@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -17,7 +18,9 @@
 #include "nn/layers/attention_heads.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/module_walks.hpp"
+#include "nn/operators.hpp"
 #include "nn/split/split_classes.hpp"
+#include "nn/split/split_linear.hpp"
 #include "parallel/regions/region_input.hpp"
 #include "parallel/regions/sequence_region.hpp"
 #include "parallel/regions/vocabulary_loss.hpp"
@@ -46,6 +49,7 @@ class ModelSplit {
 
   void apply() {
     check_same_model(model_, *group_);
+    nn::register_operators();
     nn::NamedTensors tensors;
     const std::vector<PlannedParameter>& parameters = matched_.parameters();
     for (const PlannedParameter& planned : parameters) tensors.emplace_back(planned.path, planned.parameter);
@@ -83,6 +87,7 @@ class ModelSplit {
     nn::set_placements(model_, placements);
     for (const auto& layer : matched_.layers()) split_forward(*layer);
     for (const PlannedParameter& planned : parameters) {  // weights of other libraries' models have no layer here
+      if (planned.is_factor) mark_factor(planned);
       const auto marked = classes_.find(planned.parameter.unsafeGetTensorImpl());
       if (marked != classes_.end())
         nn::mark_split_weight(planned.parameter, marked->second.classes, marked->second.owner);
@@ -97,8 +102,6 @@ class ModelSplit {
     require(head_ != nullptr, Status::kInvalidArgument,
             "loss_parallel is 1, and the plan has no head whose class scores would be gathered; expected a layer with "
             "the style colwise_gather_output");
-    require(group_->device().is_cpu(), Status::kUnsupported, "loss_parallel is 1, and the ranks are on ",
-            group_->device(), "; expected ranks on the CPU, or 0");
   }
 
   // In memory of its own, or without.
@@ -156,6 +159,19 @@ class ModelSplit {
       if (auto* const heads = dynamic_cast<nn::AttentionHeads*>(module)) heads->set_split_rank(group_->rank());
   }
 
+  // The module that contains the parameter's owns what computes with it.
+  void mark_factor(const PlannedParameter& planned) {
+    const PlannedLayer* const parent = planned.owner->parent;
+    std::shared_ptr<SplitSiblings>& siblings = siblings_[parent];
+    if (siblings == nullptr) siblings = std::make_shared<SplitSiblings>(region_);
+    const auto product = std::make_shared<const ParameterProduct>(siblings, planned.cut->dim);
+    nn::mark_split_linear(planned.parameter, product);
+    planned.owner->module->hooks().add_post_hook(
+        [product](nn::Module&, const nn::Inputs&, const c10::IValue&) -> std::optional<c10::IValue> {
+          return std::nullopt;
+        });
+  }
+
   static int64_t whole_size(const PlannedLayer& layer, int64_t dim) {
     return layer.module->placement(0)->shape[static_cast<size_t>(dim)];
   }
@@ -185,6 +201,7 @@ class ModelSplit {
   };
   std::unordered_map<const at::TensorImpl*, MarkedWeight> classes_;
   std::map<const PlannedLayer*, std::shared_ptr<RegionInput>> inputs_;
+  std::map<const PlannedLayer*, std::shared_ptr<SplitSiblings>> siblings_;  // by the module that contains them
 };
 
 }  // namespace

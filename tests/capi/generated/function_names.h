@@ -604,6 +604,7 @@ static const char *const accel_function_names[] = {
     "accel_options_describe",
     "accel_options_check",
     "accel_options_init",
+    "accel_options_resolve",
     "accel_options_from_json",
     "accel_config_load",
     "accel_config_save",

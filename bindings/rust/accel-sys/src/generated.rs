@@ -2493,7 +2493,7 @@ impl Default for accel_tensor_parallel_options_t {
 #[derive(Clone, Copy)]
 pub struct accel_context_parallel_options_t {
     pub struct_size: usize,
-    /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis. Default ALL_GATHER
+    /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the reference's words are "allgather" and "alltoall", which is RING. Variable PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default ALL_GATHER
     pub method: accel_context_method_t,
     /// Default AUTO
     pub load_balance: accel_load_balance_t,
@@ -8291,7 +8291,7 @@ functions! {
     /// * `n_no_restore`: Their number.
     /// * `out`: The scope.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for lengths that differ or cannot be split, a dimension that a buffer has not, a tensor that requires a gradient, or a no_restore that is no buffer; UNSUPPORTED for ranks that are not on the CPU. In the scope attention with a mask, dropout, or another number of keys than of queries is UNSUPPORTED, with the path of the layer; ranks whose lengths differ are a COLLECTIVE_MISMATCH.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for lengths that differ or cannot be split, a dimension that a buffer has not, a tensor that requires a gradient, or a no_restore that is no buffer. In the scope attention with a mask, dropout, or another number of keys than of queries is UNSUPPORTED, with the path of the layer; ranks whose lengths differ are a COLLECTIVE_MISMATCH.
     ///
     /// Threads: thread. Since 0.1.
     pub fn accel_context_parallel_begin(state: *mut accel_state_t, buffers: *const *mut accel_tensor_t, seq_dims: *const i64, n_buffers: usize, no_restore: *const *mut accel_tensor_t, n_no_restore: usize, out: *mut *mut accel_scope_t) -> accel_status_t;
@@ -8414,7 +8414,7 @@ functions! {
     /// * `classes`: The number of all classes, of which rank r has the share r.
     /// * `out`: The same scores, or those of all classes if they require no gradient.
     ///
-    /// Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; UNSUPPORTED on another device than the CPU; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+    /// Returns: ACCEL_OK; TYPE_MISMATCH; SHAPE_MISMATCH where the last dimension is not this rank's share; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_parallel_class_scores(state: *mut accel_state_t, scores: *const accel_tensor_t, classes: i64, out: *mut *mut accel_tensor_t) -> accel_status_t;
@@ -10599,6 +10599,18 @@ functions! {
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_options_init(r#type: *const c_char, options: *mut c_void, size: usize) -> accel_status_t;
+
+    /// Gives the fields of an options struct that are unset what a call would: the values of their variables, else those of the configuration file.
+    ///
+    /// For programs that do part of a call's work themselves. Fields without either stay unset, and so do those of a struct that a field points to.
+    ///
+    /// * `type`: The name of the struct, ACCEL_OPTIONS_*.
+    /// * `options`: The struct. Texts that it points to afterwards belong to the library and stay.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND for a name that is none, with the nearest one; INVALID_ARGUMENT that names the field, or the variable or line with a value that the field cannot have; UNSUPPORTED as accel_options_check().
+    ///
+    /// Threads: any. Since 0.1.
+    pub fn accel_options_resolve(r#type: *const c_char, options: *mut c_void) -> accel_status_t;
 
     /// Writes an options struct, for languages without its layout: the fields that a JSON object names, all others unset.
     ///

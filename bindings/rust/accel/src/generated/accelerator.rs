@@ -187,7 +187,7 @@ impl State {
     /// Gives: The same scores, or those of all classes if they require no gradient.
     ///
     /// # Errors
-    /// TypeMismatch, ShapeMismatch, Unsupported, Timeout, PeerLost, CollectiveMismatch.
+    /// TypeMismatch, ShapeMismatch, Timeout, PeerLost, CollectiveMismatch.
     #[inline]
     pub fn parallel_class_scores(&self, scores: &Tensor, classes: i64) -> Result<Tensor> {
         memory::reads(scores)?;

@@ -106,7 +106,9 @@ crate::configuration::builder! {
 }
 
 impl ContextParallelOptions {
-    /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis. Default `ContextMethod::AllGather`.
+    /// ULYSSES where PARALLELISM_CONFIG_SP_SIZE or a file sized the axis, unless the call says otherwise; the
+    /// reference's words are "allgather" and "alltoall", which is RING. Variable
+    /// PARALLELISM_CONFIG_CP_COMM_STRATEGY. Default `ContextMethod::AllGather`.
     pub fn method(mut self, method: ContextMethod) -> Self {
         self.0.method = method.into();
         self
