@@ -70,7 +70,7 @@ class Preparation {
  private:
   parallel::ModelRanks model_ranks(const FsdpSettings& settings) const;
   ShardingChoice choose_sharding(const PrepareModelSettings& preparation) const;
-  void require_split(const nn::Module& module, const PrepareModelSettings& preparation) const;
+  parallel::StagePlanPtr cut_into_stages(nn::Module& module, const PrepareModelSettings& preparation) const;
 
   state::State& state_;
   PreparedObjects& prepared_;

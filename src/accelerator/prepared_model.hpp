@@ -12,6 +12,7 @@
 #include "kernels/compute_policy.hpp"
 #include "nn/module.hpp"
 #include "parallel/parallel_model.hpp"
+#include "parallel/stage_pipeline.hpp"
 #include "precision/autocast.hpp"
 #include "state/gradient_state.hpp"
 #include "trace/step_times.hpp"
@@ -38,6 +39,11 @@ class PreparedModel final : public nn::Module {
   kernels::ComputePolicy compute_policy() const { return compute_policy_; }
   const std::shared_ptr<state::AccumulationWindow>& accumulation() const { return accumulation_; }
   const std::shared_ptr<StepTimes>& step_times() const { return step_times_; }
+  // The steps of accel_pipeline_step(). INVALID_STATE for a model that the program has split along the axis pipeline.
+  parallel::StagePipeline& pipeline() const;
+  void set_single_stage(parallel::StagePipelinePtr stage) { single_stage_ = std::move(stage); }
+  // Collective: a step of the pipeline in this model's precision.
+  double train_in_stages(const parallel::PipelineBatch& batch, const parallel::PipelineLoss& loss, double factor);
   // Each call is in a scope of its own.
   void set_sequences(std::shared_ptr<SequenceSplitting> sequences) { sequences_ = std::move(sequences); }
 
@@ -45,12 +51,18 @@ class PreparedModel final : public nn::Module {
   c10::IValue forward(const nn::Inputs& inputs) override;
 
  private:
-  c10::IValue forward_in_half(const nn::Inputs& inputs);
+  using Forward = parallel::StagePipeline::Forward;
+
+  // Runs all of the model, or a stage of it.
+  c10::IValue compute(const Forward& forward, bool is_output);
+  c10::IValue compute_in_half(const Forward& forward);
 
   parallel::ParallelModelPtr parallel_;
   ForwardPrecision precision_;
   std::optional<precision::AutocastWeightCache> casts_;  // of the parameters, if the model keeps them
   bool window_is_open_ = false;                          // the weights do not change before its end
+  bool in_step_ = false;                                 // of a pipeline
+  parallel::StagePipelinePtr single_stage_;              // null: the model is in stages
   kernels::ComputePolicy compute_policy_;
   std::shared_ptr<state::AccumulationWindow> accumulation_;
   std::shared_ptr<StepTimes> step_times_;

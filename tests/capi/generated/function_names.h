@@ -417,6 +417,8 @@ static const char *const accel_function_names[] = {
     "accel_parallel_all_to_all",
     "accel_parallel_class_scores",
     "accel_pipeline_create",
+    "accel_pipeline_step",
+    "accel_pipeline_describe",
     "accel_set_grad_scaler",
     "accel_loss_scale",
     "accel_grad_scaler_state",

@@ -302,6 +302,15 @@ int main(void) {
   printf("field sequence_length %zu\n", offsetof(accel_context_parallel_options_t, sequence_length));
   printf("field variable_length %zu\n", offsetof(accel_context_parallel_options_t, variable_length));
   printf("field inputs_are_split %zu\n", offsetof(accel_context_parallel_options_t, inputs_are_split));
+  printf("struct accel_pipeline_options_t %zu\n", sizeof(accel_pipeline_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_pipeline_options_t, struct_size));
+  printf("field schedule %zu\n", offsetof(accel_pipeline_options_t, schedule));
+  printf("field micro_batches %zu\n", offsetof(accel_pipeline_options_t, micro_batches));
+  printf("field split %zu\n", offsetof(accel_pipeline_options_t, split));
+  printf("field stages_per_rank %zu\n", offsetof(accel_pipeline_options_t, stages_per_rank));
+  printf("field max_in_flight %zu\n", offsetof(accel_pipeline_options_t, max_in_flight));
+  printf("field gather_output %zu\n", offsetof(accel_pipeline_options_t, gather_output));
+  printf("field reserved %zu\n", offsetof(accel_pipeline_options_t, reserved));
   printf("struct accel_power_sgd_options_t %zu\n", sizeof(accel_power_sgd_options_t));
   printf("field struct_size %zu\n", offsetof(accel_power_sgd_options_t, struct_size));
   printf("field matrix_approximation_rank %zu\n", offsetof(accel_power_sgd_options_t, matrix_approximation_rank));
@@ -392,6 +401,7 @@ int main(void) {
   printf("field split_by_program %zu\n", offsetof(accel_prepare_model_options_t, split_by_program));
   printf("field tensor_parallel %zu\n", offsetof(accel_prepare_model_options_t, tensor_parallel));
   printf("field context_parallel %zu\n", offsetof(accel_prepare_model_options_t, context_parallel));
+  printf("field pipeline %zu\n", offsetof(accel_prepare_model_options_t, pipeline));
   printf("struct accel_estimate_memory_options_t %zu\n", sizeof(accel_estimate_memory_options_t));
   printf("field struct_size %zu\n", offsetof(accel_estimate_memory_options_t, struct_size));
   printf("field num_processes %zu\n", offsetof(accel_estimate_memory_options_t, num_processes));

@@ -3677,6 +3677,17 @@ parallel_class_scores(state::State, scores::Tensor, classes) =
     made(Tensor, out -> LibAccel.accel_parallel_class_scores(state, scores, classes, out))
 
 """
+    pipeline_describe(model)
+
+The stages of a prepared model: which parts each has, on which rank, with how many parameters, and its share of the
+costs.
+
+Gives: The text, a line for each stage.
+"""
+pipeline_describe(model::Model) =
+    text(out -> LibAccel.accel_pipeline_describe(model, out))
+
+"""
     loss_scale(state)
 
 The factor of the next backward. An optimizer step shrinks it after an overflow, and lets it grow from time to time.

@@ -260,14 +260,13 @@ class Accelerator(methods.Accelerator, Observed):
 
     def prepare_model(self, model: Any, device_placement: "bool | None" = None, evaluation_mode: bool = False, *,
                       split_by_program: "bool | None" = None, tensor_parallel: "dict | None" = None,
-                      context_parallel: "dict | None" = None) -> Any:
+                      context_parallel: "dict | None" = None, pipeline: "dict | None" = None) -> Any:
         """On the device, under the precision, and data-parallel when there are several ranks. With `evaluation_mode` it runs on its own
         rank only; with device_placement=False the model stays where it is. A model of torch stays one: the same object with one rank,
         with several a DistributedModel around it. split_by_program says that the model's own forward follows the axes tp, cp and pp of the mesh;
-        None: where it has parameters that torch or transformers has split. Else pp is an error; layers are split over tp by a plan, and sequences
-        over cp by maybe_context_parallel(): tensor_parallel and context_parallel have fields of accel_tensor_parallel_options_t and
-        accel_context_parallel_options_t (docs/parallelism.md), which go
-        before those of parallelism_config's handlers."""
+        None: where it has parameters that torch or transformers has split. Else pp has stages of the model, tp a plan for its layers, and cp
+        maybe_context_parallel(): pipeline, tensor_parallel and context_parallel have fields of accel_pipeline_options_t and so on
+        (docs/parallelism.md), which go before those of parallelism_config's handlers."""
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
             return remembered(self._models, model)
         is_spread = dispatched_models.require_trainable(check_model("prepare_model", model), self.num_processes)
@@ -281,13 +280,14 @@ class Accelerator(methods.Accelerator, Observed):
             options.ddp = ddp
         options.tensor_parallel = splitting = layer_options(self.parallelism_config, tensor_parallel, is_torch_model(model))
         options.context_parallel = sequences = split_sequences.options(self.parallelism_config, context_parallel)
+        options.pipeline = stages = capi.accel_pipeline_options_t(**(pipeline or {}))
         sharding = sharding_choice.options_of(model, options)  # the options only point to them, too
         if is_torch_model(model):
             exchanges = self.use_distributed and not evaluation_mode
             prepared = pytorch_model().prepare(model, self._current(), options, (self.ddp_handler or DistributedDataParallelKwargs()) if exchanges else None)
         else:
             prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
-        del ddp, power, sequences, sharding, splitting
+        del ddp, power, sequences, sharding, splitting, stages
         return remembered(self._models, prepared)
 
     def prepare_optimizer(self, optimizer, device_placement=None):
@@ -385,6 +385,12 @@ class Accelerator(methods.Accelerator, Observed):
         if self._is_stepped_by_engine():
             self.deepspeed_engine_wrapped.engine.set_gradient_accumulation_boundary(self.sync_gradients)
             self.deepspeed_engine_wrapped.engine.step()
+
+    def pipeline_step(self, model: Module, inputs: Any = None, targets: Any = None, loss: Any = "cross_entropy") -> float:
+        """Forward and backward of a model in stages. `loss` is "cross_entropy", "cross_entropy_sum", a function of what the last stage returns
+        and its targets, or None: the model returns it. Returns the loss of the batch."""
+        name, function = (loss, None) if loss is None or isinstance(loss, str) else (None, loss)
+        return capi.accel_pipeline_step(self._current(), handle_of(model, "pipeline_step"), inputs, targets, name, function)
 
     def lomo_backward(self, loss, learning_rate=None):
         """Backward that updates the parameters of the prepared LOMO optimizers."""

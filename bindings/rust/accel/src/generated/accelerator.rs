@@ -542,22 +542,18 @@ impl State {
     }
 }
 
-impl StateReader {
-    /// The factor of the next backward. An optimizer step shrinks it after an overflow, and lets it grow from time
-    /// to time.
-    ///
-    /// Gives: The scale; 1 when losses are not scaled; -1 for an invalid handle.
-    #[inline]
-    pub fn loss_scale(&self) -> f64 {
-        unsafe { sys::accel_loss_scale(self.as_raw()) }
-    }
-
-    /// Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU
-    /// tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
-    #[inline]
-    pub fn empty_cache(&self) -> Result<()> {
-        check(unsafe { sys::accel_empty_cache(self.as_raw()) }).map(drop)
-    }
+/// The stages of a prepared model: which parts each has, on which rank, with how many parameters, and its share
+/// of the costs.
+///
+/// * `module`: What [`accel_prepare_model`](accel_sys::accel_prepare_model) gave.
+///
+/// Gives: The text, a line for each stage.
+///
+/// # Errors
+/// InvalidArgument.
+#[inline]
+pub fn pipeline_describe(module: &Model) -> Result<String> {
+    made(|out| unsafe { sys::accel_pipeline_describe(module.as_raw(), out) })
 }
 
 /// The memory that training a model takes on the rank with the most of it (of split layers the largest parts),
@@ -601,6 +597,24 @@ pub fn estimate_memory<'a>(module: &Model, optimizer: impl Into<Option<&'a Optim
 #[inline]
 pub fn sharded_modules(module: &Model) -> Result<Value> {
     made(|out| unsafe { sys::accel_sharded_modules(module.as_raw(), out) })
+}
+
+impl StateReader {
+    /// The factor of the next backward. An optimizer step shrinks it after an overflow, and lets it grow from time
+    /// to time.
+    ///
+    /// Gives: The scale; 1 when losses are not scaled; -1 for an invalid handle.
+    #[inline]
+    pub fn loss_scale(&self) -> f64 {
+        unsafe { sys::accel_loss_scale(self.as_raw()) }
+    }
+
+    /// Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU
+    /// tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
+    #[inline]
+    pub fn empty_cache(&self) -> Result<()> {
+        check(unsafe { sys::accel_empty_cache(self.as_raw()) }).map(drop)
+    }
 }
 
 impl Generator {
