@@ -157,8 +157,8 @@ TEST(PipelinedModel, SequentialModelsAreChains) {
       EXPECT_NE(prepared.pipeline().describe(), "");
       EXPECT_NEAR(accelerator->backward().run_in_stages(prepared, {tree::new_tuple({rows}), labels}, cross_entropy()),
                   expected.item<double>(), kTolerance);
-      EXPECT_NEAR(accelerator->clipping().clip_gradients_by_norm(model, kLargestNorm, 2)->item<double>(), norm,
-                  kTolerance);
+      // The norm is float32 on a rank without parameters.
+      EXPECT_NEAR(accelerator->clipping().clip_gradients_by_norm(model, kLargestNorm, 2)->item<double>(), norm, 1e-7);
       optimizer->step();
       for (const auto& [name, parameter] : nn::named_parameters(*inner))
         EXPECT_TRUE(at::allclose(parameter, nn::find_tensor(*whole, name), kTolerance, kTolerance)) << name;
