@@ -218,6 +218,16 @@ TEST(ModelChain, CostsAreThoseOfTheParts) {
   EXPECT_EQ(sizes[3].bytes, sizes[3].parameters * 8);
 }
 
+// The positions of the model are fewer than those that are measured with otherwise.
+TEST(ModelChain, ModelsOfTokensAreMeasuredWithoutASample) {
+  run_ranks(1, [](const std::shared_ptr<comm::Communicator>& ranks) {
+    for (const nn::ModulePtr& model : {gpt2(), llama()}) {
+      const ChainCut cut = cut_chain(*model, require_chain(*model), {"measured", 2, std::nullopt}, *ranks);
+      for (const ChainPart& part : cut.parts) EXPECT_GT(part.cost, 0) << part.name;
+    }
+  });
+}
+
 TEST(ModelChain, ConvolutionsCount) {
   const nn::Conv2dShape shape = {3, 4, 3, 1, 1, 1};
   nn::Sequential model({std::make_shared<nn::Conv2d>(shape, true), std::make_shared<nn::Activation>("relu")});
@@ -354,8 +364,13 @@ std::vector<std::string> refusals(
 }
 
 TEST(ModelChain, RefusesTheSameOnAllRanks) {
-  for (const std::string& message : refusals([](int) { return ChainSplit{"measured", 2, std::nullopt}; }))
-    EXPECT_NE(message.find("there are no sample inputs to measure with"), std::string::npos) << message;
+  for (const std::string& message : refusals(
+           [](int) {
+             return ChainSplit{"measured", 2, std::nullopt};
+           },
+           pipeline_of_callbacks))
+    EXPECT_NE(message.find("a module of kind 'Pipeline' takes no token ids; expected sample inputs"), std::string::npos)
+        << message;
   for (const std::string& message : refusals([](int) { return ChainSplit{"parameters", 5, std::nullopt}; }))
     EXPECT_NE(message.find("the model has 4 parts, which cannot be 5 stages"), std::string::npos) << message;
   for (const std::string& message : refusals([](int rank) {

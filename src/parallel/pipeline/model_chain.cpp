@@ -1,23 +1,39 @@
 #include "parallel/pipeline/model_chain.hpp"
 
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <iomanip>
+#include <memory>
 #include <numeric>
 #include <sstream>
 #include <utility>
 
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
+#include "nn/layers/embedding.hpp"
 #include "parallel/pipeline/part_cost.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
 namespace {
+
+// Token ids for a model that takes them: one row, as long as all tables of the first part have rows.
+c10::IValue sample_tokens(nn::Module& model, const nn::ModuleChain& chain) {
+  const std::vector<std::string> names = model.input_names();
+  require(!names.empty() && names.front() == "input_ids", Status::kInvalidArgument,
+          "split is \"measured\", and a module of kind '", model.kind(),
+          "' takes no token ids; expected sample inputs to measure with, or \"flops\"");
+  int64_t length = 128;
+  for (const std::string& path : chain.front().modules)
+    if (const auto embedding = std::dynamic_pointer_cast<nn::Embedding>(model.find(path)))
+      length = std::min(length, embedding->parameter(0).size(0));
+  return tree::new_tuple({at::zeros({1, length}, at::kLong)});
+}
 
 std::vector<double> costs_of(nn::Module& model, const nn::ModuleChain& chain, const std::string& kind,
                              const std::optional<c10::IValue>& sample) {
@@ -27,9 +43,7 @@ std::vector<double> costs_of(nn::Module& model, const nn::ModuleChain& chain, co
     return costs;
   }
   if (kind == "flops") return sample ? counted_operations(model, chain, *sample) : weight_operations(model, chain);
-  require(sample.has_value(), Status::kInvalidArgument,
-          "split is \"measured\", and there are no sample inputs to measure with; expected some, or \"flops\"");
-  return measured_seconds(model, chain, *sample);
+  return measured_seconds(model, chain, sample ? *sample : sample_tokens(model, chain));
 }
 
 // The costs of the first rank, or its error.

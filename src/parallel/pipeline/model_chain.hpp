@@ -34,7 +34,7 @@ struct ChainSplit {
   std::string split;  // "parameters", "flops", "measured"; counts of parts, or the names of those that begin stages
   int stages = 1;
   // A tuple of the model's inputs with the rows of a micro-batch; none: "flops" are the products of a row with weights
-  // alone, and "measured" is refused.
+  // alone, and "measured" is a row of token ids.
   std::optional<c10::IValue> sample;
 };
 

@@ -20,13 +20,14 @@
 #include "nn/recompute/forward_state.hpp"
 #include "parallel/pipeline/product_count.hpp"
 #include "tensor/autograd/backward.hpp"
+#include "tensor/device/device_work.hpp"
 #include "tensor/set_data.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
 namespace {
 
-constexpr int kTimedRuns = 2;
+constexpr int kTimedRuns = 3;  // far enough apart that what disturbs one does not disturb all
 
 // Calls the visitor with each module of a part.
 template <typename Visit>
@@ -115,8 +116,9 @@ void run_chain(nn::Module& model, const nn::ModuleChain& chain, const c10::IValu
 }
 
 // The seconds of one forward and backward. Leaves the output in `output`.
-double time_part(const nn::ModulePart& part, const c10::IValue& input, c10::IValue& output) {
+double time_part(const nn::ModulePart& part, const c10::IValue& input, c10::Device device, c10::IValue& output) {
   const c10::IValue leaf = as_input(input);
+  tensor::synchronize(device);
   const auto begin = std::chrono::steady_clock::now();
   output = part.call(leaf);
   std::vector<at::Tensor> outputs, gradients;
@@ -126,6 +128,7 @@ double time_part(const nn::ModulePart& part, const c10::IValue& input, c10::IVal
     gradients.push_back(at::ones_like(tensor));
   });
   if (!outputs.empty()) tensor::backward(outputs, gradients);
+  tensor::synchronize(device);
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
@@ -173,16 +176,20 @@ std::vector<double> counted_operations(nn::Module& model, const nn::ModuleChain&
 }
 
 std::vector<double> measured_seconds(nn::Module& model, const nn::ModuleChain& chain, const c10::IValue& sample) {
-  std::vector<double> seconds;
-  run_chain(model, chain, sample, [&](const nn::ModulePart& part, const c10::IValue& input) {
-    const std::vector<at::Tensor> parameters = without_gradients(model, part);
-    c10::IValue output;
-    time_part(part, input, output);
-    double& least = seconds.emplace_back(std::numeric_limits<double>::infinity());
-    for (int run = 0; run < kTimedRuns; run++) least = std::min(least, time_part(part, input, output));
-    for (const at::Tensor& parameter : parameters) parameter.mutable_grad().reset();
-    return output;
-  });
+  std::vector<double> seconds(chain.size(), std::numeric_limits<double>::infinity());
+  const c10::Device device = device_of(model);
+  for (int run = -1; run < kTimedRuns; run++) {  // the first one warms up
+    size_t number = 0;
+    run_chain(model, chain, sample, [&](const nn::ModulePart& part, const c10::IValue& input) {
+      const std::vector<at::Tensor> parameters = without_gradients(model, part);
+      c10::IValue output;
+      const double taken = time_part(part, input, device, output);
+      if (run >= 0) seconds[number] = std::min(seconds[number], taken);
+      number++;
+      for (const at::Tensor& parameter : parameters) parameter.mutable_grad().reset();
+      return output;
+    });
+  }
   return seconds;
 }
 

@@ -23,7 +23,7 @@ std::vector<double> weight_operations(nn::Module& model, const nn::ModuleChain& 
 // The operations of the products in a forward of each part: of matrices, convolutions and attention.
 std::vector<double> counted_operations(nn::Module& model, const nn::ModuleChain& chain, const c10::IValue& sample);
 
-// The seconds of a forward and backward of each part, behind a run that warms up.
+// The seconds of a forward and backward of each part: the least of several runs of the chain, behind one that warms up.
 std::vector<double> measured_seconds(nn::Module& model, const nn::ModuleChain& chain, const c10::IValue& sample);
 
 }  // namespace accel::parallel

@@ -63,10 +63,10 @@ class Sequential(Layer):
     """Modules one after the other."""
 
     _is_made_of_parts = True
-    _make = staticmethod(capi.accel_module_sequential)
+    _create = staticmethod(capi.accel_module_sequential)
 
     def __init__(self, *modules):
-        super().__init__(self._make([module.handle for module in modules]))
+        super().__init__(self._create([module.handle for module in modules]))
         self._hold(modules)
 
     def _hold(self, modules):
@@ -85,7 +85,7 @@ class Sequential(Layer):
 class Pipeline(Sequential):
     """A model as a chain of parts, with forwards in any language: ranks along the axis `pipeline` get runs of them."""
 
-    _make = staticmethod(capi.accel_pipeline_create)
+    _create = staticmethod(capi.accel_pipeline_create)
 
 
 class ModuleList(Sequential):
