@@ -548,6 +548,14 @@ struct ExpertParallelOptions : accel_expert_parallel_options_t {
   ExpertParallelOptions() : accel_expert_parallel_options_t(ACCEL_EXPERT_PARALLEL_OPTIONS_INIT) {}
 };
 
+// How a model is trained in stages on the ranks of the axis "pipeline" of the mesh (Huang et al., "GPipe", 2019). The
+// model is a chain of parts, and a stage is a run of them; a rank has the parts of its stages alone. The rows of a
+// batch are cut into micro-batches, which pass from stage to stage. Results are those of one process. Where the axis
+// has one rank, the model is one stage, and only micro_batches counts.
+struct PipelineOptions : accel_pipeline_options_t {
+  PipelineOptions() : accel_pipeline_options_t(ACCEL_PIPELINE_OPTIONS_INIT) {}
+};
+
 // PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 struct PowerSgdOptions : accel_power_sgd_options_t {
   PowerSgdOptions() : accel_power_sgd_options_t(ACCEL_POWER_SGD_OPTIONS_INIT) {}
@@ -3602,6 +3610,14 @@ inline Module pipeline_create(const std::vector<Module>& parts) {
   Module out;
   detail::check(accel_pipeline_create(detail::borrowed(parts).data(), parts.size(), out.put()));
   return out;
+}
+
+// The stages of a prepared model: which parts each has, on which rank, with how many parameters, and its share of the
+// costs.
+inline std::string pipeline_describe(const Module& module) {
+  detail::Buffer out;
+  detail::check(accel_pipeline_describe(module.get(), out.put()));
+  return out.string();
 }
 
 // The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the

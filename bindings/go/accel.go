@@ -167,6 +167,10 @@ static inline void go_unset_accel_expert_parallel_options_t(accel_expert_paralle
   *options = (accel_expert_parallel_options_t)ACCEL_EXPERT_PARALLEL_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_pipeline_options_t(accel_pipeline_options_t *options) {
+  *options = (accel_pipeline_options_t)ACCEL_PIPELINE_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_power_sgd_options_t(accel_power_sgd_options_t *options) {
   *options = (accel_power_sgd_options_t)ACCEL_POWER_SGD_OPTIONS_INIT;
 }
@@ -432,6 +436,11 @@ static inline accel_status_t go_batch_sampler(int64_t epoch, accel_value_t *out_
 extern accel_status_t goSlice(accel_value_t *rows, int64_t begin, int64_t end, int32_t process_index, int32_t num_processes, accel_value_t *out_batch, uintptr_t user_data);
 static inline accel_status_t go_slice(const accel_value_t *rows, int64_t begin, int64_t end, int32_t process_index, int32_t num_processes, accel_value_t *out_batch, void *user_data) {
   return goSlice((accel_value_t *)rows, begin, end, process_index, num_processes, out_batch, (uintptr_t)user_data);
+}
+
+extern accel_status_t goPipelineLoss(accel_value_t *returned, accel_value_t *targets, accel_tensor_t **out_loss, uintptr_t user_data);
+static inline accel_status_t go_pipeline_loss(const accel_value_t *returned, const accel_value_t *targets, accel_tensor_t **out_loss, void *user_data) {
+  return goPipelineLoss((accel_value_t *)returned, (accel_value_t *)targets, out_loss, (uintptr_t)user_data);
 }
 
 extern accel_status_t goCommHook(accel_tensor_t *buffer, int64_t bucket, int32_t is_last, uintptr_t user_data);
@@ -1757,6 +1766,14 @@ static inline accel_status_t go_accel_pipeline_forward(accel_state_t *state, acc
 
 static inline accel_status_t go_accel_pipeline_create(accel_module_t *const *parts, size_t n_parts, accel_module_t **out, go_failure *failure) {
   return go_checked(accel_pipeline_create(parts, n_parts, out), failure);
+}
+
+static inline accel_status_t go_accel_pipeline_step(accel_state_t *state, accel_module_t *module, const accel_value_t *inputs, const accel_value_t *targets, const char *loss_name, int32_t loss, uintptr_t user_data, double *out_loss, go_failure *failure) {
+  return go_checked(accel_pipeline_step(state, module, inputs, targets, loss_name, loss ? go_pipeline_loss : NULL, (void *)user_data, user_data ? go_destroy : NULL, out_loss), failure);
+}
+
+static inline accel_status_t go_accel_pipeline_describe(const accel_module_t *module, accel_buffer_t *out, go_failure *failure) {
+  return go_checked(accel_pipeline_describe(module, out), failure);
 }
 
 static inline accel_status_t go_accel_set_grad_scaler(accel_state_t *state, const accel_grad_scaler_options_t *options, go_failure *failure) {
@@ -6132,6 +6149,60 @@ func (options *ExpertParallelOptions) c(given *arguments) *C.accel_expert_parall
 	return made
 }
 
+// PipelineOptions: How a model is trained in stages on the ranks of the axis "pipeline" of the mesh (Huang et al.,
+// "GPipe", 2019). The model is a chain of parts, and a stage is a run of them; a rank has the parts of its stages
+// alone. The rows of a batch are cut into micro-batches, which pass from stage to stage. Results are those of one
+// process. Where the axis has one rank, the model is one stage, and only micro_batches counts.
+type PipelineOptions struct {
+	// The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be,
+	// so that fewer activations are kept (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several
+	// stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute
+	// gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the
+	// stages. Default "1f1b"
+	Schedule string
+
+	// The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. In [0,
+	// 2147483647]. Default 0
+	MicroBatches *int64
+
+	// Where the chain is cut: so that the most expensive stage costs least, by "parameters", "flops" or "measured"
+	// times; or "2,3,3", the parts of each stage; or "h.4,h.8", the names of the parts that begin stages behind
+	// the first one. Default "flops"
+	Split string
+
+	// 0: 2 for "interleaved" and "zero_bubble_v", 1 for the others. In [0, 2147483647]. Default 0
+	StagesPerRank *int64
+
+	// The most micro-batches whose activations a rank keeps; 0: as the schedule. In [0, 2147483647]. Default 0
+	MaxInFlight *int64
+
+	// 1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0
+	GatherOutput *bool
+}
+
+func (options *PipelineOptions) c(given *arguments) *C.accel_pipeline_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_pipeline_options_t)(given.room(C.sizeof_accel_pipeline_options_t))
+	C.go_unset_accel_pipeline_options_t(made)
+	made.schedule = given.nullable(options.Schedule)
+	if options.MicroBatches != nil {
+		made.micro_batches = C.int64_t(*options.MicroBatches)
+	}
+	made.split = given.nullable(options.Split)
+	if options.StagesPerRank != nil {
+		made.stages_per_rank = C.int64_t(*options.StagesPerRank)
+	}
+	if options.MaxInFlight != nil {
+		made.max_in_flight = C.int64_t(*options.MaxInFlight)
+	}
+	if options.GatherOutput != nil {
+		made.gather_output = C.accel_flag_t(flag(*options.GatherOutput))
+	}
+	return made
+}
+
 // PowerSGDOptions: PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 type PowerSGDOptions struct {
 	// Columns of the thin matrices. In [1, inf). Default 1
@@ -6617,7 +6688,7 @@ type PrepareModelOptions struct {
 	BypassDeviceMap *bool
 
 	// 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor
-	// of the mesh; where nothing does, an axis pipeline is UNSUPPORTED. Default 0
+	// of the mesh. Default 0
 	SplitByProgram *bool
 
 	// How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan
@@ -6629,6 +6700,10 @@ type PrepareModelOptions struct {
 
 	// How tokens come to the experts of mixtures. Default: theirs
 	ExpertParallel *ExpertParallelOptions
+
+	// How the model is cut into stages over the axis pipeline of the mesh, if it has one. With evaluation_mode
+	// each rank has the whole model. Default: theirs
+	Pipeline *PipelineOptions
 }
 
 func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_options_t {
@@ -6655,6 +6730,7 @@ func (options *PrepareModelOptions) c(given *arguments) *C.accel_prepare_model_o
 	made.tensor_parallel = options.TensorParallel.c(given)
 	made.context_parallel = options.ContextParallel.c(given)
 	made.expert_parallel = options.ExpertParallel.c(given)
+	made.pipeline = options.Pipeline.c(given)
 	return made
 }
 
@@ -8260,6 +8336,29 @@ func goSlice(rows *C.accel_value_t, begin C.int64_t, end C.int64_t, processIndex
 			return err
 		}
 		return fill(batchMade, outBatch)
+	}))
+}
+
+// PipelineLossFunc: Computes the loss of a micro-batch from the output of the last stage.
+//
+//   - returned: What the last stage returned.
+//   - targets: The rows of the targets that belong to it; NONE without targets.
+//
+// Returns: ACCEL_OK; an error ends the step on all ranks.
+type PipelineLossFunc func(returned any, targets any) (*Tensor, error)
+
+//export goPipelineLoss
+func goPipelineLoss(returned *C.accel_value_t, targets *C.accel_value_t, outLoss **C.accel_tensor_t, userData C.uintptr_t) C.accel_status_t {
+	return raise(protected(func() error {
+		lossMade, err := callable[PipelineLossFunc](userData, 0)(read(returned), read(targets))
+		if err != nil {
+			return err
+		}
+		if lossMade != nil {
+			*outLoss = C.accel_tensor_retain(lossMade.c())
+		}
+		runtime.KeepAlive(lossMade)
+		return nil
 	}))
 }
 
@@ -15137,6 +15236,67 @@ func PipelineCreate(parts []*Module) (out *Module, err error) {
 	return
 }
 
+// PipelineStep is accel_pipeline_step. Trains a model in stages on one batch: forwards and backwards of its micro-
+// batches on all stages, as a forward and accel_backward() of a model on one rank. Gradients are averaged over the
+// rows of the batch and over the ranks with other batches; in an accumulation window the batch is one of its micro-
+// batches. Clipping, the optimizer and schedulers follow as ever. Ranks along the axis pipeline get the same batch,
+// and may leave out what their stages do not take.
+//
+//   - state: A state.
+//   - module: What accel_prepare_model() gave. Its accel_module_call() computes a forward alone, and only in
+//     evaluation, if the axis pipeline has several ranks.
+//   - inputs: On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by their
+//     names; dimension 0 of each tensor has the rows. NULL on others.
+//   - targets: On the rank with the last stage, what the loss compares with: tensors with as many rows. NULL on
+//     others.
+//   - lossName: "cross_entropy", the mean over the labels other than -100, [...], of class scores [..., classes];
+//     "cross_entropy_sum", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model
+//     returns.
+//   - loss: The program's own, called on the rank with the last stage; NULL beside a loss_name.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are
+// missing where the first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an
+// unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error
+// of any stage, on all ranks along the axis, after which the gradients are to be zeroed; COLLECTIVE_MISMATCH,
+// TIMEOUT, PEER_LOST.
+func (state *State) PipelineStep(module *Module, inputs any, targets any, lossName string, loss PipelineLossFunc) (outLoss float64, err error) {
+	var given arguments
+	defer given.end()
+	cInputs := given.optional(inputs)
+	cTargets := given.optional(targets)
+	var cLoss C.double
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_pipeline_step(state.c(), module.c(), cInputs, cTargets, given.nullable(lossName), flag(loss != nil), kept(loss), &cLoss, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	outLoss = float64(cLoss)
+	return
+}
+
+// PipelineDescribe is accel_pipeline_describe. The stages of a prepared model: which parts each has, on which rank,
+// with how many parameters, and its share of the costs.
+//
+//   - module: What accel_prepare_model() gave.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
+func PipelineDescribe(module *Module) (out string, err error) {
+	var cOut C.accel_buffer_t
+	var failure C.go_failure
+	code := C.go_accel_pipeline_describe(module.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = text(&cOut)
+	return
+}
+
 // SetGradScaler is accel_set_grad_scaler. Sets how losses are scaled; before anything is prepared.
 //
 //   - state: A state.
@@ -15236,7 +15396,8 @@ func (state *State) SetAutocast(options *AutocastOptions) error {
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are
 // several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was
-// prepared with; COLLECTIVE_MISMATCH when the ranks' models differ.
+// prepared with; COLLECTIVE_MISMATCH when the ranks' models differ; UNSUPPORTED for stages of a model that is no
+// chain of parts.
 func (state *State) PrepareModel(module *Module, options *PrepareModelOptions) (out *Module, err error) {
 	var given arguments
 	defer given.end()

@@ -234,6 +234,15 @@ static accel_status_t slice_trampoline(const accel_value_t *rows, int64_t begin,
   return end_callback(lock, answer);
 }
 
+static accel_status_t pipeline_loss_trampoline(const accel_value_t *returned, const accel_value_t *targets, accel_tensor_t **out_loss, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 0, 2, value_to_python(returned), value_to_python(targets));
+  if (answer != NULL) python_to_new_tensor(answer, out_loss);
+  return end_callback(lock, answer);
+}
+
 static accel_status_t comm_hook_trampoline(accel_tensor_t *buffer, int64_t bucket, int32_t is_last, void *user_data) {
   PyGILState_STATE lock;
   if (!enter_python(&lock)) return refuse_callback();
@@ -489,6 +498,10 @@ static const char accel_expert_parallel_options_text[] = "accel_expert_parallel_
 %}
 %accel_options(accel_expert_parallel_options, ACCEL_EXPERT_PARALLEL_OPTIONS_INIT, )
 %{
+static const char accel_pipeline_options_text[] = "accel_pipeline_options_t(*, schedule=\"1f1b\", micro_batches=0, split=\"flops\", stages_per_rank=0, max_in_flight=0, gather_output=0)\n--\n\nHow a model is trained in stages on the ranks of the axis \"pipeline\" of the mesh (Huang et al., \"GPipe\", 2019). The model is a chain of parts, and a stage is a run of them; a rank has the parts of its stages alone. The rows of a batch are cut into micro-batches, which pass from stage to stage. Results are those of one process. Where the axis has one rank, the model is one stage, and only micro_batches counts.\n\nschedule: The order of the work: \"gpipe\", all forwards, then all backwards; \"1f1b\", a backward as soon as it can be, so that fewer activations are kept (Narayanan et al., \"PipeDream\", 2019); \"interleaved\", 1f1b with several stages a rank, which shortens the time that ranks wait; \"zero_bubble\" and \"zero_bubble_v\", which compute gradients of weights in that time (Qi et al., 2023); \"auto\", the fastest of these by the costs of the stages. Default \"1f1b\"\nmicro_batches: The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. In [0, 2147483647]. Default 0\nsplit: Where the chain is cut: so that the most expensive stage costs least, by \"parameters\", \"flops\" or \"measured\" times; or \"2,3,3\", the parts of each stage; or \"h.4,h.8\", the names of the parts that begin stages behind the first one. Default \"flops\"\nstages_per_rank: 0: 2 for \"interleaved\" and \"zero_bubble_v\", 1 for the others. In [0, 2147483647]. Default 0\nmax_in_flight: The most micro-batches whose activations a rank keeps; 0: as the schedule. In [0, 2147483647]. Default 0\ngather_output: 1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0";
+%}
+%accel_options(accel_pipeline_options, ACCEL_PIPELINE_OPTIONS_INIT, free((char *)$self->schedule); free((char *)$self->split);)
+%{
 static const char accel_power_sgd_options_text[] = "accel_power_sgd_options_t(*, matrix_approximation_rank=1, start_power_sgd_iter=1000, min_compression_rate=2, orthogonalization_epsilon=0, random_seed=0, use_error_feedback=1, warm_start=1, batch_tensors_with_same_shape=0)\n--\n\nPowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.\n\nmatrix_approximation_rank: Columns of the thin matrices. In [1, inf). Default 1\nstart_power_sgd_iter: Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000\nmin_compression_rate: A matrix that saves less than this factor is not compressed. In (0, inf). Default 2\northogonalization_epsilon: Added to norms, against columns of zeros. In [0, inf). Default 0\nrandom_seed: The seed of the first low-rank factors; the same on all ranks. In [0, 4294967295]. Default 0\nuse_error_feedback: 1: what was lost is added to the next gradients. Default 1\nwarm_start: 1: begins with the former thin matrices. Default 1\nbatch_tensors_with_same_shape: 1: equal shapes are multiplied together. Default 0";
 %}
 %accel_options(accel_power_sgd_options, ACCEL_POWER_SGD_OPTIONS_INIT, )
@@ -513,7 +526,7 @@ static const char accel_autocast_options_text[] = "accel_autocast_options_t(*, e
 %}
 %accel_options(accel_autocast_options, ACCEL_AUTOCAST_OPTIONS_INIT, )
 %{
-static const char accel_prepare_model_options_text[] = "accel_prepare_model_options_t(*, device_placement=None, evaluation_mode=0, ddp=None, fsdp=None, deepspeed=None, bypass_device_map=0, split_by_program=0, tensor_parallel=None, context_parallel=None, expert_parallel=None)\n--\n\nHow one model is prepared: where, and under which kind of parallelism, each with options of its own.\n\ndevice_placement: 1: on the state's device, 0: as it is. Default: as the state\nevaluation_mode: 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0\nddp: The options of data parallelism. Default: theirs\nfsdp: The options of sharding. Default: theirs\ndeepspeed: Options of sharding as DeepSpeed describes them. Default: theirs\nbypass_device_map: 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0\nsplit_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, an axis pipeline is UNSUPPORTED. Default 0\ntensor_parallel: How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan \"auto\" each rank has the whole model. Default: theirs\ncontext_parallel: How sequences are split over the axis context of the mesh, if it has one. Default: theirs\nexpert_parallel: How tokens come to the experts of mixtures. Default: theirs";
+static const char accel_prepare_model_options_text[] = "accel_prepare_model_options_t(*, device_placement=None, evaluation_mode=0, ddp=None, fsdp=None, deepspeed=None, bypass_device_map=0, split_by_program=0, tensor_parallel=None, context_parallel=None, expert_parallel=None, pipeline=None)\n--\n\nHow one model is prepared: where, and under which kind of parallelism, each with options of its own.\n\ndevice_placement: 1: on the state's device, 0: as it is. Default: as the state\nevaluation_mode: 1: the model is only evaluated: each rank has its own weights, and nothing is exchanged. Default 0\nddp: The options of data parallelism. Default: theirs\nfsdp: The options of sharding. Default: theirs\ndeepspeed: Options of sharding as DeepSpeed describes them. Default: theirs\nbypass_device_map: 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0\nsplit_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh. Default 0\ntensor_parallel: How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan \"auto\" each rank has the whole model. Default: theirs\ncontext_parallel: How sequences are split over the axis context of the mesh, if it has one. Default: theirs\nexpert_parallel: How tokens come to the experts of mixtures. Default: theirs\npipeline: How the model is cut into stages over the axis pipeline of the mesh, if it has one. With evaluation_mode each rank has the whole model. Default: theirs";
 %}
 %accel_options(accel_prepare_model_options, ACCEL_PREPARE_MODEL_OPTIONS_INIT, )
 %{
@@ -899,6 +912,14 @@ typedef struct accel_expert_parallel_options {
   double capacity_factor;
   accel_flag_t tensor_parallel_experts;
 } accel_expert_parallel_options_t;
+typedef struct accel_pipeline_options {
+  const char *schedule;
+  int64_t micro_batches;
+  const char *split;
+  int64_t stages_per_rank;
+  int64_t max_in_flight;
+  accel_flag_t gather_output;
+} accel_pipeline_options_t;
 typedef struct accel_power_sgd_options {
   int64_t matrix_approximation_rank;
   int64_t start_power_sgd_iter;
@@ -982,6 +1003,7 @@ typedef struct accel_autocast_options {
 %accel_borrowed(accel_tensor_parallel_options_t, tensor_parallel)
 %accel_borrowed(accel_context_parallel_options_t, context_parallel)
 %accel_borrowed(accel_expert_parallel_options_t, expert_parallel)
+%accel_borrowed(accel_pipeline_options_t, pipeline)
 typedef struct accel_prepare_model_options {
   accel_flag_t device_placement;
   accel_flag_t evaluation_mode;
@@ -993,6 +1015,7 @@ typedef struct accel_prepare_model_options {
   const accel_tensor_parallel_options_t *tensor_parallel;
   const accel_context_parallel_options_t *context_parallel;
   const accel_expert_parallel_options_t *expert_parallel;
+  const accel_pipeline_options_t *pipeline;
 } accel_prepare_model_options_t;
 %accel_borrowed(accel_prepare_model_options_t, model_options)
 typedef struct accel_estimate_memory_options {
@@ -1241,6 +1264,7 @@ typedef struct accel_launch_options {
 %accel_callback(accel_collate_fn, collate_trampoline)
 %accel_callback(accel_batch_sampler_fn, batch_sampler_trampoline)
 %accel_callback(accel_slice_fn, slice_trampoline)
+%accel_callback(accel_pipeline_loss_fn, pipeline_loss_trampoline)
 %accel_callback(accel_comm_hook_fn, comm_hook_trampoline)
 %accel_callback(accel_seed_fn, seed_trampoline)
 %typemap(in) (accel_batch_size_fn CALLBACK, accel_reduce_batch_size_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
@@ -1399,6 +1423,7 @@ typedef struct accel_launch_options {
 %accel_waits(accel_parallel_all_to_all)
 %accel_waits(accel_parallel_class_scores)
 %accel_waits(accel_pipeline_forward)
+%accel_waits(accel_pipeline_step)
 %accel_waits(accel_prepare_model)
 %accel_waits(accel_prepare_data_loader)
 %accel_waits(accel_backward)
@@ -4638,6 +4663,27 @@ out: The module, of the kind \"Pipeline\".
 Returns: ACCEL_OK, INVALID_ARGUMENT or INVALID_HANDLE.";
 accel_status_t accel_pipeline_create(accel_module_t *const *ITEMS, size_t COUNT, accel_module_t **OUTPUT);
 
+%feature("docstring") accel_pipeline_step "Trains a model in stages on one batch: forwards and backwards of its micro-batches on all stages, as a forward and accel_backward() of a model on one rank. Gradients are averaged over the rows of the batch and over the ranks with other batches; in an accumulation window the batch is one of its micro-batches. Clipping, the optimizer and schedulers follow as ever. Ranks along the axis pipeline get the same batch, and may leave out what their stages do not take.
+
+state: A state.
+module: What accel_prepare_model() gave. Its accel_module_call() computes a forward alone, and only in evaluation, if the axis pipeline has several ranks.
+inputs: On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by their names; dimension 0 of each tensor has the rows. NULL on others.
+targets: On the rank with the last stage, what the loss compares with: tensors with as many rows. NULL on others.
+loss_name: \"cross_entropy\", the mean over the labels other than -100, [...], of class scores [..., classes]; \"cross_entropy_sum\", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model returns.
+loss: The program's own, called on the rank with the last stage; NULL beside a loss_name.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+out_loss: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all ranks along the axis. A rank with neither inputs nor targets counts micro-batches equally.
+Returns: ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are missing where the first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis, after which the gradients are to be zeroed; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.";
+accel_status_t accel_pipeline_step(accel_state_t *state, accel_module_t *module, const accel_value_t *NULLABLE, const accel_value_t *NULLABLE, const char *loss_name, accel_pipeline_loss_fn CALLBACK, void *user_data, accel_destroy_fn destroy, double *OUTPUT);
+
+%feature("docstring") accel_pipeline_describe "The stages of a prepared model: which parts each has, on which rank, with how many parameters, and its share of the costs.
+
+module: What accel_prepare_model() gave.
+out: The text, a line for each stage.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.";
+accel_status_t accel_pipeline_describe(const accel_module_t *module, accel_buffer_t *OUTPUT);
+
 %feature("docstring") accel_set_grad_scaler "Sets how losses are scaled; before anything is prepared.
 
 state: A state.
@@ -4678,7 +4724,7 @@ state: A state.
 module: The model; shares its parameters with the result.
 options: NULL: defaults.
 out: The model to call.
-Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ.";
+Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ; UNSUPPORTED for stages of a model that is no chain of parts.";
 accel_status_t accel_prepare_model(accel_state_t *state, accel_module_t *module, const accel_prepare_model_options_t *options, accel_module_t **OUTPUT);
 
 %feature("docstring") accel_estimate_memory "The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.

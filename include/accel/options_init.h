@@ -148,6 +148,11 @@
 #define ACCEL_EXPERT_PARALLEL_OPTIONS_INIT \
   {sizeof(accel_expert_parallel_options_t), ACCEL_UNSET_DOUBLE, ACCEL_UNSET, 0}
 
+#define ACCEL_OPTIONS_PIPELINE "accel_pipeline_options_t"
+#define ACCEL_PIPELINE_OPTIONS_INIT \
+  {sizeof(accel_pipeline_options_t), NULL, ACCEL_UNSET_INT64, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, \
+   ACCEL_UNSET, 0}
+
 #define ACCEL_OPTIONS_POWER_SGD "accel_power_sgd_options_t"
 #define ACCEL_POWER_SGD_OPTIONS_INIT \
   {sizeof(accel_power_sgd_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, \
@@ -181,7 +186,7 @@
 #define ACCEL_OPTIONS_PREPARE_MODEL "accel_prepare_model_options_t"
 #define ACCEL_PREPARE_MODEL_OPTIONS_INIT \
   {sizeof(accel_prepare_model_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL, NULL, ACCEL_UNSET, ACCEL_UNSET, \
-   NULL, NULL, NULL}
+   NULL, NULL, NULL, NULL}
 
 #define ACCEL_OPTIONS_ESTIMATE_MEMORY "accel_estimate_memory_options_t"
 #define ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT \

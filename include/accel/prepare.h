@@ -255,14 +255,15 @@ typedef struct accel_prepare_model_options {
   accel_flag_t bypass_device_map; /* 1: a model that is dispatched over several devices is prepared for several ranks
                                    * all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0 */
   accel_flag_t split_by_program;  /* 1: the program's own forward splits the model, or its sequences, over the axes pipeline,
-                                   * context and tensor of the mesh; where nothing does, an axis pipeline is UNSUPPORTED.
-                                   * Default 0 */
+                                   * context and tensor of the mesh. Default 0 */
   const accel_tensor_parallel_options_t *tensor_parallel; /* How layers are split over the axis tensor of the mesh, if it
                                    * has one. With evaluation_mode and the plan "auto" each rank has the whole model.
                                    * Default: theirs */
   const accel_context_parallel_options_t *context_parallel; /* How sequences are split over the axis context of the mesh, if it
                                    * has one. Default: theirs */
   const accel_expert_parallel_options_t *expert_parallel; /* How tokens come to the experts of mixtures. Default: theirs */
+  const accel_pipeline_options_t *pipeline; /* How the model is cut into stages over the axis pipeline of the mesh, if it has
+                                   * one. With evaluation_mode each rank has the whole model. Default: theirs */
 } accel_prepare_model_options_t;
 
 /** Puts a model on the device, under the precision, and under data parallelism when there are several ranks: all start
@@ -273,7 +274,7 @@ typedef struct accel_prepare_model_options {
  * @param out The model to call.
  * @return ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and
  *   for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with;
- *   COLLECTIVE_MISMATCH when the ranks' models differ.
+ *   COLLECTIVE_MISMATCH when the ranks' models differ; UNSUPPORTED for stages of a model that is no chain of parts.
  * @threads collective, waits
  * @accelerate prepare, prepare_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

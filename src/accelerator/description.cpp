@@ -1,4 +1,5 @@
 #include "accelerator/description.hpp"
+#include "accelerator/forward_precision.hpp"
 
 #include <ATen/core/Tensor.h>
 

@@ -5,6 +5,7 @@
 #include "accelerator/checkpoints/rank_state.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
+#include "base/error.hpp"
 #include "comm/collectives.hpp"
 #include "data/prepared_dataloader.hpp"
 #include "precision/grad_scaler.hpp"
@@ -72,8 +73,11 @@ JoinedInputs::JoinedInputs(std::shared_ptr<Accelerator> accelerator, const std::
   if (even_batches.value_or(even)) return;
   std::vector<parallel::ParallelModelPtr> parallel_models;
   for (const nn::ModulePtr& model : models)
-    if (auto parallel = parallel_model_of(model); parallel->exchange() != nullptr)
+    if (auto parallel = parallel_model_of(model); parallel->exchange() != nullptr) {
+      require(parallel->pipeline() == nullptr, Status::kUnsupported,
+              "a rank without inputs cannot go along with the steps of a model in stages; expected even batches");
       parallel_models.push_back(std::move(parallel));
+    }
   if (!parallel_models.empty())
     inputs_.emplace(accelerator_->state().groups().gradient_group(), std::move(parallel_models),
                     std::make_unique<SharedUpdates>(*accelerator_));

@@ -1,4 +1,5 @@
 #include "accelerator/preparation.hpp"
+#include "accelerator/forward_precision.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
@@ -71,7 +72,7 @@ void require_whole_parameters(const optim::Optimizer& optimizer, const parallel:
 }
 
 // Ranks that have parts of the same layers draw from the random stream of their first one.
-void draw_missing_values(nn::Module& module, const parallel::ModelRanks& ranks) {
+void draw_missing_values(nn::Module& module, const parallel::ModelRanks& ranks, const nn::NamedTensors& whole) {
   if (!nn::lacks_memory(module)) return;
   at::Generator stream = at::detail::getDefaultCPUGenerator();
   at::Tensor state;
@@ -90,24 +91,21 @@ void draw_missing_values(nn::Module& module, const parallel::ModelRanks& ranks) 
   take_from_first(ranks.expert, parallel::kExpertAxis);
   at::Generator own = at::detail::createCPUGenerator();
   own.set_state(state);
-  nn::draw_initial_values(module, own);
+  nn::draw_initial_values(module, own, whole);
   const std::lock_guard<std::mutex> lock(stream.mutex());
   stream.set_state(own.get_state());
 }
 
 }  // namespace
 
-// Ranks along this axis would train copies of one model and compute the same. Along the axis tensor the model has a
-// plan, or the program says that it splits the model; along the axis context a scope splits sequences.
-void Preparation::require_split(const nn::Module& module, const PrepareModelSettings& preparation) const {
-  const char* const axes = "pipeline";
-  const int64_t parts = state_.groups().mesh()->size(axes);
-  require(parts == 1 || preparation.split_by_program || preparation.evaluation_mode ||
-              prepared_.placed->describe_parts(module, axes),
-          Status::kUnsupported, "the mesh has an axis that splits a model over ", parts, " ranks (",
-          state_.groups().mesh()->describe(),
-          "), and nothing splits this one; expected pipeline_parallel_size 1, or split_by_program of a program whose "
-          "forward splits it");
+// Null where there is one stage, or the program has split the model.
+parallel::StagePlanPtr Preparation::cut_into_stages(nn::Module& module, const PrepareModelSettings& preparation) const {
+  const char* const axis = "pipeline";
+  comm::Mesh& mesh = *state_.groups().mesh();
+  if (mesh.size(axis) == 1 || preparation.split_by_program || preparation.evaluation_mode ||
+      prepared_.placed->describe_parts(module, axis))
+    return nullptr;
+  return parallel::cut_into_stages(module, mesh.group(axis), preparation.pipeline);
 }
 
 // A mesh with a shard axis says who shares a copy. Without one all ranks do.
@@ -184,7 +182,6 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   require(!is_dispatched || state_.num_processes() == 1 || preparation.bypass_device_map, Status::kInvalidArgument,
           "the model is dispatched over several devices, and there are ", state_.num_processes(),
           " processes, each of which would train all of it; expected a model on one device, or bypass_device_map");
-  require_split(*module, preparation);
   PrepareModelSettings settings = preparation;
   settings.deepspeed = find_deepspeed_plugin(preparation.deepspeed, prepared_.models);
   ShardingChoice sharding = choose_sharding(settings);
@@ -193,19 +190,24 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   settings.fsdp = std::move(sharding.settings);
   parallel::ModelRanks ranks = model_ranks(settings.fsdp);
   add_expert_ranks(ranks, settings.tensor_parallel.sequence_parallel);
-  parallel::split_layers(*module, ranks.tensor, settings, state_.device());
+  const nn::NamedTensors whole = nn::lacks_memory(*module) ? nn::named_members(*module) : nn::NamedTensors();
+  const parallel::StagePlanPtr stages = cut_into_stages(*module, settings);
+  parallel::split_layers(*module, ranks.tensor, settings, state_.device(), /*is_stage=*/stages != nullptr);
   parallel::share_experts(*module, ranks, settings);
   const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
   if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory &&
       module->weight_store() == nullptr) {
-    draw_missing_values(*module, ranks);
+    draw_missing_values(*module, ranks, whole);
     module->to(std::nullopt, state_.device());
   }
   const ForwardPrecision precision{state_.settings().mixed_precision, state_.device().type(), precision_.autocast(),
                                    state_.settings().keep_output_dtype};
   auto prepared =
-      std::make_shared<PreparedModel>(parallel::parallelize(module, ranks, settings, state_.device()), precision,
-                                      state_.compute_policy(), state_.communicator()->step_times());
+      std::make_shared<PreparedModel>(parallel::parallelize(module, ranks, settings, state_.device(), stages),
+                                      precision, state_.compute_policy(), state_.communicator()->step_times());
+  if (state_.groups().mesh()->size("pipeline") == 1)
+    prepared->set_single_stage(parallel::single_stage(*prepared->parallel(), settings.pipeline,
+                                                      state_.groups().mesh()->group("pipeline"), state_.device()));
   if (settings.context_parallel.inputs_are_split) prepared->set_sequences(prepared_.sequences);
   precision_.follow_loss_scale(sharding.loss_scale);  // the last step that can refuse
   prepared_.sequences->take(std::move(sequences));

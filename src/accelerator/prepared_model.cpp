@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "accelerator/forward_precision.hpp"
 #include "base/error.hpp"
-#include "config/generated/choices/precision.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -34,34 +34,57 @@ void replace_parts(nn::Module& module, nn::ModulePtr (*unwrap)(const nn::ModuleP
 
 }  // namespace
 
-PreparedModel::PreparedModel(parallel::ParallelModelPtr parallel, const ForwardPrecision& precision,
+PreparedModel::PreparedModel(parallel::ParallelModelPtr parallel, ForwardPrecision precision,
                              kernels::ComputePolicy compute_policy, std::shared_ptr<StepTimes> step_times)
     : Module("PreparedModel"),
       parallel_(std::move(parallel)),
-      precision_(precision),
+      precision_(std::make_shared<const ForwardPrecision>(std::move(precision))),
       compute_policy_(compute_policy),
       accumulation_(std::make_shared<state::AccumulationWindow>()),
       step_times_(std::move(step_times)) {
   // The parallel wrapper is not in the module tree: names stay "module.layers.0.weight" with and without it.
   add_child("module", model());
-  if (precision_.precision != Precision::kNo && parallel_->parts() == nullptr) casts_.emplace(precision_.device);
+  if (precision_->precision != Precision::kNo && parallel_->parts() == nullptr) casts_.emplace(precision_->device);
 }
 
-c10::IValue PreparedModel::forward_in_half(const nn::Inputs& inputs) {
+c10::IValue PreparedModel::compute_in_half(const Forward& forward) {
   if (casts_ && !window_is_open_) casts_->start_accumulation_window();
-  window_is_open_ = !accumulation_->complete;
+  window_is_open_ = in_step_ || !accumulation_->complete;
   const precision::AutocastWeightCache::Scope kept(casts_ ? &*casts_ : nullptr);
-  const precision::AutocastGuard autocast(precision_.precision, precision_.device, precision_.autocast);
-  return parallel_->call(inputs);
+  const precision::AutocastGuard autocast(precision_->precision, precision_->device, precision_->autocast);
+  return forward();
 }
 
-c10::IValue PreparedModel::forward(const nn::Inputs& inputs) {
+c10::IValue PreparedModel::compute(const Forward& forward, bool is_output) {
   const StepTimes::Section timed(*step_times_, StepPart::kForward);
   const kernels::ComputeScope scope(compute_policy_);
   const auto split = sequences_ == nullptr ? nullptr : sequences_->split().open({});
-  if (precision_.precision == Precision::kNo) return parallel_->call(inputs);
-  const c10::IValue output = forward_in_half(inputs);
-  return precision_.keep_output_dtype ? output : tree::convert_to_fp32(output);
+  if (precision_->precision == Precision::kNo) return forward();
+  const c10::IValue output = compute_in_half(forward);
+  return !is_output || precision_->keep_output_dtype ? output : tree::convert_to_fp32(output);
+}
+
+c10::IValue PreparedModel::forward(const nn::Inputs& inputs) {
+  return compute([&] { return parallel_->call(inputs); }, /*is_output=*/true);
+}
+
+parallel::StagePipeline& PreparedModel::pipeline() const {
+  parallel::StagePipeline* const pipeline = single_stage_ != nullptr ? single_stage_.get() : parallel_->pipeline();
+  require(pipeline != nullptr, Status::kInvalidState,
+          "the model is not in stages, although pipeline_parallel_size is above 1; expected one that was prepared "
+          "without split_by_program and evaluation_mode");
+  return *pipeline;
+}
+
+double PreparedModel::train_in_stages(const parallel::PipelineBatch& batch, const parallel::PipelineLoss& loss,
+                                      double factor) {
+  in_step_ = true;
+  const auto ended = c10::make_scope_exit([this] {
+    in_step_ = false;
+    window_is_open_ = window_is_open_ && !accumulation_->complete;
+  });
+  return pipeline().train(batch, loss, factor,
+                          [this](const Forward& forward, bool is_output) { return compute(forward, is_output); });
 }
 
 nn::ModulePtr unwrap_model(const nn::ModulePtr& module) {

@@ -7,37 +7,35 @@
 #include <vector>
 
 #include "accelerator/sequence_splitting.hpp"
-#include "config/generated/choices/precision.hpp"
-#include "config/generated/settings/prepare/autocast.hpp"
 #include "kernels/compute_policy.hpp"
 #include "nn/module.hpp"
 #include "parallel/parallel_model.hpp"
+#include "parallel/stage_pipeline.hpp"
 #include "precision/autocast.hpp"
 #include "state/gradient_state.hpp"
 #include "trace/step_times.hpp"
 
 namespace accel::accelerator {
 
-// The precision of a prepared model's forward.
-struct ForwardPrecision {
-  Precision precision = Precision::kNo;
-  c10::DeviceType device = c10::DeviceType::CPU;
-  AutocastSettings autocast;
-  bool keep_output_dtype = false;  // false: half-precision outputs become float32, because the loss is computed outside
-};
+struct ForwardPrecision;
 
 class PreparedModel final : public nn::Module {
  public:
-  PreparedModel(parallel::ParallelModelPtr parallel, const ForwardPrecision& precision,
-                kernels::ComputePolicy compute_policy, std::shared_ptr<StepTimes> step_times);
+  PreparedModel(parallel::ParallelModelPtr parallel, ForwardPrecision precision, kernels::ComputePolicy compute_policy,
+                std::shared_ptr<StepTimes> step_times);
 
   const nn::ModulePtr& model() const { return parallel_->module(); }
   std::vector<std::string> input_names() const override { return parallel_->input_names(); }
   const parallel::ParallelModelPtr& parallel() const { return parallel_; }
-  const ForwardPrecision& precision() const { return precision_; }
+  const ForwardPrecision& precision() const { return *precision_; }
   kernels::ComputePolicy compute_policy() const { return compute_policy_; }
   const std::shared_ptr<state::AccumulationWindow>& accumulation() const { return accumulation_; }
   const std::shared_ptr<StepTimes>& step_times() const { return step_times_; }
+  // The steps of accel_pipeline_step(). INVALID_STATE for a model that the program has split along the axis pipeline.
+  parallel::StagePipeline& pipeline() const;
+  void set_single_stage(parallel::StagePipelinePtr stage) { single_stage_ = std::move(stage); }
+  // Collective: a step of the pipeline in this model's precision.
+  double train_in_stages(const parallel::PipelineBatch& batch, const parallel::PipelineLoss& loss, double factor);
   // Each call is in a scope of its own.
   void set_sequences(std::shared_ptr<SequenceSplitting> sequences) { sequences_ = std::move(sequences); }
 
@@ -45,12 +43,18 @@ class PreparedModel final : public nn::Module {
   c10::IValue forward(const nn::Inputs& inputs) override;
 
  private:
-  c10::IValue forward_in_half(const nn::Inputs& inputs);
+  using Forward = parallel::StagePipeline::Forward;
+
+  // Runs all of the model, or a stage of it.
+  c10::IValue compute(const Forward& forward, bool is_output);
+  c10::IValue compute_in_half(const Forward& forward);
 
   parallel::ParallelModelPtr parallel_;
-  ForwardPrecision precision_;
+  std::shared_ptr<const ForwardPrecision> precision_;
   std::optional<precision::AutocastWeightCache> casts_;  // of the parameters, if the model keeps them
   bool window_is_open_ = false;                          // the weights do not change before its end
+  bool in_step_ = false;                                 // of a pipeline
+  parallel::StagePipelinePtr single_stage_;              // null: the model is in stages
   kernels::ComputePolicy compute_policy_;
   std::shared_ptr<state::AccumulationWindow> accumulation_;
   std::shared_ptr<StepTimes> step_times_;

@@ -8,7 +8,7 @@ namespace accel::comm {
 class Communicator;
 
 int job_rank(const Communicator& group, int rank);
-// Of all ranks; empty where they are those in the group.
+// One for each rank; empty where they are those in the group.
 std::vector<int> job_ranks(const Communicator& group);
 
 }  // namespace accel::comm

@@ -14,10 +14,12 @@
 #include "nn/module.hpp"
 #include "parallel/gradient_exchange.hpp"
 #include "parallel/parameter_parts.hpp"
+#include "parallel/stage_pipeline.hpp"
 
 namespace accel {
+struct PipelineSettings;
 struct PrepareModelSettings;
-}
+}  // namespace accel
 
 namespace accel::parallel {
 
@@ -63,6 +65,8 @@ class ParallelModel : public nn::Module {
   // The parts of parameters that this rank stores outside of forwards and backwards; null: parameters keep their memory
   // and values from one update to the next.
   virtual ParameterParts* parts() { return nullptr; }
+  // Trains a model of which this rank has some stages; null: this rank has all of it.
+  virtual StagePipeline* pipeline() { return nullptr; }
   // The gradients of this rank.
   virtual std::vector<at::Tensor> gradients() const;
   // Before an optimizer, or a checkpoint, uses parameters and gradients: completes what is under way.
@@ -93,17 +97,31 @@ ParallelModelPtr single_process_model(nn::ModulePtr module);
 
 // Splits the layers of a model over the ranks along the axis "tensor", in place, unless they are split already or the
 // settings leave them whole; null: there are no others. Collective among these. Ahead of the move to a device, so that
-// only parts are moved.
+// only parts are moved. A plan may be for other layers, too, if the module `is_stage`.
 void split_layers(nn::Module& module, const CommunicatorPtr& tensor_ranks, const PrepareModelSettings& settings,
-                  c10::Device device);
+                  c10::Device device, bool is_stage = false);
+
+// Says how cut_into_stages() has cut a model.
+struct StagePlan;
+using StagePlanPtr = std::shared_ptr<const StagePlan>;
+
+// Cuts a model into stages, and releases, in place, what is not in those of this rank. Collective among the ranks along
+// the axis "pipeline". Ahead of split_layers().
+StagePlanPtr cut_into_stages(nn::Module& module, const CommunicatorPtr& pipeline_ranks,
+                             const PipelineSettings& settings);
 
 // Shares the experts of a model out over the ranks along the axis "expert", in place, unless they are shared out
 // already; with one rank it only sets how the layers work. Collective among these. Ahead of the move to a device, too.
 void share_experts(nn::Module& module, const ModelRanks& ranks, const PrepareModelSettings& settings);
 
 // Applies the kind of parallelism of the settings; collective if there are several ranks. Parameters without memory,
-// which only sharding takes, get theirs on `device`.
+// which only sharding takes, get theirs on `device`. `stages` is null for a model that is not cut.
 ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& ranks, const PrepareModelSettings& settings,
-                             c10::Device device);
+                             c10::Device device, const StagePlanPtr& stages = nullptr);
+
+// The steps of a model that this rank has all of, as one stage; `alone` is a group of this rank. It must not outlive
+// the model.
+StagePipelinePtr single_stage(ParallelModel& model, const PipelineSettings& settings, const CommunicatorPtr& alone,
+                              c10::Device device);
 
 }  // namespace accel::parallel

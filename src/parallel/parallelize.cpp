@@ -29,6 +29,8 @@
 #include "parallel/memory_estimate.hpp"
 #include "parallel/parallel_model.hpp"
 #include "parallel/parameters/gradient_buckets.hpp"
+#include "parallel/pipeline/pipelined_model.hpp"
+#include "parallel/pipeline/stage_module.hpp"
 #include "parallel/sequence_split.hpp"
 #include "parallel/strategy.hpp"
 #include "parallel/tensor/matched_plan.hpp"
@@ -63,6 +65,18 @@ SplitOptions split_options(const TensorParallelSettings& settings, comm::Communi
           settings.loss_parallel};
 }
 
+// Without the rules for layers that other ranks have.
+std::vector<SplitRule> rules_of_stage(const std::vector<SplitRule>& rules, const nn::Module& module) {
+  std::vector<std::string> paths;
+  for (const auto& [path, part] : nn::named_modules(module)) paths.push_back(path);
+  for (const auto& [path, member] : nn::named_members(module)) paths.push_back(path);
+  std::vector<SplitRule> own;
+  for (const SplitRule& rule : rules)
+    if (std::any_of(paths.begin(), paths.end(), [&](const std::string& path) { return rule.matches(path); }))
+      own.push_back(rule);
+  return own;
+}
+
 // Keeps inputs of modules instead of activations.
 ParallelModelPtr recompute(const StrategyInput& input) {
   const FsdpSettings& settings = input.settings.fsdp;
@@ -95,7 +109,7 @@ constexpr Strategy kStrategies[] = {recompute, shard, replicate};
 }  // namespace
 
 void split_layers(nn::Module& module, const CommunicatorPtr& tensor_ranks, const PrepareModelSettings& settings,
-                  c10::Device device) {
+                  c10::Device device, bool is_stage) {
   const std::string& plan = settings.tensor_parallel.plan.value;
   const bool sequence_parallel = settings.tensor_parallel.sequence_parallel;
   if (settings.split_by_program || plan == "none" || (plan == "auto" && settings.evaluation_mode)) return;
@@ -110,6 +124,7 @@ void split_layers(nn::Module& module, const CommunicatorPtr& tensor_ranks, const
     return;
   }
   if (plan == "auto") rules = plan_of(module, sequence_parallel);
+  if (is_stage) rules = rules_of_stage(rules, module);
   split_model(module, rules, tensor_ranks, split_options(settings.tensor_parallel, *tensor_ranks, device));
 }
 
@@ -122,13 +137,28 @@ void share_experts(nn::Module& module, const ModelRanks& ranks, const PrepareMod
   if (ranks.expert != nullptr && !settings.evaluation_mode) split_experts(module, ranks.expert);
 }
 
-ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& ranks, const PrepareModelSettings& settings,
-                             c10::Device device) {
-  const StrategyInput input{module, ranks, settings, device};
-  if (!settings.evaluation_mode)
+namespace {
+
+ParallelModelPtr apply_strategies(const StrategyInput& input) {
+  if (!input.settings.evaluation_mode)
     for (const Strategy apply : kStrategies)
       if (auto model = apply(input)) return model;
-  return single_process_model(module);
+  return single_process_model(input.module);
+}
+
+}  // namespace
+
+ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& ranks, const PrepareModelSettings& settings,
+                             c10::Device device, const StagePlanPtr& stages) {
+  if (stages == nullptr) return apply_strategies({module, ranks, settings, device});
+  place_stages(*module, *stages);
+  // Gradients of several forwards come before an exchange, which no graph tells of.
+  PrepareModelSettings of_stages = settings;
+  const bool has_unused = settings.ddp.find_unused_parameters || settings.ddp.static_graph;
+  of_stages.ddp.find_unused_parameters = of_stages.ddp.static_graph = false;
+  const nn::ModulePtr own = std::make_shared<StageModule>(*module, stages->chain, stages->cut.begins);
+  return std::make_shared<PipelinedModel>(module, apply_strategies({own, ranks, of_stages, device}), *stages,
+                                          has_unused, device);
 }
 
 ParallelGradients parallelize_gradients(nn::ModulePtr module, const ModelRanks& ranks, const FsdpSettings& settings,

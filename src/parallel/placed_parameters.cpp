@@ -15,10 +15,12 @@
 #include "nn/module_walks.hpp"
 #include "optim/clip.hpp"
 #include "tensor/tensor_chunk.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::parallel {
 namespace {
 
+constexpr const char* kStageAxis = "pipeline";
 constexpr const char* kModelAxes = "pipeline,tensor";
 
 // The axes that cut any of the parameters; `placements` finds the placement of a parameter.
@@ -82,13 +84,16 @@ std::vector<RankPart> parts_of_ranks(const tensor::Placement& placement, comm::C
 
 // Whether the elements of the ranks, each with padding to `most`, are those of the whole one after the other.
 bool are_rows_in_order(const std::vector<RankPart>& parts, const std::vector<int64_t>& shape, int64_t most) {
+  if (shape.empty()) return false;
   const int64_t row = c10::multiply_integers(shape.begin() + 1, shape.end());
   int64_t begin = 0;
   for (const RankPart& part : parts) {
-    const tensor::Box& box = part.boxes.front().whole;
-    const bool has_whole_rows =
-        part.boxes.size() == 1 && std::equal(shape.begin() + 1, shape.end(), box.sizes.begin() + 1);
-    if (part.elements > 0 && (!has_whole_rows || box.offset[0] * row != begin)) return false;
+    if (part.elements > 0) {
+      const tensor::Box& box = part.boxes.front().whole;
+      const bool has_whole_rows =
+          part.boxes.size() == 1 && std::equal(shape.begin() + 1, shape.end(), box.sizes.begin() + 1);
+      if (!has_whole_rows || box.offset[0] * row != begin) return false;
+    }
     begin += most;
   }
   return true;
@@ -138,9 +143,21 @@ void PlacedParameters::add(const ParallelModelPtr& model) {
       std::remove_if(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.model.expired(); }),
       entries_.end());
   nn::Placements placements = nn::placements(*model->module());
-  if (placements.empty()) return;
+  const bool is_in_stages = model->pipeline() != nullptr;
+  if (placements.empty() && !is_in_stages) return;
   std::string axes = axes_in(placements, model->module()->parameters());
-  entries_.push_back({model, std::move(placements), std::move(axes), mesh_.lock()});
+  if (is_in_stages) axes = axes_of_stages(axes);
+  entries_.push_back({model, std::move(placements), std::move(axes), mesh_.lock(), is_in_stages});
+}
+
+// Stages may have no parameters, or none that other axes cut.
+std::string PlacedParameters::axes_of_stages(const std::string& own) const {
+  std::string axes = kStageAxis;
+  const c10::IValue all = comm::gather_object(*mesh().group(kStageAxis), own);
+  for (const c10::IValue& others : tree::sequence_items(all))
+    for (const std::string& axis : split_text(others.toStringRef()))
+      if (!tensor::has_any_axis(axes, axis)) axes = tensor::join_axes(axes, axis);
+  return axes;
 }
 
 std::shared_ptr<comm::Mesh> PlacedParameters::find_mesh() const {
@@ -179,7 +196,10 @@ std::vector<ParallelModelPtr> PlacedParameters::models_of(const std::vector<at::
 }
 
 std::string PlacedParameters::axes_of(const std::vector<at::Tensor>& parameters) const {
-  return axes_in(*this, parameters);
+  std::string axes = axes_in(*this, parameters);
+  for (const Entry& entry : entries_)
+    if (entry.is_in_stages && !entry.model.expired()) axes = tensor::join_axes(axes, entry.axes);
+  return axes;
 }
 
 std::string PlacedParameters::axes() const {
@@ -198,7 +218,7 @@ bool PlacedParameters::describe_parts(const nn::Module& module, const std::strin
   const nn::Placements placements = nn::placements(module);
   const std::vector<at::Tensor> parameters = module.parameters();
   return std::all_of(shared.begin(), shared.end(), [&](const auto& axis) {
-    return placements.have_axis(axis) || tensor::has_any_axis(axes_of(parameters), axis) ||
+    return placements.have_axis(axis) || tensor::has_any_axis(axes_in(*this, parameters), axis) ||
            are_in_models(parameters, axis);
   });
 }

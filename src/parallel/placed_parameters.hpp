@@ -31,7 +31,8 @@ class PlacedParameters {
   tensor::PlacementPtr find(const at::Tensor& parameter) const;
   // The models that have one of the parameters.
   std::vector<ParallelModelPtr> models_of(const std::vector<at::Tensor>& parameters) const;
-  // The mesh axes along which ranks store other parts of any of the parameters; empty: there are none.
+  // The mesh axes along which ranks store other parts of any of the parameters; empty: there are none. Those of models
+  // in stages are always there, because other stages may have parameters that this rank has not.
   std::string axes_of(const std::vector<at::Tensor>& parameters) const;
 
   // Whether placements say how the ranks along each of these axes share the module, or the models that its parameters
@@ -61,7 +62,11 @@ class PlacedParameters {
     nn::Placements placements;
     std::string axes;  // of all of them
     std::shared_ptr<comm::Mesh> mesh;
+    bool is_in_stages = false;
   };
+
+  // Collective: the axes along which ranks have other parts of a model in stages, of which this rank knows `own`.
+  std::string axes_of_stages(const std::string& own) const;
 
   // Whether each parameter belongs to a model of which ranks along the axis have parts.
   bool are_in_models(const std::vector<at::Tensor>& parameters, const std::string& axis) const;

@@ -25,7 +25,7 @@ struct PlacedBox {
 
 struct Placement {
   std::vector<int64_t> shape;    // of the whole tensor
-  std::vector<PlacedBox> boxes;  // at least one; together they are the tensor that this rank stores
+  std::vector<PlacedBox> boxes;  // together they are the tensor that this rank stores; none: it stores nothing of it
   std::string axes;              // of the mesh, separated by commas: ranks along them store other parts
   std::string summed_axes = {};  // ranks along them compute terms of the gradient, whose sum is that of the tensor
 

@@ -18,7 +18,8 @@ struct MeshSizes {
   int64_t replicas, shards, parts;  // of the axes replicate, shard and tensor
   int64_t contexts = 1;             // of the axis context
   int64_t experts = 1;              // of the axis expert, which is one of another grid
-  int ranks() const { return static_cast<int>(replicas * shards * parts * contexts); }
+  int64_t stages = 1;               // of the axis pipeline
+  int ranks() const { return static_cast<int>(replicas * shards * parts * contexts * stages); }
 };
 
 // Settings of a rank besides those of its mesh.
@@ -31,6 +32,7 @@ inline AcceleratorPtr accelerator_on(const MeshSizes& sizes, int rank, int port,
   settings.process_index = settings.local_process_index = rank;
   settings.num_processes = settings.local_num_processes = sizes.ranks();
   settings.main_process_port = port;
+  settings.pipeline_parallel_size = sizes.stages;
   settings.data_parallel_replicate_size = sizes.replicas;
   settings.data_parallel_shard_size = sizes.shards;
   settings.context_parallel_size = sizes.contexts;

@@ -89,7 +89,8 @@ PipelineComputation computation_of(const std::vector<at::Tensor>& weights, const
           [weights](int stage, int, const c10::IValue& input) {
             return c10::IValue(layer(input.toTensor(), weights[static_cast<size_t>(stage)]));
           },
-          [](int, const c10::IValue& output) { return loss_of(output.toTensor()); }, shares};
+          [](int, const c10::IValue& output) { return loss_of(output.toTensor()); },
+          [shares](int micro_batch) { return shares[static_cast<size_t>(micro_batch)]; }};
 }
 
 TEST(StageRunner, StepsEqualThoseOfOneProcess) {
@@ -176,7 +177,7 @@ TEST(StageRunner, EachValueKeepsItsDescription) {
           EXPECT_EQ(items.size(), static_cast<size_t>(micro_batch + 2));
           return items[0].toTensor() * scale;
         },
-        [](int, const c10::IValue& output) { return output.toTensor().sum(); }, std::vector<double>(kMicroBatches, 1)};
+        [](int, const c10::IValue& output) { return output.toTensor().sum(); }, [](int) { return 1.0; }};
     runner.run(computation);
     if (communicator->rank() == 1) {
       EXPECT_EQ(numbers, (std::vector<int64_t>{0, 1, 2}));
@@ -184,8 +185,7 @@ TEST(StageRunner, EachValueKeepsItsDescription) {
   });
 }
 
-// A value that cannot be sent, and too few weights.
-TEST(StageRunner, ErrorsOfTheRunnerItself) {
+TEST(StageRunner, AValueThatCannotBeSent) {
   run_ranks(2, [](const CommunicatorPtr& communicator) {
     const std::vector<at::Tensor> weights = weights_of(2);
     const at::Tensor rows = values(1, {2, kWidth});
@@ -202,8 +202,6 @@ TEST(StageRunner, ErrorsOfTheRunnerItself) {
       said = error.what();
     }
     EXPECT_NE(said.find("a stage returns 2000 tensors; expected at most"), std::string::npos) << said;
-    computation.weights = {1};
-    EXPECT_THROW(runner.run(computation), Error);
   });
 }
 
@@ -287,7 +285,7 @@ TEST(StageRunner, NothingHangsWithLargeValuesAndLateRanks) {
                                         return c10::IValue(input.toTensor() * scale);
                                       },
                                       [](int, const c10::IValue& output) { return output.toTensor().mean(); },
-                                      std::vector<double>(static_cast<size_t>(micro_batches), 1.0)};
+                                      [](int) { return 1.0; }};
       EXPECT_NEAR(runner.run(computation), micro_batches, 1e-9);
       EXPECT_NEAR(scale.grad().item<double>(), micro_batches, 1e-9);
     }

@@ -1177,6 +1177,31 @@ function accel_expert_parallel_options_t(;
     return accel_expert_parallel_options_t(sizeof(accel_expert_parallel_options_t), capacity_factor, tensor_parallel_experts, reserved)
 end
 
+"""How a model is trained in stages on the ranks of the axis \"pipeline\" of the mesh (Huang et al., \"GPipe\", 2019). The model is a chain of parts, and a stage is a run of them; a rank has the parts of its stages alone. The rows of a batch are cut into micro-batches, which pass from stage to stage. Results are those of one process. Where the axis has one rank, the model is one stage, and only micro_batches counts."""
+struct accel_pipeline_options_t
+    struct_size::Csize_t
+    schedule::Ptr{Cchar}
+    micro_batches::Int64
+    split::Ptr{Cchar}
+    stages_per_rank::Int64
+    max_in_flight::Int64
+    gather_output::accel_flag_t
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_pipeline_options_t(;
+    schedule = C_NULL,
+    micro_batches = ACCEL_UNSET_INT64,
+    split = C_NULL,
+    stages_per_rank = ACCEL_UNSET_INT64,
+    max_in_flight = ACCEL_UNSET_INT64,
+    gather_output = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_pipeline_options_t(sizeof(accel_pipeline_options_t), schedule, micro_batches, split, stages_per_rank, max_in_flight, gather_output, reserved)
+end
+
 """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState."""
 struct accel_power_sgd_options_t
     struct_size::Csize_t
@@ -1390,6 +1415,7 @@ struct accel_prepare_model_options_t
     tensor_parallel::Ptr{accel_tensor_parallel_options_t}
     context_parallel::Ptr{accel_context_parallel_options_t}
     expert_parallel::Ptr{accel_expert_parallel_options_t}
+    pipeline::Ptr{accel_pipeline_options_t}
 end
 
 """Every field is unset that is not given."""
@@ -1404,8 +1430,9 @@ function accel_prepare_model_options_t(;
     tensor_parallel = C_NULL,
     context_parallel = C_NULL,
     expert_parallel = C_NULL,
+    pipeline = C_NULL,
 )
-    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed, bypass_device_map, split_by_program, tensor_parallel, context_parallel, expert_parallel)
+    return accel_prepare_model_options_t(sizeof(accel_prepare_model_options_t), device_placement, evaluation_mode, ddp, fsdp, deepspeed, bypass_device_map, split_by_program, tensor_parallel, context_parallel, expert_parallel, pipeline)
 end
 
 """The training whose memory is estimated."""
@@ -8529,6 +8556,43 @@ accel_pipeline_create(parts, n_parts, out) =
     check(ccall(@address(accel_pipeline_create), accel_status_t, (Ptr{Ptr{accel_module_t}}, Csize_t, Ptr{Ptr{accel_module_t}}), parts, n_parts, out), "accel_pipeline_create")
 
 """
+    accel_pipeline_step(state, module, inputs, targets, loss_name, loss, user_data, destroy, out_loss)
+
+Trains a model in stages on one batch: forwards and backwards of its micro-batches on all stages, as a forward and accel_backward() of a model on one rank. Gradients are averaged over the rows of the batch and over the ranks with other batches; in an accumulation window the batch is one of its micro-batches. Clipping, the optimizer and schedulers follow as ever. Ranks along the axis pipeline get the same batch, and may leave out what their stages do not take.
+
+- `state`: A state.
+- `module`: What accel_prepare_model() gave. Its accel_module_call() computes a forward alone, and only in evaluation, if the axis pipeline has several ranks.
+- `inputs`: `nothing`/`C_NULL` is allowed. On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by their names; dimension 0 of each tensor has the rows. NULL on others.
+- `targets`: `nothing`/`C_NULL` is allowed. On the rank with the last stage, what the loss compares with: tensors with as many rows. NULL on others.
+- `loss_name`: `nothing`/`C_NULL` is allowed. \"cross_entropy\", the mean over the labels other than -100, [...], of class scores [..., classes]; \"cross_entropy_sum\", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model returns.
+- `loss`: `nothing`/`C_NULL` is allowed. The program's own, called on the rank with the last stage; NULL beside a loss_name.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `out_loss`: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all ranks along the axis. A rank with neither inputs nor targets counts micro-batches equally.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are missing where the first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis, after which the gradients are to be zeroed; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+
+Threads: collective, waits.
+"""
+accel_pipeline_step(state, var"module", inputs, targets, loss_name, loss, user_data, destroy, out_loss) =
+    check(@waiting(ccall(@address(accel_pipeline_step), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_value_t}, Ptr{accel_value_t}, Cstring, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Float64}), state, var"module", inputs, targets, loss_name, loss, user_data, destroy, out_loss)), "accel_pipeline_step")
+
+"""
+    accel_pipeline_describe(module, out)
+
+The stages of a prepared model: which parts each has, on which rank, with how many parameters, and its share of the costs.
+
+- `module`: What accel_prepare_model() gave.
+- `out`: The text, a line for each stage.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
+
+Threads: object.
+"""
+accel_pipeline_describe(var"module", out) =
+    check(ccall(@address(accel_pipeline_describe), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_buffer_t}), var"module", out), "accel_pipeline_describe")
+
+"""
     accel_set_grad_scaler(state, options)
 
 Sets how losses are scaled; before anything is prepared.
@@ -8612,7 +8676,7 @@ Puts a model on the device, under the precision, and under data parallelism when
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The model to call.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ.
+Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ; UNSUPPORTED for stages of a model that is no chain of parts.
 
 Threads: collective, waits.
 """
@@ -12035,6 +12099,8 @@ const FUNCTIONS = (
     :accel_parallel_class_scores,
     :accel_pipeline_forward,
     :accel_pipeline_create,
+    :accel_pipeline_step,
+    :accel_pipeline_describe,
     :accel_set_grad_scaler,
     :accel_loss_scale,
     :accel_grad_scaler_state,

@@ -648,6 +648,24 @@ class accel_expert_parallel_options_t:
     tensor_parallel_experts: int
     def __init__(self, *, capacity_factor: float = 0, tensor_parallel_experts: int = 0) -> None: ...
 
+class accel_pipeline_options_t:
+    """How a model is trained in stages on the ranks of the axis "pipeline" of the mesh (Huang et al., "GPipe", 2019). The model is a chain of parts, and a stage is a run of them; a rank has the parts of its stages alone. The rows of a batch are cut into micro-batches, which pass from stage to stage. Results are those of one process. Where the axis has one rank, the model is one stage, and only micro_batches counts.
+
+    schedule: The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be, so that fewer activations are kept (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the stages. Default "1f1b"
+    micro_batches: The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. In [0, 2147483647]. Default 0
+    split: Where the chain is cut: so that the most expensive stage costs least, by "parameters", "flops" or "measured" times; or "2,3,3", the parts of each stage; or "h.4,h.8", the names of the parts that begin stages behind the first one. Default "flops"
+    stages_per_rank: 0: 2 for "interleaved" and "zero_bubble_v", 1 for the others. In [0, 2147483647]. Default 0
+    max_in_flight: The most micro-batches whose activations a rank keeps; 0: as the schedule. In [0, 2147483647]. Default 0
+    gather_output: 1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0
+    """
+    schedule: str
+    micro_batches: int
+    split: str
+    stages_per_rank: int
+    max_in_flight: int
+    gather_output: int
+    def __init__(self, *, schedule: str = "1f1b", micro_batches: int = 0, split: str = "flops", stages_per_rank: int = 0, max_in_flight: int = 0, gather_output: int = 0) -> None: ...
+
 class accel_power_sgd_options_t:
     """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 
@@ -821,10 +839,11 @@ class accel_prepare_model_options_t:
     fsdp: The options of sharding. Default: theirs
     deepspeed: Options of sharding as DeepSpeed describes them. Default: theirs
     bypass_device_map: 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0
-    split_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, an axis pipeline is UNSUPPORTED. Default 0
+    split_by_program: 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh. Default 0
     tensor_parallel: How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan "auto" each rank has the whole model. Default: theirs
     context_parallel: How sequences are split over the axis context of the mesh, if it has one. Default: theirs
     expert_parallel: How tokens come to the experts of mixtures. Default: theirs
+    pipeline: How the model is cut into stages over the axis pipeline of the mesh, if it has one. With evaluation_mode each rank has the whole model. Default: theirs
     """
     device_placement: int
     evaluation_mode: int
@@ -836,7 +855,8 @@ class accel_prepare_model_options_t:
     tensor_parallel: accel_tensor_parallel_options_t
     context_parallel: accel_context_parallel_options_t
     expert_parallel: accel_expert_parallel_options_t
-    def __init__(self, *, device_placement: Optional[int] = None, evaluation_mode: int = 0, ddp: Optional[accel_ddp_options_t] = None, fsdp: Optional[accel_fsdp_options_t] = None, deepspeed: Optional[accel_deepspeed_options_t] = None, bypass_device_map: int = 0, split_by_program: int = 0, tensor_parallel: Optional[accel_tensor_parallel_options_t] = None, context_parallel: Optional[accel_context_parallel_options_t] = None, expert_parallel: Optional[accel_expert_parallel_options_t] = None) -> None: ...
+    pipeline: accel_pipeline_options_t
+    def __init__(self, *, device_placement: Optional[int] = None, evaluation_mode: int = 0, ddp: Optional[accel_ddp_options_t] = None, fsdp: Optional[accel_fsdp_options_t] = None, deepspeed: Optional[accel_deepspeed_options_t] = None, bypass_device_map: int = 0, split_by_program: int = 0, tensor_parallel: Optional[accel_tensor_parallel_options_t] = None, context_parallel: Optional[accel_context_parallel_options_t] = None, expert_parallel: Optional[accel_expert_parallel_options_t] = None, pipeline: Optional[accel_pipeline_options_t] = None) -> None: ...
 
 class accel_estimate_memory_options_t:
     """The training whose memory is estimated.
@@ -1868,6 +1888,8 @@ def accel_parallel_all_to_all(state: accel_state, input: accel_tensor, split: in
 def accel_parallel_class_scores(state: accel_state, scores: accel_tensor, classes: int) -> Any: ...
 def accel_pipeline_forward(state: accel_state, stage: accel_module, batch: Any, chunks: int, chunk_rows: int, rounds: int) -> Any: ...
 def accel_pipeline_create(parts: Sequence[accel_module]) -> accel_module: ...
+def accel_pipeline_step(state: accel_state, module: accel_module, inputs: Any, targets: Any, loss_name: Optional[str], loss: Callable[..., Any]) -> float: ...
+def accel_pipeline_describe(module: accel_module) -> str: ...
 def accel_set_grad_scaler(state: accel_state, options: Optional[accel_grad_scaler_options_t]) -> None: ...
 def accel_loss_scale(state: accel_state) -> float: ...
 def accel_grad_scaler_state(state: accel_state) -> Any: ...

@@ -2,10 +2,12 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.hpp"
@@ -42,6 +44,10 @@ c10::IValue change_members(const c10::IValue& map, const Change& change) {
   return changed;
 }
 
+bool is_placed(parallel::ParallelModel& model) {
+  return is_in_stages(model) || !nn::placements(*model.module()).empty();
+}
+
 nn::Placements placements_of(const std::vector<parallel::ParallelModelPtr>& models) {
   nn::Placements placements;
   for (const auto& model : models) placements.add(nn::placements(*model->module()));
@@ -66,9 +72,29 @@ c10::IValue change_entries(const c10::IValue& state, const Change& change) {
 
 }  // namespace
 
+// Tensors of all stages, in the order of the whole model: those that other ranks have are parts without elements. Tied
+// ones share a part under their names.
+c10::IValue ModelState::state_of_stages() const {
+  const nn::Module& module = *model_->module();
+  std::unordered_map<std::string, at::Tensor> own;
+  for (const auto& [name, values] : module.state_dict()) own.emplace(name, values);
+  auto state = tree::new_map();
+  for (const parallel::StageTensor& each : model_->pipeline()->state()) {
+    if (each.name != each.first_name) {
+      state.insert(each.name, state.at(each.first_name));
+      continue;
+    }
+    const auto found = own.find(each.name);
+    const at::Tensor part = found != own.end() ? found->second : at::empty({0}, at::dtype(each.dtype));
+    state.insert(each.name, tensor::chunk_value(part, each.placement));
+  }
+  return state;
+}
+
 c10::IValue ModelState::state_dict() const {
   const nn::Module& module = *model_->module();
   model_->finish_step();
+  if (is_in_stages(*model_)) return state_of_stages();
   const nn::Placements placements = nn::placements(module);
   if (placements.empty()) return checkpoint::model_state(module.state_dict());
   auto state = tree::new_map();
@@ -86,13 +112,27 @@ void ModelState::for_each_own(const c10::IValue& state, const Visit& visit) cons
   std::unordered_map<std::string, PlacementPtr> own;
   for (const auto& [name, tensor] : module.state_dict())
     own.emplace(name, placements.find(nn::find_tensor(module, name)));
+  std::unordered_set<std::string> of_other_stages;
+  if (is_in_stages(*model_))
+    for (const parallel::StageTensor& each : model_->pipeline()->state()) {
+      const c10::IValue* const value = tree::find_member(state, each.first_name.c_str());
+      const auto found = own.find(each.name);
+      if (found == own.end())
+        of_other_stages.insert(each.name);
+      else if (each.name != each.first_name && tree::find_member(state, each.name.c_str()) == nullptr &&
+               value != nullptr)
+        visit(each.name, *value, found->second);
+    }
   for (const auto& member : state.toGenericDict()) {
     const std::string& name = member.key().toStringRef();
+    if (of_other_stages.count(name) > 0) continue;
     const auto found = own.find(name);
     const bool is_placed = found != own.end() && found->second != nullptr;
     visit(name, member.value(), is_placed ? found->second : whole_if_saved(member.value(), name));
   }
 }
+
+bool ModelState::takes_chunks() const { return is_placed(*model_); }
 
 void ModelState::check_chunks(const c10::IValue& state) const {
   for_each_own(state, [](const std::string& name, const c10::IValue& value, const PlacementPtr& placement) {
@@ -155,23 +195,30 @@ c10::IValue OptimizerState::change_placed(const c10::IValue& state, bool is_stor
 c10::IValue OptimizerState::state_dict() const {
   if (!takes_chunks()) return optimizer_->state_dict();
   finish_steps();
-  return change_placed(optimizer_->state_dict(), /*is_stored=*/true,
-                       [](const c10::IValue& value, const PlacementPtr& placement, const std::string&) {
-                         return placement == nullptr ? value : tensor::chunk_value(value.toTensor(), placement);
-                       });
+  const c10::IValue own =
+      change_placed(optimizer_->state_dict(), /*is_stored=*/true,
+                    [](const c10::IValue& value, const PlacementPtr& placement, const std::string&) {
+                      return placement == nullptr ? value : tensor::chunk_value(value.toTensor(), placement);
+                    });
+  return numbers_ == nullptr ? own : numbers_->to_whole(own);
+}
+
+c10::IValue OptimizerState::own_part(const c10::IValue& state) const {
+  return numbers_ == nullptr ? state : numbers_->to_own(state);
 }
 
 void OptimizerState::load_state_dict(const c10::IValue& state) {
   if (!takes_chunks()) return optimizer_->load_state_dict(state);
   finish_steps();
-  optimizer_->load_state_dict(change_placed(
-      state, /*is_stored=*/false, [](const c10::IValue& value, const PlacementPtr& placement, const std::string& name) {
-        return read_own(value, placement == nullptr ? whole_if_saved(value, name) : placement, name);
-      }));
+  optimizer_->load_state_dict(
+      change_placed(own_part(state), /*is_stored=*/false,
+                    [](const c10::IValue& value, const PlacementPtr& placement, const std::string& name) {
+                      return read_own(value, placement == nullptr ? whole_if_saved(value, name) : placement, name);
+                    }));
 }
 
 void OptimizerState::check_chunks(const c10::IValue& state) const {
-  change_placed(state, /*is_stored=*/false,
+  change_placed(own_part(state), /*is_stored=*/false,
                 [](const c10::IValue& value, PlacementPtr placement, const std::string& name) {
                   if (placement == nullptr) placement = whole_if_saved(value, name);
                   if (placement != nullptr) tensor::check_part(value, *placement, name);
@@ -288,17 +335,19 @@ c10::IValue with_equal_parts(const std::function<c10::IValue()>& make_state, con
 
 c10::IValue gather_state(const c10::IValue& state, const parallel::PlacedParameters& placed, bool keep,
                          const std::string& folder) {
+  std::unordered_map<const tensor::TensorChunk*, c10::IValue> gathered;  // tied tensors share their part
   return tree::map_leaves(state, [&](const c10::IValue& leaf) -> c10::IValue {
     const tensor::TensorChunk* const part = tensor::chunk_of(leaf);
     if (part == nullptr) return leaf;
+    const auto known = gathered.find(part);
+    if (known != gathered.end()) return known->second;
     const at::Tensor whole = placed.gather(part->data, *part->placement);
-    return keep ? c10::IValue(kept_in(folder, whole)) : c10::IValue();
+    return gathered[part] = keep ? c10::IValue(kept_in(folder, whole)) : c10::IValue();
   });
 }
 
 const parallel::ParallelModel* first_placed(const std::vector<parallel::ParallelModelPtr>& models) {
-  const auto found = std::find_if(models.begin(), models.end(),
-                                  [](const auto& model) { return !nn::placements(*model->module()).empty(); });
+  const auto found = std::find_if(models.begin(), models.end(), [](const auto& model) { return is_placed(*model); });
   return found == models.end() ? nullptr : found->get();
 }
 
@@ -313,7 +362,8 @@ c10::IValue form_to_save(const c10::IValue& state, const parallel::PlacedParamet
   if (whole) return gather_state(state, placed, keep, folder);
   return tree::map_leaves(state, [&](const c10::IValue& leaf) {
     const tensor::TensorChunk* const part = tensor::chunk_of(leaf);
-    return part == nullptr || placed.is_first(*part->placement) ? leaf : c10::IValue();
+    const bool is_kept = part == nullptr || part->placement->boxes.empty() || placed.is_first(*part->placement);
+    return is_kept ? leaf : c10::IValue();
   });
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "accelerator/checkpoints/stage_numbers.hpp"
 #include "checkpoint/training_state.hpp"
 #include "nn/module.hpp"
 #include "nn/module_walks.hpp"
@@ -27,7 +28,7 @@ class ModelState final : public tensor::Stateful {
   c10::IValue state_dict() const override;
   // Takes whole tensors too.
   void load_state_dict(const c10::IValue& state) override;
-  bool takes_chunks() const override { return !nn::placements(*model_->module()).empty(); }
+  bool takes_chunks() const override;
   void check_chunks(const c10::IValue& state) const override;
   // Takes what this rank stores in place of parts, which check_stored() has checked.
   void load_stored(const c10::IValue& state);
@@ -35,6 +36,7 @@ class ModelState final : public tensor::Stateful {
 
  private:
   // visit(name, value, the placement of what this rank loads, or null for values that are loaded as they are)
+  c10::IValue state_of_stages() const;
   template <typename Visit>
   void for_each_own(const c10::IValue& state, const Visit& visit) const;
 
@@ -45,8 +47,11 @@ class ModelState final : public tensor::Stateful {
 // parameter's placement.
 class OptimizerState final : public tensor::Stateful {
  public:
+  // Collective, if a model is in stages.
   OptimizerState(std::shared_ptr<optim::Optimizer> optimizer, std::vector<parallel::ParallelModelPtr> models)
-      : optimizer_(std::move(optimizer)), models_(std::move(models)) {}
+      : optimizer_(std::move(optimizer)),
+        models_(std::move(models)),
+        numbers_(StageNumbers::agree(*optimizer_, models_)) {}
   c10::IValue state_dict() const override;
   void load_state_dict(const c10::IValue& state) override;
   bool takes_chunks() const override;
@@ -57,6 +62,8 @@ class OptimizerState final : public tensor::Stateful {
 
  private:
   void finish_steps() const;
+  // The part of a state of the whole model that this rank loads.
+  c10::IValue own_part(const c10::IValue& state) const;
 
   // Changes the entries of the state of each parameter that this rank does not store as a whole:
   // change(entry, placement, name). With `is_stored` the entries are what this rank stores, else they are whole.
@@ -67,6 +74,7 @@ class OptimizerState final : public tensor::Stateful {
 
   std::shared_ptr<optim::Optimizer> optimizer_;
   std::vector<parallel::ParallelModelPtr> models_;
+  std::shared_ptr<const StageNumbers> numbers_;  // null: this rank has all parameters
 };
 
 // The parameters of an optimizer by their names in the models; see checkpoint::StateEntry.

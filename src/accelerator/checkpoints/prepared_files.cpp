@@ -103,6 +103,13 @@ void load(Object& object, const std::string& folder, const FsdpFile& file, const
   guard.check();
 }
 
+// The files of FSDP have one list of parameters for all ranks.
+void require_no_stages(const PreparedObjects& prepared) {
+  for (const auto& model : prepared.parallel_models())
+    require(!is_in_stages(*model), Status::kUnsupported,
+            "a model is in stages on several ranks; expected accel_save_state(), which any mesh loads");
+}
+
 }  // namespace
 
 nn::NamedTensors PreparedFiles::whole_state_dict(const nn::ModulePtr& module, bool keep,
@@ -110,7 +117,7 @@ nn::NamedTensors PreparedFiles::whole_state_dict(const nn::ModulePtr& module, bo
   const nn::ModulePtr model = unwrap_model(module);
   for (const ModelEntry& entry : prepared_.models) {
     const parallel::ParallelModelPtr parallel = entry.parallel();
-    if (entry.model != model || nn::placements(*model).empty()) continue;
+    if (entry.model != model || !ModelState(parallel).takes_chunks()) continue;
     const c10::IValue state = gather_state(ModelState(parallel).state_dict(), *prepared_.placed, keep, folder);
     return keep ? checkpoint::model_tensors(state) : nn::NamedTensors();
   }
@@ -130,6 +137,7 @@ void PreparedFiles::save_model(const nn::ModulePtr& module, const std::string& f
 
 void PreparedFiles::save_fsdp_model(const nn::ModulePtr& module, const std::string& folder,
                                     const FsdpFileSettings& settings) const {
+  require_no_stages(prepared_);
   training_.require_known_parts();
   const checkpoint::Ranks ranks = ranks_of(state_, false);
   parallel::ParallelModelPtr model;
@@ -145,6 +153,7 @@ void PreparedFiles::save_fsdp_model(const nn::ModulePtr& module, const std::stri
 
 void PreparedFiles::load_fsdp_model(const nn::ModulePtr& module, const std::string& folder,
                                     const FsdpFileSettings& settings) const {
+  require_no_stages(prepared_);
   training_.require_known_parts();
   const checkpoint::Ranks ranks = ranks_of(state_, false);
   const ModelEntry* entry = nullptr;
@@ -165,6 +174,7 @@ void PreparedFiles::load_fsdp_model(const nn::ModulePtr& module, const std::stri
 
 void PreparedFiles::save_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
                                         const FsdpFileSettings& settings) const {
+  require_no_stages(prepared_);
   training_.require_known_parts();
   const Models models = prepared_.parallel_models();
   const checkpoint::Ranks ranks = ranks_of(state_, false);
@@ -183,6 +193,7 @@ void PreparedFiles::save_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>&
 
 void PreparedFiles::load_fsdp_optimizer(const std::shared_ptr<optim::Optimizer>& optimizer, const std::string& folder,
                                         const FsdpFileSettings& settings) const {
+  require_no_stages(prepared_);
   training_.require_known_parts();
   const Models models = prepared_.parallel_models();
   const checkpoint::Ranks ranks = ranks_of(state_, false);

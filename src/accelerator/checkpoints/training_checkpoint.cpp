@@ -150,7 +150,7 @@ std::vector<TrainingCheckpoints::SavedObject> TrainingCheckpoints::saved_objects
         !weights_differ && !are_placed;
   for (const auto& model : parallel)
     add(StateKind::kModel, "", std::make_shared<ModelState>(model))->is_equal_on_all_ranks =
-        !weights_differ && nn::placements(*model->module()).empty() && nn::named_buffers(*model->module()).empty();
+        !weights_differ && !ModelState(model).takes_chunks() && nn::named_buffers(*model->module()).empty();
   for (const auto& scheduler : prepared_.schedulers) add(StateKind::kScheduler, "", scheduler);
   if (prepared_.grad_scaler != nullptr) add(StateKind::kScaler, "", prepared_.grad_scaler);
   for (const RegisteredObject& object : objects_)

@@ -23,7 +23,8 @@ namespace {
 
 void check_loss(const at::Tensor& loss, const tensor::BackwardOptions& options) {
   require(loss.requires_grad(), Status::kInvalidState,
-          "the loss has no gradient history; expected the result of operators on parameters, outside of no_grad");
+          "the loss has no gradient history; expected the result of operators on parameters, outside of no_grad, or "
+          "accel_pipeline_step() for a model in stages on several ranks");
   tensor::check_backward(loss, options);
 }
 
@@ -88,8 +89,12 @@ void LossBackward::back_propagate(const at::Tensor& loss, double factor, const t
   tensor::backward(loss, options, seed_);
   verify_gradients();
 } catch (const std::exception& error) {
-  for (const ModelEntry& entry : prepared_.models) entry.parallel()->note_failed_backward(error.what());
+  note_failure(error);
   throw;
+}
+
+void LossBackward::note_failure(const std::exception& error) const {
+  for (const ModelEntry& entry : prepared_.models) entry.parallel()->note_failed_backward(error.what());
 }
 
 void LossBackward::verify_gradients() {
@@ -100,24 +105,24 @@ void LossBackward::verify_gradients() {
       entry.verifies_gradients = false;
 }
 
-void LossBackward::run(const at::Tensor& loss, const tensor::BackwardOptions& options) {
-  check_loss(loss, options);
+double LossBackward::weigh_mean() {
   const state::AccumulationSettings& settings = state_.gradient_state()->settings();
   double weight = 1.0 / static_cast<double>(settings.num_steps);
-  if (current_ != nullptr) {
-    const state::AccumulationWindow& window = *current_->windows.front();
-    require(
-        window.items < 0, Status::kInvalidState,
-        "accel_backward_sum() was called for this group of micro-batches; expected one kind of backward in a group");
-    if (settings.true_divisor && window.complete) weight = 1.0 / static_cast<double>(window.length);
-    set_loss_weight(weight);
-  }
-  back_propagate(loss, weight, options);
+  if (current_ == nullptr) return weight;
+  const state::AccumulationWindow& window = *current_->windows.front();
+  require(window.items < 0, Status::kInvalidState,
+          "accel_backward_sum() was called for this group of micro-batches; expected one kind of backward in a group");
+  if (settings.true_divisor && window.complete) weight = 1.0 / static_cast<double>(window.length);
+  set_loss_weight(weight);
+  return weight;
 }
 
-void LossBackward::run_sum(const at::Tensor& loss_sum, int64_t count, const tensor::BackwardOptions& options) {
-  check_loss(loss_sum, options);
-  require(count >= 0, Status::kInvalidArgument, "count is ", count, "; expected 0 or more items");
+void LossBackward::run(const at::Tensor& loss, const tensor::BackwardOptions& options) {
+  check_loss(loss, options);
+  back_propagate(loss, weigh_mean(), options);
+}
+
+double LossBackward::weigh_sum(int64_t count) {
   const state::GradientState& gradient_state = *state_.gradient_state();
   const state::AccumulationSettings& settings = gradient_state.settings();
   const bool syncs = gradient_state.sync_gradients();
@@ -143,7 +148,38 @@ void LossBackward::run_sum(const at::Tensor& loss_sum, int64_t count, const tens
   }
   set_loss_weight(weight);
   for (const auto& counted : windows) counted->items = items;
-  back_propagate(loss_sum, weight, options);
+  return weight;
+}
+
+void LossBackward::run_sum(const at::Tensor& loss_sum, int64_t count, const tensor::BackwardOptions& options) {
+  check_loss(loss_sum, options);
+  require(count >= 0, Status::kInvalidArgument, "count is ", count, "; expected 0 or more items");
+  back_propagate(loss_sum, weigh_sum(count), options);
+}
+
+double LossBackward::run_in_stages(PreparedModel& model, const parallel::PipelineBatch& batch,
+                                   const parallel::PipelineLoss& loss) {
+  parallel::StagePipeline& pipeline = model.pipeline();
+  double factor = 0;
+  if (loss.is_sum) {
+    const int64_t count = pipeline.of_last_stage(pipeline.has_last_stage() ? loss.count(batch.targets) : 0);
+    require(count >= 0, Status::kInvalidArgument,
+            "the rank with the last stage has no int64 labels to count; expected targets of the batch");
+    factor = weigh_sum(count);
+  } else {
+    factor = weigh_mean();
+  }
+  if (prepared_.grad_scaler != nullptr) factor *= prepared_.grad_scaler->scale_for_backward();
+  try {
+    const StepTimes::Section timed(*state_.communicator()->step_times(), StepPart::kBackward);
+    const kernels::ComputeScope scope(state_.compute_policy());
+    const double result = model.train_in_stages(batch, loss, factor);
+    verify_gradients();
+    return result;
+  } catch (const std::exception& error) {
+    note_failure(error);
+    throw;
+  }
 }
 
 void LossBackward::run_lomo(const at::Tensor& loss, std::optional<double> lr) {

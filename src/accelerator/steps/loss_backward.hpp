@@ -5,16 +5,20 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "accelerator/prepared_objects.hpp"
+#include "parallel/stage_pipeline.hpp"
 #include "state/state.hpp"
 #include "tensor/autograd/backward.hpp"
 
 namespace accel::accelerator {
+
+class PreparedModel;
 
 class LossBackward {
  public:
@@ -33,6 +37,9 @@ class LossBackward {
   // Back-propagates a sum over `count` items. The accumulation window ends with the gradients of the mean over all its
   // items.
   void run_sum(const at::Tensor& loss_sum, int64_t count, const tensor::BackwardOptions& options = {});
+  // Collective: forwards and backwards of a model in stages, as one backward of the mean or of the sum. Returns the
+  // loss.
+  double run_in_stages(PreparedModel& model, const parallel::PipelineBatch& batch, const parallel::PipelineLoss& loss);
   // Backward that updates the prepared LOMO optimizers. @accelerate lomo_backward
   void run_lomo(const at::Tensor& loss, std::optional<double> lr);
 
@@ -44,6 +51,10 @@ class LossBackward {
   const Current* set_current(const Current* current) { return std::exchange(current_, current); }
 
  private:
+  // The weights of a mean, and of a sum over `count` items of this micro-batch; sets them in the open windows.
+  double weigh_mean();
+  double weigh_sum(int64_t count);
+  void note_failure(const std::exception& error) const;
   void back_propagate(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
   // Compares the gradients of the models of which that was asked and which have got some. Collective along the axis.
   void verify_gradients();

@@ -22,6 +22,7 @@
 #include "capi/calls/scope.hpp"
 #include "capi/generated/options/accelerator.hpp"
 #include "capi/generated/options/parallelism.hpp"
+#include "capi/generated/options/pipeline.hpp"
 #include "capi/generated/options/prepare.hpp"
 #include "capi/training/state_callbacks.hpp"
 #include "capi/values/buffer.hpp"
@@ -51,6 +52,7 @@ PrepareModelSettings read_prepare_model_options(const accel_prepare_model_option
       read_settings(given_options(given, name.c_str()).context_parallel, (name + ".context_parallel").c_str());
   result.expert_parallel =
       read_settings(given_options(given, name.c_str()).expert_parallel, (name + ".expert_parallel").c_str());
+  result.pipeline = read_settings(given_options(given, name.c_str()).pipeline, (name + ".pipeline").c_str());
   require(result.ddp.comm_wrapper <= DdpCommHook::kBf16, Status::kInvalidArgument, ddp_name, ".comm_wrapper is ",
           static_cast<int>(result.ddp.comm_wrapper.value), "; expected ACCEL_DDP_COMM_HOOK_NO, _FP16 or _BF16");
   return result;

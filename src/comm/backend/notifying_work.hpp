@@ -19,7 +19,7 @@ class NotifyingWork : public c10d::Work {
   // let go of the call's tensors, which a future would keep as its value: who waits for the end may count on their
   // memory.
   virtual void on_end(OnEnd callback) = 0;
-  // Of a gather in place that has ended: the tensors of all ranks.
+  // The tensors of all ranks, after a gather in place.
   virtual std::vector<at::Tensor> blocks() const { return {}; }
 };
 

@@ -500,6 +500,16 @@ constexpr OptionField kExpertParallelOptions[] = {
     {"reserved", "", OptionKind::kReserved, 4, 20, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
+constexpr OptionField kPipelineOptions[] = {
+    {"schedule", "The order of the work: \"gpipe\", all forwards, then all backwards; \"1f1b\", a backward as soon as it can be, so that fewer activations are kept (Narayanan et al., \"PipeDream\", 2019); \"interleaved\", 1f1b with several stages a rank, which shortens the time that ranks wait; \"zero_bubble\" and \"zero_bubble_v\", which compute gradients of weights in that time (Qi et al., 2023); \"auto\", the fastest of these by the costs of the stages. Default \"1f1b\"", OptionKind::kText, 8, 8, 428, kNone, nullptr, "1f1b", nullptr, nullptr, 0, false},
+    {"micro_batches", "The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. In [0, 2147483647]. Default 0", OptionKind::kInteger, 8, 16, 101, {0, 2147483647, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"split", "Where the chain is cut: so that the most expensive stage costs least, by \"parameters\", \"flops\" or \"measured\" times; or \"2,3,3\", the parts of each stage; or \"h.4,h.8\", the names of the parts that begin stages behind the first one. Default \"flops\"", OptionKind::kText, 8, 24, 229, kNone, nullptr, "flops", nullptr, nullptr, 0, false},
+    {"stages_per_rank", "0: 2 for \"interleaved\" and \"zero_bubble_v\", 1 for the others. In [0, 2147483647]. Default 0", OptionKind::kInteger, 8, 32, 61, {0, 2147483647, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"max_in_flight", "The most micro-batches whose activations a rank keeps; 0: as the schedule. In [0, 2147483647]. Default 0", OptionKind::kInteger, 8, 40, 74, {0, 2147483647, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"gather_output", "1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0", OptionKind::kFlag, 4, 48, 97, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 52, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kPowerSgdOptions[] = {
     {"matrix_approximation_rank", "Columns of the thin matrices. In [1, inf). Default 1", OptionKind::kInteger, 8, 8, 29, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
     {"start_power_sgd_iter", "Backwards that are averaged exactly before; at least 2 with error feedback or warm start. In [0, inf). Default 1000", OptionKind::kInteger, 8, 16, 89, {0, kInfinity, false, true}, nullptr, "1000", nullptr, nullptr, 0, false},
@@ -592,10 +602,11 @@ constexpr OptionField kPrepareModelOptions[] = {
     {"fsdp", "The options of sharding. Default: theirs", OptionKind::kObject, 8, 24, 24, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
     {"deepspeed", "Options of sharding as DeepSpeed describes them. Default: theirs", OptionKind::kObject, 8, 32, 48, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::deepspeed_options},
     {"bypass_device_map", "1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0", OptionKind::kFlag, 4, 40, 94, kNone, "ACCELERATE_BYPASS_DEVICE_MAP", "0", nullptr, nullptr, 0, false},
-    {"split_by_program", "1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, an axis pipeline is UNSUPPORTED. Default 0", OptionKind::kFlag, 4, 44, 173, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"split_by_program", "1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh. Default 0", OptionKind::kFlag, 4, 44, 120, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"tensor_parallel", "How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan \"auto\" each rank has the whole model. Default: theirs", OptionKind::kObject, 8, 48, 141, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::tensor_parallel_options},
     {"context_parallel", "How sequences are split over the axis context of the mesh, if it has one. Default: theirs", OptionKind::kObject, 8, 56, 73, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::context_parallel_options},
     {"expert_parallel", "How tokens come to the experts of mixtures. Default: theirs", OptionKind::kObject, 8, 64, 43, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::expert_parallel_options},
+    {"pipeline", "How the model is cut into stages over the axis pipeline of the mesh, if it has one. With evaluation_mode each rank has the whole model. Default: theirs", OptionKind::kObject, 8, 72, 135, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::pipeline_options},
 };
 
 constexpr OptionField kEstimateMemoryOptions[] = {
@@ -853,13 +864,14 @@ const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataload
 const OptionTable tensor_parallel_options{"accel_tensor_parallel_options_t", 48, kTensorParallelOptions, std::size(kTensorParallelOptions)};
 const OptionTable context_parallel_options{"accel_context_parallel_options_t", 32, kContextParallelOptions, std::size(kContextParallelOptions)};
 const OptionTable expert_parallel_options{"accel_expert_parallel_options_t", 24, kExpertParallelOptions, std::size(kExpertParallelOptions)};
+const OptionTable pipeline_options{"accel_pipeline_options_t", 56, kPipelineOptions, std::size(kPipelineOptions)};
 const OptionTable power_sgd_options{"accel_power_sgd_options_t", 64, kPowerSgdOptions, std::size(kPowerSgdOptions)};
 const OptionTable ddp_options{"accel_ddp_options_t", 56, kDdpOptions, std::size(kDdpOptions)};
 const OptionTable fsdp_options{"accel_fsdp_options_t", 152, kFsdpOptions, std::size(kFsdpOptions)};
 const OptionTable deepspeed_options{"accel_deepspeed_options_t", 96, kDeepspeedOptions, std::size(kDeepspeedOptions)};
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
-const OptionTable prepare_model_options{"accel_prepare_model_options_t", 72, kPrepareModelOptions, std::size(kPrepareModelOptions)};
+const OptionTable prepare_model_options{"accel_prepare_model_options_t", 80, kPrepareModelOptions, std::size(kPrepareModelOptions)};
 const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 64, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 56, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
@@ -919,6 +931,7 @@ OptionTables all_option_tables() {
       &option_tables::tensor_parallel_options,
       &option_tables::context_parallel_options,
       &option_tables::expert_parallel_options,
+      &option_tables::pipeline_options,
       &option_tables::power_sgd_options,
       &option_tables::ddp_options,
       &option_tables::fsdp_options,

@@ -34,6 +34,7 @@ extern const OptionTable dataloader_options;
 extern const OptionTable tensor_parallel_options;
 extern const OptionTable context_parallel_options;
 extern const OptionTable expert_parallel_options;
+extern const OptionTable pipeline_options;
 extern const OptionTable power_sgd_options;
 extern const OptionTable ddp_options;
 extern const OptionTable fsdp_options;

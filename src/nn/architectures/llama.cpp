@@ -264,7 +264,7 @@ class LlamaDecoderLayer final : public Module {
   ModulePtr self_attn_, mlp_, input_layernorm_, post_attention_layernorm_;
 };
 
-// What passes along the layers.
+// The value that passes along the layers.
 struct LlamaStream {
   at::Tensor hidden;
   int64_t begin, length;            // of the positions; with split sequences `hidden` has some of them

@@ -17,9 +17,9 @@
 namespace accel::parallel {
 namespace {
 
-bool has_halves(const PipelineActions& actions) {
+bool have(const PipelineActions& actions, PipelineAction::Kind kind) {
   return std::any_of(actions.begin(), actions.end(),
-                     [](const PipelineAction& action) { return action.kind == PipelineAction::Kind::kInputBackward; });
+                     [kind](const PipelineAction& action) { return action.kind == kind; });
 }
 
 std::vector<at::Tensor> with_gradients(const c10::IValue& value) {
@@ -37,7 +37,9 @@ StageRunner::StageRunner(PipelineSchedule schedule, CommunicatorPtr ranks, c10::
     : schedule_(std::move(schedule)), ranks_(ranks), boundary_(schedule_.shape, std::move(ranks), device) {
   require(ranks_->size() == schedule_.shape.ranks, Status::kInvalidArgument, "the pipeline schedule is for ",
           schedule_.shape.ranks, " ranks, and the group has ", ranks_->size());
-  has_halves_ = has_halves(schedule_.ranks[static_cast<size_t>(ranks_->rank())]);
+  const PipelineActions& actions = schedule_.ranks[static_cast<size_t>(ranks_->rank())];
+  has_halves_ = have(actions, PipelineAction::Kind::kInputBackward);
+  has_backwards_ = has_halves_ || have(actions, PipelineAction::Kind::kBackward);
 }
 
 template <typename Function>
@@ -61,12 +63,16 @@ c10::IValue StageRunner::output_of(const PipelineAction& action, const c10::IVal
     const nn::DeferredProducts::Scope scope(products);
     output = computation.forward(stage, micro_batch, input);
   }
-  Recorded recorded{with_gradients(input), with_gradients(output), products};
+  if (!has_backwards_) return output;
+  Recorded recorded{with_gradients(input), with_gradients(output), /*weight=*/1, products};
   if (is_last(action)) {
     const at::Tensor loss = computation.loss(micro_batch, output);
     require(loss.numel() == 1, Status::kShapeMismatch, "the loss of a micro-batch has shape ", loss.sizes(),
             "; expected one element: take its mean or sum");
-    loss_ += computation.weights[static_cast<size_t>(micro_batch)] * loss.item<double>();
+    require(loss.requires_grad(), Status::kInvalidState,
+            "the loss of a micro-batch has no gradient history; expected the result of operators on the output");
+    recorded.weight = computation.weight(micro_batch);
+    loss_ += recorded.weight * loss.item<double>();
     recorded.outputs = {loss};
   }
   recorded_[{stage, micro_batch}] = std::move(recorded);
@@ -107,9 +113,9 @@ std::vector<at::Tensor> StageRunner::input_gradients(const PipelineAction& actio
   const Recorded& recorded = found.mapped();
   const nn::DeferredProducts::Scope scope(recorded.products);  // of what is computed again
   if (recorded.products) products_[{action.stage, action.micro_batch}] = recorded.products;
+  if (computation.before_backward != nullptr) computation.before_backward(action);
   if (is_last(action)) {
-    const double weight = computation.weights[static_cast<size_t>(action.micro_batch)];
-    tensor::backward(recorded.outputs, {at::full_like(recorded.outputs[0], weight)});
+    tensor::backward(recorded.outputs, {at::full_like(recorded.outputs[0], recorded.weight * computation.factor)});
   } else if (!recorded.outputs.empty()) {
     tensor::backward(recorded.outputs, gradients);
   }
@@ -130,16 +136,13 @@ void StageRunner::backward(const PipelineAction& action, const PipelineComputati
 }
 
 double StageRunner::run(const PipelineComputation& computation) {
-  const int micro_batches = schedule_.shape.micro_batches;
-  require(computation.weights.size() == static_cast<size_t>(micro_batches), Status::kInvalidArgument,
-          computation.weights.size(), " weights for ", micro_batches, " micro-batches; expected one for each");
   failed_ = false;
   error_ = nullptr;
   loss_ = 0;
   recorded_.clear();
   products_.clear();
   const PipelineActions& actions = schedule_.ranks[static_cast<size_t>(ranks_->rank())];
-  const at::AutoGradMode recorded(true);
+  const at::AutoGradMode recorded(has_backwards_);
   boundary_.begin_step(actions);
   for (const PipelineAction& action : actions) {
     boundary_.advance();

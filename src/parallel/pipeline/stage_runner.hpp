@@ -31,12 +31,15 @@ namespace accel::parallel {
 struct PipelineComputation {
   // The input of the first stage; asked on its rank.
   std::function<c10::IValue(int micro_batch)> input;
-  // A stage of this rank. Called with gradients recorded.
+  // A stage of this rank. Called with gradients recorded, unless the schedule has no backwards.
   std::function<c10::IValue(int stage, int micro_batch, const c10::IValue& input)> forward;
-  // The loss of an output, one element; asked on the rank of the last stage.
-  std::function<at::Tensor(int micro_batch, const c10::IValue& output)> loss;
-  // The share of each micro-batch in the loss of the step, by which its gradients are scaled.
-  std::vector<double> weights;
+  // The rest is for schedules with backwards. The loss of an output, one element; asked on the rank of the last stage.
+  std::function<at::Tensor(int micro_batch, const c10::IValue& output)> loss = nullptr;
+  // The share of a micro-batch in the loss of the step, and in its gradients; asked there, too.
+  std::function<double(int micro_batch)> weight = nullptr;
+  double factor = 1;  // of gradients
+  // Ahead of the computing of each backward, or of its first half; may be null.
+  std::function<void(const PipelineAction& action)> before_backward = nullptr;
 };
 
 class StageRunner {
@@ -44,7 +47,7 @@ class StageRunner {
   StageRunner(PipelineSchedule schedule, CommunicatorPtr ranks, c10::Device device);
 
   // Collective. Adds to the gradients of this rank's parameters, and returns the sum of the weighted losses, the same
-  // on all ranks.
+  // on all ranks; 0 for a schedule without backwards.
   double run(const PipelineComputation& computation);
 
   const PipelineSchedule& schedule() const { return schedule_; }
@@ -54,6 +57,7 @@ class StageRunner {
   struct Recorded {
     std::vector<at::Tensor> inputs;                  // those whose gradients the former stage wants
     std::vector<at::Tensor> outputs;                 // those that have gradients; of the last stage, the loss
+    double weight = 1;                               // of the loss
     std::shared_ptr<nn::DeferredProducts> products;  // of a backward in two halves; else null
   };
 
@@ -74,7 +78,8 @@ class StageRunner {
   const PipelineSchedule schedule_;
   const CommunicatorPtr ranks_;
   StageBoundary boundary_;
-  bool has_halves_ = false;                           // of backwards, among the actions of this rank
+  bool has_backwards_ = false;                        // among the actions of this rank
+  bool has_halves_ = false;                           // of backwards
   std::map<std::pair<int, int>, Recorded> recorded_;  // by stage and micro-batch
   std::map<std::pair<int, int>, std::shared_ptr<nn::DeferredProducts>>
       products_;              // of backwards whose first half is over

@@ -61,7 +61,7 @@ int64_t read_size(const std::string& text, const std::string& rule, const char* 
   return size;
 }
 
-// What stands in brackets at the end of a style, which is taken off; nothing: there are none.
+// The text in brackets at the end of a style, which is taken off; nothing: there are none.
 std::optional<std::string> take_brackets(std::string& style, char opening, char closing, const std::string& rule) {
   const size_t begin = style.find(opening);
   if (begin == std::string::npos) return std::nullopt;

@@ -419,6 +419,8 @@ static const char *const accel_function_names[] = {
     "accel_parallel_class_scores",
     "accel_pipeline_forward",
     "accel_pipeline_create",
+    "accel_pipeline_step",
+    "accel_pipeline_describe",
     "accel_set_grad_scaler",
     "accel_loss_scale",
     "accel_grad_scaler_state",

@@ -307,6 +307,15 @@ SAME(place_of_accel_expert_parallel_options_t_struct_size, offsetof(accel_expert
 SAME(place_of_accel_expert_parallel_options_t_capacity_factor, offsetof(accel_expert_parallel_options_t, capacity_factor) == 8 && sizeof(((accel_expert_parallel_options_t *)0)->capacity_factor) == 8);
 SAME(place_of_accel_expert_parallel_options_t_tensor_parallel_experts, offsetof(accel_expert_parallel_options_t, tensor_parallel_experts) == 16 && sizeof(((accel_expert_parallel_options_t *)0)->tensor_parallel_experts) == 4);
 SAME(place_of_accel_expert_parallel_options_t_reserved, offsetof(accel_expert_parallel_options_t, reserved) == 20 && sizeof(((accel_expert_parallel_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_pipeline_options_t, sizeof(accel_pipeline_options_t) == 56);
+SAME(place_of_accel_pipeline_options_t_struct_size, offsetof(accel_pipeline_options_t, struct_size) == 0 && sizeof(((accel_pipeline_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_pipeline_options_t_schedule, offsetof(accel_pipeline_options_t, schedule) == 8 && sizeof(((accel_pipeline_options_t *)0)->schedule) == 8);
+SAME(place_of_accel_pipeline_options_t_micro_batches, offsetof(accel_pipeline_options_t, micro_batches) == 16 && sizeof(((accel_pipeline_options_t *)0)->micro_batches) == 8);
+SAME(place_of_accel_pipeline_options_t_split, offsetof(accel_pipeline_options_t, split) == 24 && sizeof(((accel_pipeline_options_t *)0)->split) == 8);
+SAME(place_of_accel_pipeline_options_t_stages_per_rank, offsetof(accel_pipeline_options_t, stages_per_rank) == 32 && sizeof(((accel_pipeline_options_t *)0)->stages_per_rank) == 8);
+SAME(place_of_accel_pipeline_options_t_max_in_flight, offsetof(accel_pipeline_options_t, max_in_flight) == 40 && sizeof(((accel_pipeline_options_t *)0)->max_in_flight) == 8);
+SAME(place_of_accel_pipeline_options_t_gather_output, offsetof(accel_pipeline_options_t, gather_output) == 48 && sizeof(((accel_pipeline_options_t *)0)->gather_output) == 4);
+SAME(place_of_accel_pipeline_options_t_reserved, offsetof(accel_pipeline_options_t, reserved) == 52 && sizeof(((accel_pipeline_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_power_sgd_options_t, sizeof(accel_power_sgd_options_t) == 64);
 SAME(place_of_accel_power_sgd_options_t_struct_size, offsetof(accel_power_sgd_options_t, struct_size) == 0 && sizeof(((accel_power_sgd_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_power_sgd_options_t_matrix_approximation_rank, offsetof(accel_power_sgd_options_t, matrix_approximation_rank) == 8 && sizeof(((accel_power_sgd_options_t *)0)->matrix_approximation_rank) == 8);
@@ -386,7 +395,7 @@ SAME(size_of_accel_autocast_options_t, sizeof(accel_autocast_options_t) == 16);
 SAME(place_of_accel_autocast_options_t_struct_size, offsetof(accel_autocast_options_t, struct_size) == 0 && sizeof(((accel_autocast_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_autocast_options_t_enabled, offsetof(accel_autocast_options_t, enabled) == 8 && sizeof(((accel_autocast_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_autocast_options_t_cache_enabled, offsetof(accel_autocast_options_t, cache_enabled) == 12 && sizeof(((accel_autocast_options_t *)0)->cache_enabled) == 4);
-SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 72);
+SAME(size_of_accel_prepare_model_options_t, sizeof(accel_prepare_model_options_t) == 80);
 SAME(place_of_accel_prepare_model_options_t_struct_size, offsetof(accel_prepare_model_options_t, struct_size) == 0 && sizeof(((accel_prepare_model_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_prepare_model_options_t_device_placement, offsetof(accel_prepare_model_options_t, device_placement) == 8 && sizeof(((accel_prepare_model_options_t *)0)->device_placement) == 4);
 SAME(place_of_accel_prepare_model_options_t_evaluation_mode, offsetof(accel_prepare_model_options_t, evaluation_mode) == 12 && sizeof(((accel_prepare_model_options_t *)0)->evaluation_mode) == 4);
@@ -398,6 +407,7 @@ SAME(place_of_accel_prepare_model_options_t_split_by_program, offsetof(accel_pre
 SAME(place_of_accel_prepare_model_options_t_tensor_parallel, offsetof(accel_prepare_model_options_t, tensor_parallel) == 48 && sizeof(((accel_prepare_model_options_t *)0)->tensor_parallel) == 8);
 SAME(place_of_accel_prepare_model_options_t_context_parallel, offsetof(accel_prepare_model_options_t, context_parallel) == 56 && sizeof(((accel_prepare_model_options_t *)0)->context_parallel) == 8);
 SAME(place_of_accel_prepare_model_options_t_expert_parallel, offsetof(accel_prepare_model_options_t, expert_parallel) == 64 && sizeof(((accel_prepare_model_options_t *)0)->expert_parallel) == 8);
+SAME(place_of_accel_prepare_model_options_t_pipeline, offsetof(accel_prepare_model_options_t, pipeline) == 72 && sizeof(((accel_prepare_model_options_t *)0)->pipeline) == 8);
 SAME(size_of_accel_estimate_memory_options_t, sizeof(accel_estimate_memory_options_t) == 64);
 SAME(place_of_accel_estimate_memory_options_t_struct_size, offsetof(accel_estimate_memory_options_t, struct_size) == 0 && sizeof(((accel_estimate_memory_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_estimate_memory_options_t_num_processes, offsetof(accel_estimate_memory_options_t, num_processes) == 8 && sizeof(((accel_estimate_memory_options_t *)0)->num_processes) == 8);
@@ -1057,6 +1067,15 @@ static void test_accel_expert_parallel_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_pipeline_options_t(void **state) {
+  static const accel_pipeline_options_t expected = ACCEL_PIPELINE_OPTIONS_INIT;
+  accel_pipeline_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_PIPELINE, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_power_sgd_options_t(void **state) {
   static const accel_power_sgd_options_t expected = ACCEL_POWER_SGD_OPTIONS_INIT;
   accel_power_sgd_options_t given;
@@ -1376,6 +1395,7 @@ int main(void) {
       cmocka_unit_test(test_accel_tensor_parallel_options_t),
       cmocka_unit_test(test_accel_context_parallel_options_t),
       cmocka_unit_test(test_accel_expert_parallel_options_t),
+      cmocka_unit_test(test_accel_pipeline_options_t),
       cmocka_unit_test(test_accel_power_sgd_options_t),
       cmocka_unit_test(test_accel_ddp_options_t),
       cmocka_unit_test(test_accel_fsdp_options_t),

@@ -307,6 +307,15 @@ int main(void) {
   printf("field capacity_factor %zu\n", offsetof(accel_expert_parallel_options_t, capacity_factor));
   printf("field tensor_parallel_experts %zu\n", offsetof(accel_expert_parallel_options_t, tensor_parallel_experts));
   printf("field reserved %zu\n", offsetof(accel_expert_parallel_options_t, reserved));
+  printf("struct accel_pipeline_options_t %zu\n", sizeof(accel_pipeline_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_pipeline_options_t, struct_size));
+  printf("field schedule %zu\n", offsetof(accel_pipeline_options_t, schedule));
+  printf("field micro_batches %zu\n", offsetof(accel_pipeline_options_t, micro_batches));
+  printf("field split %zu\n", offsetof(accel_pipeline_options_t, split));
+  printf("field stages_per_rank %zu\n", offsetof(accel_pipeline_options_t, stages_per_rank));
+  printf("field max_in_flight %zu\n", offsetof(accel_pipeline_options_t, max_in_flight));
+  printf("field gather_output %zu\n", offsetof(accel_pipeline_options_t, gather_output));
+  printf("field reserved %zu\n", offsetof(accel_pipeline_options_t, reserved));
   printf("struct accel_power_sgd_options_t %zu\n", sizeof(accel_power_sgd_options_t));
   printf("field struct_size %zu\n", offsetof(accel_power_sgd_options_t, struct_size));
   printf("field matrix_approximation_rank %zu\n", offsetof(accel_power_sgd_options_t, matrix_approximation_rank));
@@ -398,6 +407,7 @@ int main(void) {
   printf("field tensor_parallel %zu\n", offsetof(accel_prepare_model_options_t, tensor_parallel));
   printf("field context_parallel %zu\n", offsetof(accel_prepare_model_options_t, context_parallel));
   printf("field expert_parallel %zu\n", offsetof(accel_prepare_model_options_t, expert_parallel));
+  printf("field pipeline %zu\n", offsetof(accel_prepare_model_options_t, pipeline));
   printf("struct accel_estimate_memory_options_t %zu\n", sizeof(accel_estimate_memory_options_t));
   printf("field struct_size %zu\n", offsetof(accel_estimate_memory_options_t, struct_size));
   printf("field num_processes %zu\n", offsetof(accel_estimate_memory_options_t, num_processes));

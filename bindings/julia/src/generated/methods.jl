@@ -3717,6 +3717,17 @@ pipeline_forward(state::State, stage::Model, batch, chunks, chunk_rows, rounds) 
     result(out -> lend(batch -> LibAccel.accel_pipeline_forward(state, stage, something(batch, C_NULL), chunks, chunk_rows, rounds, out), batch))
 
 """
+    pipeline_describe(model)
+
+The stages of a prepared model: which parts each has, on which rank, with how many parameters, and its share of the
+costs.
+
+Gives: The text, a line for each stage.
+"""
+pipeline_describe(model::Model) =
+    text(out -> LibAccel.accel_pipeline_describe(model, out))
+
+"""
     loss_scale(state)
 
 The factor of the next backward. An optimizer step shrinks it after an overflow, and lets it grow from time to time.

@@ -386,6 +386,12 @@ class Accelerator(methods.Accelerator, Observed):
             self.deepspeed_engine_wrapped.engine.set_gradient_accumulation_boundary(self.sync_gradients)
             self.deepspeed_engine_wrapped.engine.step()
 
+    def pipeline_step(self, model: Module, inputs: Any = None, targets: Any = None, loss: Any = "cross_entropy") -> float:
+        """Forward and backward of a model in stages; the loss. `loss` is "cross_entropy", "cross_entropy_sum", a function of output
+        and targets, or None: the model returns it."""
+        name, function = (loss, None) if loss is None or isinstance(loss, str) else (None, loss)
+        return capi.accel_pipeline_step(self._current(), handle_of(model, "pipeline_step"), inputs, targets, name, function)
+
     def lomo_backward(self, loss, learning_rate=None):
         """Backward that updates the parameters of the prepared LOMO optimizers."""
         of_package = lomo_of_package(self._optimizers, learning_rate, not self.use_distributed)

@@ -24,5 +24,6 @@ def build(accelerator, model, device_placement, evaluation_mode, split_by_progra
                                   "with nn.MixtureOfExperts")
     options.expert_parallel = experts = fill(capi.accel_expert_parallel_options_t(), given["expert_parallel"] or {})
     options.context_parallel = sequences = split_sequences.options(config, given["context_parallel"])
+    options.pipeline = stages = capi.accel_pipeline_options_t(**(given["pipeline"] or {}))
     sharding = sharding_choice.options_of(model, options)
-    return options, (ddp, power, layers, experts, sequences, sharding)
+    return options, (ddp, power, layers, experts, sequences, stages, sharding)

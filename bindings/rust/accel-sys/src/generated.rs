@@ -1195,6 +1195,18 @@ pub type accel_batch_sampler_fn = unsafe extern "C" fn(epoch: i64, out_batches: 
 /// Threads: any.
 pub type accel_slice_fn = unsafe extern "C" fn(rows: *const accel_value_t, begin: i64, end: i64, process_index: i32, num_processes: i32, out_batch: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
 
+/// Computes the loss of a micro-batch from the output of the last stage.
+///
+/// * `returned`: What the last stage returned.
+/// * `targets`: The rows of the targets that belong to it; NONE without targets.
+/// * `out_loss`: One element with gradient history: a mean over the rows.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK; an error ends the step on all ranks.
+///
+/// Threads: caller.
+pub type accel_pipeline_loss_fn = unsafe extern "C" fn(returned: *const accel_value_t, targets: *const accel_value_t, out_loss: *mut *mut accel_tensor_t, user_data: *mut c_void) -> accel_status_t;
+
 /// Turns the gradients of a bucket, in place, into what the optimizer shall see, usually their mean over the ranks.
 ///
 /// It may call collectives of the state, the same on all ranks.
@@ -2546,6 +2558,44 @@ impl Default for accel_expert_parallel_options_t {
     }
 }
 
+/// How a model is trained in stages on the ranks of the axis "pipeline" of the mesh (Huang et al., "GPipe", 2019). The model is a chain of parts, and a stage is a run of them; a rank has the parts of its stages alone. The rows of a batch are cut into micro-batches, which pass from stage to stage. Results are those of one process. Where the axis has one rank, the model is one stage, and only micro_batches counts.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_pipeline_options_t {
+    pub struct_size: usize,
+    /// The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be, so that fewer activations are kept (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the stages. Default "1f1b"
+    pub schedule: *const c_char,
+    /// The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. In \[0, 2147483647\]. Default 0
+    pub micro_batches: i64,
+    /// Where the chain is cut: so that the most expensive stage costs least, by "parameters", "flops" or "measured" times; or "2,3,3", the parts of each stage; or "h.4,h.8", the names of the parts that begin stages behind the first one. Default "flops"
+    pub split: *const c_char,
+    /// 0: 2 for "interleaved" and "zero_bubble_v", 1 for the others. In \[0, 2147483647\]. Default 0
+    pub stages_per_rank: i64,
+    /// The most micro-batches whose activations a rank keeps; 0: as the schedule. In \[0, 2147483647\]. Default 0
+    pub max_in_flight: i64,
+    /// 1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0
+    pub gather_output: accel_flag_t,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_pipeline_options_t`] unset.
+pub const ACCEL_PIPELINE_OPTIONS_INIT: accel_pipeline_options_t = accel_pipeline_options_t {
+    struct_size: core::mem::size_of::<accel_pipeline_options_t>(),
+    schedule: core::ptr::null(),
+    micro_batches: ACCEL_UNSET_INT64,
+    split: core::ptr::null(),
+    stages_per_rank: ACCEL_UNSET_INT64,
+    max_in_flight: ACCEL_UNSET_INT64,
+    gather_output: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_pipeline_options_t {
+    fn default() -> Self {
+        ACCEL_PIPELINE_OPTIONS_INIT
+    }
+}
+
 /// PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -2866,7 +2916,7 @@ pub struct accel_prepare_model_options_t {
     pub deepspeed: *const accel_deepspeed_options_t,
     /// 1: a model that is dispatched over several devices is prepared for several ranks all the same. Variable ACCELERATE_BYPASS_DEVICE_MAP. Default 0
     pub bypass_device_map: accel_flag_t,
-    /// 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh; where nothing does, an axis pipeline is UNSUPPORTED. Default 0
+    /// 1: the program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of the mesh. Default 0
     pub split_by_program: accel_flag_t,
     /// How layers are split over the axis tensor of the mesh, if it has one. With evaluation_mode and the plan "auto" each rank has the whole model. Default: theirs
     pub tensor_parallel: *const accel_tensor_parallel_options_t,
@@ -2874,6 +2924,8 @@ pub struct accel_prepare_model_options_t {
     pub context_parallel: *const accel_context_parallel_options_t,
     /// How tokens come to the experts of mixtures. Default: theirs
     pub expert_parallel: *const accel_expert_parallel_options_t,
+    /// How the model is cut into stages over the axis pipeline of the mesh, if it has one. With evaluation_mode each rank has the whole model. Default: theirs
+    pub pipeline: *const accel_pipeline_options_t,
 }
 
 /// Every field of [`accel_prepare_model_options_t`] unset.
@@ -2889,6 +2941,7 @@ pub const ACCEL_PREPARE_MODEL_OPTIONS_INIT: accel_prepare_model_options_t = acce
     tensor_parallel: core::ptr::null(),
     context_parallel: core::ptr::null(),
     expert_parallel: core::ptr::null(),
+    pipeline: core::ptr::null(),
 };
 impl Default for accel_prepare_model_options_t {
     fn default() -> Self {
@@ -8449,6 +8502,35 @@ functions! {
     /// Threads: object. Since 0.1.
     pub fn accel_pipeline_create(parts: *const *mut accel_module_t, n_parts: usize, out: *mut *mut accel_module_t) -> accel_status_t;
 
+    /// Trains a model in stages on one batch: forwards and backwards of its micro-batches on all stages, as a forward and accel_backward() of a model on one rank.
+    ///
+    /// Gradients are averaged over the rows of the batch and over the ranks with other batches; in an accumulation window the batch is one of its micro-batches. Clipping, the optimizer and schedulers follow as ever. Ranks along the axis pipeline get the same batch, and may leave out what their stages do not take.
+    ///
+    /// * `state`: A state.
+    /// * `module`: What accel_prepare_model() gave. Its accel_module_call() computes a forward alone, and only in evaluation, if the axis pipeline has several ranks.
+    /// * `inputs`: NULL is allowed. On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by their names; dimension 0 of each tensor has the rows. NULL on others.
+    /// * `targets`: NULL is allowed. On the rank with the last stage, what the loss compares with: tensors with as many rows. NULL on others.
+    /// * `loss_name`: NULL is allowed. "cross_entropy", the mean over the labels other than -100, \[...\], of class scores \[..., classes\]; "cross_entropy_sum", as accel_backward_sum() with their number; NULL: `loss`, or the loss that the model returns.
+    /// * `loss`: NULL is allowed. The program's own, called on the rank with the last stage; NULL beside a loss_name.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `out_loss`: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all ranks along the axis. A rank with neither inputs nor targets counts micro-batches equally.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are missing where the first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis, after which the gradients are to be zeroed; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+    ///
+    /// Threads: collective, waits. Since 0.1.
+    pub fn accel_pipeline_step(state: *mut accel_state_t, module: *mut accel_module_t, inputs: *const accel_value_t, targets: *const accel_value_t, loss_name: *const c_char, loss: Option<accel_pipeline_loss_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out_loss: *mut f64) -> accel_status_t;
+
+    /// The stages of a prepared model: which parts each has, on which rank, with how many parameters, and its share of the costs.
+    ///
+    /// * `module`: What accel_prepare_model() gave.
+    /// * `out`: The text, a line for each stage.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_pipeline_describe(module: *const accel_module_t, out: *mut accel_buffer_t) -> accel_status_t;
+
     /// Sets how losses are scaled; before anything is prepared.
     ///
     /// * `state`: A state.
@@ -8507,7 +8589,7 @@ functions! {
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The model to call.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ; UNSUPPORTED for stages of a model that is no chain of parts.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_prepare_model(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_prepare_model_options_t, out: *mut *mut accel_module_t) -> accel_status_t;

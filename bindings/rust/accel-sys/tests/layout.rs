@@ -480,6 +480,20 @@ fn layout_of_accel_expert_parallel_options() {
 }
 
 #[test]
+fn layout_of_accel_pipeline_options() {
+    assert_eq!(size_of::<accel_pipeline_options_t>(), 56);
+    assert_eq!(align_of::<accel_pipeline_options_t>(), 8);
+    assert_eq!(offset_of!(accel_pipeline_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_pipeline_options_t, schedule), 8);
+    assert_eq!(offset_of!(accel_pipeline_options_t, micro_batches), 16);
+    assert_eq!(offset_of!(accel_pipeline_options_t, split), 24);
+    assert_eq!(offset_of!(accel_pipeline_options_t, stages_per_rank), 32);
+    assert_eq!(offset_of!(accel_pipeline_options_t, max_in_flight), 40);
+    assert_eq!(offset_of!(accel_pipeline_options_t, gather_output), 48);
+    assert_eq!(offset_of!(accel_pipeline_options_t, reserved), 52);
+}
+
+#[test]
 fn layout_of_accel_power_sgd_options() {
     assert_eq!(size_of::<accel_power_sgd_options_t>(), 64);
     assert_eq!(align_of::<accel_power_sgd_options_t>(), 8);
@@ -590,7 +604,7 @@ fn layout_of_accel_autocast_options() {
 
 #[test]
 fn layout_of_accel_prepare_model_options() {
-    assert_eq!(size_of::<accel_prepare_model_options_t>(), 72);
+    assert_eq!(size_of::<accel_prepare_model_options_t>(), 80);
     assert_eq!(align_of::<accel_prepare_model_options_t>(), 8);
     assert_eq!(offset_of!(accel_prepare_model_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_prepare_model_options_t, device_placement), 8);
@@ -603,6 +617,7 @@ fn layout_of_accel_prepare_model_options() {
     assert_eq!(offset_of!(accel_prepare_model_options_t, tensor_parallel), 48);
     assert_eq!(offset_of!(accel_prepare_model_options_t, context_parallel), 56);
     assert_eq!(offset_of!(accel_prepare_model_options_t, expert_parallel), 64);
+    assert_eq!(offset_of!(accel_prepare_model_options_t, pipeline), 72);
 }
 
 #[test]

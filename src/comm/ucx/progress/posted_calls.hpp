@@ -43,7 +43,7 @@ struct PointToPoint {
   std::unique_ptr<at::ThreadLocalState> thread_state;
   Message message;  // or the answer to the offer
 
-  // Of a message that the receiver reads out of the sender's memory.
+  // A message that the receiver reads out of the sender's memory.
   enum class Phase : uint8_t { kPosted, kReading, kAnswering };
   Phase phase = Phase::kPosted;  // the receiver's
   Offer offer;                   // the receiver's

@@ -35,4 +35,7 @@ PipelineSchedule zero_bubble_v_schedule(int ranks, int micro_batches);
 // as there are ranks).
 PipelineSchedule greedy_schedule(const PipelineShape& shape, const PipelineCosts& costs, int max_in_flight = 0);
 
+// Forwards alone, for evaluation: all micro-batches of a rank's first chunk, then of the next one.
+PipelineSchedule forward_schedule(const PipelineShape& shape);
+
 }  // namespace accel::parallel

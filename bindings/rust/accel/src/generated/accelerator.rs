@@ -225,6 +225,76 @@ impl State {
         })
     }
 
+    /// Trains a model in stages on one batch: forwards and backwards of its micro-batches on all stages, as a
+    /// forward and [`State::backward_with`](crate::State::backward_with) of a model on one rank. Gradients are averaged over the rows of the batch and
+    /// over the ranks with other batches; in an accumulation window the batch is one of its micro-batches.
+    /// Clipping, the optimizer and schedulers follow as ever. Ranks along the axis pipeline get the same batch, and
+    /// may leave out what their stages do not take.
+    ///
+    /// * `module`: What [`accel_prepare_model`](accel_sys::accel_prepare_model) gave. Its [`Model::call`](crate::Model::call) computes a forward alone, and only in
+    ///   evaluation, if the axis pipeline has several ranks.
+    /// * `inputs`: On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by
+    ///   their names; dimension 0 of each tensor has the rows. `None` on others.
+    /// * `targets`: On the rank with the last stage, what the loss compares with: tensors with as many rows. `None`
+    ///   on others.
+    /// * `loss_name`: "cross_entropy", the mean over the labels other than -100, \[...\], of class scores \[...,
+    ///   classes\]; "cross_entropy_sum", as [`State::backward_sum_with`](crate::State::backward_sum_with) with their number; `None`: `loss`, or the loss that
+    ///   the model returns.
+    ///
+    /// Gives: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all
+    /// ranks along the axis. A rank with neither inputs nor targets counts micro-batches equally.
+    ///
+    /// # Errors
+    /// InvalidArgument, ShapeMismatch, NotFound, InvalidState, Timeout, PeerLost, CollectiveMismatch.
+    #[inline]
+    pub fn pipeline_step(&self, module: &Model, inputs: Option<&Value>, targets: Option<&Value>, loss_name: Option<&str>) -> Result<f64> {
+        let loss_name = loss_name.map(c_string).transpose()?;
+        memory::reads(&inputs)?;
+        memory::reads(&targets)?;
+        made(|out| unsafe {
+            sys::accel_pipeline_step(self.as_raw(), module.as_raw(), inputs.map_or(ptr::null(), Value::as_raw), targets.map_or(ptr::null(), Value::as_raw), loss_name.as_ref().map_or(ptr::null(), |text| text.as_ptr()), None, ptr::null_mut(), None, out)
+        })
+    }
+
+    /// Trains a model in stages on one batch: forwards and backwards of its micro-batches on all stages, as a
+    /// forward and [`State::backward_with`](crate::State::backward_with) of a model on one rank. Gradients are averaged over the rows of the batch and
+    /// over the ranks with other batches; in an accumulation window the batch is one of its micro-batches.
+    /// Clipping, the optimizer and schedulers follow as ever. Ranks along the axis pipeline get the same batch, and
+    /// may leave out what their stages do not take.
+    ///
+    /// * `module`: What [`accel_prepare_model`](accel_sys::accel_prepare_model) gave. Its [`Model::call`](crate::Model::call) computes a forward alone, and only in
+    ///   evaluation, if the axis pipeline has several ranks.
+    /// * `inputs`: On the rank with the first stage, a tensor, a list or tuple of the model's inputs, or a map by
+    ///   their names; dimension 0 of each tensor has the rows. `None` on others.
+    /// * `targets`: On the rank with the last stage, what the loss compares with: tensors with as many rows. `None`
+    ///   on others.
+    /// * `loss_name`: "cross_entropy", the mean over the labels other than -100, \[...\], of class scores \[...,
+    ///   classes\]; "cross_entropy_sum", as [`State::backward_sum_with`](crate::State::backward_sum_with) with their number; `None`: `loss`, or the loss that
+    ///   the model returns.
+    /// * `loss(returned, targets)`: The program's own, called on the rank with the last stage; `None` beside a
+    ///   loss_name. Computes the loss of a micro-batch from the output of the last stage. `returned`: What the last
+    ///   stage returned. `targets`: The rows of the targets that belong to it; NONE without targets. Gives: One
+    ///   element with gradient history: a mean over the rows.
+    ///
+    /// Gives: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all
+    /// ranks along the axis. A rank with neither inputs nor targets counts micro-batches equally.
+    ///
+    /// # Errors
+    /// InvalidArgument, ShapeMismatch, NotFound, InvalidState, Timeout, PeerLost, CollectiveMismatch.
+    #[inline]
+    pub fn pipeline_step_with<F>(&self, module: &Model, inputs: Option<&Value>, targets: Option<&Value>, loss_name: Option<&str>, loss: F) -> Result<f64>
+    where
+        F: FnMut(&Value, &Value) -> CallbackResult<Tensor> + Send + 'static,
+    {
+        let loss_name = loss_name.map(c_string).transpose()?;
+        memory::reads(&inputs)?;
+        memory::reads(&targets)?;
+        let (call, data, destroy) = crate::accelerator::closures::pipeline_loss(loss);
+        made(|out| unsafe {
+            sys::accel_pipeline_step(self.as_raw(), module.as_raw(), inputs.map_or(ptr::null(), Value::as_raw), targets.map_or(ptr::null(), Value::as_raw), loss_name.as_ref().map_or(ptr::null(), |text| text.as_ptr()), call, data, destroy, out)
+        })
+    }
+
     /// Sets how losses are scaled; before anything is prepared.
     ///
     /// * `options`: `None`: defaults.
@@ -573,22 +643,18 @@ impl State {
     }
 }
 
-impl StateReader {
-    /// The factor of the next backward. An optimizer step shrinks it after an overflow, and lets it grow from time
-    /// to time.
-    ///
-    /// Gives: The scale; 1 when losses are not scaled; -1 for an invalid handle.
-    #[inline]
-    pub fn loss_scale(&self) -> f64 {
-        unsafe { sys::accel_loss_scale(self.as_raw()) }
-    }
-
-    /// Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU
-    /// tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
-    #[inline]
-    pub fn empty_cache(&self) -> Result<()> {
-        check(unsafe { sys::accel_empty_cache(self.as_raw()) }).map(drop)
-    }
+/// The stages of a prepared model: which parts each has, on which rank, with how many parameters, and its share
+/// of the costs.
+///
+/// * `module`: What [`accel_prepare_model`](accel_sys::accel_prepare_model) gave.
+///
+/// Gives: The text, a line for each stage.
+///
+/// # Errors
+/// InvalidArgument.
+#[inline]
+pub fn pipeline_describe(module: &Model) -> Result<String> {
+    made(|out| unsafe { sys::accel_pipeline_describe(module.as_raw(), out) })
 }
 
 /// The memory that training a model takes on the rank with the most of it (of split layers the largest parts),
@@ -632,6 +698,24 @@ pub fn estimate_memory<'a>(module: &Model, optimizer: impl Into<Option<&'a Optim
 #[inline]
 pub fn sharded_modules(module: &Model) -> Result<Value> {
     made(|out| unsafe { sys::accel_sharded_modules(module.as_raw(), out) })
+}
+
+impl StateReader {
+    /// The factor of the next backward. An optimizer step shrinks it after an overflow, and lets it grow from time
+    /// to time.
+    ///
+    /// Gives: The scale; 1 when losses are not scaled; -1 for an invalid handle.
+    #[inline]
+    pub fn loss_scale(&self) -> f64 {
+        unsafe { sys::accel_loss_scale(self.as_raw()) }
+    }
+
+    /// Returns memory that is kept for later tensors to the system and to other programs: memory of large CPU
+    /// tensors, of large results of a gather or a reduce, and of the device. Memory in use stays.
+    #[inline]
+    pub fn empty_cache(&self) -> Result<()> {
+        check(unsafe { sys::accel_empty_cache(self.as_raw()) }).map(drop)
+    }
 }
 
 impl Generator {

@@ -11,6 +11,25 @@ use accel_sys as sys;
 use std::ffi::c_void;
 use std::os::raw::c_char;
 
+/// A closure as [`accel_pipeline_loss_fn`](sys::accel_pipeline_loss_fn).
+pub(crate) fn pipeline_loss<F>(function: F) -> Callback<sys::accel_pipeline_loss_fn>
+where
+    F: FnMut(&Value, &Value) -> CallbackResult<Tensor> + Send + 'static,
+{
+    unsafe extern "C" fn call<F>(returned: *const sys::accel_value_t, targets: *const sys::accel_value_t, out_loss: *mut *mut sys::accel_tensor_t, user_data: *mut c_void) -> i32
+    where
+        F: FnMut(&Value, &Value) -> CallbackResult<Tensor> + Send + 'static,
+    {
+        callback::run(|| {
+            let made = callback::closure::<Exclusive<F>>(user_data).with(|function| function(Value::borrowed(returned).ok_or("returned: expected a value")?, Value::borrowed(targets).ok_or("targets: expected a value")?))?;
+            *out_loss = sys::accel_tensor_retain(made.as_raw());
+            Ok(())
+        })
+    }
+    let (data, destroy) = hand_over(Exclusive::new(function));
+    (Some(call::<F>), data, destroy)
+}
+
 /// A closure as [`accel_comm_hook_fn`](sys::accel_comm_hook_fn).
 pub(crate) fn comm_hook<F>(function: F) -> Callback<sys::accel_comm_hook_fn>
 where

@@ -171,6 +171,67 @@ impl ExpertParallelOptions {
 }
 
 crate::configuration::builder! {
+    /// How a model is trained in stages on the ranks of the axis "pipeline" of the mesh (Huang et al., "GPipe",
+    /// 2019). The model is a chain of parts, and a stage is a run of them; a rank has the parts of its stages
+    /// alone. The rows of a batch are cut into micro-batches, which pass from stage to stage. Results are those of
+    /// one process. Where the axis has one rank, the model is one stage, and only micro_batches counts.
+    #[derive(Clone)]
+    PipelineOptions(accel_pipeline_options_t = ACCEL_PIPELINE_OPTIONS_INIT), Kept,
+    schedule: String = schedule,
+    micro_batches: i64 = micro_batches,
+    split: String = split,
+    stages_per_rank: i64 = stages_per_rank,
+    max_in_flight: i64 = max_in_flight,
+    gather_output: bool = gather_output,
+}
+
+impl PipelineOptions {
+    /// The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be,
+    /// so that fewer activations are kept (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several
+    /// stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute
+    /// gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the
+    /// stages. Default "1f1b".
+    pub fn schedule(mut self, schedule: impl AsRef<str>) -> Self {
+        self.0.schedule = self.1.text(schedule.as_ref());
+        self
+    }
+
+    /// The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. In \[0,
+    /// 2147483647\]. Default 0.
+    pub fn micro_batches(mut self, micro_batches: i64) -> Self {
+        self.0.micro_batches = micro_batches;
+        self
+    }
+
+    /// Where the chain is cut: so that the most expensive stage costs least, by "parameters", "flops" or "measured"
+    /// times; or "2,3,3", the parts of each stage; or "h.4,h.8", the names of the parts that begin stages behind
+    /// the first one. Default "flops".
+    pub fn split(mut self, split: impl AsRef<str>) -> Self {
+        self.0.split = self.1.text(split.as_ref());
+        self
+    }
+
+    /// 0: 2 for "interleaved" and "zero_bubble_v", 1 for the others. In \[0, 2147483647\]. Default 0.
+    pub fn stages_per_rank(mut self, stages_per_rank: i64) -> Self {
+        self.0.stages_per_rank = stages_per_rank;
+        self
+    }
+
+    /// The most micro-batches whose activations a rank keeps; 0: as the schedule. In \[0, 2147483647\]. Default 0.
+    pub fn max_in_flight(mut self, max_in_flight: i64) -> Self {
+        self.0.max_in_flight = max_in_flight;
+        self
+    }
+
+    /// In evaluation all ranks along the axis get the output, instead of the one with the last stage. Default
+    /// false.
+    pub fn gather_output(mut self, gather_output: bool) -> Self {
+        self.0.gather_output = gather_output.into();
+        self
+    }
+}
+
+crate::configuration::builder! {
     /// PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.
     #[derive(Clone, Copy)]
     PowerSgdOptions(accel_power_sgd_options_t = ACCEL_POWER_SGD_OPTIONS_INIT), (),
@@ -712,6 +773,7 @@ crate::configuration::builder! {
     tensor_parallel: TensorParallelOptions = tensor_parallel,
     context_parallel: ContextParallelOptions = context_parallel,
     expert_parallel: ExpertParallelOptions = expert_parallel,
+    pipeline: PipelineOptions = pipeline,
 }
 
 impl PrepareModelOptions {
@@ -753,7 +815,7 @@ impl PrepareModelOptions {
     }
 
     /// The program's own forward splits the model, or its sequences, over the axes pipeline, context and tensor of
-    /// the mesh; where nothing does, an axis pipeline is UNSUPPORTED. Default false.
+    /// the mesh. Default false.
     pub fn split_by_program(mut self, split_by_program: bool) -> Self {
         self.0.split_by_program = split_by_program.into();
         self
@@ -775,6 +837,13 @@ impl PrepareModelOptions {
     /// How tokens come to the experts of mixtures. Default: theirs.
     pub fn expert_parallel(mut self, expert_parallel: ExpertParallelOptions) -> Self {
         self.0.expert_parallel = self.1.keep(expert_parallel, |options| &options.0 as *const _);
+        self
+    }
+
+    /// How the model is cut into stages over the axis pipeline of the mesh, if it has one. With evaluation_mode
+    /// each rank has the whole model. Default: theirs.
+    pub fn pipeline(mut self, pipeline: PipelineOptions) -> Self {
+        self.0.pipeline = self.1.keep(pipeline, |options| &options.0 as *const _);
         self
     }
 }

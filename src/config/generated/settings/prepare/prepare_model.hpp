@@ -8,6 +8,7 @@
 #include "config/generated/settings/parallelism/context_parallel.hpp"
 #include "config/generated/settings/parallelism/expert_parallel.hpp"
 #include "config/generated/settings/parallelism/tensor_parallel.hpp"
+#include "config/generated/settings/pipeline/pipeline.hpp"
 #include "config/generated/settings/prepare/ddp.hpp"
 #include "config/generated/settings/prepare/deepspeed.hpp"
 #include "config/generated/settings/prepare/fsdp.hpp"
@@ -32,6 +33,7 @@ struct PrepareModelSettings {
   TensorParallelSettings tensor_parallel;
   ContextParallelSettings context_parallel;
   ExpertParallelSettings expert_parallel;
+  PipelineSettings pipeline;
 
   static const OptionTable& table() { return option_tables::prepare_model_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.

@@ -1,0 +1,148 @@
+// Section 10: models in stages.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "accel.h"
+#include "accelerator/accelerator.hpp"
+#include "accelerator/prepared_model.hpp"
+#include "base/error.hpp"
+#include "capi/calls/callback.hpp"
+#include "capi/calls/guard.hpp"
+#include "capi/calls/handles.hpp"
+#include "capi/values/buffer.hpp"
+#include "capi/values/owned_value.hpp"
+#include "capi/values/tensor_handle.hpp"
+#include "capi/values/value.hpp"
+#include "parallel/stage_pipeline.hpp"
+#include "tensor/autograd/loss.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::capi {
+namespace {
+
+using parallel::PipelineLoss;
+
+accelerator::PreparedModel& prepared_of(const accel_module_t* module) {
+  auto* const prepared = dynamic_cast<accelerator::PreparedModel*>(check(module, "module").module.get());
+  require(prepared != nullptr, Status::kInvalidArgument,
+          "module is not prepared; expected what accel_prepare_model() gave");
+  return *prepared;
+}
+
+c10::IValue optional_value(const accel_value_t* value, const char* name) {
+  return value == nullptr ? c10::IValue() : to_ivalue(*value, name);
+}
+
+// The inputs of a map by their places.
+c10::IValue inputs_by_name(const c10::IValue& map, const std::vector<std::string>& names) {
+  std::vector<c10::IValue> inputs;
+  for (const auto& entry : map.toGenericDict()) {
+    const std::string name = entry.key().isString() ? entry.key().toStringRef() : "";
+    const auto found = std::find(names.begin(), names.end(), name);
+    require(found != names.end(), Status::kNotFound, "the model has no input '", name, "'; expected one of its ",
+            names.size(), " names");
+    const auto place = static_cast<size_t>(found - names.begin());
+    inputs.resize(std::max(inputs.size(), place + 1));
+    inputs[place] = entry.value();
+  }
+  return tree::new_tuple(std::move(inputs));
+}
+
+c10::IValue read_inputs(const accel_value_t* given, const nn::Module& model) {
+  const c10::IValue value = optional_value(given, "inputs");
+  if (value.isNone()) return value;
+  if (value.isGenericDict()) return inputs_by_name(value, model.input_names());
+  return tree::new_tuple(tree::is_sequence(value) ? tree::sequence_items(value).vec()
+                                                  : std::vector<c10::IValue>{value});
+}
+
+constexpr int64_t kLeftOut = -100;
+
+bool are_labels(const c10::IValue& targets) {
+  return targets.isTensor() && targets.toTensor().scalar_type() == at::kLong;
+}
+
+at::Tensor scores_of(const c10::IValue& output) {
+  require(output.isTensor(), Status::kTypeMismatch, "the last stage returned a ", tree::kind_name(output),
+          "; expected class scores, of which the loss is the cross entropy");
+  return output.toTensor();
+}
+
+at::Tensor labels_of(const c10::IValue& targets) {
+  require(targets.isTensor(), Status::kTypeMismatch, "the targets are a ", tree::kind_name(targets),
+          "; expected the labels of a cross entropy");
+  return targets.toTensor();
+}
+
+PipelineLoss cross_entropy(bool is_sum) {
+  PipelineLoss loss;
+  loss.is_sum = is_sum;
+  loss.count = [](const c10::IValue& targets) {
+    return are_labels(targets) ? targets.toTensor().ne(kLeftOut).sum().item<int64_t>() : -1;
+  };
+  loss.of_output = [is_sum](const c10::IValue& output, const c10::IValue& targets) {
+    const at::Tensor labels = labels_of(targets);
+    const at::Tensor mean = tensor::cross_entropy(scores_of(output), labels);
+    const auto count = labels.ne(kLeftOut).sum().item<int64_t>();
+    if (count == 0) return scores_of(output).sum() * 0;  // a mean over nothing
+    return is_sum ? mean * static_cast<double>(count) : mean;
+  };
+  return loss;
+}
+
+PipelineLoss named_loss(const std::string& name) {
+  require(name == "cross_entropy" || name == "cross_entropy_sum", Status::kInvalidArgument, "loss_name is '", name,
+          "'; expected \"cross_entropy\", \"cross_entropy_sum\", or NULL");
+  return cross_entropy(name == "cross_entropy_sum");
+}
+
+PipelineLoss callback_loss(const Callback<accel_pipeline_loss_fn>& callback) {
+  PipelineLoss loss;
+  loss.of_output = [callback](const c10::IValue& output, const c10::IValue& targets) {
+    const OwnedValue given_output(from_ivalue(output)), given_targets(from_ivalue(targets));
+    accel_tensor_t* given = nullptr;
+    callback.checked("loss", &given_output.get(), &given_targets.get(), &given);
+    const TensorHandle result(given);
+    require(result != nullptr, Status::kTypeMismatch,
+            "the callback loss returned ACCEL_OK and did not write out_loss; expected the loss there");
+    return check(result.get(), "out_loss").tensor;
+  };
+  return loss;
+}
+
+}  // namespace
+
+ACCEL_FUNCTION accel_status_t accel_pipeline_step(accel_state_t* state, accel_module_t* module,
+                                                  const accel_value_t* inputs, const accel_value_t* targets,
+                                                  const char* loss_name, accel_pipeline_loss_fn loss, void* user_data,
+                                                  accel_destroy_fn destroy, double* out_loss) {
+  return guarded(__func__, [&] {
+    const Callback<accel_pipeline_loss_fn> callback(loss, user_data, destroy);
+    const auto& accelerator = accelerator_of(state);
+    accelerator::PreparedModel& model = prepared_of(module);
+    check_pointer(out_loss, "out_loss");
+    require(loss == nullptr || loss_name == nullptr, Status::kInvalidArgument,
+            "there are a loss_name and a loss; expected one of them, or none");
+    PipelineLoss chosen;
+    if (loss_name != nullptr)
+      chosen = named_loss(loss_name);
+    else if (loss != nullptr)
+      chosen = callback_loss(callback);
+    const parallel::PipelineBatch batch{read_inputs(inputs, model), optional_value(targets, "targets")};
+    *out_loss = accelerator->backward().run_in_stages(model, batch, chosen);
+  });
+}
+
+ACCEL_FUNCTION accel_status_t accel_pipeline_describe(const accel_module_t* module, accel_buffer_t* out) {
+  return guarded(__func__, out, [&] { return new_buffer(prepared_of(module).pipeline().describe()); });
+}
+
+}  // namespace accel::capi

@@ -1,0 +1,187 @@
+#include "parallel/pipeline/pipeline.hpp"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/ScopeExit.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "comm/collectives.hpp"
+#include "parallel/pipeline/micro_batches.hpp"
+#include "parallel/pipeline/schedules/schedules.hpp"
+#include "tensor/autograd/backward.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::parallel {
+namespace {
+
+using Kind = PipelineAction::Kind;
+
+// The micro-batches of a step. Everything is cut when a stage asks for it, so that wrong rows are the error of a stage,
+// of which all ranks hear.
+class TrainedBatch {
+ public:
+  TrainedBatch(const PipelineBatch& batch, const PipelineLoss& loss, int parts)
+      : batch_(batch), loss_(loss), parts_(parts) {}
+
+  c10::IValue input(int micro_batch) {
+    if (inputs_.empty()) inputs_ = cut(batch_.inputs, "inputs");
+    return inputs_[static_cast<size_t>(micro_batch)];
+  }
+
+  at::Tensor loss(int micro_batch, const c10::IValue& output) {
+    if (loss_.of_output != nullptr) return loss_.of_output(output, targets(micro_batch));
+    require(output.isTensor(), Status::kTypeMismatch, "the last stage returned a ", tree::kind_name(output),
+            "; expected the loss, or the name or the callback of one");
+    return output.toTensor();
+  }
+
+  double weight(int micro_batch) {
+    if (loss_.is_sum) return 1;
+    if (weights_.empty()) weights_ = find_weights();
+    return weights_[static_cast<size_t>(micro_batch)];
+  }
+
+ private:
+  std::vector<c10::IValue> cut(const c10::IValue& value, const char* what) const {
+    require(!value.isNone(), Status::kInvalidArgument, "there are no ", what,
+            ", and this rank has the stage that takes ", "them; expected those of the batch");
+    const int64_t rows = count_rows(value, what);
+    require(rows >= parts_, Status::kInvalidArgument, "the ", what, " have ", rows, " rows for ", parts_,
+            " micro-batches; expected at least one row for each");
+    return cut_rows(value, rows, parts_);
+  }
+
+  c10::IValue targets(int micro_batch) {
+    if (batch_.targets.isNone() && loss_.count == nullptr) return {};
+    if (targets_.empty()) targets_ = cut(batch_.targets, "targets");
+    return targets_[static_cast<size_t>(micro_batch)];
+  }
+
+  std::vector<double> find_weights() {
+    std::vector<double> weights(static_cast<size_t>(parts_), 1);
+    const c10::IValue& rows_from = batch_.targets.isNone() ? batch_.inputs : batch_.targets;
+    for (int part = 0; part < parts_; part++)
+      if (loss_.count != nullptr)
+        weights[static_cast<size_t>(part)] = static_cast<double>(loss_.count(targets(part)));
+      else if (!rows_from.isNone())
+        weights[static_cast<size_t>(part)] = rows_of_part(count_rows(rows_from, "targets"), part);
+    double sum = 0;
+    for (const double weight : weights) sum += weight;
+    for (double& weight : weights) weight /= std::max(sum, 1.0);
+    return weights;
+  }
+  double rows_of_part(int64_t rows, int part) const {
+    return static_cast<double>(rows / parts_ + (part < rows % parts_ ? 1 : 0));
+  }
+
+  const PipelineBatch& batch_;
+  const PipelineLoss& loss_;
+  const int parts_;
+  std::vector<c10::IValue> inputs_, targets_;
+  std::vector<double> weights_;
+};
+
+bool is_backward(const PipelineAction& action) {
+  return action.kind == Kind::kBackward || action.kind == Kind::kInputBackward;
+}
+
+}  // namespace
+
+Pipeline::Pipeline(const ParallelModel& model, ParallelModel& exchanging, PipelineSchedule schedule,
+                   CommunicatorPtr ranks, c10::Device device, PipelineStages stages)
+    : model_(model),
+      exchanging_(exchanging),
+      ranks_(ranks),
+      stages_(std::move(stages)),
+      ties_(stages_.ties),
+      runner_(schedule, ranks, device),
+      forward_runner_(forward_schedule(schedule.shape), std::move(ranks), device) {}
+
+bool Pipeline::is_last_backward(const PipelineAction& action) const {
+  const PipelineActions& actions = runner_.schedule().ranks[static_cast<size_t>(ranks_->rank())];
+  const auto last = std::find_if(actions.rbegin(), actions.rend(), is_backward);
+  return last->stage == action.stage && last->micro_batch == action.micro_batch;
+}
+
+// Parameters get a gradient of zero, with which those that they have are complete, also of parts of the model that this
+// batch did not reach.
+void Pipeline::exchange_gradients() {
+  GradientExchange* const exchange = exchanging_.exchange();
+  if (exchange == nullptr || exchanging_.parts() != nullptr) return;
+  std::vector<at::Tensor> parameters, zeros;
+  for (const at::Tensor& parameter : exchanging_.module()->parameters())
+    if (parameter.requires_grad()) {
+      parameters.push_back(parameter);
+      zeros.push_back(at::zeros({}, parameter.options().requires_grad(false)).expand(parameter.sizes()));
+    }
+  exchange->expect_backward();
+  if (!parameters.empty()) tensor::backward(parameters, zeros);
+}
+
+double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, double factor,
+                       const std::function<c10::IValue(const Forward& forward, bool is_output)>& around) {
+  const bool exchanges = model_.gradient_sync();
+  TrainedBatch rows(batch, loss, shape().micro_batches);
+  PipelineComputation computation;
+  computation.input = [&](int micro_batch) { return rows.input(micro_batch); };
+  computation.forward = [&](int stage, int, const c10::IValue& input) {
+    return around([&] { return stages_.compute(stage, input); }, stage + 1 == shape().stages());
+  };
+  computation.loss = [&](int micro_batch, const c10::IValue& output) { return rows.loss(micro_batch, output); };
+  computation.weight = [&](int micro_batch) { return rows.weight(micro_batch); };
+  computation.factor = factor;
+  const bool former = exchanging_.set_gradient_sync(false);
+  const auto restored = c10::make_scope_exit([&] { exchanging_.set_gradient_sync(former); });
+  if (exchanges && !stages_.exchanges_at_end)
+    computation.before_backward = [&](const PipelineAction& action) {
+      if (!is_last_backward(action)) return;
+      exchanging_.set_gradient_sync(true);
+      if (GradientExchange* const exchange = exchanging_.exchange()) exchange->expect_backward();
+    };
+  ties_.begin_step();
+  const double result = runner_.run(computation);
+  if (!exchanges) return result;
+  if (stages_.exchanges_at_end) exchange_gradients();
+  exchanging_.finish_step();
+  ties_.sum_gradients();
+  return result;
+}
+
+int64_t Pipeline::of_last_stage(int64_t number) {
+  if (ranks_->size() == 1) return number;
+  const at::Tensor sent = at::tensor({number}, at::kLong).to(ranks_->device());
+  ranks_->broadcast(sent, last_rank());
+  return sent.item<int64_t>();
+}
+
+c10::IValue Pipeline::evaluate(const c10::IValue& inputs, bool on_all_ranks) {
+  const at::NoGradGuard no_grad;
+  std::vector<CountedRows> parts;
+  std::vector<c10::IValue> outputs;
+  PipelineComputation computation;
+  computation.input = [&](int micro_batch) {
+    if (parts.empty()) parts = cut_counted_rows(inputs, count_rows(inputs, "inputs"), shape().micro_batches);
+    const CountedRows& part = parts[static_cast<size_t>(micro_batch)];
+    return tree::new_tuple({part.value, part.rows});
+  };
+  computation.forward = [&](int stage, int, const c10::IValue& input) -> c10::IValue {
+    const auto members = tree::sequence_items(input);
+    c10::IValue output = stages_.compute(stage, members[0]);
+    if (stage + 1 < shape().stages()) return tree::new_tuple({std::move(output), members[1]});
+    if (members[1].toInt() > 0) outputs.push_back(std::move(output));
+    return {};
+  };
+  forward_runner_.run(computation);
+  c10::IValue output;
+  if (!outputs.empty()) output = tree::concatenate(tree::new_list(std::move(outputs)), /*dim=*/0);
+  if (!on_all_ranks || ranks_->size() == 1) return output;
+  const c10::IValue sent = comm::broadcast_object_list(*ranks_, tree::new_list({std::move(output)}), last_rank());
+  return sent.toListRef()[0];
+}
+
+}  // namespace accel::parallel

@@ -1,0 +1,117 @@
+// Plans the stages of a model: its chain is cut, and this rank keeps its parts.
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "comm/communicator.hpp"
+#include "comm/group.hpp"
+#include "config/generated/settings/pipeline/pipeline.hpp"
+#include "nn/module_walks.hpp"
+#include "parallel/pipeline/kept_parts.hpp"
+#include "parallel/pipeline/pipelined_model.hpp"
+#include "parallel/pipeline/schedule_choice.hpp"
+#include "parallel/pipeline/stage_ties.hpp"
+
+namespace accel::parallel {
+namespace {
+
+// The copies that this rank has of parameters of several ranks. Collective among those of each.
+std::vector<TiedCopy> find_ties(nn::Module& model, const StagePlan& plan) {
+  std::vector<TiedCopy> ties;
+  for (const StageTie& tie : ties_between_stages(model, plan.chain, plan.cut.begins)) {
+    std::vector<int64_t> ranks;  // in the order of their first stages
+    for (const auto& [stage, name] : tie.stages) {
+      const int64_t rank = plan.schedule.shape.rank_of(stage);
+      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
+    }
+    if (ranks.size() < 2 || std::find(ranks.begin(), ranks.end(), plan.ranks->rank()) == ranks.end()) continue;
+    ties.push_back({tie.parameter, comm::create_group(*plan.ranks, ranks)});
+  }
+  return ties;
+}
+
+std::vector<WholeTensor> state_of(const nn::Module& model) {
+  std::vector<WholeTensor> state;
+  std::unordered_map<const at::TensorImpl*, std::string> first_names;
+  for (const auto& [name, values] : model.state_dict()) {
+    const at::Tensor tensor = nn::find_tensor(model, name);
+    const auto first = first_names.try_emplace(tensor.unsafeGetTensorImpl(), name).first;
+    state.push_back({name, first->second, tensor.sizes().vec(), tensor.scalar_type()});
+  }
+  return state;
+}
+
+PipelineSchedule choose(nn::Module& model, const nn::ModuleChain& chain, const PipelineSettings& settings,
+                        comm::Communicator& ranks) {
+  ScheduleRequest request;
+  request.name = settings.schedule.value;
+  request.ranks = ranks.size();
+  request.micro_batches = static_cast<int>(settings.micro_batches == 0 ? ranks.size() : settings.micro_batches.value);
+  request.stages_per_rank = static_cast<int>(settings.stages_per_rank);
+  request.max_in_flight = static_cast<int>(settings.max_in_flight);
+  return choose_schedule(request, [&](int stages) {
+    PipelineCosts costs;
+    if (static_cast<size_t>(stages) > chain.size()) return costs;
+    const std::string kind = is_cost_kind(settings.split.value) ? settings.split.value : "parameters";
+    const ChainCut cut = cut_chain(model, chain, {kind, stages, std::nullopt}, ranks);
+    for (const double cost : stage_costs(cut.parts, cut.begins)) costs.stages.push_back({cost, cost, cost});
+    return costs;
+  });
+}
+
+}  // namespace
+
+StagePlanPtr cut_into_stages(nn::Module& module, const CommunicatorPtr& pipeline_ranks,
+                             const PipelineSettings& settings) {
+  const auto plan = std::make_shared<StagePlan>();
+  plan->chain = require_chain(module);
+  plan->ranks = pipeline_ranks;
+  plan->gathers_output = settings.gather_output;
+  plan->schedule = choose(module, plan->chain, settings, *pipeline_ranks);
+  const PipelineShape& shape = plan->schedule.shape;
+  plan->cut = cut_chain(module, plan->chain, {settings.split.value, shape.stages(), std::nullopt}, *pipeline_ranks);
+  plan->ties = find_ties(module, *plan);
+  plan->state = state_of(module);
+  keep_parts(module, plan->chain, parts_of_rank(plan->cut, shape, pipeline_ranks->rank()));
+  return plan;
+}
+
+void place_stages(nn::Module& module, const StagePlan& plan) {
+  nn::Placements former = nn::placements(module);
+  former.add(nn::summed_placements(module));
+  nn::Placements placements;
+  for (const at::Tensor& parameter : module.parameters()) {
+    const tensor::PlacementPtr placed = former.find(parameter);
+    tensor::Placement placement =
+        placed == nullptr ? tensor::whole_placement(parameter.sizes().vec()) : tensor::Placement(*placed);
+    placement.axes = tensor::join_axes(kPipelineAxis, placement.axes);
+    const auto tie = std::find_if(plan.ties.begin(), plan.ties.end(),
+                                  [&](const TiedCopy& each) { return each.parameter.is_same(parameter); });
+    if (tie != plan.ties.end() && tie->ranks->rank() > 0)
+      for (tensor::PlacedBox& box : placement.boxes) box.counts = false;
+    placements.set(parameter, std::make_shared<const tensor::Placement>(std::move(placement)));
+  }
+  nn::set_placements(module, placements);
+}
+
+StagePipelinePtr single_stage(ParallelModel& model, const PipelineSettings& settings, const CommunicatorPtr& alone,
+                              c10::Device device) {
+  ScheduleRequest request;
+  request.micro_batches = static_cast<int>(std::max<int64_t>(settings.micro_batches, 1));
+  PipelineStages stages{[&model](int, const c10::IValue& value) {
+                          const auto inputs = value.toTupleRef().elements();
+                          return model.call(nn::Inputs(inputs.begin(), inputs.end()));
+                        },
+                        {},
+                        {},
+                        "one stage: the model is not cut, because pipeline_parallel_size is 1\n"};
+  return std::make_shared<Pipeline>(model, model, choose_schedule(request, nullptr), alone, device, std::move(stages));
+}
+
+}  // namespace accel::parallel

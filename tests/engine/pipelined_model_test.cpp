@@ -1,0 +1,193 @@
+// Models in stages, with ranks as threads: a model trains as in one process, beside other kinds of parallelism.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linspace.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "expect_error.hpp"
+#include "nn/layers/activation.hpp"
+#include "nn/layers/linear.hpp"
+#include "nn/layers/sequential.hpp"
+#include "pipelined_model_fixture.hpp"
+#include "tensor/tensor_chunk.hpp"
+
+namespace accel::parallel {
+namespace pipelined_model_test {
+
+using namespace pipelined_model_tests;
+
+// Compares what this rank stores.
+void expect_weights(const nn::Module& model, const std::map<std::string, at::Tensor>& expected) {
+  const nn::Placements placements = nn::placements(model);
+  for (const auto& [name, parameter] : nn::named_parameters(model)) {
+    const at::Tensor& whole = expected.at(name);
+    const tensor::PlacementPtr placement = placements.find(parameter);
+    ASSERT_NE(placement, nullptr) << name;
+    EXPECT_EQ(placement->shape, whole.sizes().vec()) << name;
+    for (const tensor::PlacedBox& box : placement->boxes)
+      EXPECT_TRUE(at::allclose(tensor::narrow(parameter.detach(), {box.local, box.whole.sizes}),
+                               tensor::narrow(whole, box.whole), kTolerance, kTolerance))
+          << name;
+  }
+}
+
+void expect_equality(const AcceleratorPtr& accelerator, const Case& test, const Trained& expected) {
+  SCOPED_TRACE(name_of(test));
+  Training training(accelerator, test);
+  comm::Communicator& data = *accelerator->state().groups().data_parallel();
+  for (int64_t step = 0; step < kSteps; step++) {
+    const auto [loss, norm] = training.step(step);
+    at::Tensor mean = at::full({1}, loss, at::kDouble);
+    data.all_reduce(mean, comm::ReduceOp::kMean);
+    EXPECT_NEAR(mean.item<double>(), expected.losses[static_cast<size_t>(step)], kTolerance);
+    EXPECT_NEAR(norm, expected.norms[static_cast<size_t>(step)], kTolerance);
+  }
+  expect_weights(training.inner(), expected.weights);
+}
+
+void expect_equality(const MeshSizes& mesh, const std::vector<Case>& tests) {
+  std::vector<Trained> expected;
+  for (const Case& test : tests) expected.push_back(train_alone(test, mesh.replicas * mesh.shards));
+  on_mesh(mesh, [&](const AcceleratorPtr& accelerator) {
+    for (size_t i = 0; i < tests.size(); i++) expect_equality(accelerator, tests[i], expected[i]);
+  });
+}
+
+std::vector<Case> schedules(int64_t ranks) {
+  std::vector<Case> tests;
+  for (const char* schedule : {"gpipe", "1f1b", "interleaved", "zero_bubble", "zero_bubble_v", "auto"})
+    for (const int64_t micro_batches : {1, 3, 4, 8}) {
+      const bool is_interleaved = std::string(schedule) == "interleaved";
+      if (is_interleaved && micro_batches % ranks != 0) continue;
+      tests.push_back({schedule, micro_batches, micro_batches != 3});
+    }
+  return tests;
+}
+
+TEST(PipelinedModel, TrainsOnTwoRanks) { expect_equality(stages(2), schedules(2)); }
+TEST(PipelinedModel, TrainsOnThreeRanks) { expect_equality(stages(3), schedules(3)); }
+TEST(PipelinedModel, TrainsOnFourRanks) { expect_equality(stages(4), schedules(4)); }
+
+TEST(PipelinedModel, AccumulatesAndTakesUnevenRows) {
+  expect_equality(stages(2), {{"1f1b", 4, true, 3}, {"zero_bubble_v", 4, true, 2}, {"1f1b", 4, true, 1, false, 7}});
+}
+
+// The mesh has one rank along the axis: one stage, of which accumulation, clipping and the loss are the same.
+TEST(PipelinedModel, OneRankIsOneStage) {
+  const std::vector<Case> tests{{"1f1b", 4}, {"1f1b", 3, true, 2}};
+  for (const Case& test : tests) {
+    const Trained expected = train_alone(test, 1);
+    on_mesh(stages(1), [&](const AcceleratorPtr& accelerator) {
+      Training training(accelerator, test);
+      for (int64_t step = 0; step < kSteps; step++)
+        EXPECT_NEAR(training.step(step).first, expected.losses[static_cast<size_t>(step)], kTolerance);
+      for (const auto& [name, parameter] : nn::named_parameters(training.inner()))
+        EXPECT_TRUE(at::allclose(parameter, expected.weights.at(name), kTolerance, kTolerance)) << name;
+    });
+  }
+}
+
+TEST(PipelinedModel, TrainsBesideReplicas) {
+  expect_equality(
+      {2, 1, 1, 1, 1, 2},
+      {{"1f1b", 4}, {"gpipe", 4, false, 2}, {"interleaved", 4}, {"zero_bubble", 4, true, 2}, {"zero_bubble_v", 3}});
+}
+
+TEST(PipelinedModel, TrainsBesideShards) {
+  expect_equality({1, 2, 1, 1, 1, 2},
+                  {{"1f1b", 4, true, 1, true}, {"gpipe", 4, false, 2, true}, {"interleaved", 4, true, 1, true}});
+}
+
+TEST(PipelinedModel, TrainsWithSplitLayers) {
+  expect_equality({1, 1, 2, 1, 1, 2}, {{"1f1b", 4}, {"interleaved", 4, false}, {"zero_bubble", 4}});
+}
+
+TEST(PipelinedModel, EvaluatesForwardsAlone) {
+  const nn::ModulePtr whole = gpt2(true);
+  for (const int64_t rows : {1, 3, 8, 9}) {
+    const at::Tensor batch = inputs_of(tokens(rows, 5));
+    const at::Tensor expected = whole->call(batch).detach();
+    on_mesh(stages(2), [&](const AcceleratorPtr& accelerator) {
+      for (const bool gathers : {false, true}) {
+        PrepareModelSettings settings = settings_of({"1f1b", 4});
+        settings.pipeline.gather_output = gathers;
+        const nn::ModulePtr model = accelerator->preparation().prepare_model(gpt2(true), settings);
+        model->train(false);
+        const bool is_last = accelerator->state().process_index() == 1;
+        const c10::IValue output = model->call(is_last ? nn::Inputs{} : nn::Inputs{batch});
+        ASSERT_EQ(output.isTensor(), is_last || gathers);
+        if (output.isTensor()) {
+          EXPECT_TRUE(at::allclose(output.toTensor(), expected, kTolerance, kTolerance));
+        }
+      }
+    });
+  }
+}
+
+// A stage without parameters takes part in clipping and in steps, and the optimizer may be older than the stages.
+TEST(PipelinedModel, SequentialModelsAreChains) {
+  const auto make = [] {
+    return with_known_weights(std::make_shared<nn::Sequential>(
+        std::vector<nn::ModulePtr>{std::make_shared<nn::Linear>(5, 7, true), std::make_shared<nn::Activation>("tanh"),
+                                   std::make_shared<nn::Linear>(7, 3, true)}));
+  };
+  const at::Tensor rows = at::linspace(-1, 1, 40, at::kDouble).sin().view({8, 5}), labels = at::arange(8) % 3;
+  const nn::ModulePtr whole = make();
+  const auto alone = adamw(*whole);
+  const at::Tensor expected = tensor::cross_entropy(whole->call(rows), labels);
+  expected.backward();
+  const double norm = optim::clip_gradients_by_norm(whole->parameters(), kLargestNorm, 2).item<double>();
+  alone->step();
+  for (const char* split : {"1,1,1", "flops"})
+    on_mesh(stages(3), [&](const AcceleratorPtr& accelerator) {
+      const nn::ModulePtr inner = make();
+      const auto before = adamw(*inner);
+      PrepareModelSettings settings;
+      settings.pipeline.split = std::string(split);
+      const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, settings);
+      const auto optimizer = accelerator->preparation().prepare_optimizer(before);
+      auto& prepared = dynamic_cast<accelerator::PreparedModel&>(*model);
+      EXPECT_NE(prepared.pipeline().describe(), "");
+      EXPECT_NEAR(accelerator->backward().run_in_stages(prepared, {tree::new_tuple({rows}), labels}, cross_entropy()),
+                  expected.item<double>(), kTolerance);
+      // The norm is float32 on a rank without parameters.
+      EXPECT_NEAR(accelerator->clipping().clip_gradients_by_norm(model, kLargestNorm, 2)->item<double>(), norm, 1e-7);
+      optimizer->step();
+      for (const auto& [name, parameter] : nn::named_parameters(*inner))
+        EXPECT_TRUE(at::allclose(parameter, nn::find_tensor(*whole, name), kTolerance, kTolerance)) << name;
+    });
+}
+
+TEST(PipelinedModel, SaysWhatIsWrong) {
+  on_mesh(stages(2), [](const AcceleratorPtr& accelerator) {
+    Training training(accelerator, {"1f1b", 4});
+    const at::Tensor rows = tokens(kRows, 1);
+    tests::expect_error(Status::kInvalidState, "expected accel_pipeline_step()",
+                        [&] { training.model()->call({inputs_of(rows)}); });
+    tests::expect_error(Status::kInvalidArgument, "3 rows for 4 micro-batches",
+                        [&] { training.backward(tokens(3, 1)); });
+    const auto prepare = [&](const Case& test) {
+      accelerator->preparation().prepare_model(gpt2(true), settings_of(test));
+    };
+    tests::expect_error(Status::kInvalidArgument, "", [&] { prepare({"2f2b", 4}); });
+    tests::expect_error(Status::kInvalidArgument, "", [&] { prepare({"interleaved", 5}); });
+    PipelineLoss bad = cross_entropy();
+    bad.of_output = [](const c10::IValue&, const c10::IValue&) -> at::Tensor {
+      throw Error(Status::kTypeMismatch, "labels of another kind");
+    };
+    tests::expect_error(Status::kTypeMismatch, "labels of another kind", [&] { training.backward(rows, bad); });
+    training.zero_grad();
+    const auto [loss, norm] = training.step(0);
+    EXPECT_GT(loss, 0);
+  });
+}
+
+}  // namespace pipelined_model_test
+}  // namespace accel::parallel
