@@ -268,21 +268,21 @@ class Accelerator(methods.Accelerator, Observed):
 
     def prepare_model(self, model: Any, device_placement: "bool | None" = None, evaluation_mode: bool = False, *,
                       split_by_program: "bool | None" = None, tensor_parallel: "dict | None" = None,
-                      context_parallel: "dict | None" = None, expert_parallel: "dict | None" = None) -> Any:
+                      context_parallel: "dict | None" = None, expert_parallel: "dict | None" = None, pipeline: "dict | None" = None) -> Any:
         """On the device, under the precision, and data-parallel when there are several ranks. With `evaluation_mode` it runs on its own
         rank only; with device_placement=False the model stays where it is. A model of torch stays one: the same object with one rank,
         with several a DistributedModel around it. split_by_program says that the model's own forward follows the axes tp, cp and pp of the mesh;
-        None: where it has parameters that torch or transformers has split. Else pp is an error; layers are split over tp by a plan, and sequences
-        over cp by maybe_context_parallel(): tensor_parallel and context_parallel have fields of accel_tensor_parallel_options_t and
-        accel_context_parallel_options_t (docs/parallelism.md), which go
-        before those of parallelism_config's handlers. expert_parallel has fields of accel_expert_parallel_options_t, for models with MixtureOfExperts."""
+        None: where it has parameters that torch or transformers has split. Else pp has stages of the model, tp a plan for its layers, and cp
+        maybe_context_parallel(): pipeline, tensor_parallel, context_parallel and expert_parallel, for experts, have fields of
+        accel_pipeline_options_t and so on (docs/parallelism.md), which go before those of parallelism_config's handlers."""
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
             return remembered(self._models, model)
         is_spread = dispatched_models.require_trainable(check_model("prepare_model", model), self.num_processes)
         is_placed = not is_spread and (self.device_placement if device_placement is None else device_placement)
         options, pointed_to = model_options.build(
             self, model, is_placed, evaluation_mode, is_split(model) if split_by_program is None else split_by_program,
-            {"tensor_parallel": tensor_parallel, "context_parallel": context_parallel, "expert_parallel": expert_parallel})
+            {"tensor_parallel": tensor_parallel, "context_parallel": context_parallel, "expert_parallel": expert_parallel,
+             "pipeline": pipeline})
         if is_torch_model(model):
             exchanges = self.use_distributed and not evaluation_mode
             prepared = pytorch_model().prepare(model, self._current(), options, (self.ddp_handler or DistributedDataParallelKwargs()) if exchanges else None)
