@@ -1,5 +1,5 @@
 // Models as chains of parts: their forward part by part, their cuts, and ranks that have some of the parts.
-#include "parallel/pipeline/model_chain.hpp"
+#include "parallel/pipeline/cut/model_chain.hpp"
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/TensorOperators.h>
@@ -37,9 +37,9 @@
 #include "nn/layers/sequential.hpp"
 #include "parallel/context/context_scope.hpp"
 #include "parallel/parallel_model.hpp"
-#include "parallel/pipeline/kept_parts.hpp"
-#include "parallel/pipeline/part_cost.hpp"
-#include "parallel/pipeline/stage_ties.hpp"
+#include "parallel/pipeline/cut/kept_parts.hpp"
+#include "parallel/pipeline/cut/part_cost.hpp"
+#include "parallel/pipeline/cut/stage_ties.hpp"
 #include "rank_threads.hpp"
 #include "split_model_fixture.hpp"
 #include "tensor/tree.hpp"

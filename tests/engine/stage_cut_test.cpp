@@ -1,5 +1,5 @@
 // Cuts of chains into stages, against all cuts.
-#include "parallel/pipeline/stage_cut.hpp"
+#include "parallel/pipeline/cut/stage_cut.hpp"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "parallel/parallel_model.hpp"
-#include "parallel/pipeline/model_chain.hpp"
+#include "parallel/pipeline/cut/model_chain.hpp"
 #include "parallel/pipeline/pipeline.hpp"
 #include "parallel/pipeline/pipeline_schedule.hpp"
 

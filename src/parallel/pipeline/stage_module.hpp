@@ -4,7 +4,7 @@
 
 #include "nn/module.hpp"
 #include "nn/module_chain.hpp"
-#include "parallel/pipeline/stage_cut.hpp"
+#include "parallel/pipeline/cut/stage_cut.hpp"
 
 namespace accel::parallel {
 

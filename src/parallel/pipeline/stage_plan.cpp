@@ -13,10 +13,10 @@
 #include "comm/group.hpp"
 #include "config/generated/settings/pipeline/pipeline.hpp"
 #include "nn/module_walks.hpp"
-#include "parallel/pipeline/kept_parts.hpp"
+#include "parallel/pipeline/cut/kept_parts.hpp"
+#include "parallel/pipeline/cut/stage_ties.hpp"
 #include "parallel/pipeline/pipelined_model.hpp"
 #include "parallel/pipeline/schedule_choice.hpp"
-#include "parallel/pipeline/stage_ties.hpp"
 
 namespace accel::parallel {
 namespace {

@@ -1,4 +1,4 @@
-#include "parallel/pipeline/product_count.hpp"
+#include "parallel/pipeline/cut/product_count.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>

@@ -1,4 +1,4 @@
-#include "parallel/pipeline/model_chain.hpp"
+#include "parallel/pipeline/cut/model_chain.hpp"
 
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/zeros.h>
@@ -16,7 +16,7 @@
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
 #include "nn/layers/embedding.hpp"
-#include "parallel/pipeline/part_cost.hpp"
+#include "parallel/pipeline/cut/part_cost.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {

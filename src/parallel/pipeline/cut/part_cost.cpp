@@ -1,4 +1,4 @@
-#include "parallel/pipeline/part_cost.hpp"
+#include "parallel/pipeline/cut/part_cost.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
@@ -18,7 +18,7 @@
 #include "nn/initial_values.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/recompute/forward_state.hpp"
-#include "parallel/pipeline/product_count.hpp"
+#include "parallel/pipeline/cut/product_count.hpp"
 #include "tensor/autograd/backward.hpp"
 #include "tensor/device/device_work.hpp"
 #include "tensor/set_data.hpp"

@@ -1,4 +1,4 @@
-#include "parallel/pipeline/stage_cut.hpp"
+#include "parallel/pipeline/cut/stage_cut.hpp"
 
 #include <algorithm>
 #include <cstdlib>

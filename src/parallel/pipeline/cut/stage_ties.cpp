@@ -1,4 +1,4 @@
-#include "parallel/pipeline/stage_ties.hpp"
+#include "parallel/pipeline/cut/stage_ties.hpp"
 
 #include <ATen/core/Tensor.h>
 

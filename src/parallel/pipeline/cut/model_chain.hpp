@@ -11,8 +11,8 @@
 
 #include "comm/communicator.hpp"
 #include "nn/module.hpp"
+#include "parallel/pipeline/cut/stage_cut.hpp"
 #include "parallel/pipeline/pipeline_schedule.hpp"
-#include "parallel/pipeline/stage_cut.hpp"
 
 namespace accel::parallel {
 

@@ -1,4 +1,4 @@
-#include "parallel/pipeline/kept_parts.hpp"
+#include "parallel/pipeline/cut/kept_parts.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "nn/module.hpp"
-#include "parallel/pipeline/stage_cut.hpp"
+#include "parallel/pipeline/cut/stage_cut.hpp"
 
 namespace accel::parallel {
 
