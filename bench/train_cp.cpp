@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -148,13 +149,14 @@ struct Messages {
   double seconds = 0, waited = 0;  // under way; and of that, until the computation could go on
 };
 
-// The messages of a ring of two ranks are gathers.
+// On one host blocks are gathered in place, and their gradients reduced there.
 Messages messages_of(const accel::Spans::Recording &recording) {
   Messages messages;
   for (const auto &[span, thread] : recording.spans) {
     const double seconds = static_cast<double>(recording.to_unix(span.ended) - recording.to_unix(span.begun)) * 1e-9;
     const std::string name = span.name != nullptr ? span.name : span.own_name;
-    if (span.kind == accel::SpanKind::kCollective && (name == "recv" || name == "all_gather"))
+    if (span.kind == accel::SpanKind::kCollective &&
+        (name == "recv" || name == "all_gather" || name == "reduce_scatter"))
       messages.seconds += seconds;
     if (span.kind == accel::SpanKind::kWait && name == "wait for block") messages.waited += seconds;
   }
@@ -196,7 +198,8 @@ int main(int argc, char **argv) {
   if (method.method && group->size() > 1)
     split = {group, *method.method,
              *method.method == ContextMethod::kUlysses ? parallel::SequenceOrder::kContiguous
-                                                       : parallel::SequenceOrder::kHeadAndTail};
+                                                       : parallel::SequenceOrder::kHeadAndTail,
+             std::make_shared<parallel::ExchangeMemory>(group)};
   Training training{state, split, rows};
   training.prepare(plain);
 

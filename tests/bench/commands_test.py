@@ -24,6 +24,8 @@ SMALL = {
     "train-cp": ["--length", "64", "--steps", "1"],
     "train-tp": ["--steps", "1"],
     "train-cp": ["--steps", "1", "--length", "64"],
+    "pipeline-boundary": ["--micro-batches", "2", "--samples", "1"],
+    "region-operators": ["--samples", "1"],
     "own-gradients": ["--steps", "1"],
     "optimizer": ["--optimizers", "sgd", "--steps", "1"],
     "cross-entropy": ["--rows", "8", "--features", "8", "--classes", "16", "--steps", "1"],
