@@ -198,7 +198,8 @@ int main(int argc, char **argv) {
   if (method.method && group->size() > 1)
     split = {group, *method.method,
              *method.method == ContextMethod::kUlysses ? parallel::SequenceOrder::kContiguous
-                                                       : parallel::SequenceOrder::kHeadAndTail};
+                                                       : parallel::SequenceOrder::kHeadAndTail,
+             std::make_shared<parallel::ExchangeMemory>(group)};
   Training training{state, split, rows};
   training.prepare(plain);
 
