@@ -119,6 +119,50 @@ double measure_median(double *samples, size_t n_samples) {
 /* What each rank says of itself. */
 enum { PEAK, BUSY, FACTS };
 
+/* The bytes that a rank of `size` receives of what the operation moves, by its bytes in the flight record. */
+static double received_of(const char *operation, double bytes, int size) {
+  if (strncmp(operation, "all_reduce\"", 11) == 0) return bytes * 2 * (size - 1) / size;
+  if (strncmp(operation, "all_gather\"", 11) == 0) return bytes * (size - 1);
+  if (strncmp(operation, "reduce_scatter\"", 15) == 0) return bytes * (size - 1) / size;
+  if (strncmp(operation, "recv\"", 5) == 0) return bytes;
+  return 0;
+}
+
+double measure_received(accel_state_t *state, const char *axis) {
+  accel_mesh_t *mesh = NULL;
+  accel_state_t *group = NULL;
+  accel_buffer_t record = ACCEL_BUFFER_INIT;
+  double received = 0;
+  CHECK(accel_state_mesh(state, &mesh));
+  CHECK(accel_mesh_group(mesh, axis, &group));
+  CHECK(accel_flight_record(group, &record));
+  static const char operation_key[] = "\"operation\":\"", bytes_key[] = "\"bytes\":";
+  const char *at = record.data;
+  while ((at = strstr(at, operation_key)) != NULL) {
+    const char *const operation = at + sizeof operation_key - 1, *const bytes = strstr(operation, bytes_key);
+    if (bytes == NULL) break;
+    received += received_of(operation, strtod(bytes + sizeof bytes_key - 1, NULL), accel_num_processes(group));
+    at = bytes;
+  }
+  accel_buffer_dispose(&record);
+  accel_state_release(group);
+  accel_mesh_release(mesh);
+  return received;
+}
+
+double measure_sum(accel_state_t *state, double number) {
+  const int64_t shape[] = {1};
+  accel_tensor_t *mine = NULL;
+  accel_value_t sum = ACCEL_VALUE_INIT;
+  CHECK(accel_tensor_from_data(&number, shape, 1, ACCEL_DTYPE_FLOAT64, &mine));
+  const accel_value_t argument = accel_arg_tensor(mine);
+  CHECK(accel_reduce(state, &argument, ACCEL_REDUCE_SUM, 1, &sum));
+  CHECK(accel_tensor_item(sum.as.tensor, &number));
+  accel_value_dispose(&sum);
+  accel_tensor_release(mine);
+  return number;
+}
+
 /* The facts of all ranks, rank by rank. */
 static accel_tensor_t *gather_facts(accel_state_t *state) {
   const double facts[FACTS] = {measure_memory("VmHWM"), measure_processor() - begin.own_busy};

@@ -43,6 +43,11 @@ void measure_reset_peak(void);
 /* Sorts the samples. */
 double measure_median(double *samples, size_t n_samples);
 
+/* The bytes that this rank has received from those along an axis of the mesh, in its latest 2,000 operations. */
+double measure_received(accel_state_t *state, const char *axis);
+/* The sum of a number over all ranks. */
+double measure_sum(accel_state_t *state, double number);
+
 /* One figure. */
 struct figure {
   const char *bench;

@@ -7,37 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WARMUP = 3, WIDTH = 2048, DEPTH = 4, MLP_ROWS = 32, CLASSES = 10 };
+enum { WARMUP = 3, WIDTH = 2048, DEPTH = 4, MLP_ROWS = 32 };
 
 /* Layers 1 and 3 by columns, 2 and 4 by rows; the last one is whole on each rank. */
 static const char mlp_plan[] = "0 colwise; 2 rowwise; 4 colwise; 6 rowwise";
 
-struct rows {
-  accel_tensor_t *inputs, *labels;
-  int64_t batch;
-};
-
-static struct rows make_rows(int is_gpt, int64_t steps) {
-  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
-  struct rows rows = {.batch = is_gpt ? GPT_BATCH : MLP_ROWS};
-  const int64_t count = rows.batch * steps;
-  if (!is_gpt) {
-    const int64_t shape[] = {count, WIDTH};
-    CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, &cpu, &rows.inputs));
-    CHECK(accel_tensor_randint(0, CLASSES, shape, 1, &rows.labels));
-    return rows;
-  }
-  accel_tensor_t *tokens = NULL;
-  const int64_t shape[] = {count, kGpt.context + 1};
-  CHECK(accel_tensor_randint(0, kGpt.vocabulary, shape, 2, &tokens));
-  rows.inputs = workload_part(tokens, 1, 0, kGpt.context);
-  rows.labels = workload_part(tokens, 1, 1, kGpt.context + 1);
-  accel_tensor_release(tokens);
-  return rows;
-}
-
 /* The next rows in order. Returns the loss. */
-static accel_tensor_t *train_step(struct training *training, const struct rows *rows, int64_t step) {
+static accel_tensor_t *train_step(struct training *training, const struct workload_rows *rows, int64_t step) {
   const int64_t begin = step * rows->batch, end = begin + rows->batch;
   accel_value_t input = accel_arg_tensor(workload_part(rows->inputs, 0, begin, end));
   accel_tensor_t *labels = workload_part(rows->labels, 0, begin, end), *loss = NULL;
@@ -51,50 +27,6 @@ static accel_tensor_t *train_step(struct training *training, const struct rows *
   accel_tensor_release(input.as.tensor);
   accel_tensor_release(labels);
   return loss;
-}
-
-/* The bytes that a rank of `size` receives of what the operation moves, by its bytes in the flight record. */
-static double received_of(const char *operation, double bytes, int size) {
-  if (strncmp(operation, "all_reduce\"", 11) == 0) return bytes * 2 * (size - 1) / size;
-  if (strncmp(operation, "all_gather\"", 11) == 0) return bytes * (size - 1);
-  if (strncmp(operation, "reduce_scatter\"", 15) == 0) return bytes * (size - 1) / size;
-  return 0;
-}
-
-/* Bytes that this rank has received from those with other parts of the layers, in its latest 2,000 operations. */
-static double received_bytes(accel_state_t *state) {
-  accel_mesh_t *mesh = NULL;
-  accel_state_t *group = NULL;
-  accel_buffer_t record = ACCEL_BUFFER_INIT;
-  double received = 0;
-  CHECK(accel_state_mesh(state, &mesh));
-  CHECK(accel_mesh_group(mesh, "tensor", &group));
-  CHECK(accel_flight_record(group, &record));
-  static const char operation_key[] = "\"operation\":\"", bytes_key[] = "\"bytes\":";
-  const char *at = record.data;
-  while ((at = strstr(at, operation_key)) != NULL) {
-    const char *const operation = at + sizeof operation_key - 1, *const bytes = strstr(operation, bytes_key);
-    if (bytes == NULL) break;
-    received += received_of(operation, strtod(bytes + sizeof bytes_key - 1, NULL), accel_num_processes(group));
-    at = bytes;
-  }
-  accel_buffer_dispose(&record);
-  accel_state_release(group);
-  accel_mesh_release(mesh);
-  return received;
-}
-
-static double sum_over_ranks(accel_state_t *state, double number) {
-  const int64_t shape[] = {1};
-  accel_tensor_t *mine = NULL;
-  accel_value_t sum = ACCEL_VALUE_INIT;
-  CHECK(accel_tensor_from_data(&number, shape, 1, ACCEL_DTYPE_FLOAT64, &mine));
-  const accel_value_t argument = accel_arg_tensor(mine);
-  CHECK(accel_reduce(state, &argument, ACCEL_REDUCE_SUM, 1, &sum));
-  CHECK(accel_tensor_item(sum.as.tensor, &number));
-  accel_value_dispose(&sum);
-  accel_tensor_release(mine);
-  return number;
 }
 
 static accel_overlap_t read_overlap(const char *name) {
@@ -138,7 +70,8 @@ int main(int argc, char **argv) {
   adam_options.lr = is_gpt ? 3e-4 : 1e-3;
 
   accel_module_t *model = is_gpt ? workload_make_gpt(&kGpt, ACCEL_RECOMPUTE_NOTHING) : workload_make_mlp(WIDTH, DEPTH);
-  const struct rows rows = make_rows(is_gpt, (int64_t)(WARMUP + steps));
+  const int64_t batch = is_gpt ? GPT_BATCH : MLP_ROWS, n_rows = batch * (int64_t)(WARMUP + steps);
+  const struct workload_rows rows = is_gpt ? workload_gpt_rows(batch, n_rows) : workload_mlp_rows(batch, n_rows, WIDTH);
   struct training training = {.state = state};
   accel_optimizer_t *adamw = NULL;
   CHECK(accel_optimizer_adamw(model, &adam_options, &adamw));
@@ -152,7 +85,7 @@ int main(int argc, char **argv) {
   double processor = 0, received = 0;
   for (size_t step = 0; step < WARMUP + steps; step++) {
     if (step == WARMUP) {
-      received = received_bytes(state);
+      received = measure_received(state, "tensor");
       processor = measure_processor();
     }
     accel_tensor_release(loss);
@@ -160,8 +93,8 @@ int main(int argc, char **argv) {
     loss = train_step(&training, &rows, (int64_t)step);
     if (step >= WARMUP) samples[step - WARMUP] = 1e3 * (measure_now() - start);
   }
-  processor = sum_over_ranks(state, measure_processor() - processor) / (double)steps;
-  received = sum_over_ranks(state, received_bytes(state) - received) / (double)steps;
+  processor = measure_sum(state, measure_processor() - processor) / (double)steps;
+  received = measure_sum(state, measure_received(state, "tensor") - received) / (double)steps;
   double last_loss = 0;
   CHECK(accel_tensor_item(loss, &last_loss));
   accel_tensor_release(loss);

@@ -100,3 +100,23 @@ void workload_mlp(struct training *training, accel_state_t *state, int64_t width
   CHECK(accel_tensor_randint(0, CLASSES, shape, 1, &labels));
   training_prepare(training, state, model, 1e-3, inputs, labels, batch);
 }
+
+struct workload_rows workload_gpt_rows(int64_t batch, int64_t count) {
+  struct workload_rows rows = {.batch = batch};
+  accel_tensor_t *tokens = NULL;
+  const int64_t shape[] = {count, kGpt.context + 1};
+  CHECK(accel_tensor_randint(0, kGpt.vocabulary, shape, 2, &tokens));
+  rows.inputs = workload_part(tokens, 1, 0, kGpt.context);
+  rows.labels = workload_part(tokens, 1, 1, kGpt.context + 1);
+  accel_tensor_release(tokens);
+  return rows;
+}
+
+struct workload_rows workload_mlp_rows(int64_t batch, int64_t count, int64_t width) {
+  const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
+  struct workload_rows rows = {.batch = batch};
+  const int64_t shape[] = {count, width};
+  CHECK(accel_tensor_randn(shape, 2, ACCEL_DTYPE_FLOAT32, &cpu, &rows.inputs));
+  CHECK(accel_tensor_randint(0, CLASSES, shape, 1, &rows.labels));
+  return rows;
+}

@@ -44,6 +44,14 @@ accel_module_t *workload_make_mlp(int64_t width, int64_t depth);
 void workload_mlp(struct training *training, accel_state_t *state, int64_t width, int64_t depth, int64_t batch,
                   size_t steps);
 
+/* Random rows for a GPT of `kGpt`, and for a multi-layer perceptron, which are taken in order, `batch` at a time. */
+struct workload_rows {
+  accel_tensor_t *inputs, *labels;
+  int64_t batch;
+};
+struct workload_rows workload_gpt_rows(int64_t batch, int64_t count);
+struct workload_rows workload_mlp_rows(int64_t batch, int64_t count, int64_t width);
+
 /* A copy of what the tensor has from `begin` to `end` of a dimension. */
 accel_tensor_t *workload_part(accel_tensor_t *tensor, int64_t dim, int64_t begin, int64_t end);
 

@@ -23,6 +23,8 @@ SMALL = {
     "train-fsdp": ["--steps", "1"],
     "train-cp": ["--length", "64", "--steps", "1"],
     "train-tp": ["--steps", "1"],
+    "train-pipeline": ["--steps", "1"],
+    "pipeline-forward": ["--steps", "1"],
     "train-cp": ["--steps", "1", "--length", "64"],
     "pipeline-boundary": ["--micro-batches", "2", "--samples", "1"],
     "region-operators": ["--samples", "1"],
