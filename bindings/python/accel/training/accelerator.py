@@ -274,19 +274,23 @@ class Accelerator(methods.Accelerator, Observed):
         options = capi.accel_prepare_model_options_t()
         options.device_placement = int(not is_spread and (self.device_placement if device_placement is None else device_placement))
         options.evaluation_mode = int(evaluation_mode)
-        options.split_by_program = int(is_split(model) if split_by_program is None else split_by_program)
+        if split_by_program is not None or is_split(model):
+            options.split_by_program = int(split_by_program is None or split_by_program)
         ddp = power = None  # the options only point to them
         if DistributedDataParallelKwargs in self._handlers:
             ddp, power = self._handlers[DistributedDataParallelKwargs].to_engine()
             options.ddp = ddp
-        options.tensor_parallel = splitting = layer_options(self.parallelism_config, tensor_parallel, is_torch_model(model))
+        options.tensor_parallel = splitting = layer_options(self.parallelism_config, tensor_parallel)
         options.context_parallel = sequences = split_sequences.options(self.parallelism_config, context_parallel)
         sharding = sharding_choice.options_of(model, options)  # the options only point to them, too
+        for chosen in (options, splitting, sequences) if is_torch_model(model) else (sequences,):  # part of the engine's work is done here
+            capi.accel_options_resolve(type(chosen).__name__, chosen)
         if is_torch_model(model):
             exchanges = self.use_distributed and not evaluation_mode
             prepared = pytorch_model().prepare(model, self._current(), options, (self.ddp_handler or DistributedDataParallelKwargs()) if exchanges else None)
         else:
             prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
+            prepared.inputs_are_split = sequences.inputs_are_split == 1
         del ddp, power, sequences, sharding, splitting
         return remembered(self._models, prepared)
 
