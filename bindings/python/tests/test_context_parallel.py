@@ -142,3 +142,24 @@ def test_ulysses_loader(ranks, variables):
         accelerator.end_training()
     """, **variables)
     assert printed == ["2\n", "2\n"]
+
+
+def test_models_of_whole_sequences_have_no_ulysses_loader(ranks, tmp_path):
+    """A file alone says that sequences are shared, and not that models get parts of them."""
+    (tmp_path / "job.yaml").write_text("distributed_type: MULTI_CPU\nparallelism_config: {parallelism_config_sp_size: 2}\n")
+    printed = ranks("""
+        import accel
+        from accel import Accelerator, data, nn
+        accelerator = Accelerator(cpu=True)
+        loader = accelerator.prepare(data.DataLoader([{"input_ids": accel.arange(8)}], batch_size=1))
+        for changed in (None, {"inputs_are_split": 1}):
+            model = nn.from_config({"model_type": "gpt2", "n_embd": 8, "n_layer": 1, "n_head": 2, "vocab_size": 17, "n_positions": 8})
+            model = accelerator.prepare_model(model, context_parallel=changed)
+            try:
+                print(type(accelerator.deepspeed_ulysses_dl_adapter(loader, model)).__name__)
+            except ValueError as error:
+                print(str(error).partition("; ")[0])
+        accelerator.end_training()
+    """, ACCELERATE_CONFIG_FILE=tmp_path / "job.yaml")
+    words = "deepspeed_ulysses_dl_adapter(): PreparedModule takes whole sequences"
+    assert printed == [f"{words}\nUlyssesLoader\n"] * 2

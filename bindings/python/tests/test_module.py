@@ -122,6 +122,9 @@ def test_layers():
     assert F.softmax(x).sum().item() == pytest.approx(2) and nn.MSELoss()(x, x).item() == 0 and F.relu(x).min().item() >= 0
     gpt = nn.from_config('{"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 16, "vocab_size": 11}')
     assert gpt(accel.tensor([[1, 2, 3]])).shape == (1, 3, 11)
+    assert nn.from_config({"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 8, "n_positions": 16, "vocab_size": 5})(accel.tensor([[1]])).shape == (1, 1, 5)
+    with pytest.raises(TypeError, match="got a NoneType; expected a mapping"):
+        nn.from_config(None)
     with pytest.raises(errors.ArgumentError):
         nn.Dropout(2)
 

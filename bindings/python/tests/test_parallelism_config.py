@@ -55,8 +55,6 @@ def test_handlers_of_parallelism(monkeypatch):
     beside = TorchTensorParallelConfig(enable_async_tp=True)
     assert beside.to_engine().overlap == capi.ACCEL_OVERLAP_YES and beside.to_engine({"overlap": "no"}).overlap == capi.ACCEL_OVERLAP_NO
     assert TorchTensorParallelConfig(enable_async_tp=True, overlap="auto").to_engine().overlap == capi.ACCEL_OVERLAP_AUTO
-    with pytest.warns(UserWarning, match="enable_async_tp=True has no effect on a model of torch"):
-        assert beside.to_engine(is_for_torch=True).overlap == TorchTensorParallelConfig().to_engine().overlap
     for text, number in (("YES", capi.ACCEL_OVERLAP_YES), ("2", capi.ACCEL_OVERLAP_YES), ("No", capi.ACCEL_OVERLAP_NO), ("auto", capi.ACCEL_OVERLAP_AUTO)):
         monkeypatch.setenv("PARALLELISM_CONFIG_TP_OVERLAP", text)
         assert TorchTensorParallelConfig().to_engine().overlap == number

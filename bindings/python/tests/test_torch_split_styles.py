@@ -22,8 +22,8 @@ TRAINING = """
     parts, kind, dropout = int(os.environ["WORLD_SIZE"]), os.environ["KIND"], float(os.environ.get("DROPOUT", 0))
     sequence = "SEQUENCE" in os.environ
     others = {os.environ["AXIS"]: 2} if "AXIS" in os.environ else {}
-    config = ParallelismConfig(tp_size=parts // (2 if others else 1), tp_handler=TorchTensorParallelConfig(sequence_parallel=sequence),
-                               **others) if parts > 1 else None
+    config = ParallelismConfig(tp_size=parts // (2 if others else 1), tp_handler=TorchTensorParallelConfig(sequence_parallel=sequence,
+                               enable_async_tp="OVERLAP" in os.environ), **others) if parts > 1 else None
     accelerator = Accelerator(cpu=True, parallelism_config=config)
     torch.manual_seed(5)
     plan, logits = None, lambda output: output.logits
@@ -118,7 +118,10 @@ TRAINING = """
 
 
 @pytest.mark.parametrize("settings", [{"KIND": "styles"}, {"KIND": "blocks", "SEQUENCE": 1}, {"KIND": "gpt2"}, {"KIND": "gpt2", "SEQUENCE": 1},
-                                      {"KIND": "bert", "SEQUENCE": 1}, {"KIND": "llama", "SEQUENCE": 1, "RECOMPUTE": 1}], ids=str)
+                                      {"KIND": "bert", "SEQUENCE": 1}, {"KIND": "llama", "SEQUENCE": 1, "RECOMPUTE": 1},
+                                      {"KIND": "blocks", "SEQUENCE": 1, "OVERLAP": 1}, {"KIND": "gpt2", "SEQUENCE": 1, "OVERLAP": 1},
+                                      {"KIND": "llama", "SEQUENCE": 1, "RECOMPUTE": 1, "OVERLAP": 1},
+                                      {"KIND": "llama", "RECOMPUTE": 1, "OVERLAP": 1}], ids=str)
 def test_training_is_that_of_one_process(ranks, settings):
     if settings["KIND"] not in ("styles", "blocks"):
         pytest.importorskip("transformers")
@@ -126,6 +129,15 @@ def test_training_is_that_of_one_process(ranks, settings):
     first, second = ranks(TRAINING, 2, **settings)
     assert numbers(first) == pytest.approx(alone, rel=1e-4)
     assert numbers(second) == pytest.approx(alone[:-1], rel=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "bert"])
+def test_heads_are_shared_unevenly(ranks, kind):
+    """Three ranks have two, one and one of four heads."""
+    pytest.importorskip("transformers")
+    alone = numbers(ranks(TRAINING, 1, KIND=kind)[0])
+    for printed in ranks(TRAINING, 3, KIND=kind):
+        assert numbers(printed)[:10] == pytest.approx(alone[:10], rel=1e-4)
 
 
 @pytest.mark.combinations

@@ -16,7 +16,7 @@ TRAINING = """
     if kind == "llama":
         from transformers import LlamaConfig, LlamaForCausalLM
         model = LlamaForCausalLM(LlamaConfig(hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_attention_heads=6,
-                                             num_key_value_heads=2, vocab_size=17, tie_word_embeddings=bool(int(os.environ.get("TIED", "0")))))
+                                             num_key_value_heads=int(os.environ.get("KEYS", 2)), vocab_size=17, tie_word_embeddings=bool(int(os.environ.get("TIED", "0")))))
         plan, logits = None, lambda output: output.logits
         if "LOSS" in os.environ:
             inner = model
@@ -55,9 +55,13 @@ TRAINING = """
         logits = lambda output: output
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
     whole = sum(parameter.numel() for parameter in model.parameters())
-    splitting = {"plan": plan or "auto", "loss_parallel": int("LOSS" in os.environ)}
+    splitting = {"plan": plan or "auto", "loss_parallel": int("LOSS" in os.environ), "overlap": os.environ.get("OVERLAP", "auto"),
+                 "overlap_chunks": 3}
     model = accelerator.prepare_model(model, tensor_parallel=splitting if parts > 1 else None)
     optimizer = accelerator.prepare(optimizer)
+    if kind == "llama" and os.environ.get("KEYS") == "3":  # six heads that share three key heads
+        assert model.get_submodule("module.model.layers.0.self_attn.q_proj" if parts > 1 else "model.layers.0.self_attn.q_proj").out_features == \
+            (24 if parts == 1 else 16 - 8 * accelerator.process_index)
     own = sum(parameter.numel() for parameter in model.parameters())
     assert parts == 1 and own == whole or own < 0.6 * whole, (own, whole)
     ids = (torch.arange(32) * 5 % 17).reshape(4, 8)
@@ -98,7 +102,9 @@ TRAINING = """
 
 @pytest.mark.parametrize("settings", [{"KIND": "net"}, {"KIND": "conv1d"}, {"KIND": "llama"}, {"KIND": "llama", "TIED": 1},
                                       {"KIND": "llama", "LOSS": "logits"}, {"KIND": "llama", "LOSS": "labels", "TIED": 1},
-                                      {"KIND": "llama", "LOSS": "fused"}], ids=str)
+                                      {"KIND": "llama", "LOSS": "fused"}, {"KIND": "llama", "KEYS": 3}, {"KIND": "llama", "KEYS": 1},
+                                      {"KIND": "net", "OVERLAP": "yes"}, {"KIND": "conv1d", "OVERLAP": "yes"},
+                                      {"KIND": "llama", "OVERLAP": "yes", "LOSS": "labels"}], ids=str)
 def test_training_is_that_of_one_process(ranks, settings):
     if settings["KIND"] != "net":
         pytest.importorskip("transformers")
@@ -117,28 +123,40 @@ def test_a_loss_of_the_scores_of_a_rank_still_says_whether_it_shifts_labels():
     assert torch_sequences._shifts_labels(model)
 
 
-def test_settings_of_models_of_accel(ranks):
+def test_a_file_says_how_models_are_split(ranks, tmp_path):
+    """A configuration file's sections of accel_prepare_model_options_t count for models of torch as for those of accel."""
     script = """
-        import os, warnings
         import torch
-        from accel import Accelerator, ParallelismConfig
-        parts = int(os.environ["WORLD_SIZE"])
-        accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(tp_size=parts) if parts > 1 else None)
-        plan = "0 colwise; 1 rowwise"
-        for given in ({"overlap": "yes"}, {"overlap_chunks": 2}):
-            try:
-                accelerator.prepare_model(torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Linear(4, 2)), tensor_parallel={"plan": plan, **given})
-                print("prepared")
-            except NotImplementedError as error:
-                print(error)
-        for regathers in (True, False):
-            with warnings.catch_warnings(record=True) as seen:
-                warnings.simplefilter("always")
-                accelerator.prepare_model(torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Linear(4, 2)),
-                                          tensor_parallel={"plan": plan, "regather_inputs": regathers})
-            print([str(one.message).partition(" has ")[0] for one in seen if "regather" in str(one.message)])
+        from accel import Accelerator
+        accelerator = Accelerator(cpu=True)
+        for plan in (None, "0 replicate; 1 replicate"):
+            model = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Linear(4, 2))
+            prepared = accelerator.prepare_model(model, tensor_parallel=plan and {"plan": plan})
+            print(list(model[0].weight.shape), prepared.forward.inputs_are_split)
         accelerator.end_training()
     """
-    assert ranks(script, 1) == ["prepared\nprepared\n[]\n[]\n"]
-    refusal = "overlap: layers of torch exchange between their products; expected a model of accel, or no overlap\n"
-    assert ranks(script, 2) == [f"{refusal}{refusal}['regather_inputs=True']\n[]\n"] * 2
+    sections = {"tensor_parallel:\n  plan: 0 colwise; 1 rowwise\ncontext_parallel:\n  inputs_are_split: true\n": "[2, 2] True\n[4, 2] True\n",
+                "prepare_model:\n  split_by_program: true\n": "[4, 2] False\n[4, 2] False\n"}
+    for number, (section, expected) in enumerate(sections.items()):
+        file = tmp_path / f"job{number}.yaml"
+        file.write_text(f"tensor_parallel_size: 2\n{section}")
+        assert ranks(script, ACCELERATE_CONFIG_FILE=file) == [expected] * 2
+
+
+def test_heads_that_cannot_be_split(ranks):
+    pytest.importorskip("transformers")
+    printed = ranks("""
+        import os
+        from transformers import LlamaConfig, LlamaForCausalLM
+        from accel import Accelerator, ParallelismConfig
+        accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(tp_size=3))
+        model = LlamaForCausalLM(LlamaConfig(hidden_size=16, intermediate_size=8, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2,
+                                             vocab_size=17))
+        try:
+            accelerator.prepare_model(model)
+        except ValueError as error:
+            print(error)
+        accelerator.end_training()
+    """, 3)
+    words = "model.layers.0.self_attn: 4 heads and 2 key heads cannot be split over 3 ranks; expected a tp_size that divides"
+    assert all(line.startswith(words) for line in printed)

@@ -29,7 +29,7 @@ at::Tensor scores_of(const at::Tensor& query, const at::Tensor& key, int64_t beg
 }
 
 // How many queries are computed at a time.
-int64_t rows_of(const at::Tensor& query, const at::Tensor& key) {
+int64_t block_rows(const at::Tensor& query, const at::Tensor& key) {
   constexpr int64_t kMostScores = int64_t{16} << 20;
   const int64_t scores_of_row = std::max<int64_t>(query.size(0) * query.size(1) * key.size(kRows), 1);
   return std::max<int64_t>(kMostScores / scores_of_row, 1);
@@ -37,7 +37,7 @@ int64_t rows_of(const at::Tensor& query, const at::Tensor& key) {
 
 template <typename Visit>
 void for_rows(const at::Tensor& query, const at::Tensor& key, const Visit& visit) {
-  const int64_t length = query.size(kRows), rows = rows_of(query, key);
+  const int64_t length = query.size(kRows), rows = block_rows(query, key);
   for (int64_t begin = 0; begin < length; begin += rows) visit(begin, std::min(rows, length - begin));
 }
 

@@ -1,5 +1,9 @@
 """Activations, losses and containers with the names of torch.nn, beside the layers that are generated."""
 
+import json
+import os
+from collections.abc import Mapping
+
 from .. import capi
 from ..generated import layers
 from ..generated.layers import *  # noqa: F403
@@ -103,10 +107,13 @@ class ModuleList(Sequential):
 
 
 def from_config(config):
-    """A model from the configuration of a Hugging Face model: the path of a config.json, or its text. Known: "gpt2" and "llama"; a Llama
+    """A model from the configuration of a Hugging Face model: a mapping, or the path of a config.json, or its text. Known: "gpt2" and "llama"; a Llama
     generates with the keys and values of earlier tokens as its second argument: a list that is empty at first, then what the call before gave with
     the logits."""
-    return _made_by(from_config, capi.accel_module_from_config(str(config)), str(config))
+    if not isinstance(config, (str, os.PathLike, Mapping)):
+        raise TypeError(f"from_config() got a {type(config).__name__}; expected a mapping such as {{'model_type': 'gpt2'}}, its JSON, or the path of a file with it")
+    text = json.dumps(dict(config)) if isinstance(config, Mapping) else str(config)
+    return _made_by(from_config, capi.accel_module_from_config(text), text)
 
 
 def load_torchscript(path):

@@ -326,6 +326,8 @@ class PreparedModule(Module):
         self._adopt(handle)
         object.__setattr__(self, "module", module)
 
+    inputs_are_split = False  # whether each call gets this rank's part of sequences
+
     def register_comm_hook(self, hook):
         """hook(gradients, bucket, is_last) in place of the exchange of gradients: turns a flat bucket, in place, into what the
         optimizer shall see, usually the mean over the ranks. Not called with one process."""

@@ -213,7 +213,7 @@ def chosen_parallelism(given, plugin):
     return given
 
 
-def layer_options(config, changed, is_for_torch):
-    """How the layers of a model, of torch or of accel, are split, with some fields of its own."""
+def layer_options(config, changed):
+    """How the layers of a model are split, with some fields of its own."""
     handler = config.tp_handler if config is not None and config.tp_enabled else TorchTensorParallelConfig()
-    return handler.to_engine(changed, is_for_torch)
+    return handler.to_engine(changed)

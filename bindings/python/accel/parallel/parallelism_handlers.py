@@ -1,7 +1,6 @@
 """The handlers of ParallelismConfig: how layers and sequences are split along an axis of the mesh."""
 
 import dataclasses
-import warnings
 
 from .. import capi
 from ..generated import settings
@@ -13,19 +12,15 @@ from ..state.options import fill, read_variables
 class TorchTensorParallelConfig(settings.TorchTensorParallelConfig):
     """How the layers of prepared models are split along tp: by fields of accel_tensor_parallel_options_t (docs/parallelism.md). None: from their
     variables, the configuration file, or the default. prepare_model(tensor_parallel={...}) replaces fields for one model. With
-    enable_async_tp exchanges run beside the products of models of accel, as with overlap "yes", unless `overlap` says otherwise; for a model of
-    torch there is a warning, as in the reference, and no other effect."""
+    enable_async_tp, which the reference ignores, exchanges run beside products, as with overlap "yes", unless `overlap` says otherwise."""
 
     def __post_init__(self):
         read_variables(self, **dict.fromkeys(self._variables))  # what no variable says, the engine decides
 
-    def to_engine(self, changed: "dict | None" = None, is_for_torch: bool = False):
+    def to_engine(self, changed: "dict | None" = None):
         """The engine's options for a model, some fields with other values."""
         given = {name: value for name, value in vars(self).items() if name != "enable_async_tp"}
-        if self.enable_async_tp and is_for_torch:
-            warnings.warn("enable_async_tp=True has no effect on a model of torch, whose layers exchange between their products; expected a model of accel",
-                          stacklevel=4)
-        elif self.enable_async_tp and self.overlap is None:
+        if self.enable_async_tp and self.overlap is None:
             given["overlap"] = "yes"
         return fill(capi.accel_tensor_parallel_options_t(), {**given, **(changed or {})})
 

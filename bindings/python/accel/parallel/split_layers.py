@@ -3,7 +3,6 @@ its operators around their products."""
 
 import functools
 import inspect
-import warnings
 
 import torch
 
@@ -11,6 +10,7 @@ from .. import capi
 from ..state.process import Group
 from .region_random import RegionRandom
 from .sequence_blocks import SequenceBlocks
+from .split_heads import Attention, attentions_of
 from .split_styles import COLUMNS, ROWS, SUMMED, TABLES, WHOLE, Layer, Region, apply
 
 
@@ -18,13 +18,9 @@ def prepare(model: torch.nn.Module, state, options) -> "Split | None":
     """What to do with a model that is about to be prepared, whose plan becomes rules for its parameters; None: its layers stay whole."""
     mesh = capi.accel_state_mesh(state)
     plan = options.tensor_parallel.plan or "auto"
-    if capi.accel_mesh_size(mesh, "tensor") == 1 or options.split_by_program or plan == "none" or plan == "auto" and options.evaluation_mode:
+    is_of_program = options.split_by_program == 1 or plan == "none"
+    if capi.accel_mesh_size(mesh, "tensor") == 1 or is_of_program or plan == "auto" and options.evaluation_mode == 1:
         return None
-    if options.tensor_parallel.overlap == capi.ACCEL_OVERLAP_YES or (options.tensor_parallel.overlap_chunks or 0) > 0:
-        raise NotImplementedError("overlap: layers of torch exchange between their products; expected a model of accel, or no overlap")
-    if options.tensor_parallel.regather_inputs == 1:
-        warnings.warn("regather_inputs=True has no effect on a model of torch, whose layers keep their gathered inputs for the backward; expected a model "
-                      "of accel, or regather_inputs=False", stacklevel=2)
     split = Split(model, _rules_of(model) if plan == "auto" else _read(plan), Group.of(capi.accel_mesh_group(mesh, "tensor")),
                   splits_sequences=options.tensor_parallel.sequence_parallel == 1, splits_loss=options.tensor_parallel.loss_parallel == 1,
                   is_of_family=plan == "auto")
@@ -62,7 +58,7 @@ class Split:
     def __init__(self, model, rules, group, splits_sequences=False, splits_loss=False, is_of_family=False):
         self.model, self.group = model, group
         self.rank, self.ranks = capi.accel_process_index(group.handle), capi.accel_num_processes(group.handle)
-        self.layers, self.parameters, self.with_own_heads, used = [], [], [], set()
+        self.layers, self.parameters, used = [], [], set()
         for path, module in model.named_modules():
             number = _first_match(rules, path)
             if number is not None:
@@ -77,6 +73,7 @@ class Split:
         if unused and not is_of_family:  # the plan of a family names layers that some of its models have
             raise ValueError(f"the rule {unused[0]!r} of the plan matches no module and no parameter of {type(model).__name__}")
         self._check()
+        self.attentions: "list[Attention]" = attentions_of(model, self.layers, self.rank, self.ranks)
         heads = [layer for layer in self.layers if layer.gathers]
         if splits_loss and not heads:
             raise ValueError("loss_parallel: the plan has no head whose class scores would be gathered: expected a layer with the style "
@@ -87,26 +84,22 @@ class Split:
         self.blocks = SequenceBlocks(model, self.layers, group, self.ranks) if splits_sequences else None
 
     def _check(self):
-        name, config = type(self.model).__name__, getattr(self.model, "config", None)
+        config = getattr(self.model, "config", None)
         columns = [layer for layer in self.layers if layer.gives_part]
         if columns and not any(layer.takes_part for layer in self.layers):
             raise ValueError(f"the plan splits the output of {columns[0].path}, and no layer takes it: expected a rowwise layer, or the style "
                              "colwise_gather_output")
-        for count in ("num_attention_heads", "num_key_value_heads") if columns else ():
-            heads = getattr(config, count, None)
-            if isinstance(heads, int) and heads % self.ranks != 0:
-                raise ValueError(f"{count}={heads} of {name} cannot be shared by {self.ranks} ranks: expected a multiple of tp_size")
         for layer in self.layers:
             if layer.style == "mla_kv_a_proj":
                 layer.rotary = getattr(config.get_text_config() if hasattr(config, "get_text_config") else config, "qk_rope_head_dim", None)
                 if layer.rotary is None:
-                    raise ValueError(f"{layer.path}: the style mla_kv_a_proj: {name} has no qk_rope_head_dim in its configuration; expected one, or "
-                                     "another style")
+                    raise ValueError(f"{layer.path}: the style mla_kv_a_proj: {type(self.model).__name__} has no qk_rope_head_dim in its configuration; "
+                                     "expected one, or another style")
         paths = {f"{layer.path}.{parameter}" for layer in self.layers if layer.is_cut for parameter, _ in layer.module.named_parameters(recurse=False)}
         for path, _, style in self.parameters:
             if path in paths:
                 raise ValueError(f"the plan has rules for {path} and for its layer; expected one of them")
-            if style.partition("(")[0] not in COLUMNS + ROWS + TABLES + WHOLE:
+            if style.partition("[")[0].partition("(")[0] not in COLUMNS + ROWS + TABLES + WHOLE:
                 raise ValueError(f"{path}: the style {style!r} of the plan: expected one of {', '.join(COLUMNS + ROWS + TABLES + WHOLE)}")
 
     def plan_of_parameters(self):
@@ -116,11 +109,13 @@ class Split:
 
     def add_hooks(self):
         """After the engine has cut the parameters."""
-        region = Region(self.group, self.rank, self.ranks, self.blocks, RegionRandom(self.model, self.rank), self.head)
+        region = Region(self.layers, self.group, self.rank, self.ranks, self.blocks, RegionRandom(self.model, self.rank), self.head)
         for layer in self.layers:
             apply(layer, region)
             if layer.gives_part:
                 self._own_sizes(layer)
+        for attention in self.attentions:
+            attention.take_own_heads()
         region.sum_gradients(parameter for _, parameter, style in self.parameters if style in SUMMED)
         if self.blocks is not None:
             self.blocks.add_hooks(region)
@@ -132,11 +127,6 @@ class Split:
         for name in ("split_size", "all_head_size"):
             if getattr(parent, name, None) == whole:
                 setattr(parent, name, own)
-        if hasattr(parent, "config") and parent not in self.with_own_heads:
-            self.with_own_heads.append(parent)
-            for name in ("num_heads", "num_attention_heads", "num_key_value_heads"):
-                if isinstance(getattr(parent, name, None), int):
-                    setattr(parent, name, getattr(parent, name) // self.ranks)
 
 
 def _loss_of_scores(loss):

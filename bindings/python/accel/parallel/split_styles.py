@@ -1,6 +1,7 @@
 """What the styles of a plan do to layers of torch: the dimensions along which the engine cuts their parameters, and the operators around their
 forwards."""
 
+import collections
 import types
 import weakref
 
@@ -25,7 +26,9 @@ class Layer:
 
     def __init__(self, path, module, style):
         self.path, self.module = path, module
-        self.style, _, self.packed = style.partition("(")
+        without_heads, _, heads = style.partition("[")
+        self.style, _, self.packed = without_heads.partition("(")
+        self.head_size = int(heads[:-1]) if heads[:-1].isdigit() else 0  # features that stay together; 0: none do
         self.is_transposed = type(module).__name__ == "Conv1D" and isinstance(getattr(module, "weight", None), torch.nn.Parameter)
         is_product = self.is_transposed or isinstance(module, torch.nn.Linear)
         if self.style in OF_EXPERTS:
@@ -40,6 +43,9 @@ class Layer:
         if self.style in TABLES and (module.max_norm is not None or module.scale_grad_by_freq or module.sparse):
             raise ValueError(f"{path}: an embedding with max_norm, scale_grad_by_freq or sparse gradients cannot be split; expected one without")
         self.shape = tuple(module.weight.shape) if self.is_cut else None  # of the whole weight
+        # The engine computes the product of a layer whose forward is that of its library.
+        self.is_plain = (is_product and "forward" not in vars(module) and "weight" in module._parameters and
+                         (type(module).forward is torch.nn.Linear.forward or type(module).__module__ == "transformers.pytorch_utils"))
 
     is_cut = property(lambda self: self.style not in WHOLE, doc="Whether ranks have parts of its parameters.")
     gathers = property(lambda self: self.style in _GATHERED, doc="Whether its output is gathered, as that of a head is.")
@@ -58,10 +64,17 @@ class Layer:
         """The number of tensors that a packed layer has behind each other, where it is given."""
         return int(self.packed[:-1]) if self.packed[:-1].isdigit() else 1
 
+    @property
+    def widths(self):
+        """The features of each tensor that its output, or that of a row layer its input, has behind each other."""
+        features = self.shape[self.output_dim if self.style in COLUMNS else 1 - self.output_dim]
+        sizes = self.packed[:-1].split(",") if "," in self.packed else []
+        return list(map(int, sizes)) or [features // self.parts] * self.parts
+
     def rules(self):
         """Those of its parameters, which the engine cuts along their first or second dimension."""
         along_first = self.style in COLUMNS or self.style == "embedding_rowwise"
-        packed = f"packed_{{}}({self.packed}" if self.packed else "{}"
+        packed = (f"packed_{{}}({self.packed}" if self.packed else "{}") + (f"[{self.head_size}]" if self.head_size else "")
         # Of rows with one class each the engine can compute a loss.
         first = "colwise_gather_output" if self.style in _GATHERED or self.style in TABLES else "colwise"
         yield f"{self.path}.weight {packed.format(first if along_first != self.is_transposed else 'rowwise')}"
@@ -73,8 +86,9 @@ class Region:
     """What the layers of a model share: the group of their ranks, the blocks in which sequences are split (None: nowhere), and the random numbers
     of parts."""
 
-    def __init__(self, group, rank, ranks, blocks, random, head=None):
+    def __init__(self, layers, group, rank, ranks, blocks, random, head=None):
         self.group, self.rank, self.ranks, self.blocks, self.random = group, rank, ranks, blocks, random
+        self.readers = collections.Counter(layer.parent for layer in layers if layer.is_plain and layer.style in COLUMNS)
         self.head = head  # the layer whose class scores stay split for the loss
         self.inputs: dict = {}
         self.summed: set = set()  # the numbers of parameters whose gradients are summed
@@ -88,6 +102,16 @@ class Region:
 
     def splits_sequence(self, layer):
         return self.blocks is not None and self.blocks.has(layer.path)
+
+    def product_of(self, layer):
+        """The engine's product of a layer, with its exchange; None: the layer's own forward computes it."""
+        splits_sequence = self.splits_sequence(layer)
+        if not layer.is_plain or splits_sequence and layer.gives_part and self.blocks.is_gathered(layer.parent):
+            return None
+        module, more = layer.module, {"is_transposed": layer.is_transposed, "splits_sequence": splits_sequence}
+        if layer.style in COLUMNS:
+            more["readers"] = self.readers[layer.parent]
+        return lambda x: torch.ops.accel.split_linear(x, module.weight, module.bias, **more)
 
     def input_of(self, layer):
         """Column layers of one parent read the same input."""
@@ -136,8 +160,12 @@ def apply(layer, region):
 
 
 def _split_output(layer, region):
-    module, entered = layer.module, region.input_of(layer)
-    module.register_forward_pre_hook(lambda _, args: (entered.enter(args[0]), *args[1:]))
+    module, product = layer.module, region.product_of(layer)
+    if product is not None:
+        module.forward = product
+    else:
+        entered = region.input_of(layer)
+        module.register_forward_pre_hook(lambda _, args: (entered.enter(args[0]), *args[1:]))
     if layer.style in _GATHERED:
         whole = layer.shape[layer.output_dim]
         if layer is region.head:
@@ -150,7 +178,7 @@ def _split_output(layer, region):
 
 
 def _split_input(layer, region):
-    former, group = layer.module.forward, region.group
+    former, group, in_engine = layer.module.forward, region.group, region.product_of(layer)
     splits_sequence = region.splits_sequence(layer)
 
     def product(module, x):
@@ -168,6 +196,8 @@ def _split_input(layer, region):
             region.random.end()
         else:
             x = parallel_scatter(x, group)
+        if in_engine is not None:
+            return in_engine(x)
         terms = product(module, x)
         total = parallel_reduce_scatter(terms, group, -2) if splits_sequence else parallel_reduce(terms, group)
         return total if module.bias is None else total + module.bias.to(total.dtype)

@@ -76,7 +76,8 @@ def adapt(dl, model, state, config):
     """What deepspeed_ulysses_dl_adapter() returns."""
     if split_sequences.ranks_of(state) == 1 or config is not None and config.sp_size == 1:
         return dl
-    if not getattr(getattr(model, "forward", None), "inputs_are_split", True):
+    of_model = getattr(model, "inputs_are_split", True)
+    if not getattr(getattr(model, "forward", None), "inputs_are_split", of_model):
         raise ValueError(f"deepspeed_ulysses_dl_adapter(): {type(model).__name__} takes whole sequences; expected ParallelismConfig(sp_size=...), or a "
                          "model of prepare_model(..., context_parallel={'inputs_are_split': 1})")
     split_sequences.require_full_attention(model)

@@ -10,7 +10,7 @@ from typing import Any
 from .. import capi
 from ..big_models.weights import in_floating_type, tree_of
 from ..checkpoint import files as checkpoint
-from ..compat.modeling import extract_model_from_parallel, is_split
+from ..compat.modeling import extract_model_from_parallel
 from ..data import loader as data
 from ..engine.scopes import noting, scope
 from ..engine.torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor, torch_module
@@ -280,14 +280,14 @@ class Accelerator(methods.Accelerator, Observed):
         is_spread = dispatched_models.require_trainable(check_model("prepare_model", model), self.num_processes)
         is_placed = not is_spread and (self.device_placement if device_placement is None else device_placement)
         options, pointed_to = model_options.build(
-            self, model, is_placed, evaluation_mode, is_split(model) if split_by_program is None else split_by_program,
-            {"tensor_parallel": tensor_parallel, "context_parallel": context_parallel, "expert_parallel": expert_parallel,
-             "pipeline": pipeline})
+            self, model, is_placed, evaluation_mode, split_by_program,
+            {"tensor_parallel": tensor_parallel, "context_parallel": context_parallel, "expert_parallel": expert_parallel, "pipeline": pipeline})
         if is_torch_model(model):
             exchanges = self.use_distributed and not evaluation_mode
             prepared = pytorch_model().prepare(model, self._current(), options, (self.ddp_handler or DistributedDataParallelKwargs()) if exchanges else None)
         else:
             prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
+            prepared.inputs_are_split = pointed_to["context_parallel"].inputs_are_split == 1
         del pointed_to
         return remembered(self._models, prepared)
 

@@ -1,6 +1,7 @@
 """The engine's options for a model that is prepared: those of a call, before those of the accelerator's plugins and handlers."""
 
 from .. import capi
+from ..compat.modeling import is_split
 from ..engine.torch_types import is_torch_model
 from ..parallel import sharding_choice, split_sequences
 from ..parallel.ddp import DistributedDataParallelKwargs
@@ -9,21 +10,26 @@ from ..state.options import fill
 
 
 def build(accelerator, model, device_placement, evaluation_mode, split_by_program, given):
-    """(accel_prepare_model_options_t, what it points to and does not keep). `given` has by the names of its pointers the fields of a call, or None."""
-    config = accelerator.parallelism_config
-    options = capi.accel_prepare_model_options_t(device_placement=int(device_placement), evaluation_mode=int(evaluation_mode),
-                                                 split_by_program=int(split_by_program))
+    """(accel_prepare_model_options_t, what it points to and does not keep, by name). `given` has by the names of its pointers the fields of a call,
+    or None; split_by_program may be None."""
+    config, is_of_torch = accelerator.parallelism_config, is_torch_model(model)
+    options = capi.accel_prepare_model_options_t(device_placement=int(device_placement), evaluation_mode=int(evaluation_mode))
+    if split_by_program is not None or is_split(model):
+        options.split_by_program = int(split_by_program is None or split_by_program)
     ddp = power = None
     handler = accelerator._handlers.get(DistributedDataParallelKwargs)
     if handler is not None:
         ddp, power = handler.to_engine()
         options.ddp = ddp
-    options.tensor_parallel = layers = layer_options(config, given["tensor_parallel"], is_torch_model(model))
-    if is_torch_model(model) and config is not None and config.ep_size > 1 and not evaluation_mode:
+    options.tensor_parallel = layers = layer_options(config, given["tensor_parallel"])
+    if is_of_torch and config is not None and config.ep_size > 1 and not evaluation_mode:
         raise NotImplementedError(f"ep_size={config.ep_size}: the experts of a model of torch are not shared out; expected ep_size=1, or a model of accel "
                                   "with nn.MixtureOfExperts")
     options.expert_parallel = experts = fill(capi.accel_expert_parallel_options_t(), given["expert_parallel"] or {})
     options.context_parallel = sequences = split_sequences.options(config, given["context_parallel"])
     options.pipeline = stages = capi.accel_pipeline_options_t(**(given["pipeline"] or {}))
     sharding = sharding_choice.options_of(model, options)
-    return options, (ddp, power, layers, experts, sequences, stages, sharding)
+    for chosen in (options, layers, sequences) if is_of_torch else (sequences,):  # part of the engine's work is done in Python
+        capi.accel_options_resolve(type(chosen).__name__, chosen)
+    return options, {"ddp": (ddp, power), "tensor_parallel": layers, "expert_parallel": experts, "context_parallel": sequences, "pipeline": stages,
+                     "sharding": sharding}

@@ -43,7 +43,7 @@ def prepare(model: torch.nn.Module, state, options, exchange):
         inner = mirror(model, parts)
         capi.accel_module_set_forward(inner, run_forward)
         capi.accel_module_train(inner, int(model.training))
-        if not options.split_by_program and split_sequences.ranks_of(state) > 1:
+        if options.split_by_program != 1 and split_sequences.ranks_of(state) > 1:
             torch_sequences.add_hooks(model, state)
         split = split_layers.prepare(model, state, options)
         handle = capi.accel_prepare_model(state, inner, options)
