@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "accelerator/forward_precision.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "base/error.hpp"
 #include "config/generated/choices/precision.hpp"

@@ -591,3 +591,34 @@ def test_rank_0_reads_the_weights_for_all(ranks, tmp_path):
         accelerator.end_training()
     """):
         assert printed == "True\n"
+
+
+STAGES = """
+    import accel
+    from accel import Accelerator, ParallelismConfig, nn, optim
+    from accel.nn import functional as F
+
+    accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(pp_size=2))
+    accel.set_seed(3)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
+    rows, labels = accel.randn(6, 4), accel.arange(6) % 3
+    expected = float(F.cross_entropy(model(rows), labels))
+    model = accelerator.prepare_model(model, pipeline={"micro_batches": 3, "gather_output": 1, "split": "parameters"})
+    optimizer = accelerator.prepare_optimizer(optim.SGD(model.parameters(), lr=0.5))
+    losses = []
+    for step in range(8):
+        losses.append(accelerator.pipeline_step(model, rows, labels, "cross_entropy" if step % 2 else F.cross_entropy))
+        accelerator.clip_grad_norm_(model.parameters(), 10)
+        optimizer.step()
+        optimizer.zero_grad()
+    print(abs(losses[0] - expected) < 1e-5, losses[-1] < losses[0], len(list(model.parameters())))
+    model.eval()
+    print(abs(float(F.cross_entropy(model(rows), labels)) - accelerator.pipeline_step(model, rows, labels)) < 1e-5)
+    accelerator.end_training()
+"""
+
+
+def test_a_model_in_stages(ranks):
+    for printed in ranks(STAGES):
+        lines = printed.splitlines()
+        assert lines[0].startswith("True True ") and lines[1] == "True"
