@@ -156,8 +156,7 @@ bool MessageQueue::read_part(PointToPoint& call) const {
     throw CollectiveError(
         CollectiveFailure::kPeerLost, peers_.job_ranks().own(),
         text("rank ", peers_.job_ranks()[call.sender], " is lost during ", call.work->title(), ": its process ended"));
-  const StatusPage* const page = peers_.status_page(call.sender);
-  if (const auto failure = page != nullptr ? page->failure() : std::nullopt)
+  if (const auto failure = peers_.status_page(call.sender)->failure())
     throw CollectiveError(kind_for_others(failure->kind), peers_.job_ranks().own(),
                           text("rank ", failure->rank, " gave up the group: ", failure->message));
   if (!was_read)

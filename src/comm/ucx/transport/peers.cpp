@@ -210,7 +210,9 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
     if (visible && is_other) peers_[peer].process_end = watch_process(info.process);
     // Without a watch, a process that has ended could be taken for another one with its number.
     const bool is_watched = !is_other || peers_[peer].process_end.is_open();
-    reach_.memory = reach_.memory && visible && is_watched && has_in_memory(info);
+    // The page says when a rank has given up its calls, after which it may use their tensors again.
+    reach_.memory =
+        reach_.memory && visible && is_watched && peers_[peer].status_page != nullptr && has_in_memory(info);
   }
   cores_suffice_ = local <= CPU_COUNT(&cores);
   hosts_ = Hosts(std::move(hosts), rank);

@@ -51,7 +51,8 @@ class Peers {
   // Whether the ranks of this host can open each other's files through /proc, which was tried.
   bool reaches_neighbours() const { return reach_.files; }
   int process(int peer) const { return peers_[peer].process; }  // its id
-  // Whether a rank reads what this one sends it itself, out of this process's memory. The same on both.
+  // Whether a rank reads what this one sends it itself, out of this process's memory. The same on both, which then have
+  // each other's status_page().
   bool reads_memory(int peer) const { return reach_.memory && peers_[peer].same_host; }
   // The page of this rank or of one on its host; null where it cannot be mapped.
   StatusPage* status_page(int peer) const { return peers_[peer].status_page.get(); }
