@@ -92,6 +92,22 @@ TEST(GatheredInPlace, OtherMemoryAndSmallBlocksAreCopied) {
   });
 }
 
+// Its rank may free it as soon as the gather has ended, also if the others could not map it in an earlier one.
+TEST(GatheredInPlace, MemoryThatWasCopiedAtFirstIsMappedBeforeItEnds) {
+  constexpr int kRounds = 200;
+  run_ranks(2, [](const CommunicatorPtr& group) {
+    const at::Tensor known = shared_block(*group, kLength, 1), other = at::full({kLength}, 1.F);
+    gather(*group, known);
+    for (int round = 0; round < kRounds; round++) {
+      const auto value = static_cast<float>(round + 1);
+      const at::Tensor own = group->rank() == 0 ? shared_block(*group, kLength, value) : known;
+      gather(*group, group->rank() == 0 ? own : other);
+      const Blocks blocks = gather(*group, own);
+      EXPECT_TRUE(group->rank() == 0 || is_filled(blocks[0], value)) << round;
+    }
+  });
+}
+
 TEST(GatheredInPlace, OtherShapesAreAMismatch) {
   run_ranks(2, [](const CommunicatorPtr& group) {
     const at::Tensor own = shared_block(*group, kLength + group->rank(), 1);

@@ -99,7 +99,9 @@ void show_blocks(const Collective& collective, const PreambleExchange& preambles
         data, own.sizes(), [memory = std::move(memory)](void*) {}, own.options()));
   }
   *collective.shown.blocks = std::move(blocks);
-  if (!are_known) host_barrier(session);  // no rank may end, or free its memory, before all have mapped it
+  if (are_known) return;
+  host_barrier(session);  // no rank may end, or free its memory, before all have mapped it
+  session.set_shown(preambles.remote_address(session.rank()));
 }
 
 // Copies the blocks instead, for ranks that do not all have them in shared memory.

@@ -85,9 +85,6 @@ void Session::wait_for(int peer, HostSegment::Stage stage, uint32_t step) {
   step_.reset();
 }
 
-RemoteAddress Session::remote_address(const void* data, size_t bytes, bool shows) {
-  return links_.memory.remote_address(data, bytes, shows);
-}
 std::shared_ptr<char> Session::map(int peer, const RemoteAddress& address) {
   return links_.memory.map(peer, links_.peers.process(peer), address);
 }

@@ -31,7 +31,7 @@ at::Tensor SharedMemory::allocate(int64_t numel, const at::TensorOptions& option
       data, {numel}, [segment = std::move(segment)](void*) {}, options);
 }
 
-RemoteAddress SharedMemory::remote_address(const void* data, size_t bytes, bool shows) {
+RemoteAddress SharedMemory::remote_address(const void* data, size_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
   RemoteAddress address;
   address.oldest = last_ + 1;
@@ -48,11 +48,16 @@ RemoteAddress SharedMemory::remote_address(const void* data, size_t bytes, bool 
     address.size = segment->memory.size();
     address.offset = static_cast<uint64_t>(start - first);
     address.descriptor = segment->file.number();
-    address.is_new = shows && !segment->was_shown ? 1 : 0;
-    segment->was_shown = segment->was_shown || shows;
+    address.is_new = segment->was_shown ? 0 : 1;
   }
   segments_.resize(kept);
   return address;
+}
+
+void SharedMemory::set_shown(uint64_t number) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& entry : segments_)
+    if (const auto segment = entry.lock(); segment && segment->number == number) segment->was_shown = true;
 }
 
 std::shared_ptr<char> SharedMemory::map(int peer, int process, const RemoteAddress& address) {

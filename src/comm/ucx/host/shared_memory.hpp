@@ -25,7 +25,7 @@ struct RemoteAddress {
   uint64_t size = 0;     // of the segment
   uint64_t offset = 0;
   int64_t descriptor = -1;
-  uint64_t is_new = 0;  // whether it was never shown before
+  uint64_t is_new = 0;  // whether it was not shown before
 };
 
 class SharedMemory {
@@ -34,9 +34,10 @@ class SharedMemory {
 
   // Zero-initialised. The memory is registered for as long as the tensor lives.
   at::Tensor allocate(int64_t numel, const at::TensorOptions& options);
-  // The address of memory from allocate(), or one with segment 0. `shows`: peers will keep what they map. Thread-safe,
-  // as is allocate().
-  RemoteAddress remote_address(const void* data, size_t bytes, bool shows = false);
+  // The address of memory from allocate(), or one with segment 0. Thread-safe, as is allocate().
+  RemoteAddress remote_address(const void* data, size_t bytes);
+  // All peers have mapped this segment, and keep it.
+  void set_shown(uint64_t segment);
   // Maps the memory of a peer, whose process id is `process`, into this process. Only by the thread that has claimed
   // the engine. It stays mapped while somebody has the pointer, or the peer the memory.
   std::shared_ptr<char> map(int peer, int process, const RemoteAddress& address);
