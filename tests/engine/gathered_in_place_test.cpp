@@ -3,6 +3,8 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -104,6 +106,30 @@ TEST(GatheredInPlace, MemoryThatWasCopiedAtFirstIsMappedBeforeItEnds) {
       gather(*group, group->rank() == 0 ? own : other);
       const Blocks blocks = gather(*group, own);
       EXPECT_TRUE(group->rank() == 0 || is_filled(blocks[0], value)) << round;
+    }
+  });
+}
+
+// The mappings of shared memory in this process, which is that of all ranks.
+int64_t count_shared_mappings() {
+  std::ifstream mappings("/proc/self/maps");
+  int64_t count = 0;
+  for (std::string line; std::getline(mappings, line);) count += line.find("memfd:accel") != std::string::npos ? 1 : 0;
+  return count;
+}
+
+TEST(GatheredInPlace, FreedMemoryIsUnmappedBesideOlderMemoryInUse) {
+  constexpr int kRounds = 30;
+  run_ranks(2, [](const CommunicatorPtr& group) {
+    const at::Tensor older = shared_block(*group, kLength, 1);
+    int64_t at_first = 0;
+    for (int round = 0; round < kRounds; round++) {
+      gather(*group, shared_block(*group, kLength, 2));
+      gather(*group, older);  // after which peers know that the former is freed
+      group->barrier();
+      if (round == 0) at_first = count_shared_mappings();
+      EXPECT_LE(count_shared_mappings(), at_first + kRounds / 3) << round;
+      group->barrier();
     }
   });
 }

@@ -6,17 +6,28 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <iterator>
 
 #include "comm/ucx/host/page_size.hpp"
 
 namespace accel::comm::ucx {
+namespace {
+
+constexpr size_t kEndBytes = 64;  // of each segment, behind the tensor: whether it is freed
+
+std::atomic<uint32_t>& freed_mark(const Mapping& memory) {
+  return *reinterpret_cast<std::atomic<uint32_t>*>(memory.data() + memory.size() - kEndBytes);
+}
+
+}  // namespace
 
 SharedMemory::Segment::Segment(uint64_t number, FileDescriptor file, size_t size, int rank)
     : number(number), file(std::move(file)), memory(this->file.number(), size, rank) {}
 
 at::Tensor SharedMemory::allocate(int64_t numel, const at::TensorOptions& options) {
   const size_t bytes = static_cast<size_t>(std::max<int64_t>(numel, 1)) * options.dtype().itemsize();
-  const size_t size = round_up(bytes, kPage);
+  const size_t size = round_up(bytes + kEndBytes, kPage);
   FileDescriptor file(memfd_create("accel", MFD_CLOEXEC));
   if (!file.is_open() || ftruncate(file.number(), static_cast<off_t>(size)) != 0)
     refuse_memory(rank_, "reserved", size);
@@ -27,23 +38,21 @@ at::Tensor SharedMemory::allocate(int64_t numel, const at::TensorOptions& option
     segments_.push_back(segment);
   }
   char* const data = segment->memory.data();
-  return at::from_blob(
-      data, {numel}, [segment = std::move(segment)](void*) {}, options);
+  const auto let_go = [segment = std::move(segment)](void*) { freed_mark(segment->memory).store(1); };
+  return at::from_blob(data, {numel}, let_go, options);
 }
 
 RemoteAddress SharedMemory::remote_address(const void* data, size_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
   RemoteAddress address;
-  address.oldest = last_ + 1;
   const auto* const start = static_cast<const char*>(data);
   size_t kept = 0;
   for (auto& entry : segments_) {
     const auto segment = entry.lock();
     if (!segment) continue;
     segments_[kept++] = entry;
-    address.oldest = std::min(address.oldest, segment->number);
     const char* const first = segment->memory.data();
-    if (start < first || start + bytes > first + segment->memory.size()) continue;
+    if (start < first || start + bytes > first + segment->memory.size() - kEndBytes) continue;
     address.segment = segment->number;
     address.size = segment->memory.size();
     address.offset = static_cast<uint64_t>(start - first);
@@ -51,6 +60,7 @@ RemoteAddress SharedMemory::remote_address(const void* data, size_t bytes) {
     address.is_new = segment->was_shown ? 0 : 1;
   }
   segments_.resize(kept);
+  address.freed = last_ - kept;
   return address;
 }
 
@@ -61,8 +71,11 @@ void SharedMemory::set_shown(uint64_t number) {
 }
 
 std::shared_ptr<char> SharedMemory::map(int peer, int process, const RemoteAddress& address) {
-  const auto first = mapped_.lower_bound({peer, 0});
-  mapped_.erase(first, mapped_.lower_bound({peer, address.oldest}));
+  if (uint64_t& freed = freed_[peer]; freed != address.freed) {
+    for (auto entry = mapped_.begin(); entry != mapped_.end();)
+      entry = freed_mark(*entry->second).load() != 0 ? mapped_.erase(entry) : std::next(entry);
+    freed = address.freed;
+  }
   auto found = mapped_.find({peer, address.segment});
   if (found == mapped_.end()) {
     const FileDescriptor file = open_file_of(process, static_cast<int>(address.descriptor));

@@ -21,7 +21,7 @@ namespace accel::comm::ucx {
 // The address of a tensor in shared memory, as sent to the peers.
 struct RemoteAddress {
   uint64_t segment = 0;  // numbered from 1; 0: not in shared memory
-  uint64_t oldest = 0;   // segments before this one are freed
+  uint64_t freed = 0;    // the number of segments that the rank has freed, each of which says so itself
   uint64_t size = 0;     // of the segment
   uint64_t offset = 0;
   int64_t descriptor = -1;
@@ -56,6 +56,7 @@ class SharedMemory {
   uint64_t last_ = 0;
   std::vector<std::weak_ptr<Segment>> segments_;
   std::map<std::pair<int, uint64_t>, std::shared_ptr<Mapping>> mapped_;  // by rank and segment
+  std::map<int, uint64_t> freed_;  // by rank: of how many segments it is known here that they are freed
 };
 
 }  // namespace accel::comm::ucx
