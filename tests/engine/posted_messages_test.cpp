@@ -1,9 +1,11 @@
 // Sends and receives that are posted together, alone or with collectives.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <chrono>
 #include <future>
@@ -63,6 +65,28 @@ TEST(PostedMessages, ACallOfASendAndAReceiveEndsWhenBothHave) {
         }
       }
     });
+}
+
+// Memory that the sender reads and no other process: a page that is only to be written.
+TEST(PostedMessages, AMessageThatCannotBeReadInPlaceIsSent) {
+  constexpr int64_t kLength = 1 << 20;
+  constexpr size_t kBytes = kLength * sizeof(float);
+  run_ranks(2, [](const CommunicatorPtr& communicator) {
+    for (int round = 0; round < 2; round++) {
+      if (communicator->rank() == 1) {
+        const at::Tensor received = at::full({kLength}, -1, at::kFloat);
+        communicator->run({Collective::receive(received, 0, 3)});
+        EXPECT_TRUE(is_filled(received, 5));
+        continue;
+      }
+      void* const memory = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      ASSERT_NE(memory, MAP_FAILED);
+      const at::Tensor sent = at::from_blob(memory, {kLength}, at::kFloat).fill_(5);
+      ASSERT_EQ(mprotect(memory, kBytes, PROT_WRITE), 0);
+      communicator->run({Collective::send(sent, 1, 3)});
+      munmap(memory, kBytes);
+    }
+  });
 }
 
 // Each rank's block travels round the ring, as in ring attention: the next step sends what the former received.

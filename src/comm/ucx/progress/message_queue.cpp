@@ -21,7 +21,9 @@ namespace {
 // UCX sends what is smaller as fast, and the sender is done with it earlier.
 constexpr size_t kLeastOfferedBytes = 128 << 10;
 constexpr size_t kBytesAtOnce = 4 << 20;  // that are read before other calls have their turn
-constexpr char kAnswer = 1;
+// Answers to an offer.
+constexpr char kTaken = 1;
+constexpr char kUnreadable = 2;  // the sender is to send the message
 constexpr uint64_t kLargestTag = 0x7FFFFFFF;
 
 }  // namespace
@@ -71,11 +73,11 @@ void MessageQueue::start(PointToPoint& call) {
   } else {
     const Offer offer{reinterpret_cast<uintptr_t>(call.memory.const_data_ptr()), bytes, next_offer_};
     next_offer_ = (next_offer_ + 1) & kLargestTag;
-    call.offer_memory = at::empty({static_cast<int64_t>(sizeof(Offer) + sizeof(kAnswer))}, at::kByte);
+    call.offer_memory = at::empty({static_cast<int64_t>(sizeof(Offer) + sizeof(char))}, at::kByte);
     char* const data = static_cast<char*>(call.offer_memory.mutable_data_ptr());
     std::memcpy(data, &offer, sizeof(Offer));
     call.offered = transport_.send(call.peer, data, sizeof(Offer), Channel::kOffer, call.tag);
-    call.message = transport_.receive(call.peer, data + sizeof(Offer), sizeof(kAnswer), Channel::kTaken, offer.number);
+    call.message = transport_.receive(call.peer, data + sizeof(Offer), sizeof(char), Channel::kTaken, offer.number);
   }
 }
 
@@ -109,7 +111,7 @@ bool MessageQueue::advance(PointToPoint& call) {
   if (call.phase == PointToPoint::Phase::kPosted) {
     try {
       if (!call.message.done()) return false;
-      if (!call.receives) return true;
+      if (!call.receives) return !is_asked_for(call) || send_unread(call);
       take_arrived(call);
     } catch (const CollectiveError& failure) {
       if (!call.message.is_offer() || !group_survives(failure.failure())) throw;
@@ -120,10 +122,37 @@ bool MessageQueue::advance(PointToPoint& call) {
     call.phase = PointToPoint::Phase::kReading;
   }
   if (call.phase == PointToPoint::Phase::kReading) {
-    if (!call.error && !read_part(call)) return false;
-    call.message = transport_.send(call.sender, &kAnswer, sizeof(kAnswer), Channel::kTaken, call.offer.number);
-    call.phase = PointToPoint::Phase::kAnswering;
+    const bool is_over = call.error != nullptr, is_taken = is_over || read_part(call);
+    if (is_taken && !is_over && call.bytes_read < call.offer.bytes) return false;
+    answer(call, is_taken);
+    call.phase = PointToPoint::Phase::kEnding;
   }
+  return call.message.done();
+}
+
+void MessageQueue::answer(PointToPoint& call, bool is_taken) {
+  Message answer =
+      transport_.send(call.sender, is_taken ? &kTaken : &kUnreadable, sizeof(char), Channel::kTaken, call.offer.number);
+  if (is_taken) {
+    call.message = std::move(answer);
+    return;
+  }
+  call.offered = std::move(answer);
+  call.peer = call.sender;  // whose end would be in vain to wait for
+  call.message = transport_.receive(call.sender, call.memory.data_ptr(), call.memory.nbytes(), Channel::kUnread,
+                                    call.offer.number);
+}
+
+bool MessageQueue::is_asked_for(const PointToPoint& call) {
+  if (!call.offer_memory.defined()) return false;
+  return static_cast<const char*>(call.offer_memory.const_data_ptr())[sizeof(Offer)] == kUnreadable;
+}
+
+bool MessageQueue::send_unread(PointToPoint& call) {
+  std::memcpy(&call.offer, call.offer_memory.const_data_ptr(), sizeof(Offer));
+  call.message = transport_.send(call.peer, call.memory.const_data_ptr(), call.memory.nbytes(), Channel::kUnread,
+                                 call.offer.number);
+  call.phase = PointToPoint::Phase::kEnding;
   return call.message.done();
 }
 
@@ -159,13 +188,8 @@ bool MessageQueue::read_part(PointToPoint& call) const {
   if (const auto failure = peers_.status_page(call.sender)->failure())
     throw CollectiveError(kind_for_others(failure->kind), peers_.job_ranks().own(),
                           text("rank ", failure->rank, " gave up the group: ", failure->message));
-  if (!was_read)
-    throw CollectiveError(
-        CollectiveFailure::kBackend, peers_.job_ranks().own(),
-        text(call.work->title(), " on rank ", peers_.job_ranks().own(), " could not read the memory of rank ",
-             peers_.job_ranks()[call.sender], ": ", std::strerror(reason)));
-  call.bytes_read += bytes;
-  return call.bytes_read == call.offer.bytes;
+  if (was_read) call.bytes_read += bytes;
+  return was_read;
 }
 
 void MessageQueue::complete(PointToPoint& call, std::exception_ptr error) const noexcept {

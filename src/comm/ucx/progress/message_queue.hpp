@@ -2,7 +2,8 @@
 // order.
 //
 // Note: large messages inside a host. UCX would copy them twice, in small parts, for each of which both ranks have to
-// run. Instead the sender offers the place of its tensor, the receiver reads it there, in one copy, and answers.
+// run. Instead the sender offers the place of its tensor, the receiver reads it there, in one copy, and answers. Where
+// the system refuses that, the receiver asks for the message, which UCX sends then.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +46,15 @@ class MessageQueue {
   bool advance(PointToPoint& call);
   // Throws if it is longer or shorter than the tensor.
   void take_arrived(PointToPoint& call) const;
-  // Reads a part of what was offered. Whether it was the last.
+  // Reads a part of what was offered. False if that is refused: the sender may have become another user, or its memory
+  // be of a kind that no other process reads.
   bool read_part(PointToPoint& call) const;
+  // Tells the sender that its message was taken, or asks for it.
+  void answer(PointToPoint& call, bool is_taken);
+  // Whether the receiver of a message asks for it.
+  static bool is_asked_for(const PointToPoint& call);
+  // Sends it. Whether that has ended.
+  bool send_unread(PointToPoint& call);
   void complete(PointToPoint& call, std::exception_ptr error) const noexcept;
 
   std::mutex& mutex_;

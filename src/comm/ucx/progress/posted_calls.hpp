@@ -41,17 +41,17 @@ struct PointToPoint {
   at::Tensor target;  // receives a copy of the result; undefined if it is `memory`
   Deadline deadline{Deadline::Milliseconds(0)};
   std::unique_ptr<at::ThreadLocalState> thread_state;
-  Message message;  // or the answer to the offer
+  Message message;  // or the answer to the offer, and then the message that was not read
 
   // A message that the receiver reads out of the sender's memory.
-  enum class Phase : uint8_t { kPosted, kReading, kAnswering };
-  Phase phase = Phase::kPosted;  // the receiver's
-  Offer offer;                   // the receiver's
+  enum class Phase : uint8_t { kPosted, kReading, kEnding };
+  Phase phase = Phase::kPosted;
+  Offer offer;
   int sender = 0;
   size_t bytes_read = 0;
   std::exception_ptr error;  // of a receive, which is answered nevertheless
   at::Tensor offer_memory;   // the sender's offer as it is sent, and the answer; of the receiver of a tiny tensor
-  Message offered;
+  Message offered;           // or the receiver's answer that asks for the message
 };
 
 }  // namespace accel::comm::ucx

@@ -25,6 +25,7 @@ enum class Channel : uint8_t {
   kTaken,             // the answer to an offer
   kPointToPoint = 4,  // even, and an offer the number behind it
   kOffer,             // where a message is that the receiver reads itself
+  kUnread,            // a message that it could not read there
 };
 
 inline constexpr int kMaxRanks = 1 << 16;
