@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/tensor.h>
 
+#include <cstdint>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -161,7 +162,7 @@ class GatheredBlocks final : public BlockArrival {
       : group_(std::move(group)), memory_(std::move(memory)), own_(std::move(own)) {
     if (group_->size() == 1) return;
     if (memory_ != nullptr) {
-      memory_->keep_for_readers(own_);
+      kept_ = memory_->keep_for_readers(own_);
       gathering_ = comm::start_in_place_gather(*group_, own_);
     } else {
       copies_ = at::empty(sizes_of_all(*group_, own_.sizes()), own_.options());
@@ -175,7 +176,7 @@ class GatheredBlocks final : public BlockArrival {
       finish(gathering_, *group_);
       if (memory_ != nullptr) {
         blocks_ = comm::gathered_in_place(*gathering);
-        memory_->let_go_of_blocks_before(own_);
+        memory_->let_go_of_blocks_before(kept_);
       } else {
         blocks_ = copies_.unbind(0);
       }
@@ -187,6 +188,7 @@ class GatheredBlocks final : public BlockArrival {
   const RankGroup group_;
   const std::shared_ptr<ExchangeMemory> memory_;
   const at::Tensor own_;
+  uint64_t kept_ = 0;  // the number of `own` in the memory
   at::Tensor copies_;
   std::vector<at::Tensor> blocks_;  // by rank
   std::shared_ptr<Work> gathering_;

@@ -37,16 +37,15 @@ at::Tensor ExchangeMemory::take(at::IntArrayRef sizes, const at::TensorOptions& 
 
 bool ExchangeMemory::is_mapped() const { return comm::shares_memory(*group_); }
 
-void ExchangeMemory::keep_for_readers(at::Tensor block) {
+uint64_t ExchangeMemory::keep_for_readers(at::Tensor block) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  read_by_others_.push_back(std::move(block));
+  read_by_others_.emplace_hint(read_by_others_.end(), ++last_kept_, std::move(block));
+  return last_kept_;
 }
 
-void ExchangeMemory::let_go_of_blocks_before(const at::Tensor& block) {
+void ExchangeMemory::let_go_of_blocks_before(uint64_t number) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto is_other = [&block](const at::Tensor& kept) { return !kept.is_same(block); };
-  read_by_others_.erase(std::remove_if(read_by_others_.begin(), read_by_others_.end(), is_other),
-                        read_by_others_.end());
+  read_by_others_.erase(read_by_others_.begin(), read_by_others_.lower_bound(number));
 }
 
 bool ExchangeMemory::has_alone(const at::Tensor& tensor) {

@@ -4,6 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -23,10 +25,10 @@ class ExchangeMemory {
   bool has_alone(const at::Tensor& tensor);
   // Whether the ranks map each other's.
   bool is_mapped() const;
-  // Keeps a block that the other ranks will read in place.
-  void keep_for_readers(at::Tensor block);
-  // All ranks have begun to exchange this one, so that they have read those before.
-  void let_go_of_blocks_before(const at::Tensor& block);
+  // Keeps a block that the other ranks will read in place. Returns its number, which grows.
+  uint64_t keep_for_readers(at::Tensor block);
+  // All ranks have begun to exchange the block with this number, so that they have read those before.
+  void let_go_of_blocks_before(uint64_t number);
 
  private:
   static constexpr size_t kMostBuffers = 256;
@@ -34,7 +36,8 @@ class ExchangeMemory {
   std::shared_ptr<comm::Communicator> group_;
   std::mutex mutex_;
   std::vector<at::Tensor> buffers_;  // flat
-  std::vector<at::Tensor> read_by_others_;
+  uint64_t last_kept_ = 0;
+  std::map<uint64_t, at::Tensor> read_by_others_;  // by number
 };
 
 }  // namespace accel::parallel
