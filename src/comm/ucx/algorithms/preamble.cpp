@@ -35,11 +35,12 @@ RemoteAddress remote_address_of(const Collective& collective, Session& session) 
   const auto& first = collective.outgoing[0];
   if (first.bytes <= kInlineLimit) return {};
   if (collective.header.kind == CollectiveKind::kAllGather)
-    return collective.shown.blocks != nullptr ? session.remote_address(first.data, first.bytes) : RemoteAddress{};
+    return collective.shown.blocks != nullptr ? session.memory().remote_address(first.data, first.bytes)
+                                              : RemoteAddress{};
   for (size_t i = 1; i < collective.outgoing.size(); i++)
     if (collective.outgoing[i].data != first.data + i * first.bytes || collective.outgoing[i].bytes != first.bytes)
       return {};
-  return session.remote_address(first.data, first.bytes * collective.outgoing.size());
+  return session.memory().remote_address(first.data, first.bytes * collective.outgoing.size());
 }
 
 }  // namespace

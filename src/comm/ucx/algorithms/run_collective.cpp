@@ -101,7 +101,7 @@ void show_blocks(const Collective& collective, const PreambleExchange& preambles
   *collective.shown.blocks = std::move(blocks);
   if (are_known) return;
   host_barrier(session);  // no rank may end, or free its memory, before all have mapped it
-  session.set_shown(preambles.remote_address(session.rank()));
+  session.memory().set_shown(preambles.remote_address(session.rank()).segment);
 }
 
 // Copies the blocks instead, for ranks that do not all have them in shared memory.

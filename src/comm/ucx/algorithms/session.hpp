@@ -113,8 +113,7 @@ class Session {
   Waiter& waiter() const { return links_.waiter; }
 
   // Memory that the peers can map, where there is a segment; see shared_memory.hpp.
-  RemoteAddress remote_address(const void* data, size_t bytes) { return links_.memory.remote_address(data, bytes); }
-  void set_shown(const RemoteAddress& own) { links_.memory.set_shown(own.segment); }
+  SharedMemory& memory() const { return links_.memory; }
   std::shared_ptr<char> map(int peer, const RemoteAddress& address);
 
   const Deadline& deadline() const { return deadline_.get(); }
