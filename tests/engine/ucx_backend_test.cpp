@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "comm/backend/coalescing.hpp"
+#include "comm/backend/job_group.hpp"
 #include "ucx_fixture.hpp"
 
 namespace accel::comm {
@@ -163,6 +164,26 @@ TEST(UcxGroup, ShutdownWithCallsOutstanding) {
   });
 }
 
+TEST(UcxGroup, ALargeMessageFromAnyRank) {
+  run_ranks(2, [](const BackendPointer& backend, int rank) {
+    Tensors tensors{at::full({3000000}, rank, at::kFloat)};
+    const auto work = rank == 0 ? backend->recvAnysource(tensors, 4) : backend->send(tensors, 0, 4);
+    work->wait();
+    EXPECT_TRUE(rank == 1 || work->sourceRank() == 1);
+    EXPECT_TRUE(at::equal(tensors[0], at::ones({3000000})));
+  });
+}
+
+TEST(UcxGroup, ShutdownWithALargeMessageThatNobodyTook) {
+  run_ranks(2, [](const BackendPointer& backend, int rank) {
+    if (rank == 1) return std::this_thread::sleep_for(milliseconds(50));
+    Tensors tensors{at::ones({3000000})};
+    const auto work = backend->send(tensors, 1, 3);
+    backend->shutdown();
+    EXPECT_EQ(expect_error([&] { work->wait(); }).failure(), CollectiveFailure::kAborted);
+  });
+}
+
 TEST(UcxGroup, AbortReachesThePeers) {
   run_ranks(2, [](const BackendPointer& backend, int rank) {
     if (rank == 1) return backend->abort();
@@ -213,6 +234,28 @@ TEST(UcxGroup, RefusesAMessageInACoalescedCall) {
     EXPECT_EQ(error.failure(), CollectiveFailure::kInvalid);
     EXPECT_NE(std::string(error.what()).find("a message is a call of its own"), std::string::npos) << error.what();
     backend->barrier(at_once<c10d::BarrierOptions>())->wait();
+  });
+}
+
+TEST(UcxGroup, IsNumberedAnewIfOneSawTheEndOfTheFormer) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto store_of = [&store](const char* name) { return c10::make_intrusive<c10d::PrefixStore>(name, store); };
+  const auto numbers = [](const BackendPointer& backend) {
+    const auto& group = dynamic_cast<const JobGroup&>(*backend);
+    return std::vector{group.job_rank(0), group.job_rank(1)};
+  };
+  run_threads(3, [&](int rank) {
+    const auto job = make_backend(store_of("job"), rank, 3);
+    if (rank > 0) {
+      const auto former = make_backend(store_of("former"), rank - 1, 2, 20000, job);
+      EXPECT_EQ(numbers(former), (std::vector{1, 2}));
+      if (rank == 1) former->abort();
+      const auto next = make_backend(store_of("next"), rank - 1, 2, 20000, former);
+      EXPECT_EQ(numbers(next), (std::vector{0, 1})) << rank;
+      next->shutdown();
+      former->shutdown();
+    }
+    job->shutdown();
   });
 }
 

@@ -18,12 +18,14 @@ UcxBackend::UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
                        const UcxBackend* parent)
     : CollectiveBackend(rank, size), timeout_(timeout), current_call_(current_call) {
   const Deadline deadline(timeout);
-  const int in_job = parent != nullptr && !parent->has_ended() ? parent->job_rank(parent->getRank()) : rank;
+  const int in_job = parent != nullptr ? parent->job_rank(parent->getRank()) : rank;
+  const bool is_numbered_anew = parent == nullptr || parent->has_ended();
   ProgressEngine::Membership engine = parent != nullptr ? parent->group_->engine()->join() : nullptr;
   if (engine == nullptr) engine = ProgressEngine::start(rank, size);
   const uint32_t number = engine->new_group_number();
   auto transport = std::make_unique<Transport>(engine->loop().worker(), number, rank, size);
-  Peers peers(store, group, rank, size, in_job, Worker::version(), engine->loop().worker().address(), number, deadline);
+  Peers peers(store, group, rank, size, in_job, is_numbered_anew, Worker::version(), engine->loop().worker().address(),
+              number, deadline);
   transport->set_job_ranks(peers.job_ranks());
   engine->run([&] {
     for (int peer = 0; peer < size; peer++)
@@ -35,7 +37,8 @@ UcxBackend::UcxBackend(const c10::intrusive_ptr<c10d::Store>& store, int rank, i
   std::unique_ptr<HostSegment> segment;
   const int neighbours = peers.hosts().neighbours().size();
   if (neighbours > 1 && neighbours <= HostSegment::kMaxRanks && peers.reaches_neighbours())
-    segment = std::make_unique<HostSegment>(peers.regions(), peers.hosts().neighbours().position, in_job);
+    segment =
+        std::make_unique<HostSegment>(peers.regions(), peers.hosts().neighbours().position, peers.job_ranks().own());
   if (!peers.wait_until_all_connected(segment != nullptr || neighbours == 1, deadline)) segment.reset();
   group_ =
       std::make_shared<GroupProgress>(std::move(engine), std::move(transport), std::move(peers), std::move(segment));
@@ -47,7 +50,7 @@ UcxBackend::~UcxBackend() {
   if (group_) group_->shutdown();
 }
 
-// Then those who go on without the lost ranks are numbered anew.
+// Then those who go on without the lost ranks are numbered anew. They do not all see the end at once.
 bool UcxBackend::has_ended() const {
   const StatusPage* const page = group_->detector().peers().status_page(getRank());
   return page != nullptr && (page->has_left() || page->failure());

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <map>
 #include <new>
+#include <numeric>
 #include <random>
 #include <string_view>
 #include <utility>
@@ -40,6 +41,7 @@ struct PeerInfo {
   int32_t status_page = -1;  // and of its status page, likewise
   uint32_t group_number = 0;
   int32_t job_rank = 0;
+  bool is_numbered_anew = false;
   uint64_t nonce = 0;
   uint64_t nonce_address = 0;  // in the memory of its process; 0: it is not to be read
   cpu_set_t cores;
@@ -146,11 +148,13 @@ std::string missing_ranks(c10d::Store& store, const std::string& prefix, int siz
 }  // namespace
 
 Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& group, int rank, int size, int job_rank,
-             const std::string& version, const std::string& address, uint32_t number, const Deadline& deadline)
+             bool is_numbered_anew, const std::string& version, const std::string& address, uint32_t number,
+             const Deadline& deadline)
     : rank_(rank), prefix_("accel/ucx/" + group + "/"), peers_(size), hosts_(Hosts::of_single_ranks(size, rank)) {
   PeerInfo own = own_info(version);
   own.group_number = number;
   own.job_rank = job_rank;
+  own.is_numbered_anew = is_numbered_anew;
   own_.nonce = std::make_unique<const uint64_t>(own.nonce);
   if (wants_segment()) own.nonce_address = reinterpret_cast<uintptr_t>(own_.nonce.get());
   if (wants_segment()) own_.region = make_file(own.nonce, HostSegment::file_size());
@@ -194,6 +198,7 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
     peers_[peer].same_host = std::strcmp(info.host, own.host) == 0;
     peers_[peer].group_number = info.group_number;
     job_ranks[static_cast<size_t>(peer)] = info.job_rank;
+    is_numbered_anew = is_numbered_anew || info.is_numbered_anew;
     peers_[peer].process = info.process;
     const bool visible = peers_[peer].same_host && info.process_namespace == own.process_namespace;
     const size_t host = names.try_emplace(info.host, hosts.size()).first->second;
@@ -216,7 +221,9 @@ Peers::Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& gr
   }
   cores_suffice_ = local <= CPU_COUNT(&cores);
   hosts_ = Hosts(std::move(hosts), rank);
-  job_ranks_ = JobRanks(std::move(job_ranks), job_rank);
+  if (is_numbered_anew) std::iota(job_ranks.begin(), job_ranks.end(), 0);
+  const int own_job_rank = job_ranks[static_cast<size_t>(rank)];
+  job_ranks_ = JobRanks(std::move(job_ranks), own_job_rank);
   store_ = store->clone();
 }
 

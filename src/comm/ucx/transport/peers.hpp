@@ -24,9 +24,10 @@ namespace accel::comm::ucx {
 class Peers {
  public:
   // Publishes this rank's info with `address`, its number in the job, and the `number` by which its process knows the
-  // group, and waits for that of all others.
+  // group, and waits for that of all others. If one of them says `is_numbered_anew`, this group is the job.
   Peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& group, int rank, int size, int job_rank,
-        const std::string& version, const std::string& address, uint32_t number, const Deadline& deadline);
+        bool is_numbered_anew, const std::string& version, const std::string& address, uint32_t number,
+        const Deadline& deadline);
 
   Peers(Peers&&) noexcept;
   ~Peers();
