@@ -107,8 +107,9 @@ def test_sizes_of_the_mesh(said, world, sizes):
 def test_sizes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="need 2 processes, or a multiple of that; there are 1"):
         Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(tp_degree=2))
-    with pytest.raises(NotImplementedError, match="expert_model_parallel_size=2: experts"):
-        Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(expert_model_parallel_size=2))
+    for name in ("expert_model_parallel_size", "expert_tensor_parallel_size"):
+        with pytest.raises(NotImplementedError, match=f"{name}=2: models .* of torch, whose experts are not shared out"):
+            Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(**{name: 2}))
     for name, other in {"fsdp_plugin": accel.FullyShardedDataParallelPlugin(), "parallelism_config": accel.ParallelismConfig(),
                         "deepspeed_plugin": accel.DeepSpeedPlugin()}.items():
         with pytest.raises(ValueError, match=f"megatron_lm_plugin and {name} both"):

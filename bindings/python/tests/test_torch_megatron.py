@@ -1,7 +1,9 @@
 """Training under Megatron-LM's settings: the same as a plain loop."""
 
+import dataclasses
 import json
 import math
+import re
 
 import pytest
 
@@ -10,6 +12,7 @@ pytest.importorskip("transformers")
 from test_tensor_parallel import numbers  # noqa: E402
 
 from accel import Accelerator  # noqa: E402
+from accel.megatron import checks  # noqa: E402
 from accel.utils import (GPTTrainStep, MegatronEngine, MegatronLMDummyDataLoader, MegatronLMDummyScheduler, MegatronLMOptimizerWrapper,  # noqa: E402
                          MegatronLMPlugin, MegatronLMSchedulerWrapper, add_model_config_to_megatron_parser, avg_losses_across_data_parallel_group,
                          gather_across_data_parallel_groups)
@@ -269,16 +272,115 @@ def test_layers_that_are_computed_again():
     assert chosen(recompute_granularity="full", recompute_method="block", recompute_num_layers=3) == ([0, 1, 2], False)
 
 
-def test_stages():
-    from accel.megatron import pipeline
+def test_models_are_not_cut_into_stages():
+    with pytest.raises(NotImplementedError, match="pp_degree=2: models under Megatron-LM's settings are of torch"):
+        checks.require_one_stage(MegatronLMPlugin(pp_degree=2))
 
-    model = gpt()
-    assert pipeline.options(MegatronLMPlugin(pp_degree=2, num_micro_batches=4), model) == {"micro_batches": 4}
-    assert pipeline.options(MegatronLMPlugin(pp_degree=2, num_layers_per_virtual_pipeline_stage=1), model) == {
-        "micro_batches": 1, "schedule": "interleaved", "stages_per_rank": 2}
-    assert pipeline.options(MegatronLMPlugin(pp_degree=2, decoder_last_pipeline_num_layers=1), model)["split"] == "transformer.h.3"
-    with pytest.raises(NotImplementedError, match="pp_degree=2"):
-        pipeline.require(MegatronLMPlugin(pp_degree=2))
+
+# Of each field of the plugin either another test here shows what it does, or a case below that it is told where it does nothing.
+ACTS = set("""
+    tp_degree use_custom_fsdp no_load_optim no_save_optim context_parallel_size num_micro_batches gradient_clipping optimizer_cpu_offload
+    recompute_granularity use_rotary_position_embeddings no_wd_decay_cond scale_lr_cond megatron_dataset_flag seq_length encoder_seq_length
+    decoder_seq_length tensorboard_dir custom_train_step_class custom_model_provider_function custom_prepare_model_function
+    custom_get_batch_function custom_loss_function""".split())
+IS_REFUSED = {"pp_degree", "expert_model_parallel_size", "expert_tensor_parallel_size"}
+FUNCTION = print
+WITHOUT_EFFECT = [
+    ("attention_backend", {"attention_backend": True}), ("attention_softmax_in_fp32", {"attention_softmax_in_fp32": False}),
+    ("attention_dropout", {"attention_dropout": 0.1}), ("hidden_dropout", {"hidden_dropout": 0.1}), ("recompute_method", {"recompute_method": "block"}),
+    ("recompute_method", {"recompute_method": "block", "recompute_granularity": "selective"}), ("recompute_num_layers", {"recompute_num_layers": 2}),
+    ("recompute_num_layers", {"recompute_num_layers": 2, "recompute_activations": True}),
+    ("recompute_activations", {"recompute_activations": True, "recompute_granularity": "full"}),
+    ("num_layers_per_virtual_pipeline_stage", {"num_layers_per_virtual_pipeline_stage": 1}),
+    ("decoder_last_pipeline_num_layers", {"decoder_last_pipeline_num_layers": 1}),
+    ("pipeline_model_parallel_split_rank", {"pipeline_model_parallel_split_rank": 1}), ("sequence_parallelism", {"sequence_parallelism": True}),
+    ("use_distributed_optimizer", {"use_distributed_optimizer": True}), ("eod_mask_loss", {"eod_mask_loss": True, "kind": "bert"}),
+    ("return_logits", {"return_logits": True, "kind": "t5"}),
+    ("reset_attention_mask", {"other_megatron_args": {"reset_attention_mask": True}, "kind": "t5"}),
+    ("eod_mask_loss", {"eod_mask_loss": True, "custom_get_batch_function": FUNCTION, "kind": "gpt"}),
+    ("calculate_per_token_loss", {"calculate_per_token_loss": True, "custom_loss_function": FUNCTION}),
+    ("custom_train_step_kwargs", {"custom_train_step_kwargs": {"scale": 2}}), ("eval_iters", {"eval_iters": 5}), ("eval_interval", {"eval_interval": 5}),
+    ("consumed_samples", {"consumed_samples": [1]}), ("custom_megatron_datasets_provider_function", {"custom_megatron_datasets_provider_function": FUNCTION}),
+    ("is_train_batch_min", {"is_train_batch_min": False, "megatron_dataset_flag": True}),
+    ("use_precision_aware_optimizer", {"use_precision_aware_optimizer": True}), ("overlap_cpu_optimizer_d2h_h2d", {"overlap_cpu_optimizer_d2h_h2d": True}),
+    ("lr_mult", {"lr_mult": 0.5}), ("train_iters", {"train_iters": 3}), ("train_samples", {"train_samples": 3}), ("lr_decay_style", {"lr_decay_style": "cosine"}),
+    ("lr_decay_iters", {"lr_decay_iters": 3}), ("lr_decay_samples", {"lr_decay_samples": 3}), ("lr_warmup_iters", {"lr_warmup_iters": 3}),
+    ("lr_warmup_samples", {"lr_warmup_samples": 3}), ("lr_warmup_fraction", {"lr_warmup_fraction": 0.1}), ("min_lr", {"min_lr": 0.1}),
+    ("weight_decay_incr_style", {"weight_decay_incr_style": "linear"}), ("start_weight_decay", {"start_weight_decay": 0.1}),
+    ("end_weight_decay", {"end_weight_decay": 0.1}),
+    ("lr_decay_samples", {"train_iters": 4, "lr_decay_samples": 3, "given": [MegatronLMDummyScheduler(None)]}),
+    ("lr_warmup_iters", {"train_samples": 4, "lr_warmup_iters": 3, "given": [MegatronLMDummyScheduler(None)]}),
+    ("set_all_logging_options", {"set_all_logging_options": True}),
+    ("log_throughput", {"set_all_logging_options": True, "tensorboard_dir": "logs"}),
+    ("log_num_zeros_in_grad", {"set_all_logging_options": True, "tensorboard_dir": "logs"}),
+    ("other_megatron_args", {"other_megatron_args": {"no_bias_gelu_fusion": True}}),
+    ("num_workers", {"megatron_dataset_flag": True, "given": [MegatronLMDummyDataLoader(num_workers=2)]}),
+    ("seed", {"megatron_dataset_flag": True, "given": [MegatronLMDummyDataLoader(seed=2)]}),
+    ("eval_iters", {"megatron_dataset_flag": True, "given": [MegatronLMDummyDataLoader(eval_iters=2)]}),
+]
+
+
+def test_each_field_acts_or_is_told():
+    Accelerator(cpu=True)
+    fields = {field.name for field in dataclasses.fields(MegatronLMPlugin)}
+    assert fields - {name for name, _ in WITHOUT_EFFECT} - ACTS - IS_REFUSED == set()
+    without_rates = torch.nn.Linear(1, 1)
+    without_rates.config = object()
+    for name, settings in WITHOUT_EFFECT:
+        given, kind = settings.get("given", [without_rates]), settings.get("kind")
+        plugin = MegatronLMPlugin(**{field: value for field, value in settings.items() if field in fields})
+        plugin.megatron_lm_default_args["model_type_name"] = kind
+        told = {re.match(r"\w+", what).group() for what, _ in checks.told(plugin, given)}
+        assert name in told, (name, settings, told)
+        assert told <= {name, *settings} or settings.get("tensorboard_dir"), (name, settings, told)
+    assert not list(checks.told(MegatronLMPlugin(), [without_rates, MegatronLMDummyDataLoader()]))
+
+
+def test_masks_are_not_dropped_where_sequences_are_split(ranks):
+    printed = ranks("""
+        import torch
+        from types import SimpleNamespace
+        from accel import Accelerator
+        from accel.megatron import calls
+        from accel.utils import MegatronLMPlugin
+        accelerator = Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(context_parallel_size=2))
+        tokens = torch.arange(4)[None]
+        model = calls.as_megatron(torch.nn.Linear(1, 1), SimpleNamespace(model_type_name="gpt", return_logits=False))
+        try:
+            model(tokens, None, torch.zeros(1, 1, 4, 4, dtype=torch.bool), labels=tokens)
+        except NotImplementedError as error:
+            print("attention_mask with context_parallel_size above 1" in str(error))
+        try:
+            calls.as_megatron(torch.nn.Linear(1, 1), SimpleNamespace(model_type_name="t5"))
+        except NotImplementedError as error:
+            print("context_parallel_size=2: sequences of models of the type 't5'" in str(error))
+    """)
+    assert printed == ["True\nTrue\n"] * 2
+
+
+@pytest.mark.parametrize("settings", [{"tp_degree": 2}, {"use_custom_fsdp": True}, {"use_distributed_optimizer": True}], ids=str)
+def test_the_norm_of_the_parameters_is_that_of_the_whole_model(ranks, settings, tmp_path):
+    printed = ranks("""
+        import json
+        import os
+        import torch
+        from transformers import GPT2Config, GPT2LMHeadModel
+        from accel import Accelerator
+        from accel.utils import MegatronLMPlugin
+        accelerator = Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(
+            tensorboard_dir=os.environ["LOGS"], set_all_logging_options=True, **json.loads(os.environ["SETTINGS"])))
+        torch.manual_seed(5)
+        model = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=18, n_positions=8, eos_token_id=16))
+        before = sum(parameter.detach().square().sum() for parameter in model.parameters()).sqrt().item()
+        rows = torch.utils.data.DataLoader([{"input_ids": torch.arange(4)}] * 4, batch_size=2)
+        model, optimizer, rows = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.0), rows)
+        model._log.tracker.log = lambda told, step: accelerator.print(before, told["params-norm"])
+        model.train()
+        model(**next(iter(rows)))
+        accelerator.end_training()
+    """, SETTINGS=json.dumps(settings), LOGS=str(tmp_path))
+    before, logged = map(float, printed[1].split())
+    assert printed[0] == "" and logged == pytest.approx(before, rel=1e-6)
 
 
 def test_functions_of_the_program():

@@ -13,7 +13,7 @@ DEFAULTS = {
     "model_type_name": None, "pretraining_flag": True, "num_labels": None, "bert_binary_head": False, "model_return_dict": True, "vocab_file": None,
     "eos_token_id": None, "reset_position_ids": False, "reset_attention_mask": False, "check_for_nan_in_loss_and_grad": True, "return_logits": False,
     "lr_warmup_init": 0.0, "lr": None, "weight_decay": 0.0, "optimizer": None, "adam_beta1": 0.9, "adam_beta2": 0.999, "adam_eps": 1e-8,
-    "sgd_momentum": 0.0, "tensorboard_dir": None, "iteration": 0, "consumed_train_samples": 0, "consumed_valid_samples": 0,
+    "sgd_momentum": 0.0, "eod_mask_loss": False, "tensorboard_dir": None, "iteration": 0, "consumed_train_samples": 0, "consumed_valid_samples": 0,
     "consumed_test_samples": 0, "train_iters": None, "train_samples": None, "lr_decay_iters": None, "lr_decay_samples": None, "lr_warmup_iters": None,
     "lr_warmup_samples": None, "lr_warmup_fraction": None, "lr_decay_style": "linear", "weight_decay_incr_style": "constant",
     "start_weight_decay": None, "end_weight_decay": None, "min_lr": 0.0, "log_params_norm": False, "seq_length": None,

@@ -33,6 +33,10 @@ class GPT:
     def __call__(self, tokens, position_ids=None, attention_mask=None, labels=None, **others):
         state = current()
         if context_ranks(state) > 1:
+            given = [*([] if attention_mask is None else ["attention_mask"]), *others]
+            if given:
+                raise NotImplementedError(f"{', '.join(given)} with context_parallel_size above 1: each token sees all before it, and there are no other "
+                                          "inputs; expected tokens, position_ids and labels only, and no reset_attention_mask")
             return self._on_positions(state, tokens, position_ids, labels)
         if attention_mask is not None:  # Megatron's is True where a token is not seen
             kind = next(self.model.parameters()).dtype
@@ -89,4 +93,7 @@ class T5:
 def as_megatron(model, args):
     """The model as the steps of its type call it; of another type, which has a step of the program, as it is."""
     kind = {"gpt": GPT, "bert": Bert, "t5": T5}.get(args.model_type_name)
+    if kind in (Bert, T5) and context_ranks(current()) > 1:
+        raise NotImplementedError(f"context_parallel_size={context_ranks(current())}: sequences of models of the type {args.model_type_name!r} are not split; "
+                                  "expected 1")
     return model if kind is None else kind(model, args)

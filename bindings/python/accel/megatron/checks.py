@@ -3,7 +3,7 @@
 from ..state.job import data_parallel_size
 from ..tracking.logging import get_logger
 from .arguments import DEFAULTS
-from .dummies import MegatronLMDummyScheduler
+from .dummies import MegatronLMDummyDataLoader, MegatronLMDummyScheduler
 
 _logger = get_logger(__name__)
 # The names that the configurations of transformers have for a rate of dropout.
@@ -13,6 +13,18 @@ _LENGTHS = ("n_positions", "max_position_embeddings")
 _OF_PIPELINE = ("num_layers_per_virtual_pipeline_stage", "decoder_last_pipeline_num_layers", "pipeline_model_parallel_split_rank")
 _OF_SCHEDULE = ("train_iters", "train_samples", "lr_decay_style", "lr_decay_iters", "lr_decay_samples", "lr_warmup_iters", "lr_warmup_samples",
                 "lr_warmup_fraction", "min_lr", "weight_decay_incr_style", "start_weight_decay", "end_weight_decay")
+
+
+_NOT_LOGGED = ("log_num_zeros_in_grad", "log_throughput", "log_progress", "log_timers_to_tensorboard", "log_memory_to_tensorboard",
+               "log_world_size_to_tensorboard")
+_OF_GPT = ("eod_mask_loss", "return_logits", "reset_position_ids", "reset_attention_mask")
+
+
+def require_one_stage(plugin):
+    """Refuses a pipeline, before a model is prepared."""
+    if plugin.pp_degree > 1:
+        raise NotImplementedError(f"pp_degree={plugin.pp_degree}: models under Megatron-LM's settings are of torch, which are not trained in stages yet; "
+                                  "expected 1, and tp_degree or use_custom_fsdp for a model that does not fit one process")
 
 
 def check_model(plugin, model):
@@ -36,38 +48,97 @@ def check_model(plugin, model):
 
 def told(plugin, given):
     """(what, why) of the settings without effect, for the objects that prepare() was given."""
+    yield from _of_layers(plugin, given)
+    yield from _of_losses(plugin)
+    yield from _of_data(plugin, given)
+    yield from _of_updates(plugin, given)
+    if plugin.set_all_logging_options and plugin.tensorboard_dir is None:
+        yield "set_all_logging_options", "there is no tensorboard_dir"
+    elif plugin.set_all_logging_options:
+        for name in _NOT_LOGGED:
+            yield f"{name} of set_all_logging_options", "it is not in the values of a step"
+    for name in plugin.other_megatron_args or ():
+        if name not in DEFAULTS:
+            yield f"other_megatron_args[{name!r}]", "it is an argument of Megatron-LM's own code"
+
+
+def _of_layers(plugin, given):
+    """How a model is split and computed."""
     said = plugin.said
     if "attention_backend" in said:
         yield "attention_backend", "the engine chooses how attention is computed by shapes and device"
     if "attention_softmax_in_fp32" in said and not plugin.attention_softmax_in_fp32:
         yield "attention_softmax_in_fp32=False", "the softmax of attention is always computed in float32"
-    if plugin.use_precision_aware_optimizer:
-        yield "use_precision_aware_optimizer", "states of the optimizer have the type that it gives them; accel.optim.AdamW8bit has some of 8 bits"
-    if plugin.overlap_cpu_optimizer_d2h_h2d and not plugin.optimizer_cpu_offload:
-        yield "overlap_cpu_optimizer_d2h_h2d", "it needs optimizer_cpu_offload, where copies always overlap"
+    for config in [thing.config for thing in given if hasattr(thing, "config")]:
+        for field, names in _DROPOUTS.items():
+            if field in said and getattr(plugin, field) > 0 and all(getattr(config, name, None) is None for name in names):
+                yield field, "the configuration of the model has no such rate"
+    is_full = "recompute_granularity" in said and plugin.recompute_granularity == "full"
+    for name in ("recompute_method", "recompute_num_layers"):
+        if name in said and not is_full:
+            yield name, "it chooses layers of recompute_granularity='full', which is not given"
+    if plugin.recompute_activations and is_full:
+        yield "recompute_activations", "recompute_granularity='full' goes before it"
     if plugin.pp_degree == 1:
         for name in _OF_PIPELINE:
             if getattr(plugin, name) is not None:
                 yield name, "pp_degree is 1"
     if plugin.sequence_parallelism and plugin.tp_degree == 1:
         yield "sequence_parallelism", "tp_degree is 1"
+    if (plugin.use_distributed_optimizer or plugin.use_custom_fsdp) and data_parallel_size() == 1:
+        yield "use_custom_fsdp" if plugin.use_custom_fsdp else "use_distributed_optimizer", "there is one data rank"
+
+
+def _of_losses(plugin):
+    """What a step computes."""
+    args, is_own_step = plugin.megatron_lm_default_args, plugin.custom_train_step_class is None
+    kind = args.get("model_type_name")
+    for name in _OF_GPT:
+        if is_own_step and kind in ("bert", "t5") and (getattr(plugin, name, False) or args.get(name)):
+            yield name, f"steps of the type {kind!r} do not have it"
+    if is_own_step and kind == "gpt" and plugin.eod_mask_loss and plugin.custom_get_batch_function is not None:
+        yield "eod_mask_loss", "custom_get_batch_function says which tokens count"
+    if is_own_step and "calculate_per_token_loss" in plugin.said and plugin.custom_loss_function is not None:
+        yield "calculate_per_token_loss", "custom_loss_function says what the loss is a mean of"
+    if is_own_step and plugin.custom_train_step_kwargs:
+        yield "custom_train_step_kwargs", "there is no custom_train_step_class"
+
+
+def _of_data(plugin, given):
+    """Which rows a step gets."""
+    said = plugin.said
     if not plugin.megatron_dataset_flag:
         for name in {"eval_iters", "eval_interval"} & said:
             yield name, "the program's loop says when a model is evaluated, and on how many batches"
         if plugin.consumed_samples is not None:
             yield "consumed_samples", "loaders of a program go on where load_state() or skip_first_batches() puts them"
-    if plugin.set_all_logging_options and plugin.tensorboard_dir is None:
-        yield "set_all_logging_options", "there is no tensorboard_dir"
-    if (plugin.use_distributed_optimizer or plugin.use_custom_fsdp) and data_parallel_size() == 1:
-        yield "use_custom_fsdp" if plugin.use_custom_fsdp else "use_distributed_optimizer", "there is one data rank"
+        if plugin.custom_megatron_datasets_provider_function is not None:
+            yield "custom_megatron_datasets_provider_function", "megatron_dataset_flag is not given"
+    elif not plugin.is_train_batch_min:
+        yield "is_train_batch_min", "micro_batch_size of a MegatronLMDummyDataLoader counts"
+    for loader in given:
+        if isinstance(loader, MegatronLMDummyDataLoader):
+            yield from loader.without_effect()
+
+
+def _of_updates(plugin, given):
+    """The optimizer and its schedule."""
+    said = plugin.said
+    if plugin.use_precision_aware_optimizer:
+        yield "use_precision_aware_optimizer", "states of the optimizer have the type that it gives them; accel.optim.AdamW8bit has some of 8 bits"
+    if plugin.overlap_cpu_optimizer_d2h_h2d and not plugin.optimizer_cpu_offload:
+        yield "overlap_cpu_optimizer_d2h_h2d", "it needs optimizer_cpu_offload, where copies always overlap"
+    if "lr_mult" in said and plugin.scale_lr_cond is None:
+        yield "lr_mult", "there is no scale_lr_cond, which says for which parameters"
     if not any(isinstance(thing, MegatronLMDummyScheduler) for thing in given):
         for name in _OF_SCHEDULE:
             if name in said:
                 yield name, "it is of the schedule of a MegatronLMDummyScheduler, which prepare() was not given"
-    known = {*DEFAULTS, *plugin.megatron_lm_default_args} - set(plugin.other_megatron_args or ())
-    for name in plugin.other_megatron_args or ():
-        if name not in known and name not in DEFAULTS:
-            yield f"other_megatron_args[{name!r}]", "it is an argument of Megatron-LM's own code"
+        return
+    unit, other = ("iterations", "samples") if plugin.train_iters is not None else ("samples", "iters")
+    for name in (f"lr_decay_{other}", f"lr_warmup_{other}"):
+        if name in said and getattr(plugin, name):
+            yield name, f"the schedule counts {unit}"
 
 
 def tell(plugin, given):

@@ -4,6 +4,8 @@
 _DATA = {"data_path": None, "split": None, "train_data_path": None, "valid_data_path": None, "test_data_path": None, "eval_iters": 100,
          "eval_interval": 1000, "num_workers": 2, "reset_position_ids": False, "reset_attention_mask": False, "eod_mask_loss": False, "seed": 1234,
          "vocab_file": None, "merge_file": None}
+_WITHOUT_EFFECT = {"num_workers": "rows are read by the process itself", "seed": "rows come in the order that the datasets have them",
+                   "eval_iters": "that of MegatronLMPlugin counts", "eval_interval": "that of MegatronLMPlugin counts"}
 
 
 class MegatronLMDummyScheduler:
@@ -19,6 +21,13 @@ class MegatronLMDummyDataLoader:
 
     def __init__(self, **dataset_kwargs):
         self.dataset_args = {**_DATA, **dataset_kwargs, "megatron_dataset_flag": True}
+        self._said = set(dataset_kwargs)
+
+    def without_effect(self):
+        """(what, why) of the arguments that were given and change nothing."""
+        for name, why in _WITHOUT_EFFECT.items():
+            if name in self._said:
+                yield f"{name} of a MegatronLMDummyDataLoader", why
 
     def set_megatron_data_args(self):
         """Megatron's arguments get the values of this loader."""

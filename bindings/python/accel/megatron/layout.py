@@ -36,7 +36,8 @@ def data_ranks(plugin, world):
     """Over how many of the ranks data are shared out: the others split a model, or a sequence, with them."""
     for name in ("expert_model_parallel_size", "expert_tensor_parallel_size"):
         if getattr(plugin, name) > 1:
-            raise NotImplementedError(f"{name}={getattr(plugin, name)}: experts are not split over ranks in libaccel yet; expected 1")
+            raise NotImplementedError(f"{name}={getattr(plugin, name)}: models under Megatron-LM's settings are of torch, whose experts are not shared out; "
+                                      "expected 1, or ParallelismConfig(ep_size=...) without the plugin, and a model of accel with nn.MixtureOfExperts")
     split = plugin.tp_degree * plugin.pp_degree * plugin.context_parallel_size
     if world % split != 0:
         raise ValueError(f"tp_degree={plugin.tp_degree}, pp_degree={plugin.pp_degree} and context_parallel_size={plugin.context_parallel_size} need "

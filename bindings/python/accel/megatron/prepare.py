@@ -8,7 +8,7 @@ from ..modules.module import Module
 from ..state.job import data_parallel_size
 from ..training.lr_scheduler import LRScheduler
 from ..training.optimizer import Optimizer
-from . import checks, pipeline
+from . import checks
 from .arguments import get_args, initialize
 from .dummies import MegatronLMDummyDataLoader, MegatronLMDummyScheduler
 
@@ -34,7 +34,7 @@ def objects(accelerator, plugin, given):
         plugin.set_training_args(_micro_batch_size(plugin, given, loaders), data_parallel_size())
     model = models[0] if models else None
     if model is not None:
-        pipeline.require(plugin)
+        checks.require_one_stage(plugin)
         plugin.set_network_size_args(model, _a_batch(loaders))
         checks.check_model(plugin, model)
         _set_end_token(plugin, model)

@@ -21,8 +21,14 @@ class StepLog:
         if norm is not None:
             told["grad-norm"] = norm
         if self.logs_norm:
-            told["params-norm"] = math.sqrt(sum(float(parameter.detach().float().square().sum()) for parameter in engine.parameters()))
+            told["params-norm"] = self.norm_of_parameters(engine.module)
         self.tracker.log(told, step=engine.iteration)
+
+    def norm_of_parameters(self, model):
+        """Each element counts once. All ranks call; where they have parts of the model, the main process gets it whole, and the others have 0."""
+        names = {name for name, _ in self.accelerator.unwrap_model(model).named_parameters()}  # without those that are tied to another one
+        whole = self.accelerator.get_state_dict(model)
+        return math.sqrt(sum(float(value.detach().float().square().sum()) for name, value in whole.items() if name in names))
 
     def add_evaluation(self, values):
         """Of one batch."""
