@@ -1,7 +1,6 @@
 """Stages of a model under pp_degree, in the words of the engine's pipelines."""
 
 from .. import capi
-from .recompute import layers_of
 
 
 def options(plugin, model):
@@ -9,6 +8,8 @@ def options(plugin, model):
     if plugin.pipeline_model_parallel_split_rank is not None:
         raise NotImplementedError(f"pipeline_model_parallel_split_rank={plugin.pipeline_model_parallel_split_rank}: a model is one chain of layers here; "
                                   "expected None")
+    from .recompute import layers_of  # imports torch
+
     chosen = {"micro_batches": plugin.num_micro_batches}
     layers, stages = layers_of(model), plugin.pp_degree
     if plugin.num_layers_per_virtual_pipeline_stage is not None:
