@@ -744,6 +744,7 @@ using ModuleHookFn = std::function<Value(const Module& module, const Value& valu
 using LrLambdaFn = std::function<double(std::int64_t step)>;
 using CommHookFn = std::function<void(const Tensor& buffer, std::int64_t bucket, bool is_last)>;
 using ClosureFn = std::function<Tensor()>;
+using PipelineLossFn = std::function<Tensor(const Value& returned, const Value& targets)>;
 using SaveStateFn = std::function<Value()>;
 using LoadStateFn = std::function<void(const Value& state)>;
 using CheckpointHookFn = std::function<Value(const Value& models, const std::string& folder)>;
@@ -763,6 +764,8 @@ inline accel_status_t run(accel_module_t* module, const accel_value_t* values, a
                           void* user_data);
 inline double run(std::int64_t step, void* user_data);
 inline accel_status_t run(accel_tensor_t* buffer, std::int64_t bucket, std::int32_t is_last, void* user_data);
+inline accel_status_t run(const accel_value_t* returned, const accel_value_t* targets, accel_tensor_t** out_loss,
+                          void* user_data);
 inline accel_status_t run(accel_tensor_t** out_loss, void* user_data);
 inline accel_status_t run(accel_value_t* out_state, void* user_data);
 inline accel_status_t run(const accel_value_t* state, void* user_data);
@@ -2637,6 +2640,17 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
+  // Trains a model in stages on one batch: forwards and backwards of its micro-batches on all stages, as a forward and
+  // accel_backward() of a model on one rank.
+  double pipeline_step(const Module& module, const Value& inputs, const Value& targets, const char* loss_name,
+                       PipelineLossFn loss = nullptr) {
+    double out_loss = 0;
+    detail::check(accel_pipeline_step(get(), module.get(), detail::unless_none(inputs), detail::unless_none(targets),
+                                      loss_name, loss ? static_cast<accel_pipeline_loss_fn>(detail::run) : nullptr,
+                                      loss ? detail::keep(loss) : nullptr, detail::drop<PipelineLossFn>, &out_loss));
+    return out_loss;
+  }
+
   // Sets how losses are scaled; before anything is prepared.
   void set_grad_scaler(const GradScalerOptions& options = {}) { detail::check(accel_set_grad_scaler(get(), &options)); }
 
@@ -4175,6 +4189,13 @@ inline double run(std::int64_t step, void* user_data) {
 inline accel_status_t run(accel_tensor_t* buffer, std::int64_t bucket, std::int32_t is_last, void* user_data) {
   return guarded([&] {
     (*static_cast<CommHookFn*>(user_data))(Tensor(Tensor::retained(buffer)), bucket, is_last != 0);
+  });
+}
+
+inline accel_status_t run(const accel_value_t* returned, const accel_value_t* targets, accel_tensor_t** out_loss,
+                          void* user_data) {
+  return guarded([&] {
+    *out_loss = (*static_cast<PipelineLossFn*>(user_data))(Value::copy(returned), Value::copy(targets)).release();
   });
 }
 

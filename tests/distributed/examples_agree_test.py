@@ -17,7 +17,7 @@ import unittest
 
 README, LAUNCHER = sys.argv[1:3]
 LANGUAGES = dict(argument.split("=", 1) for argument in sys.argv[3:])
-PROGRAMS = ["hello", "train", "custom_module", "split_model", "checkpoint", "embed"]
+PROGRAMS = ["hello", "train", "custom_module", "split_model", "pipeline", "checkpoint", "embed"]
 IN_TWO = os.environ.get("ACCEL_TEST_IN_TWO", " ".join(PROGRAMS)).split()
 WITH_FOLDER = ["checkpoint", "embed"]
 DRAWS_ON_THE_DEVICE = ["checkpoint"]  # a dropout
@@ -103,6 +103,18 @@ class ExamplesAgree(unittest.TestCase):
         self.assertEqual(whole[1], "up here: 32 x 7")
         self.assertEqual(parts[first][2:], whole[2:])
 
+    def test_pipeline(self):
+        """In two stages it learns as in one."""
+        stages = {language: lines_of(language, "pipeline", 2, PARALLELISM_CONFIG_PP_SIZE="2") for language in LANGUAGES}
+        first = next(iter(LANGUAGES))
+        for language in LANGUAGES:
+            self.assertEqual(stages[language], stages[first], f"{language} and {first}")
+        self.assertEqual([line.split(":")[0] for line in stages[first]], documented_names("pipeline"))
+        self.assertEqual(stages[first][1], "parameters here: 1312")
+        whole = lines_of(first, "pipeline", 1)
+        self.assertEqual(whole[1], "parameters here: 1642")
+        self.assertEqual(stages[first][2:], whole[2:])
+
     def test_checkpoint(self):
         self.compare("checkpoint")
 
@@ -134,6 +146,6 @@ class ExamplesAgree(unittest.TestCase):
 if __name__ == "__main__":
     if "train" not in IN_TWO:
         del ExamplesAgree.test_big_model  # of one process in any case: the run with the training in two has it
-    if "split_model" not in IN_TWO:
-        del ExamplesAgree.test_split_model  # of two processes in any case
+    for program in {"split_model", "pipeline"} - set(IN_TWO):
+        delattr(ExamplesAgree, f"test_{program}")  # of two processes in any case
     unittest.main(argv=sys.argv[:1])

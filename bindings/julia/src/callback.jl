@@ -68,6 +68,12 @@ seed_callback() = @cfunction(run_seed, Int32, (Int64, Ptr{Cvoid}))
 run_comm_hook(buffer, bucket, is_last, block) = callback_status(() -> object_of(block)(tensor_of(buffer), Int(bucket), is_last != 0))
 comm_hook_callback() = @cfunction(run_comm_hook, Int32, (Ptr{LibAccel.accel_tensor_t}, Int64, Int32, Ptr{Cvoid}))
 
+run_pipeline_loss(returned, targets, out, block) = callback_status() do
+    loss = object_of(block)(borrowed(unsafe_load(returned)), borrowed(unsafe_load(targets)))::Tensor
+    unsafe_store!(out, LibAccel.accel_tensor_retain(raw(loss)))
+end
+pipeline_loss_callback() = @cfunction(run_pipeline_loss, Int32, (Ptr{CValue}, Ptr{CValue}, Ptr{Ptr{LibAccel.accel_tensor_t}}, Ptr{Cvoid}))
+
 run_save_state(out, block) = callback_status(() -> give(out, first(object_of(block))()))
 save_state_callback() = @cfunction(run_save_state, Int32, (Ptr{CValue}, Ptr{Cvoid}))
 run_load_state(state, block) = callback_status(() -> last(object_of(block))(borrowed(unsafe_load(state))))

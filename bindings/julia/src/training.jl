@@ -28,15 +28,18 @@ prepared_as(::Scheduler, item) = Scheduler(item.scheduler)
 """    prepare(state, model; device_placement, evaluation_mode = false, tensor_parallel = (;), options...)
 
 Options are the fields of `accel_ddp_options_t`; `tensor_parallel` has those of `accel_tensor_parallel_options_t`, such as
-`(plan = "up colwise; down rowwise",)`. With `evaluation_mode` each rank has its own weights, and nothing is exchanged."""
+`(plan = "up colwise; down rowwise",)`, and `pipeline` those of `accel_pipeline_options_t`, such as `(micro_batches = 8,)`. With `evaluation_mode` each rank has its own weights, and nothing is exchanged."""
 prepare(state::State, model::Model; device_placement = LibAccel.ACCEL_UNSET, evaluation_mode = LibAccel.ACCEL_UNSET,
-        tensor_parallel = (;), options...) =
+        tensor_parallel = (;), pipeline = (;), options...) =
     with_options(LibAccel.accel_ddp_options_t; options...) do ddp
         with_options(LibAccel.accel_tensor_parallel_options_t; tensor_parallel...) do splitting
-            GC.@preserve ddp splitting with_options(LibAccel.accel_prepare_model_options_t; device_placement = device_placement,
-                         evaluation_mode = evaluation_mode, ddp = Base.unsafe_convert(Ptr{LibAccel.accel_ddp_options_t}, ddp),
-                         tensor_parallel = Base.unsafe_convert(Ptr{LibAccel.accel_tensor_parallel_options_t}, splitting)) do given
-                made(Model, out -> LibAccel.accel_prepare_model(state, model, given, out))
+            with_options(LibAccel.accel_pipeline_options_t; pipeline...) do stages
+                GC.@preserve ddp splitting stages with_options(LibAccel.accel_prepare_model_options_t; device_placement = device_placement,
+                             evaluation_mode = evaluation_mode, ddp = Base.unsafe_convert(Ptr{LibAccel.accel_ddp_options_t}, ddp),
+                             tensor_parallel = Base.unsafe_convert(Ptr{LibAccel.accel_tensor_parallel_options_t}, splitting),
+                             pipeline = Base.unsafe_convert(Ptr{LibAccel.accel_pipeline_options_t}, stages)) do given
+                    made(Model, out -> LibAccel.accel_prepare_model(state, model, given, out))
+                end
             end
         end
     end
@@ -53,6 +56,21 @@ backward(state::State, loss::Tensor; options...) =
 From a sum of losses of `count` items: the gradients of one big batch, however the items are spread."""
 backward_sum(state::State, loss_sum::Tensor, count; options...) =
     (backward_options(given -> LibAccel.accel_backward_sum(state, loss_sum, count, given); options...); nothing)
+"""    pipeline_step(state, model, inputs, targets; loss = "cross_entropy")
+
+Forward and backward of a model in stages on one batch; the loss. `inputs` are those of the first stage, `targets` those of the last one, `nothing`
+where neither is. `loss` is "cross_entropy", "cross_entropy_sum", a function of output and targets, or `nothing`: the model returns it."""
+function pipeline_step(state::State, model::Model, inputs = nothing, targets = nothing; loss = "cross_entropy")
+    number = Ref(0.0)
+    own = loss isa Function
+    lend_or_null(inputs) do inputs
+        lend_or_null(targets) do targets
+            LibAccel.accel_pipeline_step(state, model, inputs, targets, own || loss === nothing ? C_NULL : loss,
+                own ? pipeline_loss_callback() : C_NULL, own ? keep(loss) : C_NULL, own ? destroy() : C_NULL, number)
+        end
+    end
+    return number[]
+end
 
 
 """An open `local_sgd`."""

@@ -80,6 +80,8 @@ STAGES = """
     assert "Could not find batch size from args or kwargs" in said, said
     said = error_of(lambda: model(accel.zeros(2, 4)) if state.is_main_process else model())
     assert "of the pipeline failed in" in said or state.is_main_process and "shape" in said, said
+    said = error_of(lambda: model(batch, object()) if state.is_main_process else model())
+    assert ("object to pass on" in said if state.is_main_process else "of the pipeline failed in" in said), said
     assert "ValueError: split_points=['2', '3', '1']" in error_of(lambda: prepare_pippy(whole, ["2", "3", "1"]))
     assert "ValueError" in error_of(lambda: prepare_pippy(whole, ["x", "y"][:state.num_processes - 1]))
     small = error_of(lambda: prepare_pippy(nn.Sequential(nn.Linear(2, 2))))

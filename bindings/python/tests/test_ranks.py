@@ -595,6 +595,7 @@ def test_rank_0_reads_the_weights_for_all(ranks, tmp_path):
 
 STAGES = """
     import accel
+    import numpy as np
     from accel import Accelerator, ParallelismConfig, nn, optim
     from accel.nn import functional as F
 
@@ -614,11 +615,36 @@ STAGES = """
     print(abs(losses[0] - expected) < 1e-5, losses[-1] < losses[0], len(list(model.parameters())))
     model.eval()
     print(abs(float(F.cross_entropy(model(rows), labels)) - accelerator.pipeline_step(model, rows, labels)) < 1e-5)
+
+    # Tensors of other libraries, in tuples too, and the batch that a rank's stages do not take left out.
+    model.train()
+    first, last = accelerator.is_main_process, accelerator.is_last_process
+    numbers, names = np.array(rows.tolist(), dtype=np.float32), np.array(labels.tolist())
+    foreign = accelerator.pipeline_step(model, (numbers,) if first else None, names if last else None)
+    optimizer.zero_grad()
+    print(abs(foreign - accelerator.pipeline_step(model, rows, labels)) < 1e-6)
+    optimizer.zero_grad()
+
+    # What the engine does not know, on one rank, is an error of all.
+    for inputs, targets in ((object() if first else None, labels), (rows, object() if last else None)):
+        try:
+            accelerator.pipeline_step(model, inputs, targets)
+        except Exception as error:
+            print(type(error).__name__, "object to pass on" in str(error))
+        optimizer.zero_grad()
+    try:
+        accelerator.pipeline_step(model, rows, labels, lambda output, targets: 3)
+    except Exception as error:
+        print("the loss is a int; expected a tensor" in str(error))
+    optimizer.zero_grad()
+    print(abs(foreign - accelerator.pipeline_step(model, rows, labels)) < 1e-6)
     accelerator.end_training()
 """
 
 
 def test_a_model_in_stages(ranks):
-    for printed in ranks(STAGES):
+    for rank, printed in enumerate(ranks(STAGES)):
         lines = printed.splitlines()
-        assert lines[0].startswith("True True ") and lines[1] == "True"
+        assert lines[0].startswith("True True ") and lines[1:3] == ["True", "True"]
+        assert lines[3].startswith("TypeError True") == (rank == 0) and lines[4].startswith("TypeError True") == (rank == 1)
+        assert lines[5:] == ["True", "True"], printed

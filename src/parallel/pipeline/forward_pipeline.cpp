@@ -115,15 +115,17 @@ c10::IValue run_forward_pipeline(const CommunicatorPtr& ranks, c10::Device devic
   const at::AutoGradMode unrecorded(false);
   // A batch that cannot be cut has no rows for the others: they come to the end, and hear of the error there.
   int64_t rows = 0;
+  std::vector<c10::IValue> chunks;
   const std::exception_ptr refusal = caught_in([&] {
-    if (ranks->rank() == 0) rows = rows_for(batch, rounds);
+    if (ranks->rank() != 0) return;
+    const int64_t counted = rows_for(batch, rounds);
+    chunks = cut_rows(batch, counted, chunk_sizes(counted, cut));
+    rows = counted;
   });
   const c10::IValue known = comm::broadcast_object_list(*ranks, tree::new_list({rows}), 0);
   rows = tree::sequence_items(known)[0].toInt();
   const std::vector<int64_t> sizes = rows == 0 ? std::vector<int64_t>() : chunk_sizes(rows, cut);
   ForwardRun run(ranks, device, static_cast<int>(sizes.size()), static_cast<int>(rounds));
-  std::vector<c10::IValue> chunks;
-  if (ranks->rank() == 0) chunks = cut_rows(batch, rows, sizes);
   const std::vector<c10::IValue> outputs = run.run(std::move(chunks), stage);
   c10::IValue joined;
   if (refusal) {

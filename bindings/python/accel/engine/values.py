@@ -34,6 +34,16 @@ def to_engine(value, otherwise=None):
     return value if otherwise is None or isinstance(value, _HANDLES) else otherwise(value)
 
 
+def engine_values(value, owner):
+    """The tree for the engine; a TypeError names the `owner` of a leaf that is no tensor, number or text."""
+    def check(leaf):
+        if not (leaf is None or isinstance(leaf, (str, bool, int, float)) or is_tensor(leaf)):
+            raise TypeError(f"{owner} a {type(leaf).__name__} to pass on; expected tensors, numbers and texts in lists, tuples and dicts")
+        return leaf
+
+    return map_leaves(to_engine(value), lambda _: True, check)
+
+
 def _bridge():
     from . import bridge  # imports torch
 

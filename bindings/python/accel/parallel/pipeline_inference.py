@@ -3,6 +3,7 @@
 Chunks of a batch pass through the stages one behind the other, so that all ranks compute at once; the engine passes them on.
 """
 
+import contextlib
 import math
 import weakref
 
@@ -10,7 +11,7 @@ from .. import capi
 from ..big_models.device_maps import calculate_maximum_sizes, compute_module_sizes, infer_auto_device_map
 from ..compat.other import convert_bytes
 from ..engine.torch_types import is_torch_model
-from ..engine.values import like, map_leaves, to_engine
+from ..engine.values import engine_values, like, map_leaves
 from ..modules.given import check_model
 from ..modules.layers import ModuleList, Sequential
 from ..modules.module import PreparedModule
@@ -59,11 +60,19 @@ class Pipeline:
         """A batch through a function in the place of this rank's stage; a rank after the first one has none."""
         self.running, self.output = stage, None
         try:
-            joined = capi.accel_pipeline_forward(current(), self.handle, None if batch is None else _sent(batch), num_chunks or self.num_chunks,
-                                                 self.chain.chunk_rows, rounds)
+            try:
+                sent = None if batch is None else _sent(batch)
+            except Exception:
+                with contextlib.suppress(Exception):
+                    self._forward(None, num_chunks, rounds)  # the ranks that wait hear of it
+                raise
+            joined = self._forward(sent, num_chunks, rounds)
             return like(self.output, joined) if self.is_last and joined is not None else None
         finally:
             self.running = self.output = None
+
+    def _forward(self, batch, num_chunks, rounds):
+        return capi.accel_pipeline_forward(current(), self.handle, batch, num_chunks or self.num_chunks, self.chain.chunk_rows, rounds)
 
     def _run(self, value):
         output = self.running(self._received(value))
@@ -86,12 +95,7 @@ def _torch_tensor(tensor):
 
 def _sent(value):
     """What passes to the next stage, or is joined with other chunks."""
-    def check(leaf):
-        if not (leaf is None or isinstance(leaf, (str, bool, int, float)) or is_tensor(leaf)):
-            raise TypeError(f"a stage has a {type(leaf).__name__} to pass on; expected tensors, numbers and texts in lists, tuples and dicts")
-        return leaf
-
-    return map_leaves(to_engine(value), lambda _: True, check)
+    return engine_values(value, "a stage has")
 
 
 class LayerChain:

@@ -95,8 +95,7 @@ class Generation:
     def __init__(self, pipeline, plan):
         self.stage, self.is_last, self.plan, self.groups = pipeline.stage, pipeline.is_last, plan, {}
         self.step_of_noise, self.noise = 0, None
-        if self.is_last:
-            self._choose_as(pipeline.chain.model, PartialState().device)
+        self.model, self.processors = pipeline.chain.model, None
         self.names = pipeline.chain.signature.parameters
 
     def _choose_as(self, model, device):
@@ -111,6 +110,8 @@ class Generation:
         self.generator.set_state(self.plan["random"])
 
     def __call__(self, value):
+        if self.is_last and self.processors is None:  # here an error is one of the stage, which all ranks hear of
+            self._choose_as(self.model, PartialState().device)
         rows, ids = value["rows"], value["ids"]
         group = self.groups.setdefault(int(rows[0]), Group(self.stage.begin))
         group.mask = value["mask"] if group.mask is None else torch.cat([group.mask, group.mask.new_ones(len(ids), 1)], dim=1)

@@ -41,6 +41,7 @@ from .accelerator_arguments import (backward_settings, choice, coordinate, gradi
                                     is_prepared, kind_of, lomo_of_package, loss_in_engine, pytorch_model, remembered, stepping_engine)
 from .compilation import without_compilation
 from .grad_scaler import GradScaler
+from .pipeline_step import pipeline_step
 
 _HANDLERS = (AutocastKwargs, DistributedDataParallelKwargs, GradScalerKwargs, InitProcessGroupKwargs, ProfileKwargs)
 
@@ -389,8 +390,7 @@ class Accelerator(methods.Accelerator, Observed):
     def pipeline_step(self, model: Module, inputs: Any = None, targets: Any = None, loss: Any = "cross_entropy") -> float:
         """Forward and backward of a model in stages; the loss. `loss` is "cross_entropy", "cross_entropy_sum", a function of output
         and targets, or None: the model returns it."""
-        name, function = (loss, None) if loss is None or isinstance(loss, str) else (None, loss)
-        return capi.accel_pipeline_step(self._current(), handle_of(model, "pipeline_step"), inputs, targets, name, function)
+        return pipeline_step(self._current(), handle_of(model, "pipeline_step"), inputs, targets, loss, is_torch_model(model))
 
     def lomo_backward(self, loss, learning_rate=None):
         """Backward that updates the parameters of the prepared LOMO optimizers."""
