@@ -72,12 +72,12 @@ JoinedInputs::JoinedInputs(std::shared_ptr<Accelerator> accelerator, const std::
                                                     [](const auto& loader) { return loader->sharding().even_batches; });
   if (even_batches.value_or(even)) return;
   std::vector<parallel::ParallelModelPtr> parallel_models;
-  for (const nn::ModulePtr& model : models)
-    if (auto parallel = parallel_model_of(model); parallel->exchange() != nullptr) {
-      require(parallel->pipeline() == nullptr, Status::kUnsupported,
-              "a rank without inputs cannot go along with the steps of a model in stages; expected even batches");
-      parallel_models.push_back(std::move(parallel));
-    }
+  for (const nn::ModulePtr& model : models) {
+    auto parallel = parallel_model_of(model);
+    require(parallel->pipeline() == nullptr, Status::kUnsupported,
+            "a rank without inputs cannot go along with the steps of a model in stages; expected even batches");
+    if (parallel->exchange() != nullptr) parallel_models.push_back(std::move(parallel));
+  }
   if (!parallel_models.empty())
     inputs_.emplace(accelerator_->state().groups().gradient_group(), std::move(parallel_models),
                     std::make_unique<SharedUpdates>(*accelerator_));

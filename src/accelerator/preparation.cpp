@@ -99,13 +99,16 @@ void draw_missing_values(nn::Module& module, const parallel::ModelRanks& ranks, 
 }  // namespace
 
 // Null where there is one stage, or the program has split the model.
-parallel::StagePlanPtr Preparation::cut_into_stages(nn::Module& module, const PrepareModelSettings& preparation) const {
+parallel::StagePlanPtr Preparation::cut_into_stages(nn::Module& module, const PrepareModelSettings& preparation,
+                                                    const parallel::ModelRanks& ranks) const {
   const char* const axis = "pipeline";
   comm::Mesh& mesh = *state_.groups().mesh();
   if (mesh.size(axis) == 1 || preparation.split_by_program || preparation.evaluation_mode ||
       prepared_.placed->describe_parts(module, axis))
     return nullptr;
-  return parallel::cut_into_stages(module, mesh.group(axis), preparation.pipeline);
+  const bool is_sharded = preparation.fsdp.enabled.value_or(false) && ranks.gradient->size() > 1;
+  const bool defers_products = !is_sharded && state_.settings().mixed_precision == Precision::kNo;
+  return parallel::cut_into_stages(module, mesh.group(axis), preparation.pipeline, defers_products);
 }
 
 // A mesh with a shard axis says who shares a copy. Without one all ranks do.
@@ -191,7 +194,7 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   parallel::ModelRanks ranks = model_ranks(settings.fsdp);
   add_expert_ranks(ranks, settings.tensor_parallel.sequence_parallel);
   const nn::NamedTensors whole = nn::lacks_memory(*module) ? nn::named_members(*module) : nn::NamedTensors();
-  const parallel::StagePlanPtr stages = cut_into_stages(*module, settings);
+  const parallel::StagePlanPtr stages = cut_into_stages(*module, settings, ranks);
   parallel::split_layers(*module, ranks.tensor, settings, state_.device(), /*is_stage=*/stages != nullptr);
   parallel::share_experts(*module, ranks, settings);
   const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
@@ -206,7 +209,7 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
       std::make_shared<PreparedModel>(parallel::parallelize(module, ranks, settings, state_.device(), stages),
                                       precision, state_.compute_policy(), state_.communicator()->step_times());
   if (state_.groups().mesh()->size("pipeline") == 1)
-    prepared->set_single_stage(parallel::single_stage(*prepared->parallel(), settings.pipeline,
+    prepared->set_single_stage(parallel::single_stage(*prepared->parallel(), settings,
                                                       state_.groups().mesh()->group("pipeline"), state_.device()));
   if (settings.context_parallel.inputs_are_split) prepared->set_sequences(prepared_.sequences);
   precision_.follow_loss_scale(sharding.loss_scale);  // the last step that can refuse

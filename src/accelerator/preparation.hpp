@@ -72,7 +72,8 @@ class Preparation {
   parallel::ModelRanks model_ranks(const FsdpSettings& settings) const;
   void add_expert_ranks(parallel::ModelRanks& ranks, bool splits_tokens) const;
   ShardingChoice choose_sharding(const PrepareModelSettings& preparation) const;
-  parallel::StagePlanPtr cut_into_stages(nn::Module& module, const PrepareModelSettings& preparation) const;
+  parallel::StagePlanPtr cut_into_stages(nn::Module& module, const PrepareModelSettings& preparation,
+                                         const parallel::ModelRanks& ranks) const;
 
   state::State& state_;
   PreparedObjects& prepared_;

@@ -81,8 +81,6 @@ void ParameterOptimizer::add_group(std::vector<at::Tensor> parameters, std::opti
   group.weight_decay = weight_decay.value_or(group.weight_decay);
   check_setting("lr", {}, group.lr);
   check_setting("weight_decay", {}, group.weight_decay);
-  require(!parameters.empty(), Status::kInvalidArgument,
-          "a parameter group of 0 parameters was given; expected at least one");
   std::unordered_set<const c10::TensorImpl*> known;
   for (const auto& parameter : parameters_) known.insert(parameter.unsafeGetTensorImpl());
   for (size_t i = 0; i < parameters.size(); ++i) {

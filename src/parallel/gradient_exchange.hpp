@@ -45,6 +45,9 @@ class GradientExchange {
   virtual std::vector<UncoveredGradient> uncovered_gradients() { return {}; }
   // Whether this exchange has covered the gradient that the parameter has.
   virtual bool covers(const at::Tensor& /*parameter*/) { return false; }
+  // Collective: exchanges the gradients that have accumulated while the exchange was off; a parameter without one gets
+  // the mean with 0 as its own. Nothing for kinds that do it at the end of a step.
+  virtual void exchange_accumulated() {}
 };
 
 }  // namespace accel::parallel

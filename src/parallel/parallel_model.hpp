@@ -106,9 +106,10 @@ struct StagePlan;
 using StagePlanPtr = std::shared_ptr<const StagePlan>;
 
 // Cuts a model into stages, and releases, in place, what is not in those of this rank. Collective among the ranks along
-// the axis "pipeline". Ahead of split_layers().
+// the axis "pipeline". Ahead of split_layers(). `defers_products` says whether backwards will have two halves where a
+// schedule has them.
 StagePlanPtr cut_into_stages(nn::Module& module, const CommunicatorPtr& pipeline_ranks,
-                             const PipelineSettings& settings);
+                             const PipelineSettings& settings, bool defers_products);
 
 // Shares the experts of a model out over the ranks along the axis "expert", in place, unless they are shared out
 // already; with one rank it only sets how the layers work. Collective among these. Ahead of the move to a device, too.
@@ -121,7 +122,7 @@ ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& rank
 
 // The steps of a model that this rank has all of, as one stage; `alone` is a group of this rank. It must not outlive
 // the model.
-StagePipelinePtr single_stage(ParallelModel& model, const PipelineSettings& settings, const CommunicatorPtr& alone,
+StagePipelinePtr single_stage(ParallelModel& model, const PrepareModelSettings& settings, const CommunicatorPtr& alone,
                               c10::Device device);
 
 }  // namespace accel::parallel

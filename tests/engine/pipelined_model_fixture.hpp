@@ -139,12 +139,13 @@ inline PrepareModelSettings settings_of(const Case& test) {
 
 class Training {
  public:
-  Training(const AcceleratorPtr& accelerator, const Case& test)
+  Training(const AcceleratorPtr& accelerator, const Case& test) : Training(accelerator, test, settings_of(test)) {}
+  Training(const AcceleratorPtr& accelerator, const Case& test, const PrepareModelSettings& settings)
       : accelerator_(accelerator), test_(test), inner_(gpt2(test.is_tied)) {
     auto accumulation = accelerator->state().gradient_state()->settings();
     accumulation.num_steps = test.accumulation;
     accelerator->state().gradient_state()->set_settings(accumulation);
-    model_ = accelerator->preparation().prepare_model(inner_, settings_of(test));
+    model_ = accelerator->preparation().prepare_model(inner_, settings);
     optimizer_ = accelerator->preparation().prepare_optimizer(adamw(*model_));
   }
   ~Training() {

@@ -5,16 +5,22 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
 
 #include <map>
 #include <string>
 #include <vector>
 
+#include "accelerator/join_uneven_inputs.hpp"
+#include "config/generated/choices/auto_wrap_policy.hpp"
 #include "expect_error.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/linear.hpp"
+#include "nn/layers/normalization.hpp"
 #include "nn/layers/sequential.hpp"
+#include "parallel/pipeline/pipeline.hpp"
+#include "parallel/pipeline/schedules/schedules.hpp"
 #include "pipelined_model_fixture.hpp"
 #include "tensor/tensor_chunk.hpp"
 
@@ -38,9 +44,15 @@ void expect_weights(const nn::Module& model, const std::map<std::string, at::Ten
   }
 }
 
-void expect_equality(const AcceleratorPtr& accelerator, const Case& test, const Trained& expected) {
+void expect_parameters(const nn::Module& model, const std::map<std::string, at::Tensor>& expected) {
+  for (const auto& [name, parameter] : nn::named_parameters(model))
+    EXPECT_TRUE(at::allclose(parameter, expected.at(name), kTolerance, kTolerance)) << name;
+}
+
+void expect_equality(const AcceleratorPtr& accelerator, const Case& test, const PrepareModelSettings& settings,
+                     const Trained& expected) {
   SCOPED_TRACE(name_of(test));
-  Training training(accelerator, test);
+  Training training(accelerator, test, settings);
   comm::Communicator& data = *accelerator->state().groups().data_parallel();
   for (int64_t step = 0; step < kSteps; step++) {
     const auto [loss, norm] = training.step(step);
@@ -56,7 +68,8 @@ void expect_equality(const MeshSizes& mesh, const std::vector<Case>& tests) {
   std::vector<Trained> expected;
   for (const Case& test : tests) expected.push_back(train_alone(test, mesh.replicas * mesh.shards));
   on_mesh(mesh, [&](const AcceleratorPtr& accelerator) {
-    for (size_t i = 0; i < tests.size(); i++) expect_equality(accelerator, tests[i], expected[i]);
+    for (size_t i = 0; i < tests.size(); i++)
+      expect_equality(accelerator, tests[i], settings_of(tests[i]), expected[i]);
   });
 }
 
@@ -88,10 +101,56 @@ TEST(PipelinedModel, OneRankIsOneStage) {
       Training training(accelerator, test);
       for (int64_t step = 0; step < kSteps; step++)
         EXPECT_NEAR(training.step(step).first, expected.losses[static_cast<size_t>(step)], kTolerance);
-      for (const auto& [name, parameter] : nn::named_parameters(training.inner()))
-        EXPECT_TRUE(at::allclose(parameter, expected.weights.at(name), kTolerance, kTolerance)) << name;
+      expect_parameters(training.inner(), expected.weights);
     });
   }
+}
+
+// Where the graph of a backward says what is exchanged, that of the last micro-batch does not do for all of them.
+TEST(PipelinedModel, OneStageHasReplicas) {
+  const Case test{"1f1b", 4};
+  const Trained expected = train_alone(test, 2);
+  on_mesh({2, 1, 1, 1, 1, 1}, [&](const AcceleratorPtr& accelerator) {
+    for (const int kind : {0, 1, 2}) {
+      SCOPED_TRACE(kind);
+      PrepareModelSettings settings = settings_of(test);
+      settings.ddp.find_unused_parameters = kind == 1;
+      settings.ddp.static_graph = kind == 2;
+      Training training(accelerator, test, settings);
+      for (int64_t step = 0; step < kSteps; step++)
+        EXPECT_NEAR(training.step(step).second, expected.norms[static_cast<size_t>(step)], kTolerance);
+      expect_parameters(training.inner(), expected.weights);
+    }
+  });
+}
+
+TEST(PipelinedModel, ReplicasHaveEqualBuffers) {
+  const at::Tensor rows = at::linspace(-1, 1, 40, at::kDouble).sin().view({8, 5}), labels = at::arange(8) % 3;
+  for (const int64_t ranks : {1, 2})
+    on_mesh({2, 1, 1, 1, 1, ranks}, [&](const AcceleratorPtr& accelerator) {
+      const nn::ModulePtr inner = with_known_weights(std::make_shared<nn::Sequential>(
+          std::vector<nn::ModulePtr>{std::make_shared<nn::Linear>(5, 7, true), std::make_shared<nn::BatchNorm>(7),
+                                     std::make_shared<nn::Linear>(7, 3, true)}));
+      PrepareModelSettings settings;
+      settings.pipeline.split = std::string(ranks == 1 ? "parameters" : "1,2");
+      const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, settings);
+      auto& prepared = dynamic_cast<accelerator::PreparedModel&>(*model);
+      comm::Communicator& data = *accelerator->state().groups().data_parallel();
+      const auto step = [&] {
+        accelerator->backward().run_in_stages(prepared, {tree::new_tuple({rows}), labels}, cross_entropy());
+      };
+      step();
+      std::vector<at::Tensor> buffers;
+      for (const auto& [name, buffer] : nn::named_buffers(*inner))
+        if (buffer.is_floating_point() && !buffer.is_meta()) buffers.push_back(buffer);
+      for (const at::Tensor& buffer : buffers) buffer.fill_(1 + data.rank());
+      step();
+      for (const at::Tensor& buffer : buffers) {
+        at::Tensor mean = buffer.clone();
+        data.all_reduce(mean, comm::ReduceOp::kMean);
+        EXPECT_TRUE(at::allclose(mean, buffer, kTolerance, kTolerance)) << buffer;
+      }
+    });
 }
 
 TEST(PipelinedModel, TrainsBesideReplicas) {
@@ -101,8 +160,22 @@ TEST(PipelinedModel, TrainsBesideReplicas) {
 }
 
 TEST(PipelinedModel, TrainsBesideShards) {
-  expect_equality({1, 2, 1, 1, 1, 2},
-                  {{"1f1b", 4, true, 1, true}, {"gpipe", 4, false, 2, true}, {"interleaved", 4, true, 1, true}});
+  expect_equality({1, 2, 1, 1, 1, 2}, {{"1f1b", 4, true, 1, true},
+                                       {"gpipe", 4, false, 2, true},
+                                       {"interleaved", 4, true, 1, true},
+                                       {"zero_bubble", 4, true, 1, true},
+                                       {"auto", 4, true, 1, true}});
+}
+
+// No stage calls the modules that have its parts, such as "transformer".
+TEST(PipelinedModel, ShardsWhatStagesCall) {
+  const Case test{"1f1b", 4, true, 1, true};
+  PrepareModelSettings settings = settings_of(test);
+  settings.fsdp.auto_wrap_policy = AutoWrapPolicy::kSizeBasedWrap;
+  settings.fsdp.min_num_params = 1000;  // more than a block has
+  const Trained expected = train_alone(test, 2);
+  on_mesh({1, 2, 1, 1, 1, 2},
+          [&](const AcceleratorPtr& accelerator) { expect_equality(accelerator, test, settings, expected); });
 }
 
 TEST(PipelinedModel, TrainsWithSplitLayers) {
@@ -131,7 +204,8 @@ TEST(PipelinedModel, EvaluatesForwardsAlone) {
   }
 }
 
-// A stage without parameters takes part in clipping and in steps, and the optimizer may be older than the stages.
+// A stage without parameters takes part in clipping and in steps, and the optimizer may be older than the stages, or
+// younger.
 TEST(PipelinedModel, SequentialModelsAreChains) {
   const auto make = [] {
     return with_known_weights(std::make_shared<nn::Sequential>(
@@ -145,14 +219,19 @@ TEST(PipelinedModel, SequentialModelsAreChains) {
   expected.backward();
   const double norm = optim::clip_gradients_by_norm(whole->parameters(), kLargestNorm, 2).item<double>();
   alone->step();
-  for (const char* split : {"1,1,1", "flops"})
+  const auto test = [&](const char* split, bool is_younger) {
     on_mesh(stages(3), [&](const AcceleratorPtr& accelerator) {
       const nn::ModulePtr inner = make();
-      const auto before = adamw(*inner);
+      auto own = adamw(*inner);
       PrepareModelSettings settings;
       settings.pipeline.split = std::string(split);
       const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, settings);
-      const auto optimizer = accelerator->preparation().prepare_optimizer(before);
+      if (is_younger) {
+        const auto younger = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.01}});
+        younger->add_group(inner->parameters(), std::nullopt, std::nullopt);
+        own = younger;
+      }
+      const auto optimizer = accelerator->preparation().prepare_optimizer(own);
       auto& prepared = dynamic_cast<accelerator::PreparedModel&>(*model);
       EXPECT_NE(prepared.pipeline().describe(), "");
       EXPECT_NEAR(accelerator->backward().run_in_stages(prepared, {tree::new_tuple({rows}), labels}, cross_entropy()),
@@ -162,7 +241,40 @@ TEST(PipelinedModel, SequentialModelsAreChains) {
       optimizer->step();
       for (const auto& [name, parameter] : nn::named_parameters(*inner))
         EXPECT_TRUE(at::allclose(parameter, nn::find_tensor(*whole, name), kTolerance, kTolerance)) << name;
+      EXPECT_FALSE(optimizer->groups().empty());
     });
+  };
+  test("1,1,1", false);
+  test("1,1,1", true);
+  test("flops", false);
+}
+
+TEST(PipelinedModel, RefusesUnevenInputs) {
+  for (const int64_t ranks : {1, 2})
+    on_mesh({2, 1, 1, 1, 1, ranks}, [&](const AcceleratorPtr& accelerator) {
+      Training training(accelerator, {"1f1b", 4});
+      if (ranks == 2)
+        return tests::expect_error(Status::kUnsupported, "of a model in stages", [&] {
+          const accelerator::JoinedInputs joined(accelerator, {training.model()}, false);
+        });
+      const accelerator::JoinedInputs joined(accelerator, {training.model()}, false);
+      tests::expect_error(Status::kUnsupported, "steps of a pipeline", [&] { training.backward(tokens(kRows, 1)); });
+    });
+}
+
+// The rank with the last stage has the output alone, and an error of its rows is that of all.
+TEST(PipelinedModel, AnOutputThatCannotBeGathered) {
+  on_mesh(stages(2), [](const AcceleratorPtr& accelerator) {
+    int calls = 0;  // of the last stage
+    const auto compute = [&](int stage, const c10::IValue& value) -> c10::IValue {
+      if (stage == 0) return tree::sequence_items(value)[0];
+      return value.toTensor().narrow(1, 0, ++calls);
+    };
+    const ParallelModelPtr model = single_process_model(std::make_shared<nn::Linear>(2, 2, true));
+    Pipeline pipeline(*model, *model, gpipe_schedule(2, 2), accelerator->state().groups().mesh()->group("pipeline"),
+                      c10::kCPU, PipelineStages{compute, {}, {}, ""});
+    EXPECT_ANY_THROW(pipeline.evaluate(tree::new_tuple({at::ones({4, 3})}), /*on_all_ranks=*/true));
+  });
 }
 
 TEST(PipelinedModel, SaysWhatIsWrong) {

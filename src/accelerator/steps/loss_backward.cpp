@@ -159,6 +159,9 @@ void LossBackward::run_sum(const at::Tensor& loss_sum, int64_t count, const tens
 
 double LossBackward::run_in_stages(PreparedModel& model, const parallel::PipelineBatch& batch,
                                    const parallel::PipelineLoss& loss) {
+  require(!model.parallel()->has_uneven_inputs(), Status::kUnsupported,
+          "a rank without inputs cannot go along with steps of a pipeline; expected accel_pipeline_step() outside of "
+          "accel_join_uneven_inputs_begin()");
   parallel::StagePipeline& pipeline = model.pipeline();
   double factor = 0;
   if (loss.is_sum) {

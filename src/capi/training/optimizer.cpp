@@ -11,6 +11,7 @@
 
 #include "accel.h"
 #include "accelerator/accelerator.hpp"
+#include "accelerator/prepared_model.hpp"
 #include "capi/calls/callback.hpp"
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
@@ -36,6 +37,12 @@ optim::GivenSettings named_settings(const Options* given) {
   return settings;
 }
 
+// A rank of a model in stages may have no parameters, and makes the steps of the others.
+void require_parameters(size_t number, const nn::ModulePtr& module) {
+  require(number > 0 || (module != nullptr && accelerator::parallel_model_of(module)->pipeline() != nullptr),
+          Status::kInvalidArgument, "a parameter group of 0 parameters was given; expected at least one");
+}
+
 // The optimizer of a rule; the module's trainable parameters become its first group.
 std::unique_ptr<accel_optimizer> with_parameters(const accel_module_t* module,
                                                  const std::shared_ptr<optim::Optimizer>& optimizer) {
@@ -43,6 +50,7 @@ std::unique_ptr<accel_optimizer> with_parameters(const accel_module_t* module,
     std::vector<at::Tensor> trainable;
     for (const auto& parameter : check(module, "module").module->parameters())
       if (parameter.requires_grad()) trainable.push_back(parameter);
+    require_parameters(trainable.size(), module->module);
     optimizer->add_group(std::move(trainable), std::nullopt, std::nullopt);
   }
   return std::make_unique<accel_optimizer>(optimizer);
@@ -184,6 +192,7 @@ ACCEL_FUNCTION accel_status_t accel_optimizer_add_group(accel_optimizer_t* optim
                                                         size_t n_parameters, double lr, double weight_decay) {
   return guarded(__func__, [&] {
     optim::Optimizer& engine = *check(optimizer, "optimizer").optimizer;
+    if (dynamic_cast<optim::ParameterOptimizer*>(&engine) != nullptr) require_parameters(n_parameters, nullptr);
     engine.add_group(read_tensors(parameters, n_parameters, "parameters"), optional_number(lr),
                      optional_number(weight_decay));
   });

@@ -85,9 +85,17 @@ void DistributedDataParallel::make_reducer(const BucketOrder& order) {
   static_graph_recorded_ = false;
 }
 
+// The next forward broadcasts buffers, as behind one that ran with the exchange on.
 void DistributedDataParallel::expect_backward() {
-  if (reducer_ != nullptr && (gradient_group_ != nullptr || class_ranks_.are_some()))
-    reducer_->prepare_for_backward({});
+  if (reducer_ == nullptr || (gradient_group_ == nullptr && !class_ranks_.are_some())) return;
+  reducer_->prepare_for_backward({});
+  former_forward_synced_ = true;
+}
+
+void DistributedDataParallel::exchange_accumulated() {
+  if (reducer_ == nullptr || (gradient_group_ == nullptr && !class_ranks_.are_some())) return;
+  reducer_->exchange_accumulated();
+  former_forward_synced_ = true;
 }
 
 void DistributedDataParallel::synchronize_buffers(int from) {
@@ -210,18 +218,6 @@ c10::IValue DistributedDataParallel::forward(const nn::Inputs& inputs) {
   c10::IValue output = module()->call(inputs);
   former_forward_synced_ = at::GradMode::is_enabled() && exchanges();
   if (!recording) return output;
-  return after_forward(std::move(output));
-}
-
-// The collectives of forward() and of the backward that follows, in their order, with gradients of 0.
-void DistributedDataParallel::shadow(const ForwardNotice& others, int source) {
-  if (others.records) reducer_->prepare_for_forward();
-  synchronize_buffers(source);
-  former_forward_synced_ = others.exchanges;
-  if (others.exchanges) reducer_->shadow_backward();
-}
-
-c10::IValue DistributedDataParallel::after_forward(c10::IValue output) {
   const bool search = options_.find_unused_parameters && !options_.static_graph;
   if (exchanges()) {
     std::vector<at::Tensor> outputs;
@@ -232,6 +228,14 @@ c10::IValue DistributedDataParallel::after_forward(c10::IValue output) {
   if (!search && !learns) return output;
   static_graph_recorded_ = static_graph_recorded_ || learns;
   return pass_through_sink(output, reducer_, learns);
+}
+
+// The collectives of forward() and of the backward that follows, in their order, with gradients of 0.
+void DistributedDataParallel::shadow(const ForwardNotice& others, int source) {
+  if (others.records) reducer_->prepare_for_forward();
+  synchronize_buffers(source);
+  former_forward_synced_ = others.exchanges;
+  if (others.exchanges) reducer_->shadow_backward();
 }
 
 }  // namespace accel::parallel

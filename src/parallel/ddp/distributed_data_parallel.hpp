@@ -37,6 +37,7 @@ class DistributedDataParallel final : public ParallelModel, public GradientExcha
 
   GradientExchange* exchange() override { return this; }
   void expect_backward() override;
+  void exchange_accumulated() override;
   CommunicatorPtr set_gradient_group(CommunicatorPtr group) override;
   void note_failed_backward(const std::string& error) override;
   void register_comm_hook(BucketCallback callback) override;
@@ -58,7 +59,6 @@ class DistributedDataParallel final : public ParallelModel, public GradientExcha
  private:
   void make_reducer(const BucketOrder& order = {});
   void synchronize_buffers(int from);
-  c10::IValue after_forward(c10::IValue output);
   bool exchanges() const { return gradient_sync() && (gradient_group_ != nullptr || class_ranks_.are_some()); }
   // For the current gradient group, of complete gradients, of those with terms and of those of experts.
   std::vector<CommHookPtr> current_hooks() const;

@@ -125,7 +125,7 @@ void Reducer::gradient_arrived(size_t number) {
   if (parameters_[number].grad().defined()) use_.note(number);  // the next exchange covers what accumulates without one
   if (state_ == State::kIdle) uncovered_.note(number);
   if (state_ == State::kIdle || state_ == State::kBroken) return;
-  if (learns_static_graph()) return graph_.learn_visit(number);
+  if (settings_.static_graph && !graph_.is_known()) return graph_.learn_visit(number);
   const State former = state_;
   if (former == State::kExpecting || former == State::kIncomplete) {
     state_ = former == State::kExpecting ? State::kReached : State::kExchanging;
@@ -183,6 +183,18 @@ void Reducer::finish() {
   use_.wait();
   if (searches_unused()) use_.forget();
   uncovered_.forget();  // buckets have what has accumulated, too
+  state_ = State::kIdle;
+}
+
+void Reducer::exchange_accumulated() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  state_ = State::kBroken;
+  exchange_.begin_backward();
+  for (size_t number = 0; number < parameters_.size(); number++) exchange_.add(number);
+  exchange_.start_complete();
+  exchange_.finish([](size_t) { return true; });
+  if (searches_unused()) use_.forget();
+  uncovered_.forget();
   state_ = State::kIdle;
 }
 

@@ -43,6 +43,8 @@ class Reducer {
   void prepare_for_backward(const std::vector<at::Tensor>& outputs);
   // At the end of the first backward of a static graph, in which nothing was exchanged yet.
   void reduce_static_graph();
+  // Exchanges what has accumulated since the last exchange; each parameter has a gradient afterwards.
+  void exchange_accumulated();
   // The error of a backward, for the next forward.
   void note_failed_backward(const std::string& error) { error_ = error; }
   // Takes part in one backward of the other ranks, with zero gradients.
@@ -61,7 +63,6 @@ class Reducer {
     kBroken,      // an exchange, or making buckets, failed or is going on
   };
 
-  bool learns_static_graph() const { return settings_.static_graph && !graph_.is_known(); }
   bool searches_unused() const { return settings_.find_unused_parameters && !settings_.static_graph; }
   bool takes_order() const { return !arrivals_.is_taken() && !searches_unused(); }
 

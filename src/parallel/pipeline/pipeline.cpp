@@ -3,17 +3,18 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/tensor.h>
-#include <ATen/ops/zeros.h>
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
+#include "comm/object_message.hpp"
 #include "parallel/pipeline/micro_batches.hpp"
 #include "parallel/pipeline/schedules/schedules.hpp"
-#include "tensor/autograd/backward.hpp"
+#include "parallel/pipeline/step_outcome.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
@@ -108,21 +109,6 @@ bool Pipeline::is_last_backward(const PipelineAction& action) const {
   return last->stage == action.stage && last->micro_batch == action.micro_batch;
 }
 
-// Parameters get a gradient of zero, with which those that they have are complete, also of parts of the model that this
-// batch did not reach.
-void Pipeline::exchange_gradients() {
-  GradientExchange* const exchange = exchanging_.exchange();
-  if (exchange == nullptr || exchanging_.parts() != nullptr) return;
-  std::vector<at::Tensor> parameters, zeros;
-  for (const at::Tensor& parameter : exchanging_.module()->parameters())
-    if (parameter.requires_grad()) {
-      parameters.push_back(parameter);
-      zeros.push_back(at::zeros({}, parameter.options().requires_grad(false)).expand(parameter.sizes()));
-    }
-  exchange->expect_backward();
-  if (!parameters.empty()) tensor::backward(parameters, zeros);
-}
-
 double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, double factor,
                        const std::function<c10::IValue(const Forward& forward, bool is_output)>& around) {
   const bool exchanges = model_.gradient_sync();
@@ -135,6 +121,8 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
   computation.loss = [&](int micro_batch, const c10::IValue& output) { return rows.loss(micro_batch, output); };
   computation.weight = [&](int micro_batch) { return rows.weight(micro_batch); };
   computation.factor = factor;
+  // A sharded model frees its parameters at the end of each run of autograd's engine.
+  computation.defers_products = exchanging_.parts() == nullptr;
   const bool former = exchanging_.set_gradient_sync(false);
   const auto restored = c10::make_scope_exit([&] { exchanging_.set_gradient_sync(former); });
   if (exchanges && !stages_.exchanges_at_end)
@@ -146,7 +134,8 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
   ties_.begin_step();
   const double result = runner_.run(computation);
   if (!exchanges) return result;
-  if (stages_.exchanges_at_end) exchange_gradients();
+  GradientExchange* const exchange = exchanging_.exchange();
+  if (stages_.exchanges_at_end && exchange != nullptr) exchange->exchange_accumulated();
   exchanging_.finish_step();
   ties_.sum_gradients();
   return result;
@@ -177,11 +166,21 @@ c10::IValue Pipeline::evaluate(const c10::IValue& inputs, bool on_all_ranks) {
     return {};
   };
   forward_runner_.run(computation);
+  const bool is_sent = on_all_ranks && ranks_->size() > 1;
   c10::IValue output;
-  if (!outputs.empty()) output = tree::concatenate(tree::new_list(std::move(outputs)), /*dim=*/0);
-  if (!on_all_ranks || ranks_->size() == 1) return output;
-  const c10::IValue sent = comm::broadcast_object_list(*ranks_, tree::new_list({std::move(output)}), last_rank());
-  return sent.toListRef()[0];
+  std::string message;
+  std::exception_ptr error;
+  try {
+    if (!outputs.empty()) output = tree::concatenate(tree::new_list(std::move(outputs)), /*dim=*/0);
+    if (is_sent && has_last_stage()) message = comm::encode_object(output);
+  } catch (const std::exception&) {
+    if (!is_sent) throw;
+    error = std::current_exception();
+  }
+  if (!is_sent) return output;
+  agree_on_step(*ranks_, 0, error, "gathering the output");
+  const c10::IValue sent = comm::broadcast_object_list(*ranks_, tree::new_list({std::move(message)}), last_rank());
+  return has_last_stage() ? output : comm::decode_object(sent.toListRef()[0].toStringRef());
 }
 
 }  // namespace accel::parallel

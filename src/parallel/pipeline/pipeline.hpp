@@ -50,7 +50,6 @@ class Pipeline final : public StagePipeline {
   int last_rank() const { return shape().rank_of(shape().stages() - 1); }
   // The backward of this rank behind which no other one comes.
   bool is_last_backward(const PipelineAction& action) const;
-  void exchange_gradients();
 
   const ParallelModel& model_;
   ParallelModel& exchanging_;

@@ -1,5 +1,6 @@
 // Stage module: a model of which this rank has some stages, as one module that computes any of them. Kinds of data
-// parallelism, precision and recompute take it as any other; its children are those of the model, so that names stay.
+// parallelism, precision and recompute take it as any other. Its children are those of the model, so that names stay,
+// but lists where a module has parts of the chain.
 #pragma once
 
 #include "nn/module.hpp"

@@ -12,6 +12,7 @@
 #include "comm/communicator.hpp"
 #include "comm/group.hpp"
 #include "config/generated/settings/pipeline/pipeline.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
 #include "nn/module_walks.hpp"
 #include "parallel/pipeline/cut/kept_parts.hpp"
 #include "parallel/pipeline/cut/stage_ties.hpp"
@@ -48,7 +49,7 @@ std::vector<WholeTensor> state_of(const nn::Module& model) {
 }
 
 PipelineSchedule choose(nn::Module& model, const nn::ModuleChain& chain, const PipelineSettings& settings,
-                        comm::Communicator& ranks) {
+                        comm::Communicator& ranks, bool defers_products) {
   ScheduleRequest request;
   request.name = settings.schedule.value;
   request.ranks = ranks.size();
@@ -60,7 +61,8 @@ PipelineSchedule choose(nn::Module& model, const nn::ModuleChain& chain, const P
     if (static_cast<size_t>(stages) > chain.size()) return costs;
     const std::string kind = is_cost_kind(settings.split.value) ? settings.split.value : "parameters";
     const ChainCut cut = cut_chain(model, chain, {kind, stages, std::nullopt}, ranks);
-    for (const double cost : stage_costs(cut.parts, cut.begins)) costs.stages.push_back({cost, cost, cost});
+    for (const double cost : stage_costs(cut.parts, cut.begins))
+      costs.stages.push_back(defers_products ? StageCost{cost, cost, cost} : StageCost{cost, 2 * cost, 0});
     return costs;
   });
 }
@@ -68,12 +70,12 @@ PipelineSchedule choose(nn::Module& model, const nn::ModuleChain& chain, const P
 }  // namespace
 
 StagePlanPtr cut_into_stages(nn::Module& module, const CommunicatorPtr& pipeline_ranks,
-                             const PipelineSettings& settings) {
+                             const PipelineSettings& settings, bool defers_products) {
   const auto plan = std::make_shared<StagePlan>();
   plan->chain = require_chain(module);
   plan->ranks = pipeline_ranks;
   plan->gathers_output = settings.gather_output;
-  plan->schedule = choose(module, plan->chain, settings, *pipeline_ranks);
+  plan->schedule = choose(module, plan->chain, settings, *pipeline_ranks, defers_products);
   const PipelineShape& shape = plan->schedule.shape;
   plan->cut = cut_chain(module, plan->chain, {settings.split.value, shape.stages(), std::nullopt}, *pipeline_ranks);
   plan->ties = find_ties(module, *plan);
@@ -100,17 +102,19 @@ void place_stages(nn::Module& module, const StagePlan& plan) {
   nn::set_placements(module, placements);
 }
 
-StagePipelinePtr single_stage(ParallelModel& model, const PipelineSettings& settings, const CommunicatorPtr& alone,
+StagePipelinePtr single_stage(ParallelModel& model, const PrepareModelSettings& settings, const CommunicatorPtr& alone,
                               c10::Device device) {
   ScheduleRequest request;
-  request.micro_batches = static_cast<int>(std::max<int64_t>(settings.micro_batches, 1));
+  request.micro_batches = static_cast<int>(std::max<int64_t>(settings.pipeline.micro_batches, 1));
   PipelineStages stages{[&model](int, const c10::IValue& value) {
                           const auto inputs = value.toTupleRef().elements();
                           return model.call(nn::Inputs(inputs.begin(), inputs.end()));
                         },
                         {},
                         {},
-                        "one stage: the model is not cut, because pipeline_parallel_size is 1\n"};
+                        "one stage: the model is not cut, because pipeline_parallel_size is 1\n",
+                        // The graph of the last micro-batch tells nothing of the others.
+                        settings.ddp.find_unused_parameters || settings.ddp.static_graph};
   return std::make_shared<Pipeline>(model, model, choose_schedule(request, nullptr), alone, device, std::move(stages));
 }
 

@@ -57,7 +57,7 @@ void StageRunner::attempt(const PipelineAction& action, const Function& function
 c10::IValue StageRunner::output_of(const PipelineAction& action, const c10::IValue& input,
                                    const PipelineComputation& computation) {
   const auto [kind, stage, micro_batch] = action;
-  const auto products = has_halves_ ? nn::DeferredProducts::create() : nullptr;
+  const auto products = has_halves_ && computation.defers_products ? nn::DeferredProducts::create() : nullptr;
   c10::IValue output;
   {
     const nn::DeferredProducts::Scope scope(products);
@@ -151,7 +151,9 @@ double StageRunner::run(const PipelineComputation& computation) {
     else if (action.kind != PipelineAction::Kind::kWeightBackward)
       backward(action, computation);
     else
-      attempt(action, [&] { products_.extract({action.stage, action.micro_batch}).mapped()->complete(); });
+      attempt(action, [&, done = products_.extract({action.stage, action.micro_batch})] {
+        if (!done.empty()) done.mapped()->complete();
+      });
   }
   boundary_.end_step();
   recorded_.clear();

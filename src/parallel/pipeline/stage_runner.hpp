@@ -38,6 +38,8 @@ struct PipelineComputation {
   // The share of a micro-batch in the loss of the step, and in its gradients; asked there, too.
   std::function<double(int micro_batch)> weight = nullptr;
   double factor = 1;  // of gradients
+  // Gradients of weights may be computed behind the first half of a backward; else that computes all of them.
+  bool defers_products = true;
   // Ahead of the computing of each backward, or of its first half; may be null.
   std::function<void(const PipelineAction& action)> before_backward = nullptr;
 };
