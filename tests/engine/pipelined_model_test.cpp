@@ -7,6 +7,7 @@
 #include <ATen/ops/linspace.h>
 #include <gtest/gtest.h>
 
+#include <exception>
 #include <map>
 #include <string>
 #include <vector>
@@ -183,6 +184,13 @@ TEST(PipelinedModel, SaysWhatIsWrong) {
       throw Error(Status::kTypeMismatch, "labels of another kind");
     };
     tests::expect_error(Status::kTypeMismatch, "labels of another kind", [&] { training.backward(rows, bad); });
+    PipelineBatch unread;  // on the rank that has the inputs
+    if (training.prepared().pipeline().has_last_stage())
+      unread.targets = labels_of(rows);
+    else
+      unread.error = std::make_exception_ptr(Error(Status::kNotFound, "the model has no input 'rows'"));
+    tests::expect_error(Status::kNotFound, "no input 'rows'",
+                        [&] { accelerator->backward().run_in_stages(training.prepared(), unread, cross_entropy()); });
     training.zero_grad();
     const auto [loss, norm] = training.step(0);
     EXPECT_GT(loss, 0);

@@ -163,6 +163,7 @@ double LossBackward::run_in_stages(PreparedModel& model, const parallel::Pipelin
   double factor = 0;
   if (loss.is_sum) {
     const int64_t count = pipeline.of_last_stage(pipeline.has_last_stage() ? loss.count(batch.targets) : 0);
+    if (count < 0 && batch.error) std::rethrow_exception(batch.error);
     require(count >= 0, Status::kInvalidArgument,
             "the rank with the last stage has no int64 labels to count; expected targets of the batch");
     factor = weigh_sum(count);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -62,6 +63,18 @@ c10::IValue read_inputs(const accel_value_t* given, const nn::Module& model) {
   if (value.isGenericDict()) return inputs_by_name(value, model.input_names());
   return tree::new_tuple(tree::is_sequence(value) ? tree::sequence_items(value).vec()
                                                   : std::vector<c10::IValue>{value});
+}
+
+// Only this rank may have values, and other ranks wait for its stages.
+parallel::PipelineBatch read_batch(const accel_value_t* inputs, const accel_value_t* targets, const nn::Module& model) {
+  parallel::PipelineBatch batch;
+  try {
+    batch.inputs = read_inputs(inputs, model);
+    batch.targets = optional_value(targets, "targets");
+  } catch (const std::exception&) {
+    batch.error = std::current_exception();
+  }
+  return batch;
 }
 
 constexpr int64_t kLeftOut = -100;
@@ -136,8 +149,7 @@ ACCEL_FUNCTION accel_status_t accel_pipeline_step(accel_state_t* state, accel_mo
       chosen = named_loss(loss_name);
     else if (loss != nullptr)
       chosen = callback_loss(callback);
-    const parallel::PipelineBatch batch{read_inputs(inputs, model), optional_value(targets, "targets")};
-    *out_loss = accelerator->backward().run_in_stages(model, batch, chosen);
+    *out_loss = accelerator->backward().run_in_stages(model, read_batch(inputs, targets, model), chosen);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <c10/util/ScopeExit.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "base/error.hpp"
@@ -28,7 +29,11 @@ class TrainedBatch {
   TrainedBatch(const PipelineBatch& batch, const PipelineLoss& loss, int parts)
       : batch_(batch), loss_(loss), parts_(parts) {}
 
+  void require_readable() const {
+    if (batch_.error) std::rethrow_exception(batch_.error);
+  }
   c10::IValue input(int micro_batch) {
+    require_readable();
     if (inputs_.empty()) inputs_ = cut(batch_.inputs, "inputs");
     return inputs_[static_cast<size_t>(micro_batch)];
   }
@@ -130,6 +135,7 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
   PipelineComputation computation;
   computation.input = [&](int micro_batch) { return rows.input(micro_batch); };
   computation.forward = [&](int stage, int, const c10::IValue& input) {
+    rows.require_readable();
     return around([&] { return stages_.compute(stage, input); }, stage + 1 == shape().stages());
   };
   computation.loss = [&](int micro_batch, const c10::IValue& output) { return rows.loss(micro_batch, output); };
