@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linspace.h>
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
 #include <exception>
@@ -177,13 +178,25 @@ TEST(PipelinedModel, SaysWhatIsWrong) {
     const auto prepare = [&](const Case& test) {
       accelerator->preparation().prepare_model(gpt2(true), settings_of(test));
     };
-    tests::expect_error(Status::kInvalidArgument, "", [&] { prepare({"2f2b", 4}); });
-    tests::expect_error(Status::kInvalidArgument, "", [&] { prepare({"interleaved", 5}); });
+    tests::expect_error(Status::kInvalidArgument, "the schedule \"2f2b\" is not known", [&] { prepare({"2f2b", 4}); });
+    tests::expect_error(Status::kInvalidArgument, "micro_batches 5 cannot be shared", [&] {
+      prepare({"interleaved", 5});
+    });
     PipelineLoss bad = cross_entropy();
     bad.of_output = [](const c10::IValue&, const c10::IValue&) -> at::Tensor {
       throw Error(Status::kTypeMismatch, "labels of another kind");
     };
     tests::expect_error(Status::kTypeMismatch, "labels of another kind", [&] { training.backward(rows, bad); });
+    const PipelineBatch misshapen{tree::new_tuple({inputs_of(rows)}), labels_of(rows)};
+    bad.of_output = [](const c10::IValue& output, const c10::IValue&) {
+      return output.toTensor().view({-1, 7}).sum();  // an error of LibTorch, of which other ranks hear in one line
+    };
+    const auto train = [&] { accelerator->backward().run_in_stages(training.prepared(), misshapen, bad); };
+    if (training.prepared().pipeline().has_last_stage()) {
+      EXPECT_THROW(train(), c10::Error);
+    } else {
+      tests::expect_error(Status::kTorch, "shape '[-1, 7]' is invalid", train);
+    }
     PipelineBatch unread;  // on the rank that has the inputs
     if (training.prepared().pipeline().has_last_stage())
       unread.targets = labels_of(rows);

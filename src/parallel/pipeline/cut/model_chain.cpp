@@ -2,7 +2,6 @@
 
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/zeros.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +13,10 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "comm/collectives.hpp"
+#include "comm/error_line.hpp"
+#include "comm/error_status.hpp"
 #include "nn/layers/embedding.hpp"
 #include "parallel/pipeline/cut/part_cost.hpp"
 #include "tensor/tree.hpp"
@@ -64,12 +66,8 @@ FirstRankCosts attempt(const Compute& compute) {
   FirstRankCosts costs;
   try {
     costs.costs = compute();
-  } catch (const Error& error) {
-    costs = {{}, error.status(), error.message(), std::current_exception()};
-  } catch (const c10::Error& error) {
-    costs = {{}, Status::kTorch, error.what_without_backtrace(), std::current_exception()};
   } catch (const std::exception& error) {
-    costs = {{}, Status::kInternal, error.what(), std::current_exception()};
+    costs = {{}, comm::status_of(error), comm::error_line(error), std::current_exception()};
   }
   return costs;
 }
