@@ -102,6 +102,20 @@ TEST(PipelinedModel, TrainsBesideReplicas) {
       {{"1f1b", 4}, {"gpipe", 4, false, 2}, {"interleaved", 4}, {"zero_bubble", 4, true, 2}, {"zero_bubble_v", 3}});
 }
 
+// What a step that failed in its last backward leaves behind.
+TEST(PipelinedModel, NoFirstBackwardExchangesWhatAFailedStepExpected) {
+  const Case test{"1f1b", 4};
+  const Trained expected = train_alone(test, 2);
+  on_mesh({2, 1, 1, 1, 1, 2}, [&](const AcceleratorPtr& accelerator) {
+    Training training(accelerator, test);
+    for (int64_t step = 0; step < kSteps; step++) {
+      training.prepared().parallel()->exchange()->expect_backward();
+      training.step(step);
+    }
+    expect_weights(training.inner(), expected.weights);
+  });
+}
+
 TEST(PipelinedModel, TrainsBesideShards) {
   expect_equality({1, 2, 1, 1, 1, 2},
                   {{"1f1b", 4, true, 1, true}, {"gpipe", 4, false, 2, true}, {"interleaved", 4, true, 1, true}});

@@ -85,8 +85,11 @@ void DistributedDataParallel::make_reducer(const BucketOrder& order) {
   static_graph_recorded_ = false;
 }
 
-void DistributedDataParallel::expect_backward() {
-  if (reducer_ != nullptr && (gradient_group_ != nullptr || class_ranks_.are_some()))
+void DistributedDataParallel::expect_backward(bool is_expected) {
+  if (reducer_ == nullptr) return;
+  if (!is_expected)
+    reducer_->expect_no_backward();
+  else if (gradient_group_ != nullptr || class_ranks_.are_some())
     reducer_->prepare_for_backward({});
 }
 

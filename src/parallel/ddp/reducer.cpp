@@ -120,12 +120,17 @@ void Reducer::prepare_for_backward(const std::vector<at::Tensor>& outputs) {
     if (reached.count(hooks_[number].node()) == 0) unused_.push_back(number);
 }
 
+void Reducer::expect_no_backward() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (state_ == State::kExpecting || state_ == State::kReached) state_ = State::kIdle;
+}
+
 void Reducer::gradient_arrived(size_t number) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (parameters_[number].grad().defined()) use_.note(number);  // the next exchange covers what accumulates without one
   if (state_ == State::kIdle) uncovered_.note(number);
   if (state_ == State::kIdle || state_ == State::kBroken) return;
-  if (learns_static_graph()) return graph_.learn_visit(number);
+  if (settings_.static_graph && !graph_.is_known()) return graph_.learn_visit(number);
   const State former = state_;
   if (former == State::kExpecting || former == State::kIncomplete) {
     state_ = former == State::kExpecting ? State::kReached : State::kExchanging;

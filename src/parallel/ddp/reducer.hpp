@@ -41,6 +41,8 @@ class Reducer {
   void prepare_for_forward();
   // Exchanges the next backward. `outputs` are the model's, to find parameters that it does not reach.
   void prepare_for_backward(const std::vector<at::Tensor>& outputs);
+  // Takes that back, unless gradients have come.
+  void expect_no_backward();
   // At the end of the first backward of a static graph, in which nothing was exchanged yet.
   void reduce_static_graph();
   // The error of a backward, for the next forward.
@@ -61,7 +63,6 @@ class Reducer {
     kBroken,      // an exchange, or making buckets, failed or is going on
   };
 
-  bool learns_static_graph() const { return settings_.static_graph && !graph_.is_known(); }
   bool searches_unused() const { return settings_.find_unused_parameters && !settings_.static_graph; }
   bool takes_order() const { return !arrivals_.is_taken() && !searches_unused(); }
 

@@ -143,6 +143,8 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
   computation.factor = factor;
   const bool former = exchanging_.set_gradient_sync(false);
   const auto restored = c10::make_scope_exit([&] { exchanging_.set_gradient_sync(former); });
+  // A failed step may have left it for its last backward, and would make the first one of this step exchange.
+  if (GradientExchange* const exchange = exchanging_.exchange()) exchange->expect_backward(false);
   if (exchanges && !stages_.exchanges_at_end)
     computation.before_backward = [&](const PipelineAction& action) {
       if (!is_last_backward(action)) return;
