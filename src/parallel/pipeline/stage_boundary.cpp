@@ -77,9 +77,7 @@ void StageBoundary::begin_step(const PipelineActions& actions) {
 }
 
 void StageBoundary::begin_step(const std::vector<StageEdge>& expected) {
-  incoming_.clear();
-  local_.clear();
-  sends_.clear();
+  forget_step();
   for (const StageEdge& edge : expected)
     if (!is_local(edge)) incoming_.emplace_back().edge = edge;
   std::set<Channel> channels;
@@ -224,6 +222,12 @@ void StageBoundary::end_step() {
     send->synchronize();
     send->result();
   }
+  sends_.clear();
+}
+
+void StageBoundary::forget_step() {
+  incoming_.clear();
+  local_.clear();
   sends_.clear();
 }
 
