@@ -47,9 +47,8 @@ std::string_view text_in(const at::Tensor& bytes) {
 
 StageBoundary::StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, c10::Device device)
     : shape_(shape), ranks_(std::move(ranks)), device_(device) {
-  const int64_t tags = int64_t{2} * shape.stages() * shape.micro_batches * static_cast<int64_t>(kSlots);
-  require(tags <= std::numeric_limits<int>::max(), Status::kInvalidArgument, shape.stages(), " stages and ",
-          shape.micro_batches, " micro-batches have more messages than can be numbered; take fewer micro-batches");
+  static_assert(2 * kMostStageBatches * static_cast<int64_t>(kSlots) <= std::numeric_limits<int>::max());
+  require_numbered(shape.stages(), shape.micro_batches);
 }
 
 bool StageBoundary::is_announced(Incoming::State state) {
