@@ -111,6 +111,8 @@ std::string cost_text(double cost, const std::string& kind) {
   return line.str();
 }
 
+constexpr double kNotableImbalance = 1.3;
+
 using Row = std::vector<std::string>;
 
 std::string table_of(const std::vector<Row>& rows) {
@@ -175,6 +177,14 @@ std::set<size_t> parts_of_rank(const ChainCut& cut, const PipelineShape& shape, 
     for (size_t part = cut.begins[stage]; part < cut.end_of(stage); part++) parts.insert(part);
   }
   return parts;
+}
+
+void warn_of_imbalance(const ChainCut& cut) {
+  const double imbalance = cut.imbalance();
+  if (imbalance > kNotableImbalance)
+    log(LogLevel::kWarning, "the most expensive of ", cut.begins.size(), " stages costs ", std::setprecision(3),
+        imbalance, " times the mean by ", cut.cost_kind,
+        ", and the others wait for it; expected another split, or fewer stages (accel_pipeline_describe() shows them)");
 }
 
 std::string describe_stages(const ChainCut& cut, const PipelineShape& shape) {
