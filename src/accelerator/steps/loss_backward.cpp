@@ -7,6 +7,7 @@
 #include <ATen/ops/full.h>
 
 #include <algorithm>
+#include <exception>
 #include <unordered_set>
 
 #include "accelerator/checkpoints/rank_state.hpp"
@@ -175,6 +176,7 @@ double LossBackward::run_in_stages(PreparedModel& model, const parallel::Pipelin
     const StepTimes::Section timed(*state_.communicator()->step_times(), StepPart::kBackward);
     const kernels::ComputeScope scope(state_.compute_policy());
     const double result = model.train_in_stages(batch, loss, factor);
+    prepared_.sequences->note_backward();
     verify_gradients();
     return result;
   } catch (const std::exception& error) {
