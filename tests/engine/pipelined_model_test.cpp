@@ -181,6 +181,16 @@ TEST(PipelinedModel, SequentialModelsAreChains) {
     });
 }
 
+// Stages have whole parameters.
+TEST(PipelinedModel, TakesOptimizersOfWholeParameters) {
+  on_mesh(stages(2), [](const AcceleratorPtr& accelerator) {
+    const Training training(accelerator, {"1f1b", 4});
+    const auto optimizer = optim::make_optimizer(optim::lamb_rule(), {{"lr", 0.01}});
+    optimizer->add_group(training.model()->parameters(), std::nullopt, std::nullopt);
+    EXPECT_NO_THROW(accelerator->preparation().prepare_optimizer(optimizer));
+  });
+}
+
 TEST(PipelinedModel, SaysWhatIsWrong) {
   on_mesh(stages(2), [](const AcceleratorPtr& accelerator) {
     Training training(accelerator, {"1f1b", 4});
