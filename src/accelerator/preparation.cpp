@@ -64,8 +64,11 @@ void require_unprepared(const nn::Module& module, const std::vector<ModelEntry>&
 void require_whole_parameters(const optim::Optimizer& optimizer, const parallel::PlacedParameters& placed) {
   if (optimizer.is_elementwise() && !optim::is_lomo(optimizer)) return;
   const auto* const own = dynamic_cast<const optim::ParameterOptimizer*>(&optimizer);
+  const std::vector<at::Tensor> parameters = optimizer.parameters();
+  const bool has_parts =
+      optim::is_lomo(optimizer) ? !placed.axes_of(parameters).empty() : placed.have_parts(parameters);
   require(
-      placed.axes_of(optimizer.parameters()).empty(), Status::kUnsupported, "the optimizer ",
+      !has_parts, Status::kUnsupported, "the optimizer ",
       own == nullptr ? std::string("of the application") : own->rule().name(),
       " computes an update from a whole parameter, of which a rank of a sharded or split model has a part; expected "
       "one that updates each element by itself, such as AdamW or SGD, or a model without parts");

@@ -30,8 +30,9 @@ class GradientExchange {
  public:
   virtual ~GradientExchange() = default;
 
-  // Makes the next backward exchange gradients although its forward ran with the exchange off.
-  virtual void expect_backward() {}
+  // Makes the next backward exchange gradients although its forward ran with the exchange off; or takes that back, of a
+  // backward that failed before it came to a gradient.
+  virtual void expect_backward(bool /*is_expected*/ = true) {}
   // Sets the ranks that exchange gradients, instead of all of the model; null: none, also in the backward of an earlier
   // forward. Returns the former group.
   virtual CommunicatorPtr set_gradient_group(CommunicatorPtr group) = 0;

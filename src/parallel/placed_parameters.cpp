@@ -202,6 +202,11 @@ std::string PlacedParameters::axes_of(const std::vector<at::Tensor>& parameters)
   return axes;
 }
 
+bool PlacedParameters::have_parts(const std::vector<at::Tensor>& parameters) const {
+  const std::vector<std::string> axes = split_text(axes_in(*this, parameters));
+  return std::any_of(axes.begin(), axes.end(), [](const std::string& axis) { return axis != kStageAxis; });
+}
+
 std::string PlacedParameters::axes() const {
   std::string axes;
   for (const Entry& entry : entries_)

@@ -34,6 +34,8 @@ class PlacedParameters {
   // The mesh axes along which ranks store other parts of any of the parameters; empty: there are none. Those of models
   // in stages are always there, because other stages may have parameters that this rank has not.
   std::string axes_of(const std::vector<at::Tensor>& parameters) const;
+  // Whether this rank stores a part of any of the parameters. A stage of a model has whole ones.
+  bool have_parts(const std::vector<at::Tensor>& parameters) const;
 
   // Whether placements say how the ranks along each of these axes share the module, or the models that its parameters
   // belong to; axes of size 1 share nothing.

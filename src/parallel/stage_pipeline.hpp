@@ -7,6 +7,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -27,8 +28,9 @@ struct PipelineLoss {
 };
 
 struct PipelineBatch {
-  c10::IValue inputs;   // of the model, a tuple; the first stage needs them, others may have none
-  c10::IValue targets;  // of the loss; the last stage needs them, if the loss does
+  c10::IValue inputs;                  // of the model, a tuple; the first stage needs them, others may have none
+  c10::IValue targets;                 // of the loss; the last stage needs them, if the loss does
+  std::exception_ptr error = nullptr;  // why this rank cannot read its batch: thrown in its stages, so all ranks hear
 };
 
 // A tensor in the state of a model in stages, whichever rank has it.

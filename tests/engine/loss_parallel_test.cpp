@@ -241,6 +241,7 @@ class HalvedMeans final : public nn::SplitSequence {
   at::Tensor positions(int64_t length) const override { return at::arange(length); }
   int64_t whole_length(int64_t length) const override { return length; }
   at::Tensor mean(const at::Tensor& sum, const at::Tensor& count) const override { return sum / count / 2; }
+  int64_t total(int64_t own) const override { return own; }
 };
 
 TEST(LossParallel, MeansOfSplitSequencesAreOverTheLossOfAllClasses) {

@@ -243,6 +243,9 @@ TEST(PipelineScheduleChoice, RefusesWhatCannotBe) {
             "the schedule \"fast\" is not known; expected \"gpipe\", \"1f1b\", \"interleaved\", \"zero_bubble\", "
             "\"zero_bubble_v\" or \"auto\"");
   EXPECT_EQ(refusal({"1f1b", 2, 0}), "micro_batches is 0; expected 1 or more");
+  EXPECT_EQ(refusal({"gpipe", 2, 1 << 20}),
+            "2 stages and 1048576 micro-batches have more messages than can be numbered; expected at most 1048575 "
+            "stages times micro-batches");
   EXPECT_EQ(refusal({"gpipe", 2, 4, 2}),
             "stages_per_rank is 2, but a rank of the schedule \"gpipe\" has 1; leave it out, or take another schedule");
   EXPECT_EQ(

@@ -6,8 +6,10 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
+#include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <exception>
 #include <map>
 #include <string>
 #include <vector>
@@ -159,6 +161,20 @@ TEST(PipelinedModel, TrainsBesideReplicas) {
       {{"1f1b", 4}, {"gpipe", 4, false, 2}, {"interleaved", 4}, {"zero_bubble", 4, true, 2}, {"zero_bubble_v", 3}});
 }
 
+// What a step that failed in its last backward leaves behind.
+TEST(PipelinedModel, NoFirstBackwardExchangesWhatAFailedStepExpected) {
+  const Case test{"1f1b", 4};
+  const Trained expected = train_alone(test, 2);
+  on_mesh({2, 1, 1, 1, 1, 2}, [&](const AcceleratorPtr& accelerator) {
+    Training training(accelerator, test);
+    for (int64_t step = 0; step < kSteps; step++) {
+      training.prepared().parallel()->exchange()->expect_backward();
+      training.step(step);
+    }
+    expect_weights(training.inner(), expected.weights);
+  });
+}
+
 TEST(PipelinedModel, TrainsBesideShards) {
   expect_equality({1, 2, 1, 1, 1, 2}, {{"1f1b", 4, true, 1, true},
                                        {"gpipe", 4, false, 2, true},
@@ -277,6 +293,16 @@ TEST(PipelinedModel, AnOutputThatCannotBeGathered) {
   });
 }
 
+// Stages have whole parameters.
+TEST(PipelinedModel, TakesOptimizersOfWholeParameters) {
+  on_mesh(stages(2), [](const AcceleratorPtr& accelerator) {
+    const Training training(accelerator, {"1f1b", 4});
+    const auto optimizer = optim::make_optimizer(optim::lamb_rule(), {{"lr", 0.01}});
+    optimizer->add_group(training.model()->parameters(), std::nullopt, std::nullopt);
+    EXPECT_NO_THROW(accelerator->preparation().prepare_optimizer(optimizer));
+  });
+}
+
 TEST(PipelinedModel, SaysWhatIsWrong) {
   on_mesh(stages(2), [](const AcceleratorPtr& accelerator) {
     Training training(accelerator, {"1f1b", 4});
@@ -288,13 +314,32 @@ TEST(PipelinedModel, SaysWhatIsWrong) {
     const auto prepare = [&](const Case& test) {
       accelerator->preparation().prepare_model(gpt2(true), settings_of(test));
     };
-    tests::expect_error(Status::kInvalidArgument, "", [&] { prepare({"2f2b", 4}); });
-    tests::expect_error(Status::kInvalidArgument, "", [&] { prepare({"interleaved", 5}); });
+    tests::expect_error(Status::kInvalidArgument, "the schedule \"2f2b\" is not known", [&] { prepare({"2f2b", 4}); });
+    tests::expect_error(Status::kInvalidArgument, "micro_batches 5 cannot be shared", [&] {
+      prepare({"interleaved", 5});
+    });
     PipelineLoss bad = cross_entropy();
     bad.of_output = [](const c10::IValue&, const c10::IValue&) -> at::Tensor {
       throw Error(Status::kTypeMismatch, "labels of another kind");
     };
     tests::expect_error(Status::kTypeMismatch, "labels of another kind", [&] { training.backward(rows, bad); });
+    const PipelineBatch misshapen{tree::new_tuple({inputs_of(rows)}), labels_of(rows)};
+    bad.of_output = [](const c10::IValue& output, const c10::IValue&) {
+      return output.toTensor().view({-1, 7}).sum();  // an error of LibTorch, of which other ranks hear in one line
+    };
+    const auto train = [&] { accelerator->backward().run_in_stages(training.prepared(), misshapen, bad); };
+    if (training.prepared().pipeline().has_last_stage()) {
+      EXPECT_THROW(train(), c10::Error);
+    } else {
+      tests::expect_error(Status::kTorch, "shape '[-1, 7]' is invalid", train);
+    }
+    PipelineBatch unread;  // on the rank that has the inputs
+    if (training.prepared().pipeline().has_last_stage())
+      unread.targets = labels_of(rows);
+    else
+      unread.error = std::make_exception_ptr(Error(Status::kNotFound, "the model has no input 'rows'"));
+    tests::expect_error(Status::kNotFound, "no input 'rows'",
+                        [&] { accelerator->backward().run_in_stages(training.prepared(), unread, cross_entropy()); });
     training.zero_grad();
     const auto [loss, norm] = training.step(0);
     EXPECT_GT(loss, 0);

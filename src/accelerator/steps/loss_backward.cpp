@@ -7,6 +7,7 @@
 #include <ATen/ops/full.h>
 
 #include <algorithm>
+#include <exception>
 #include <unordered_set>
 
 #include "accelerator/checkpoints/rank_state.hpp"
@@ -166,6 +167,7 @@ double LossBackward::run_in_stages(PreparedModel& model, const parallel::Pipelin
   double factor = 0;
   if (loss.is_sum) {
     const int64_t count = pipeline.of_last_stage(pipeline.has_last_stage() ? loss.count(batch.targets) : 0);
+    if (count < 0 && batch.error) std::rethrow_exception(batch.error);
     require(count >= 0, Status::kInvalidArgument,
             "the rank with the last stage has no int64 labels to count; expected targets of the batch");
     factor = weigh_sum(count);
@@ -177,6 +179,7 @@ double LossBackward::run_in_stages(PreparedModel& model, const parallel::Pipelin
     const StepTimes::Section timed(*state_.communicator()->step_times(), StepPart::kBackward);
     const kernels::ComputeScope scope(state_.compute_policy());
     const double result = model.train_in_stages(batch, loss, factor);
+    prepared_.sequences->note_backward();
     verify_gradients();
     return result;
   } catch (const std::exception& error) {

@@ -28,7 +28,7 @@ OptimizerUpdate::OptimizerUpdate(std::shared_ptr<optim::Optimizer> optimizer,
 }
 
 bool OptimizerUpdate::updates_parts() const {
-  return !placed_->empty() && !placed_->axes_of(optimizer_->parameters()).empty();
+  return !placed_->empty() && placed_->have_parts(optimizer_->parameters());
 }
 
 void OptimizerUpdate::check_exchanged() {

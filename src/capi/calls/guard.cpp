@@ -15,7 +15,7 @@
 #include "capi/calls/thread_error.hpp"
 #include "capi/calls/torch_message.hpp"
 #include "comm/collective_error.hpp"
-#include "tensor/lack_of_memory.hpp"
+#include "comm/error_status.hpp"
 
 namespace accel::capi {
 namespace {
@@ -48,17 +48,13 @@ ACCEL_SAME_STATUS(kInternal, ACCEL_ERROR_INTERNAL);
 #undef ACCEL_SAME_STATUS
 
 // The status of a callback, which is passed through the engine, perhaps on another thread, to the outer call.
-class CallbackError final : public std::exception {
+class CallbackError final : public Error {
  public:
   CallbackError(accel_status_t status, std::string message, int32_t rank = -1)
-      : status_(status), message_(std::move(message)), rank_(rank) {}
-  const char* what() const noexcept override { return message_.c_str(); }
-  accel_status_t status() const { return status_; }
+      : Error(static_cast<Status>(status), std::move(message)), rank_(rank) {}
   int32_t rank() const { return rank_; }
 
  private:
-  accel_status_t status_;
-  std::string message_;
   int32_t rank_;  // of the process that failed; negative: this one
 };
 
@@ -72,9 +68,9 @@ void set_memory_error(std::string_view line, const char* function) noexcept {
   set_thread_error(ACCEL_ERROR_OUT_OF_MEMORY, said.data(), function);
 }
 
-accel_status_t record_torch_error(const char* function, accel_status_t status, const c10::Error& error) noexcept {
+accel_status_t record_torch_error(const char* function, const c10::Error& error) noexcept {
   const TorchMessage message(error.what_without_backtrace());
-  if (tensor::means_no_memory(error)) status = ACCEL_ERROR_OUT_OF_MEMORY;
+  auto status = static_cast<accel_status_t>(comm::status_of(error));
   if (message.means_not_supported()) status = ACCEL_ERROR_UNSUPPORTED;
   if (status == ACCEL_ERROR_OUT_OF_MEMORY)
     set_memory_error(message.line(), function);
@@ -100,26 +96,14 @@ accel_status_t record_exception(const char* function) noexcept {
   };
   try {
     throw;
+  } catch (const CallbackError& error) {
+    return record(static_cast<accel_status_t>(error.status()), error.message(), error.rank());
   } catch (const Error& error) {
     return record(static_cast<accel_status_t>(error.status()), error.message());
-  } catch (const CallbackError& error) {
-    return record(error.status(), error.what(), error.rank());
   } catch (const comm::CollectiveError& error) {
-    return record(static_cast<accel_status_t>(status_of(error.failure())), error.what(), error.rank());
-  } catch (const c10::OutOfMemoryError& error) {
-    return record_torch_error(function, ACCEL_ERROR_OUT_OF_MEMORY, error);
-  } catch (const c10::NotImplementedError& error) {
-    return record_torch_error(function, ACCEL_ERROR_UNSUPPORTED, error);
-  } catch (const c10::IndexError& error) {
-    return record_torch_error(function, ACCEL_ERROR_INVALID_ARGUMENT, error);
-  } catch (const c10::ValueError& error) {
-    return record_torch_error(function, ACCEL_ERROR_INVALID_ARGUMENT, error);
-  } catch (const c10::TypeError& error) {
-    return record_torch_error(function, ACCEL_ERROR_TYPE_MISMATCH, error);
-  } catch (const c10::DistError& error) {
-    return record_torch_error(function, ACCEL_ERROR_BACKEND, error);
+    return record(static_cast<accel_status_t>(comm::status_of(error)), error.what(), error.rank());
   } catch (const c10::Error& error) {
-    return record_torch_error(function, ACCEL_ERROR_TORCH, error);
+    return record_torch_error(function, error);
   } catch (const std::bad_alloc&) {
     return record(ACCEL_ERROR_OUT_OF_MEMORY, "the host has no memory left");
   } catch (const std::length_error& error) {

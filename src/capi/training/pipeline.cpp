@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -21,6 +22,7 @@
 #include "capi/values/owned_value.hpp"
 #include "capi/values/tensor_handle.hpp"
 #include "capi/values/value.hpp"
+#include "nn/split/split_sequence.hpp"
 #include "parallel/stage_pipeline.hpp"
 #include "tensor/autograd/loss.hpp"
 #include "tensor/tree.hpp"
@@ -64,6 +66,18 @@ c10::IValue read_inputs(const accel_value_t* given, const nn::Module& model) {
                                                   : std::vector<c10::IValue>{value});
 }
 
+// Only this rank may have values, and other ranks wait for its stages.
+parallel::PipelineBatch read_batch(const accel_value_t* inputs, const accel_value_t* targets, const nn::Module& model) {
+  parallel::PipelineBatch batch;
+  try {
+    batch.inputs = read_inputs(inputs, model);
+    batch.targets = optional_value(targets, "targets");
+  } catch (const std::exception&) {
+    batch.error = std::current_exception();
+  }
+  return batch;
+}
+
 constexpr int64_t kLeftOut = -100;
 
 bool are_labels(const c10::IValue& targets) {
@@ -82,18 +96,28 @@ at::Tensor labels_of(const c10::IValue& targets) {
   return targets.toTensor();
 }
 
+int64_t count_labels(const at::Tensor& labels) { return labels.ne(kLeftOut).sum().item<int64_t>(); }
+
+// The labels of which a mean is: those of all ranks that have parts of a sequence.
+int64_t count_labels_of_mean(const at::Tensor& labels) {
+  const auto split = nn::SplitSequence::current();
+  const int64_t own = count_labels(labels);
+  return split == nullptr ? own : split->total(own);
+}
+
+// A sum, and its count, are those of this rank's labels.
 PipelineLoss cross_entropy(bool is_sum) {
   PipelineLoss loss;
   loss.is_sum = is_sum;
-  loss.count = [](const c10::IValue& targets) {
-    return are_labels(targets) ? targets.toTensor().ne(kLeftOut).sum().item<int64_t>() : -1;
+  loss.count = [is_sum](const c10::IValue& targets) -> int64_t {
+    if (!are_labels(targets)) return -1;
+    return is_sum ? count_labels(targets.toTensor()) : count_labels_of_mean(targets.toTensor());
   };
   loss.of_output = [is_sum](const c10::IValue& output, const c10::IValue& targets) {
     const at::Tensor labels = labels_of(targets);
-    const at::Tensor mean = tensor::cross_entropy(scores_of(output), labels);
-    const auto count = labels.ne(kLeftOut).sum().item<int64_t>();
-    if (count == 0) return scores_of(output).sum() * 0;  // a mean over nothing
-    return is_sum ? mean * static_cast<double>(count) : mean;
+    const at::Tensor value = tensor::cross_entropy(scores_of(output), labels, is_sum);
+    const bool is_over_nothing = !is_sum && count_labels_of_mean(labels) == 0;
+    return is_over_nothing ? scores_of(output).sum() * 0 : value;
   };
   return loss;
 }
@@ -136,8 +160,7 @@ ACCEL_FUNCTION accel_status_t accel_pipeline_step(accel_state_t* state, accel_mo
       chosen = named_loss(loss_name);
     else if (loss != nullptr)
       chosen = callback_loss(callback);
-    const parallel::PipelineBatch batch{read_inputs(inputs, model), optional_value(targets, "targets")};
-    *out_loss = accelerator->backward().run_in_stages(model, batch, chosen);
+    *out_loss = accelerator->backward().run_in_stages(model, read_batch(inputs, targets, model), chosen);
   });
 }
 

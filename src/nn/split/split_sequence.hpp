@@ -26,6 +26,8 @@ class SplitSequence {
   // The sum of all ranks' sums divided by that of their counts, two scalars. The mean over the ranks of the gradients
   // that they get from it is the gradient of that quotient.
   virtual at::Tensor mean(const at::Tensor& sum, const at::Tensor& count) const = 0;
+  // The sum of all ranks' numbers.
+  virtual int64_t total(int64_t own) const = 0;
 
   // Bound to its thread; scopes end in reverse order, and the innermost counts. Null: sequences are whole.
   class Scope {

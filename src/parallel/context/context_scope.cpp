@@ -1,6 +1,7 @@
 #include "parallel/context/context_scope.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 
 #include <memory>
@@ -48,6 +49,13 @@ class ContextSequence final : public nn::SplitSequence {
     // The gradient of this rank's part, the value of all.
     const at::Tensor own = sum.mul(total_count.reciprocal().mul(split_.group->size()).to(sum.scalar_type()));
     return own.sub(own.detach()).add(mean);
+  }
+
+  int64_t total(int64_t own) const override {
+    const at::NoGradGuard without_graph;
+    const at::Tensor sum = at::full({1}, own, at::TensorOptions().dtype(at::kLong)).to(split_.group->device());
+    split_.group->all_reduce(sum, comm::ReduceOp::kSum);
+    return sum.item<int64_t>();
   }
 
  private:

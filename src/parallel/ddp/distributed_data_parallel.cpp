@@ -86,8 +86,10 @@ void DistributedDataParallel::make_reducer(const BucketOrder& order) {
 }
 
 // The next forward broadcasts buffers, as behind one that ran with the exchange on.
-void DistributedDataParallel::expect_backward() {
-  if (reducer_ == nullptr || (gradient_group_ == nullptr && !class_ranks_.are_some())) return;
+void DistributedDataParallel::expect_backward(bool is_expected) {
+  if (reducer_ == nullptr) return;
+  if (!is_expected) return reducer_->expect_no_backward();
+  if (gradient_group_ == nullptr && !class_ranks_.are_some()) return;
   reducer_->prepare_for_backward({});
   former_forward_synced_ = true;
 }

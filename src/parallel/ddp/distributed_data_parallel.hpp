@@ -36,7 +36,7 @@ class DistributedDataParallel final : public ParallelModel, public GradientExcha
   ~DistributedDataParallel() override;
 
   GradientExchange* exchange() override { return this; }
-  void expect_backward() override;
+  void expect_backward(bool is_expected) override;
   void exchange_accumulated() override;
   CommunicatorPtr set_gradient_group(CommunicatorPtr group) override;
   void note_failed_backward(const std::string& error) override;

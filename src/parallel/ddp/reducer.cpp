@@ -120,6 +120,11 @@ void Reducer::prepare_for_backward(const std::vector<at::Tensor>& outputs) {
     if (reached.count(hooks_[number].node()) == 0) unused_.push_back(number);
 }
 
+void Reducer::expect_no_backward() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (state_ == State::kExpecting || state_ == State::kReached) state_ = State::kIdle;
+}
+
 void Reducer::gradient_arrived(size_t number) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (parameters_[number].grad().defined()) use_.note(number);  // the next exchange covers what accumulates without one

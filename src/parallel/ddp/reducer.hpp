@@ -41,6 +41,8 @@ class Reducer {
   void prepare_for_forward();
   // Exchanges the next backward. `outputs` are the model's, to find parameters that it does not reach.
   void prepare_for_backward(const std::vector<at::Tensor>& outputs);
+  // Takes that back, unless gradients have come.
+  void expect_no_backward();
   // At the end of the first backward of a static graph, in which nothing was exchanged yet.
   void reduce_static_graph();
   // Exchanges what has accumulated since the last exchange; each parameter has a gradient afterwards.

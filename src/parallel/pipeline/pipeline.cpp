@@ -29,7 +29,11 @@ class TrainedBatch {
   TrainedBatch(const PipelineBatch& batch, const PipelineLoss& loss, int parts)
       : batch_(batch), loss_(loss), parts_(parts) {}
 
+  void require_readable() const {
+    if (batch_.error) std::rethrow_exception(batch_.error);
+  }
   c10::IValue input(int micro_batch) {
+    require_readable();
     if (inputs_.empty()) inputs_ = cut(batch_.inputs, "inputs");
     return inputs_[static_cast<size_t>(micro_batch)];
   }
@@ -116,6 +120,7 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
   PipelineComputation computation;
   computation.input = [&](int micro_batch) { return rows.input(micro_batch); };
   computation.forward = [&](int stage, int, const c10::IValue& input) {
+    rows.require_readable();
     return around([&] { return stages_.compute(stage, input); }, stage + 1 == shape().stages());
   };
   computation.loss = [&](int micro_batch, const c10::IValue& output) { return rows.loss(micro_batch, output); };
@@ -125,6 +130,8 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
   computation.defers_products = exchanging_.parts() == nullptr;
   const bool former = exchanging_.set_gradient_sync(false);
   const auto restored = c10::make_scope_exit([&] { exchanging_.set_gradient_sync(former); });
+  // A failed step may have left it for its last backward, and would make the first one of this step exchange.
+  if (GradientExchange* const exchange = exchanging_.exchange()) exchange->expect_backward(false);
   if (exchanges && !stages_.exchanges_at_end)
     computation.before_backward = [&](const PipelineAction& action) {
       if (!is_last_backward(action)) return;

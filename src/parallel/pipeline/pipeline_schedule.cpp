@@ -14,6 +14,12 @@ int PipelineShape::stage_of(int rank, int chunk) const {
   return 2 * ranks - 1 - rank;
 }
 
+void require_numbered(int64_t stages, int64_t micro_batches) {
+  require(stages * micro_batches <= kMostStageBatches, Status::kInvalidArgument, stages, " stages and ", micro_batches,
+          " micro-batches have more messages than can be numbered; expected at most ", kMostStageBatches,
+          " stages times micro-batches");
+}
+
 std::string text_of(const PipelineAction& action, const PipelineShape& shape) {
   const char kind = "FBIW"[static_cast<size_t>(action.kind)];
   if (shape.stages_per_rank == 1) return text(kind, action.micro_batch);

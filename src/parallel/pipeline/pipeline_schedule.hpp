@@ -44,10 +44,16 @@ struct PipelineShape {
   int stage_of(int rank, int chunk) const;
 };
 
+// The most stages times micro-batches: messages between them have numbers.
+constexpr int64_t kMostStageBatches = (int64_t{1} << 20) - 1;
+
 struct PipelineSchedule {
   PipelineShape shape;
   std::vector<PipelineActions> ranks;  // by rank
 };
+
+// Throws INVALID_ARGUMENT for more than kMostStageBatches.
+void require_numbered(int64_t stages, int64_t micro_batches);
 
 // "F0 F1 B0": the number is that of the micro-batch. With several stages on a rank "F0.2": stage 0, micro-batch 2.
 std::string text_of(const PipelineSchedule& schedule, int rank);

@@ -1,6 +1,7 @@
 #include "parallel/pipeline/schedule_choice.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <utility>
@@ -116,6 +117,7 @@ PipelineSchedule choose_schedule(const ScheduleRequest& request, const CostsOfCu
     require(size >= 1, Status::kInvalidArgument, name, " is ", size, "; expected 1 or more");
   require(request.stages_per_rank >= 0 && request.max_in_flight >= 0, Status::kInvalidArgument, "stages_per_rank is ",
           request.stages_per_rank, " and max_in_flight ", request.max_in_flight, "; expected 0 or more");
+  require_numbered(int64_t{request.ranks} * std::max(request.stages_per_rank, 1), request.micro_batches);
   if (request.name == "auto") return choose_fastest(request, costs);
   const auto* const named = std::find_if(std::begin(kSchedules), std::end(kSchedules),
                                          [&](const NamedSchedule& one) { return request.name == one.name; });

@@ -47,9 +47,8 @@ std::string_view text_in(const at::Tensor& bytes) {
 
 StageBoundary::StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, c10::Device device)
     : shape_(shape), ranks_(std::move(ranks)), device_(device) {
-  const int64_t tags = int64_t{2} * shape.stages() * shape.micro_batches * static_cast<int64_t>(kSlots);
-  require(tags <= std::numeric_limits<int>::max(), Status::kInvalidArgument, shape.stages(), " stages and ",
-          shape.micro_batches, " micro-batches have more messages than can be numbered; take fewer micro-batches");
+  static_assert(2 * kMostStageBatches * static_cast<int64_t>(kSlots) <= std::numeric_limits<int>::max());
+  require_numbered(shape.stages(), shape.micro_batches);
 }
 
 bool StageBoundary::is_announced(Incoming::State state) {
@@ -77,9 +76,7 @@ void StageBoundary::begin_step(const PipelineActions& actions) {
 }
 
 void StageBoundary::begin_step(const std::vector<StageEdge>& expected) {
-  incoming_.clear();
-  local_.clear();
-  sends_.clear();
+  forget_step();
   for (const StageEdge& edge : expected)
     if (!is_local(edge)) incoming_.emplace_back().edge = edge;
   std::set<Channel> channels;
@@ -224,6 +221,12 @@ void StageBoundary::end_step() {
     send->synchronize();
     send->result();
   }
+  sends_.clear();
+}
+
+void StageBoundary::forget_step() {
+  incoming_.clear();
+  local_.clear();
   sends_.clear();
 }
 

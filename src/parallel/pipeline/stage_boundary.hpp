@@ -55,6 +55,8 @@ class StageBoundary {
   std::optional<c10::IValue> receive(const StageEdge& edge);
   // Waits until all values have been sent.
   void end_step();
+  // Drops the values of a step that has ended, perhaps with an error.
+  void forget_step();
 
  private:
   using WorkPtr = std::shared_ptr<comm::Work>;

@@ -78,6 +78,7 @@ StagePlanPtr cut_into_stages(nn::Module& module, const CommunicatorPtr& pipeline
   plan->schedule = choose(module, plan->chain, settings, *pipeline_ranks, defers_products);
   const PipelineShape& shape = plan->schedule.shape;
   plan->cut = cut_chain(module, plan->chain, {settings.split.value, shape.stages(), std::nullopt}, *pipeline_ranks);
+  if (pipeline_ranks->rank() == 0) warn_of_imbalance(plan->cut);
   plan->ties = find_ties(module, *plan);
   plan->state = state_of(module);
   keep_parts(module, plan->chain, parts_of_rank(plan->cut, shape, pipeline_ranks->rank()));

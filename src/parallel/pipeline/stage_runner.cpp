@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <optional>
@@ -139,8 +140,16 @@ double StageRunner::run(const PipelineComputation& computation) {
   failed_ = false;
   error_ = nullptr;
   loss_ = 0;
-  recorded_.clear();
-  products_.clear();
+  execute(computation);
+  return agree_on_step(*ranks_, loss_, error_, failed_action_);
+}
+
+void StageRunner::execute(const PipelineComputation& computation) {
+  const auto forgotten = c10::make_scope_exit([this] {
+    boundary_.forget_step();
+    recorded_.clear();
+    products_.clear();
+  });
   const PipelineActions& actions = schedule_.ranks[static_cast<size_t>(ranks_->rank())];
   const at::AutoGradMode recorded(has_backwards_);
   boundary_.begin_step(actions);
@@ -156,9 +165,6 @@ double StageRunner::run(const PipelineComputation& computation) {
       });
   }
   boundary_.end_step();
-  recorded_.clear();
-  products_.clear();
-  return agree_on_step(*ranks_, loss_, error_, failed_action_);
 }
 
 }  // namespace accel::parallel

@@ -65,6 +65,8 @@ class StageRunner {
 
   bool is_first(const PipelineAction& action) const { return action.stage == 0; }
   bool is_last(const PipelineAction& action) const { return action.stage + 1 == schedule_.shape.stages(); }
+  // The actions of a step. Nothing of it is kept, also if the group fails.
+  void execute(const PipelineComputation& computation);
   // Receives what the action needs, computes, and sends.
   void forward(const PipelineAction& action, const PipelineComputation& computation);
   void backward(const PipelineAction& action, const PipelineComputation& computation);

@@ -1,13 +1,13 @@
 #include "parallel/pipeline/step_outcome.hpp"
 
 #include <ATen/core/ivalue.h>
-#include <c10/util/Exception.h>
 
 #include <cstdint>
 
 #include "base/error.hpp"
-#include "comm/collective_error.hpp"
 #include "comm/collectives.hpp"
+#include "comm/error_line.hpp"
+#include "comm/error_status.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
@@ -29,14 +29,8 @@ Outcome outcome_of(double loss, const std::exception_ptr& error, const std::stri
   if (!error) return {loss, Status::kOk, ""};
   try {
     std::rethrow_exception(error);
-  } catch (const Error& failure) {
-    return {0, failure.status(), text(action, ": ", failure.what())};
-  } catch (const comm::CollectiveError& failure) {
-    return {0, status_of(failure.failure()), text(action, ": ", failure.what())};
-  } catch (const c10::OutOfMemoryError& failure) {
-    return {0, Status::kOutOfMemory, text(action, ": ", failure.what_without_backtrace())};
   } catch (const std::exception& failure) {
-    return {0, Status::kInternal, text(action, ": ", failure.what())};
+    return {0, comm::status_of(failure), text(action, ": ", comm::error_line(failure))};
   }
 }
 

@@ -1,5 +1,6 @@
 #include "tensor/autograd/loss.hpp"
 
+#include <ATen/core/Reduction.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/cross_entropy_loss.h>
@@ -27,7 +28,7 @@ void require_pair(const char* name, const at::Tensor& input, const at::Tensor& t
 
 }  // namespace
 
-at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& labels) {
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& labels, bool is_sum) {
   require(logits.is_floating_point(), Status::kTypeMismatch, "logits are ", dtype_name(logits.scalar_type()),
           "; expected a floating dtype");
   require(labels.scalar_type() == c10::ScalarType::Long, Status::kTypeMismatch, "labels are ",
@@ -35,7 +36,8 @@ at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& labels) {
   require(logits.dim() >= 1 && logits.sizes().slice(0, logits.dim() - 1) == labels.sizes(), Status::kShapeMismatch,
           "labels have shape ", labels.sizes(), " and logits ", logits.sizes(),
           "; expected logits of the labels' shape and the classes");
-  return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}), labels.reshape({-1}));
+  return at::cross_entropy_loss(logits.reshape({-1, logits.size(-1)}), labels.reshape({-1}), /*weight=*/{},
+                                is_sum ? at::Reduction::Sum : at::Reduction::Mean);
 }
 
 at::Tensor mse_loss(const at::Tensor& input, const at::Tensor& target) {

@@ -4,8 +4,8 @@
 
 namespace accel::tensor {
 
-// Mean cross entropy of class scores [..., classes] and int64 labels [...]; label -100 is left out.
-at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& labels);
+// Mean cross entropy of class scores [..., classes] and int64 labels [...], or its sum; label -100 is left out.
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& labels, bool is_sum = false);
 
 // Means over all elements, of two tensors of the same shape.
 at::Tensor mse_loss(const at::Tensor& input, const at::Tensor& target);

@@ -2,7 +2,6 @@
 
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/zeros.h>
-#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -14,7 +13,10 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "comm/collectives.hpp"
+#include "comm/error_line.hpp"
+#include "comm/error_status.hpp"
 #include "nn/layers/embedding.hpp"
 #include "parallel/pipeline/cut/part_cost.hpp"
 #include "tensor/tree.hpp"
@@ -64,12 +66,8 @@ FirstRankCosts attempt(const Compute& compute) {
   FirstRankCosts costs;
   try {
     costs.costs = compute();
-  } catch (const Error& error) {
-    costs = {{}, error.status(), error.message(), std::current_exception()};
-  } catch (const c10::Error& error) {
-    costs = {{}, Status::kTorch, error.what_without_backtrace(), std::current_exception()};
   } catch (const std::exception& error) {
-    costs = {{}, Status::kInternal, error.what(), std::current_exception()};
+    costs = {{}, comm::status_of(error), comm::error_line(error), std::current_exception()};
   }
   return costs;
 }
@@ -112,6 +110,8 @@ std::string cost_text(double cost, const std::string& kind) {
     line << std::setprecision(4) << cost;
   return line.str();
 }
+
+constexpr double kNotableImbalance = 1.3;
 
 using Row = std::vector<std::string>;
 
@@ -177,6 +177,14 @@ std::set<size_t> parts_of_rank(const ChainCut& cut, const PipelineShape& shape, 
     for (size_t part = cut.begins[stage]; part < cut.end_of(stage); part++) parts.insert(part);
   }
   return parts;
+}
+
+void warn_of_imbalance(const ChainCut& cut) {
+  const double imbalance = cut.imbalance();
+  if (imbalance > kNotableImbalance)
+    log(LogLevel::kWarning, "the most expensive of ", cut.begins.size(), " stages costs ", std::setprecision(3),
+        imbalance, " times the mean by ", cut.cost_kind,
+        ", and the others wait for it; expected another split, or fewer stages (accel_pipeline_describe() shows them)");
 }
 
 std::string describe_stages(const ChainCut& cut, const PipelineShape& shape) {

@@ -46,6 +46,9 @@ ChainCut cut_chain(nn::Module& model, const nn::ModuleChain& chain, const ChainS
 // The parts of the stages that this rank has.
 std::set<size_t> parts_of_rank(const ChainCut& cut, const PipelineShape& shape, int rank);
 
+// Logs a warning where one stage costs much more than the mean, for which all others wait.
+void warn_of_imbalance(const ChainCut& cut);
+
 // A table of the stages: rank, parts, parameters, cost and its share.
 std::string describe_stages(const ChainCut& cut, const PipelineShape& shape);
 
