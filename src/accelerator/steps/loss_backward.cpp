@@ -28,6 +28,13 @@ void check_loss(const at::Tensor& loss, const tensor::BackwardOptions& options) 
   tensor::check_backward(loss, options);
 }
 
+// Whether a backward mixes the gradients of some of these with those of other ranks, which need the same weight then.
+bool exchange(const std::vector<parallel::ParallelModelPtr>& models) {
+  return std::any_of(models.begin(), models.end(), [](const parallel::ParallelModelPtr& model) {
+    return model->exchange() != nullptr && model->gradient_sync();
+  });
+}
+
 using Parameters = std::unordered_set<const c10::TensorImpl*>;
 
 // Guard for LOMO, which exchanges each gradient itself before it is freed: turns off the exchange of the models of its
@@ -132,7 +139,7 @@ double LossBackward::weigh_sum(int64_t count) {
   require(window.weight == 0 || window.items >= 0, Status::kInvalidState,
           "accel_backward() was called for this group of micro-batches; expected one kind of backward in a group");
   const int64_t items = std::max<int64_t>(window.items, 0) + count;
-  const bool exchanges = state_.use_distributed() && (syncs || settings.sync_each_batch);
+  const bool exchanges = state_.use_distributed() && (syncs || settings.sync_each_batch || exchange(current_models()));
   double weight = window.weight;
   if (exchanges || syncs) {
     // Gradients are averaged over the gradient group, so the weight includes the number of its ranks.
@@ -206,11 +213,15 @@ void LossBackward::run_lomo(const at::Tensor& loss, std::optional<double> lr) {
   });
 }
 
+std::vector<parallel::ParallelModelPtr> LossBackward::current_models() const {
+  return current_ != nullptr ? current_->models : prepared_.parallel_models();
+}
+
 std::vector<at::Tensor> LossBackward::gradients_of_current() const {
   std::vector<at::Tensor> gradients;
   std::unordered_set<const c10::TensorImpl*> seen;  // models may share parameters
-  for (const nn::ModulePtr& model : current_ != nullptr ? current_->models : prepared_.modules())
-    for (const at::Tensor& gradient : parallel_model_of(model)->gradients())
+  for (const parallel::ParallelModelPtr& model : current_models())
+    for (const at::Tensor& gradient : model->gradients())
       if (seen.insert(gradient.unsafeGetTensorImpl()).second) gradients.push_back(gradient);
   return gradients;
 }
