@@ -5,8 +5,10 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/full.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
+#include <string>
 #include <unordered_set>
 
 #include "accelerator/checkpoints/rank_state.hpp"
@@ -59,17 +61,23 @@ class SuspendGradientReduction {
       parameters_.insert(parameters_.end(), own.begin(), own.end());
       found_.push_back(model);
     }
+    auto restored = c10::make_scope_exit([this] { restore(); });  // a constructor that throws has no destructor
     for (const parallel::ParallelModelPtr& model : found_)
       former_.push_back(model->exchange()->set_gradient_group(nullptr));
+    restored.release();
   }
   ~SuspendGradientReduction() {
-    for (size_t i = 0; i < found_.size(); i++) found_[i]->exchange()->set_gradient_group(former_[i]);
+    restore();
     for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
   }
   SuspendGradientReduction(const SuspendGradientReduction&) = delete;
   SuspendGradientReduction& operator=(const SuspendGradientReduction&) = delete;
 
  private:
+  void restore() {
+    for (size_t i = 0; i < former_.size(); i++) found_[i]->exchange()->set_gradient_group(former_[i]);
+  }
+
   std::vector<parallel::ParallelModelPtr> found_;
   std::vector<parallel::CommunicatorPtr> former_;
   std::vector<at::Tensor> parameters_;
@@ -199,11 +207,16 @@ void LossBackward::run_lomo(const at::Tensor& loss, std::optional<double> lr) {
   require(!lomo.empty(), Status::kInvalidState,
           "no LOMO optimizer is prepared; expected one of accel_optimizer_lomo()");
   if (!state_.use_distributed()) return optim::lomo_backward(lomo, loss, lr);
-  for (const auto& optimizer : lomo)
+  for (const auto& optimizer : lomo) {
+    const std::string axes = prepared_.placed->axes_of(optimizer->parameters());
     require(
-        !tensor::has_any_axis(prepared_.placed->axes_of(optimizer->parameters()), "tensor"), Status::kUnsupported,
+        !tensor::has_any_axis(axes, "tensor"), Status::kUnsupported,
         "LOMO updates a model whose layers are split over the axis tensor of the mesh; expected AdamW or SGD, or ranks "
         "with whole layers");
+    require(!tensor::has_any_axis(axes, parallel::kExpertAxis), Status::kUnsupported,
+            "LOMO updates a model of whose experts each rank has some; expected AdamW or SGD, or "
+            "expert_parallel_size 1");
+  }
   Parameters parameters;
   for (const auto& optimizer : lomo)
     for (const at::Tensor& parameter : optimizer->parameters()) parameters.insert(parameter.unsafeGetTensorImpl());
