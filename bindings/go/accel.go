@@ -15585,7 +15585,9 @@ func (state *State) LomoBackward(loss *Tensor, lr float64) error {
 // BackwardSum is accel_backward_sum. Back-propagates a sum of losses of `count` items (tokens, rows), once in each
 // micro-batch. When the accumulation window is complete, its gradients are the gradients of the mean over all items
 // of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count
-// is sent in one more collective of a number per accumulation window.
+// is sent in one more collective of a number per accumulation window, and in each backward ahead of its end that
+// exchanges gradients. Outside of accel_accumulate_begin() a call is a whole window, unless
+// accel_set_sync_gradients() keeps the window open.
 //
 //   - state: A state.
 //   - lossSum: One element: the sum over the items, not their mean.

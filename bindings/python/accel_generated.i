@@ -4787,7 +4787,7 @@ lr: The learning rate; ACCEL_UNSET_DOUBLE: the rate of each group.
 Returns: ACCEL_OK; INVALID_STATE when no LOMO optimizer is prepared; UNSUPPORTED under fp16, for a part of a model in several processes, or inside of uneven inputs.";
 accel_status_t accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr);
 
-%feature("docstring") accel_backward_sum "Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the accumulation window is complete, its gradients are the gradients of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window.
+%feature("docstring") accel_backward_sum "Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the accumulation window is complete, its gradients are the gradients of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window, and in each backward ahead of its end that exchanges gradients. Outside of accel_accumulate_begin() a call is a whole window, unless accel_set_sync_gradients() keeps the window open.
 
 state: A state.
 loss_sum: One element: the sum over the items, not their mean.
@@ -4800,7 +4800,7 @@ accel_status_t accel_backward_sum(accel_state_t *state, accel_tensor_t *loss_sum
 
 state: A state.
 modules: The prepared models that this micro-batch trains.
-n_modules: Their number.
+n_modules: Their number; 0: all, whose micro-batches are counted together.
 out: The scope.
 Returns: ACCEL_OK; INVALID_STATE when the windows of the models have different progress.";
 accel_status_t accel_accumulate_begin(accel_state_t *state, accel_module_t *const *ITEMS, size_t COUNT, accel_scope_t **OUTPUT);

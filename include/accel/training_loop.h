@@ -31,7 +31,9 @@ accel_lomo_backward(accel_state_t *state, accel_tensor_t *loss, double lr);
 
 /** Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the accumulation
  * window is complete, its gradients are the gradients of the mean over all items of all its micro-batches on all ranks, however unevenly
- * they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window.
+ * they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window,
+ * and in each backward ahead of its end that exchanges gradients. Outside of accel_accumulate_begin() a call is a whole window,
+ * unless accel_set_sync_gradients() keeps the window open.
  * @param state A state.
  * @param loss_sum One element: the sum over the items, not their mean.
  * @param count Items in this micro-batch on this rank; 0 when all of them are padding.
@@ -46,7 +48,7 @@ accel_backward_sum(accel_state_t *state, accel_tensor_t *loss_sum, int64_t count
  * own micro-batches, so several can be trained alternately.
  * @param state A state.
  * @param modules [n_modules] The prepared models that this micro-batch trains.
- * @param n_modules Their number.
+ * @param n_modules Their number; 0: all, whose micro-batches are counted together.
  * @param out The scope.
  * @return ACCEL_OK; INVALID_STATE when the windows of the models have different progress.
  * @threads thread

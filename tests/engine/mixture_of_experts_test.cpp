@@ -149,6 +149,22 @@ TEST(MixtureOfExperts, BiasesMoveTokensToOtherExperts) {
   layer->balance([](const at::Tensor& tokens) { EXPECT_EQ(tokens.sum().item<double>(), 0); });
 }
 
+// What an expert has no room for counts, too: all experts might be full, and none would get fewer tokens.
+TEST(MixtureOfExperts, BalancesByTheChoiceWhereTokensAreDropped) {
+  const auto layer = make_layer(1, 0.01);
+  {
+    const at::NoGradGuard no_grad;
+    layer->parameters()[0].select(0, 2).add_(0.7);
+  }
+  layer->set_capacity_factor(0.5);
+  layer->call(numbers({40, kHidden}, 1.1).abs());
+  layer->balance([](const at::Tensor& tokens) {
+    EXPECT_EQ(tokens.sum().item<double>(), 40);
+    EXPECT_GT(tokens[2].item<double>(), 30);
+  });
+  EXPECT_LT(layer->buffer(0)[2].item<double>(), 0);
+}
+
 // Ranks exchange the rows as they are computed with.
 TEST(MixtureOfExperts, RowsAreCastUnderAutocast) {
   class Observed final : public ExpertRanks {

@@ -17,6 +17,8 @@
 #include "comm/collective_error.hpp"
 #include "comm/group.hpp"
 #include "nn/split/split_classes.hpp"
+#include "parallel/expert/token_exchange.hpp"
+#include "parallel/regions/parallel_operators.hpp"
 #include "parallel/regions/vocabulary_loss.hpp"
 #include "rank_processes.hpp"
 #include "rank_threads.hpp"
@@ -63,6 +65,23 @@ TEST(RankNames, OneThatCallsSomethingElse) {
     EXPECT_TRUE(names(messages[rank], "rank 3 ")) << messages[rank];
     EXPECT_FALSE(names(messages[rank], "rank 0")) << messages[rank];
   }
+}
+
+TEST(RankNames, OneWithAnotherMixtureOfExperts) {
+  const auto messages = messages_of_group([](Communicator& group) {
+    const parallel::TokenExchange exchange(parallel::RankGroup(&group, [](Communicator*) {}), {1, 7 + group.rank()});
+    exchange.run(at::ones({4, 5}), {2, 2}, [](const at::Tensor& own, const std::vector<int64_t>&) { return own; });
+  });
+  EXPECT_TRUE(names(messages[1], "rank 1 has 7 intermediate features and rank 3 has 8")) << messages[1];
+  EXPECT_TRUE(names(messages[3], "rank 3 has 8 intermediate features and rank 1 has 7")) << messages[3];
+}
+
+TEST(RankNames, OneWithAPartOfAnotherSize) {
+  const auto messages = messages_of_group([](Communicator& group) {
+    parallel::parallel_gather(at::ones({2 + group.rank()}), 0, parallel::GatheredGradient::kReplicated,
+                              parallel::RankGroup(&group, [](Communicator*) {}), 4);
+  });
+  EXPECT_TRUE(names(messages[3], "rank 3 has 3 along dimension 0")) << messages[3];
 }
 
 TEST(RankNames, OneThatSendsAnotherLength) {

@@ -8819,7 +8819,7 @@ accel_lomo_backward(state, loss, lr) =
 """
     accel_backward_sum(state, loss_sum, count, options)
 
-Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the accumulation window is complete, its gradients are the gradients of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window.
+Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the accumulation window is complete, its gradients are the gradients of the mean over all items of all its micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is sent in one more collective of a number per accumulation window, and in each backward ahead of its end that exchanges gradients. Outside of accel_accumulate_begin() a call is a whole window, unless accel_set_sync_gradients() keeps the window open.
 
 - `state`: A state.
 - `loss_sum`: One element: the sum over the items, not their mean.
@@ -8840,7 +8840,7 @@ One micro-batch: counts it, and exchanges gradients only when the accumulation w
 
 - `state`: A state.
 - `modules`: The prepared models that this micro-batch trains.
-- `n_modules`: Their number.
+- `n_modules`: Their number; 0: all, whose micro-batches are counted together.
 - `out`: The scope.
 
 Returns: ACCEL_OK; INVALID_STATE when the windows of the models have different progress.

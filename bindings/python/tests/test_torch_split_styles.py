@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 from test_tensor_parallel import numbers  # noqa: E402
 
 from accel.parallel.sequence_blocks import SequenceBlocks  # noqa: E402
+from accel.parallel.split_heads import attentions_of  # noqa: E402
 from accel.parallel.split_styles import Layer  # noqa: E402
 
 TRAINING = """
@@ -195,6 +196,28 @@ def test_sequences_are_split_only_where_all_is():
         SequenceBlocks(alone, [Layer("0", up, "colwise"), Layer("1", down, "rowwise")], None, 2)
     with pytest.raises(ValueError, match="7 positions cannot be shared by 2 ranks"):
         blocks_of(model_of(up=up, down=down), **pair)._own_positions(torch.zeros(1, 7, 4))
+
+
+def own_heads(heads, key_heads, rules, rank, ranks):
+    """The numbers of heads of 4 features that a module of transformers has on a rank."""
+    model = torch.nn.Module()
+    model.attention = torch.nn.ModuleDict({name: torch.nn.Linear(8, 4 * count) for name, count in zip("qkv", (heads, key_heads, key_heads))})
+    model.config = model.attention.config = types.SimpleNamespace(num_attention_heads=heads, num_key_value_heads=key_heads)
+    counts = {"head_dim": 4, "num_heads": heads, "num_key_value_heads": key_heads, "num_key_value_groups": heads // key_heads}
+    vars(model.attention).update(counts)
+    layers = [Layer("attention." + name, model.attention[name], rule) for name, rule in zip("qkv", rules)]
+    for attention in attentions_of(model, layers, rank, ranks):
+        attention.take_own_heads()
+    return [getattr(model.attention, name) for name in list(counts)[1:]]
+
+
+def test_rules_say_which_heads_a_rank_has():
+    by_heads = ["colwise[4]"] * 3
+    assert [own_heads(8, 2, by_heads, rank, 4) for rank in range(4)] == [[2, 1, 2]] * 4
+    assert [own_heads(3, 3, by_heads, rank, 2) for rank in range(2)] == [[2, 2, 1], [1, 1, 1]]
+    assert [own_heads(6, 3, ["colwise[8]", *by_heads[1:]], rank, 2) for rank in range(2)] == [[4, 2, 2], [2, 1, 2]]
+    with pytest.raises(ValueError, match="attention.q: its rule keeps 4 features together; expected 8"):
+        own_heads(6, 3, by_heads, 0, 2)
 
 
 def test_styles_of_experts_say_what_is_missing():

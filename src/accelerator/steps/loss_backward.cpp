@@ -5,9 +5,11 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/full.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <exception>
+#include <string>
 #include <unordered_set>
 
 #include "accelerator/checkpoints/rank_state.hpp"
@@ -27,6 +29,13 @@ void check_loss(const at::Tensor& loss, const tensor::BackwardOptions& options) 
           "the loss has no gradient history; expected the result of operators on parameters, outside of no_grad, or "
           "accel_pipeline_step() for a model in stages on several ranks");
   tensor::check_backward(loss, options);
+}
+
+// Whether a backward mixes the gradients of some of these with those of other ranks, which need the same weight then.
+bool exchange(const std::vector<parallel::ParallelModelPtr>& models) {
+  return std::any_of(models.begin(), models.end(), [](const parallel::ParallelModelPtr& model) {
+    return model->exchange() != nullptr && model->gradient_sync();
+  });
 }
 
 using Parameters = std::unordered_set<const c10::TensorImpl*>;
@@ -53,17 +62,23 @@ class SuspendGradientReduction {
       parameters_.insert(parameters_.end(), own.begin(), own.end());
       found_.push_back(model);
     }
+    auto restored = c10::make_scope_exit([this] { restore(); });  // a constructor that throws has no destructor
     for (const parallel::ParallelModelPtr& model : found_)
       former_.push_back(model->exchange()->set_gradient_group(nullptr));
+    restored.release();
   }
   ~SuspendGradientReduction() {
-    for (size_t i = 0; i < found_.size(); i++) found_[i]->exchange()->set_gradient_group(former_[i]);
+    restore();
     for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
   }
   SuspendGradientReduction(const SuspendGradientReduction&) = delete;
   SuspendGradientReduction& operator=(const SuspendGradientReduction&) = delete;
 
  private:
+  void restore() {
+    for (size_t i = 0; i < former_.size(); i++) found_[i]->exchange()->set_gradient_group(former_[i]);
+  }
+
   std::vector<parallel::ParallelModelPtr> found_;
   std::vector<parallel::CommunicatorPtr> former_;
   std::vector<at::Tensor> parameters_;
@@ -133,7 +148,7 @@ double LossBackward::weigh_sum(int64_t count) {
   require(window.weight == 0 || window.items >= 0, Status::kInvalidState,
           "accel_backward() was called for this group of micro-batches; expected one kind of backward in a group");
   const int64_t items = std::max<int64_t>(window.items, 0) + count;
-  const bool exchanges = state_.use_distributed() && (syncs || settings.sync_each_batch);
+  const bool exchanges = state_.use_distributed() && (syncs || settings.sync_each_batch || exchange(current_models()));
   double weight = window.weight;
   if (exchanges || syncs) {
     // Gradients are averaged over the gradient group, so the weight includes the number of its ranks.
@@ -198,11 +213,16 @@ void LossBackward::run_lomo(const at::Tensor& loss, std::optional<double> lr) {
   require(!lomo.empty(), Status::kInvalidState,
           "no LOMO optimizer is prepared; expected one of accel_optimizer_lomo()");
   if (!state_.use_distributed()) return optim::lomo_backward(lomo, loss, lr);
-  for (const auto& optimizer : lomo)
+  for (const auto& optimizer : lomo) {
+    const std::string axes = prepared_.placed->axes_of(optimizer->parameters());
     require(
-        !tensor::has_any_axis(prepared_.placed->axes_of(optimizer->parameters()), "tensor"), Status::kUnsupported,
+        !tensor::has_any_axis(axes, "tensor"), Status::kUnsupported,
         "LOMO updates a model whose layers are split over the axis tensor of the mesh; expected AdamW or SGD, or ranks "
         "with whole layers");
+    require(!tensor::has_any_axis(axes, parallel::kExpertAxis), Status::kUnsupported,
+            "LOMO updates a model of whose experts each rank has some; expected AdamW or SGD, or "
+            "expert_parallel_size 1");
+  }
   Parameters parameters;
   for (const auto& optimizer : lomo)
     for (const at::Tensor& parameter : optimizer->parameters()) parameters.insert(parameter.unsafeGetTensorImpl());
@@ -212,11 +232,15 @@ void LossBackward::run_lomo(const at::Tensor& loss, std::optional<double> lr) {
   });
 }
 
+std::vector<parallel::ParallelModelPtr> LossBackward::current_models() const {
+  return current_ != nullptr ? current_->models : prepared_.parallel_models();
+}
+
 std::vector<at::Tensor> LossBackward::gradients_of_current() const {
   std::vector<at::Tensor> gradients;
   std::unordered_set<const c10::TensorImpl*> seen;  // models may share parameters
-  for (const nn::ModulePtr& model : current_ != nullptr ? current_->models : prepared_.modules())
-    for (const at::Tensor& gradient : parallel_model_of(model)->gradients())
+  for (const parallel::ParallelModelPtr& model : current_models())
+    for (const at::Tensor& gradient : model->gradients())
       if (seen.insert(gradient.unsafeGetTensorImpl()).second) gradients.push_back(gradient);
   return gradients;
 }

@@ -24,7 +24,7 @@ class LossBackward {
  public:
   // The models of a micro-batch, and their accumulation windows.
   struct Current {
-    std::vector<nn::ModulePtr> models;
+    std::vector<parallel::ParallelModelPtr> models;
     state::AccumulationWindows windows;
   };
 
@@ -60,6 +60,8 @@ class LossBackward {
   void verify_gradients();
   // Sets the weight of losses in the open accumulation windows; gradients that are already accumulated are rescaled.
   void set_loss_weight(double weight);
+  // Those of the micro-batch; all outside of one.
+  std::vector<parallel::ParallelModelPtr> current_models() const;
   std::vector<at::Tensor> gradients_of_current() const;
 
   state::State& state_;

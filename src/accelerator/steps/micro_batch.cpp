@@ -14,10 +14,11 @@ MicroBatch::MicroBatch(std::shared_ptr<Accelerator> accelerator, const std::vect
       current_.windows.push_back(prepared->accumulation());
   gradient_state.begin_micro_batch(current_.windows);
   if (current_.windows.empty()) current_.windows = gradient_state.own();
-  current_.models = modules.empty() ? accelerator_->prepared().modules() : modules;
+  if (modules.empty()) current_.models = accelerator_->prepared().parallel_models();
+  for (const nn::ModulePtr& module : modules) current_.models.push_back(parallel_model_of(module));
   const bool exchanges =
       gradient_state.sync_gradients() || (state.use_distributed() && gradient_state.settings().sync_each_batch);
-  if (!exchanges) no_sync_.emplace(modules);
+  if (!exchanges) no_sync_.emplace(std::vector<nn::ModulePtr>(current_.models.begin(), current_.models.end()));
   former_ = accelerator_->backward().set_current(&current_);
 }
 

@@ -120,7 +120,7 @@ c10::IValue MixtureOfExperts::forward(const Inputs& inputs) {
   const Routing routing = route(tokens);
   const TokenOrderPtr order = TokenOrder::create(routing.experts, settings_.num_experts, capacity(tokens.size(0)));
   if (is_balanced() && is_training() && at::GradMode::is_enabled()) {
-    const at::Tensor counts = at::tensor(order->counts(), at::kDouble);
+    const at::Tensor counts = at::tensor(order->chosen(), at::kDouble);
     tokens_of_experts_ = tokens_of_experts_.defined() ? tokens_of_experts_ + counts : counts;
   }
   const ExpertRanks::Compute compute = [this](const at::Tensor& rows, const std::vector<int64_t>& counts) {

@@ -68,6 +68,7 @@ std::shared_ptr<const TokenOrder> TokenOrder::create(const at::Tensor& choice, i
   order->per_token_ = choice.size(1);
   order->counts_.assign(static_cast<size_t>(experts), 0);
   for (int64_t place = 0; place < places; place++) order->counts_[static_cast<size_t>(chosen[place])]++;
+  order->chosen_ = order->counts_;
   if (most > 0)
     for (int64_t& count : order->counts_) count = std::min(count, most);
   const int64_t rows = std::accumulate(order->counts_.begin(), order->counts_.end(), int64_t{0});

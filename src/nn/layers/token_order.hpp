@@ -19,6 +19,8 @@ class TokenOrder : public std::enable_shared_from_this<TokenOrder> {
 
   // The number of rows of each expert.
   const std::vector<int64_t>& counts() const { return counts_; }
+  // The number of places of each expert, those without a row included.
+  const std::vector<int64_t>& chosen() const { return chosen_; }
 
   // [rows, size]: the row of a place is its token, of [tokens, size].
   at::Tensor spread(const at::Tensor& tokens) const;
@@ -30,7 +32,7 @@ class TokenOrder : public std::enable_shared_from_this<TokenOrder> {
   at::Tensor to_rows(const at::Tensor& places) const;
   friend class TokenOrderBackward;
 
-  std::vector<int64_t> counts_;
+  std::vector<int64_t> counts_, chosen_;
   int64_t tokens_ = 0, per_token_ = 0;
   at::Tensor places_;  // of each row
   at::Tensor rows_;    // of each place; behind the last row where it has none

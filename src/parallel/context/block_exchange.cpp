@@ -69,7 +69,7 @@ class BlockComparison {
       for (const int place : {0, 1})
         if (other[place] != own[place])
           throw comm::CollectiveError(
-              comm::CollectiveFailure::kMismatch, group_->rank(),
+              comm::CollectiveFailure::kMismatch, comm::job_rank(*group_, group_->rank()),
               text("attention over a split sequence: rank ", comm::job_rank(*group_, group_->rank()), " has ",
                    own[place], place == 0 ? " positions" : " bytes of keys and values", " and rank ",
                    comm::job_rank(*group_, static_cast<int>(rank)), " has ", other[place],

@@ -16,6 +16,7 @@
 #include "base/error.hpp"
 #include "comm/collective.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/job_rank.hpp"
 #include "tensor/autograd/autograd_node.hpp"
 
 namespace accel::parallel {
@@ -59,9 +60,10 @@ void check_headers(const at::Tensor& received, const std::vector<int64_t>& own, 
     const int32_t* const header = received[rank].const_data_ptr<int32_t>();
     for (size_t i = 0; i < own.size(); i++)
       if (header[i] != own[i])
-        throw comm::CollectiveError(comm::CollectiveFailure::kMismatch, ranks.rank(),
-                                    text("a mixture of experts: rank ", ranks.rank(), " has ", own[i], " ", kHeader[i],
-                                         " and rank ", rank, " has ", header[i], "; expected the same layer on all"));
+        throw comm::CollectiveError(
+            comm::CollectiveFailure::kMismatch, comm::job_rank(ranks, ranks.rank()),
+            text("a mixture of experts: rank ", comm::job_rank(ranks, ranks.rank()), " has ", own[i], " ", kHeader[i],
+                 " and rank ", comm::job_rank(ranks, rank), " has ", header[i], "; expected the same layer on all"));
   }
 }
 

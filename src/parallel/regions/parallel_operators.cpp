@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "comm/job_rank.hpp"
 #include "parallel/regions/exchange.hpp"
 #include "tensor/autograd/autograd_node.hpp"
 
@@ -70,7 +71,7 @@ int64_t checked_dim(const at::Tensor& input, int64_t dim, const char* name) {
 int64_t checked_whole(const at::Tensor& part, int64_t dim, std::optional<int64_t> whole, comm::Communicator& group) {
   if (!whole) return part.size(dim) * group.size();
   const int64_t own = share_of(*whole, group.rank(), group.size()).size;
-  require(part.size(dim) == own, Status::kShapeMismatch, "rank ", group.rank(), " of ", group.size(), " has ",
+  require(part.size(dim) == own, Status::kShapeMismatch, "rank ", comm::job_rank(group, group.rank()), " has ",
           part.size(dim), " along dimension ", dim, " of a tensor with ", *whole, "; expected ", own);
   return *whole;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "comm/job_rank.hpp"
 #include "nn/split/split_operators.hpp"
 #include "parallel/regions/sequence_region.hpp"
 
@@ -38,9 +39,9 @@ nn::SplitClassesPtr split_classes(const RankGroup& group, int64_t whole, bool sp
 }
 
 at::Tensor class_scores(const at::Tensor& own, const nn::SplitClassesPtr& classes, const RankGroup& group) {
-  require(own.dim() > 0 && own.size(-1) == classes->share->size, Status::kShapeMismatch, "rank ", group->rank(), " of ",
-          group->size(), " has class scores of shape ", own.sizes(), "; expected ", classes->share->size, " of ",
-          classes->share->whole, " classes in the last dimension");
+  require(own.dim() > 0 && own.size(-1) == classes->share->size, Status::kShapeMismatch, "rank ",
+          comm::job_rank(*group, group->rank()), " has class scores of shape ", own.sizes(), "; expected ",
+          classes->share->size, " of ", classes->share->whole, " classes in the last dimension");
   if (group->size() == 1) return own;
   if (own.requires_grad()) {
     nn::install_split_classes(own.device());

@@ -28,17 +28,17 @@ at::Tensor RowProduct::multiply(const at::Tensor& input, const at::Tensor& weigh
   return row_product(own, weight, bias, product, region_);
 }
 
-RegionInput& SplitSiblings::input(const nn::SplitLinearCall& call) {
-  std::unique_ptr<RegionInput>& input = inputs_[call.splits_sequence ? 1 : 0];
-  if (input == nullptr)
-    input = std::make_unique<RegionInput>(region(call.splits_sequence), static_cast<size_t>(call.readers));
-  return *input;
+RegionInput::Entered SplitSiblings::enter(const at::Tensor& input, const nn::SplitLinearCall& call) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = inputs_.try_emplace({call.splits_sequence, call.readers}, region(call.splits_sequence),
+                                         static_cast<size_t>(call.readers));
+  return found.first->second.enter(input);
 }
 
 at::Tensor ParameterProduct::multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                       const nn::SplitLinearCall& call) const {
   if ((dim_ == 1) == call.product.is_transposed)
-    return column_product(siblings_->input(call).enter(input), weight, bias, call.product);
+    return column_product(siblings_->enter(input, call), weight, bias, call.product);
   return row_product(input, weight, bias, call.product, siblings_->region(call.splits_sequence));
 }
 

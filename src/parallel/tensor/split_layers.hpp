@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "nn/layers/embedding.hpp"
@@ -66,11 +68,14 @@ class SplitSiblings {
   }
 
   const SplitRegion& region(bool splits_sequence) const { return splits_sequence ? sequence_ : whole_; }
-  RegionInput& input(const nn::SplitLinearCall& call);
+  // Threads may call this at the same time.
+  RegionInput::Entered enter(const at::Tensor& input, const nn::SplitLinearCall& call);
 
  private:
   SplitRegion whole_, sequence_;
-  std::unique_ptr<RegionInput> inputs_[2];  // of whole sequences, and of split ones
+  std::mutex mutex_;
+  // By whether sequences are split, and the number of readers.
+  std::map<std::pair<bool, int64_t>, RegionInput> inputs_;
 };
 
 // The product of a layer of another library, whose weight is a parameter with a rule of its own.

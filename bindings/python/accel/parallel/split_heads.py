@@ -25,6 +25,9 @@ def attentions_of(model, layers, rank, ranks) -> list:
                              "features a head has: expected a multiple of tp_size, or rules that do, such as colwise[64] and rowwise[64]")
         for attention in with_heads:
             attention.keep_heads_together(layers, rank)
+    elif uneven:
+        for attention in found:
+            attention.follow_rules(rank)
     return found
 
 
@@ -50,6 +53,23 @@ class Attention:
             # Query heads of one key head stay together, which the engine sees itself in a packed layer.
             grouped = max(layer.widths) // self.narrowest if len(layer.widths) == 1 and not shares_keys else 1
             layer.head_size = self.head_size * grouped
+        self._count_own(self.head_size, rank)
+
+    def follow_rules(self, rank):
+        """Where the rules of its projections say which features stay together."""
+        sizes = [layer.head_size for layer in self.columns if layer.head_size]
+        if not sizes:
+            return
+        head_size = self.head_size or min(sizes)
+        for layer in self.columns:
+            together = head_size * (max(layer.widths) // self.narrowest)
+            if len(layer.widths) == 1 and self.narrowest // head_size >= self.ranks and layer.head_size != together:
+                raise ValueError(f"{layer.path}: its rule keeps {layer.head_size} features together; expected {together}, those of the heads with one key head")
+        self._count_own(head_size, rank)
+
+    def _count_own(self, head_size, rank):
+        heads, key_heads = self.widest // head_size, self.narrowest // head_size
+        shares_keys = key_heads < self.ranks
         own = 1 if shares_keys else key_heads // self.ranks + (rank < key_heads % self.ranks)
         self.own = (heads // self.ranks if shares_keys else heads // key_heads * own), own
 

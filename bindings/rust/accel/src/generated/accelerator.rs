@@ -426,7 +426,9 @@ impl State {
     /// Back-propagates a sum of losses of `count` items (tokens, rows), once in each micro-batch. When the
     /// accumulation window is complete, its gradients are the gradients of the mean over all items of all its
     /// micro-batches on all ranks, however unevenly they are spread: the gradients of one big batch. The count is
-    /// sent in one more collective of a number per accumulation window.
+    /// sent in one more collective of a number per accumulation window, and in each backward ahead of its end that
+    /// exchanges gradients. Outside of [`State::accumulate`](crate::State::accumulate) a call is a whole window, unless
+    /// [`State::set_sync_gradients`](crate::State::set_sync_gradients) keeps the window open.
     ///
     /// * `loss_sum`: One element: the sum over the items, not their mean.
     /// * `count`: Items in this micro-batch on this rank; 0 when all of them are padding.
