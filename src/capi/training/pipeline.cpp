@@ -32,8 +32,8 @@ namespace {
 
 using parallel::PipelineLoss;
 
-accelerator::PreparedModel& prepared_of(const accel_module_t* module) {
-  auto* const prepared = dynamic_cast<accelerator::PreparedModel*>(check(module, "module").module.get());
+accelerator::PreparedModel& prepared_of(nn::Module& module) {
+  auto* const prepared = dynamic_cast<accelerator::PreparedModel*>(&module);
   require(prepared != nullptr, Status::kInvalidArgument,
           "module is not prepared; expected what accel_prepare_model() gave");
   return *prepared;
@@ -151,8 +151,12 @@ ACCEL_FUNCTION accel_status_t accel_pipeline_step(accel_state_t* state, accel_mo
   return guarded(__func__, [&] {
     const Callback<accel_pipeline_loss_fn> callback(loss, user_data, destroy);
     const auto& accelerator = accelerator_of(state);
-    accelerator::PreparedModel& model = prepared_of(module);
+    nn::Module& given = *check(module, "module").module;
     check_pointer(out_loss, "out_loss");
+    const parallel::PipelineBatch batch = read_batch(inputs, targets, given);
+    if (batch.error && dynamic_cast<accelerator::PreparedModel*>(&given) == nullptr)
+      std::rethrow_exception(batch.error);
+    accelerator::PreparedModel& model = prepared_of(given);
     require(loss == nullptr || loss_name == nullptr, Status::kInvalidArgument,
             "there are a loss_name and a loss; expected one of them, or none");
     PipelineLoss chosen;
@@ -160,12 +164,13 @@ ACCEL_FUNCTION accel_status_t accel_pipeline_step(accel_state_t* state, accel_mo
       chosen = named_loss(loss_name);
     else if (loss != nullptr)
       chosen = callback_loss(callback);
-    *out_loss = accelerator->backward().run_in_stages(model, read_batch(inputs, targets, model), chosen);
+    *out_loss = accelerator->backward().run_in_stages(model, batch, chosen);
   });
 }
 
 ACCEL_FUNCTION accel_status_t accel_pipeline_describe(const accel_module_t* module, accel_buffer_t* out) {
-  return guarded(__func__, out, [&] { return new_buffer(prepared_of(module).pipeline().describe()); });
+  return guarded(__func__, out,
+                 [&] { return new_buffer(prepared_of(*check(module, "module").module).pipeline().describe()); });
 }
 
 }  // namespace accel::capi

@@ -103,7 +103,7 @@ void Reducer::prepare_for_forward() {
   }
   if (state_ == State::kExchanging) fail_with_failed_backward(exchange_.buffer(), names_, error_);
   if (state_ == State::kIncomplete) fail_with_missing_gradients(exchange_.buffer(), names_);
-  if (!takes_order()) return;
+  if ((arrivals_.is_taken() || searches_unused())) return;
   const auto order = arrivals_.take(parameters_, bucket_limits(settings_), exchange_.classes(), *communicator_);
   if (order) make_buckets(*order);
 }
@@ -144,7 +144,7 @@ void Reducer::gradient_arrived(size_t number) {
   if (former == State::kExpecting)
     for (const size_t unused : unused_) mark_ready(unused);
   if (settings_.static_graph && !graph_.is_last_visit(number)) return;
-  if (takes_order()) arrivals_.note(number);
+  if (!arrivals_.is_taken() && !searches_unused()) arrivals_.note(number);
   mark_ready(number);
 }
 
@@ -159,7 +159,7 @@ void Reducer::mark_ready(size_t number) {
   if (searches_unused()) use_.start_count();
   torch::autograd::Engine::get_default_engine().queue_callback([this] {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (settings_.static_graph && takes_order()) arrivals_.note(unused_);
+    if (settings_.static_graph && !arrivals_.is_taken() && !searches_unused()) arrivals_.note(unused_);
     finish();
   });
 }
@@ -211,7 +211,7 @@ void Reducer::shadow_backward() {
     use_.forget();
   }
   exchange_.finish_zeros();
-  if (takes_order()) arrivals_.note_any(parameters_.size());
+  if (!arrivals_.is_taken() && !searches_unused()) arrivals_.note_any(parameters_.size());
 }
 
 }  // namespace accel::parallel

@@ -66,7 +66,6 @@ class Reducer {
   };
 
   bool searches_unused() const { return settings_.find_unused_parameters && !settings_.static_graph; }
-  bool takes_order() const { return !arrivals_.is_taken() && !searches_unused(); }
 
   void make_buckets(const BucketOrder& order);
   // In backward, on any of autograd's threads.
