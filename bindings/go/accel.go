@@ -6161,8 +6161,8 @@ type PipelineOptions struct {
 	// stages. Default "1f1b"
 	Schedule string
 
-	// The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. In [0,
-	// 2147483647]. Default 0
+	// The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. Times
+	// the stages at most 1048575. In [0, 1048575]. Default 0
 	MicroBatches *int64
 
 	// Where the chain is cut: so that the most expensive stage costs least, by "parameters", "flops" or "measured"
@@ -15258,7 +15258,8 @@ func PipelineCreate(parts []*Module) (out *Module, err error) {
 // missing where the first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an
 // unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error
 // of any stage, on all ranks along the axis, after which the gradients are to be zeroed; COLLECTIVE_MISMATCH,
-// TIMEOUT, PEER_LOST.
+// PEER_LOST; TIMEOUT, also for a step in which a rank waits longer than the state's timeout for a value of another
+// stage, which it expects up to as many micro-batches ahead as there are ranks.
 func (state *State) PipelineStep(module *Module, inputs any, targets any, lossName string, loss PipelineLossFunc) (outLoss float64, err error) {
 	var given arguments
 	defer given.end()

@@ -19,7 +19,7 @@ typedef struct accel_pipeline_options {
                                 * "zero_bubble" and "zero_bubble_v", which compute gradients of weights in that time (Qi et al.,
                                 * 2023); "auto", the fastest of these by the costs of the stages. Default "1f1b" */
   int64_t micro_batches;       /* The parts of a batch, each of which has a row at least; 0: as many as there are ranks along
-                                * the axis. In [0, 2147483647]. Default 0 */
+                                * the axis. Times the stages at most 1048575. In [0, 1048575]. Default 0 */
   const char *split;           /* Where the chain is cut: so that the most expensive stage costs least, by "parameters",
                                 * "flops" or "measured" times; or "2,3,3", the parts of each stage; or "h.4,h.8", the names of the
                                 * parts that begin stages behind the first one. Default "flops" */
@@ -73,7 +73,8 @@ typedef accel_status_t (*accel_pipeline_loss_fn)(const accel_value_t *returned, 
  * @return ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are missing where the
  *   first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH
  *   for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis, after
- *   which the gradients are to be zeroed; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+ *   which the gradients are to be zeroed; COLLECTIVE_MISMATCH, PEER_LOST; TIMEOUT, also for a step in which a rank waits longer
+ *   than the state's timeout for a value of another stage, which it expects up to as many micro-batches ahead as there are ranks.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_pipeline_step(accel_state_t *state, accel_module_t *module, const accel_value_t *ACCEL_NULLABLE inputs,

@@ -652,7 +652,7 @@ class accel_pipeline_options_t:
     """How a model is trained in stages on the ranks of the axis "pipeline" of the mesh (Huang et al., "GPipe", 2019). The model is a chain of parts, and a stage is a run of them; a rank has the parts of its stages alone. The rows of a batch are cut into micro-batches, which pass from stage to stage. Results are those of one process. Where the axis has one rank, the model is one stage, and only micro_batches counts.
 
     schedule: The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be, so that fewer activations are kept (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the stages. Default "1f1b"
-    micro_batches: The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. In [0, 2147483647]. Default 0
+    micro_batches: The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. Times the stages at most 1048575. In [0, 1048575]. Default 0
     split: Where the chain is cut: so that the most expensive stage costs least, by "parameters", "flops" or "measured" times; or "2,3,3", the parts of each stage; or "h.4,h.8", the names of the parts that begin stages behind the first one. Default "flops"
     stages_per_rank: 0: 2 for "interleaved" and "zero_bubble_v", 1 for the others. In [0, 2147483647]. Default 0
     max_in_flight: The most micro-batches whose activations a rank keeps; 0: as the schedule. In [0, 2147483647]. Default 0

@@ -103,7 +103,7 @@ void Reducer::prepare_for_forward() {
   }
   if (state_ == State::kExchanging) fail_with_failed_backward(exchange_.buffer(), names_, error_);
   if (state_ == State::kIncomplete) fail_with_missing_gradients(exchange_.buffer(), names_);
-  if ((arrivals_.is_taken() || searches_unused())) return;
+  if (arrivals_.is_taken() || searches_unused()) return;
   const auto order = arrivals_.take(parameters_, bucket_limits(settings_), exchange_.classes(), *communicator_);
   if (order) make_buckets(*order);
 }

@@ -2565,7 +2565,7 @@ pub struct accel_pipeline_options_t {
     pub struct_size: usize,
     /// The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon as it can be, so that fewer activations are kept (Narayanan et al., "PipeDream", 2019); "interleaved", 1f1b with several stages a rank, which shortens the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute gradients of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs of the stages. Default "1f1b"
     pub schedule: *const c_char,
-    /// The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. In \[0, 2147483647\]. Default 0
+    /// The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. Times the stages at most 1048575. In \[0, 1048575\]. Default 0
     pub micro_batches: i64,
     /// Where the chain is cut: so that the most expensive stage costs least, by "parameters", "flops" or "measured" times; or "2,3,3", the parts of each stage; or "h.4,h.8", the names of the parts that begin stages behind the first one. Default "flops"
     pub split: *const c_char,
@@ -8516,7 +8516,7 @@ functions! {
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `out_loss`: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all ranks along the axis. A rank with neither inputs nor targets counts micro-batches equally.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are missing where the first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis, after which the gradients are to be zeroed; COLLECTIVE_MISMATCH, TIMEOUT, PEER_LOST.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are missing where the first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis, after which the gradients are to be zeroed; COLLECTIVE_MISMATCH, PEER_LOST; TIMEOUT, also for a step in which a rank waits longer than the state's timeout for a value of another stage, which it expects up to as many micro-batches ahead as there are ranks.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_pipeline_step(state: *mut accel_state_t, module: *mut accel_module_t, inputs: *const accel_value_t, targets: *const accel_value_t, loss_name: *const c_char, loss: Option<accel_pipeline_loss_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out_loss: *mut f64) -> accel_status_t;

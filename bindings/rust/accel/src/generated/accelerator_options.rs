@@ -196,8 +196,8 @@ impl PipelineOptions {
         self
     }
 
-    /// The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. In \[0,
-    /// 2147483647\]. Default 0.
+    /// The parts of a batch, each of which has a row at least; 0: as many as there are ranks along the axis. Times
+    /// the stages at most 1048575. In \[0, 1048575\]. Default 0.
     pub fn micro_batches(mut self, micro_batches: i64) -> Self {
         self.0.micro_batches = micro_batches;
         self
