@@ -81,7 +81,8 @@ class TrainedBatch {
     return weights;
   }
   double rows_of_part(int64_t rows, int part) const {
-    return static_cast<double>(rows / parts_ + (part < rows % parts_ ? 1 : 0));
+    const int64_t own = rows / parts_ + (part < rows % parts_ ? 1 : 0);
+    return static_cast<double>(own);
   }
 
   const PipelineBatch& batch_;
@@ -97,7 +98,7 @@ bool is_backward(const PipelineAction& action) {
 
 }  // namespace
 
-Pipeline::Pipeline(const ParallelModel& model, ParallelModel& exchanging, PipelineSchedule schedule,
+Pipeline::Pipeline(const ParallelModel& model, ParallelModel& exchanging, const PipelineSchedule& schedule,
                    CommunicatorPtr ranks, c10::Device device, PipelineStages stages)
     : model_(model),
       exchanging_(exchanging),

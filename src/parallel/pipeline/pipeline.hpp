@@ -30,8 +30,8 @@ struct PipelineStages {
 class Pipeline final : public StagePipeline {
  public:
   // `model` says whether gradients are exchanged; `exchanging` does it, and may be the same. Both outlive this.
-  Pipeline(const ParallelModel& model, ParallelModel& exchanging, PipelineSchedule schedule, CommunicatorPtr ranks,
-           c10::Device device, PipelineStages stages);
+  Pipeline(const ParallelModel& model, ParallelModel& exchanging, const PipelineSchedule& schedule,
+           CommunicatorPtr ranks, c10::Device device, PipelineStages stages);
 
   double train(const PipelineBatch& batch, const PipelineLoss& loss, double factor,
                const std::function<c10::IValue(const Forward& forward, bool is_output)>& around) override;

@@ -26,7 +26,7 @@ std::map<std::string, tensor::PlacementPtr> own_placements(const nn::Module& mod
     const tensor::PlacementPtr placed = placements.find(nn::find_tensor(module, name));
     tensor::Placement whole = tensor::whole_placement(values.sizes().vec());
     whole.axes = kPipelineAxis;
-    own[name] = placed != nullptr ? placed : std::make_shared<const tensor::Placement>(std::move(whole));
+    own[name] = placed != nullptr ? placed : std::make_shared<const tensor::Placement>(whole);
   }
   return own;
 }
