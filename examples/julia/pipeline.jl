@@ -1,6 +1,6 @@
 # A model in stages: each process has some of its layers, and the rows of a batch pass from one to the next:
 #
-#     PARALLELISM_CONFIG_PP_SIZE=2 accel launch --num-processes 2 -- julia --project=bindings/julia examples/julia/pipeline.jl
+#     accel launch --num-processes 2 --parallelism-config-pp-size 2 -- julia --project=bindings/julia examples/julia/pipeline.jl
 using Accel, Accel.Data, Accel.Layers, Accel.Optimizers, Accel.Training, Printf
 include("digits.jl")
 

@@ -1,6 +1,6 @@
 """A model in stages: each process has some of its layers, and the rows of a batch pass from one to the next.
 
-    PARALLELISM_CONFIG_PP_SIZE=2 accel launch --num-processes 2 -- python pipeline.py
+    accel launch --num-processes 2 --parallelism-config-pp-size 2 -- python pipeline.py
 """
 
 import accel

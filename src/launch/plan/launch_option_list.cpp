@@ -82,6 +82,7 @@ constexpr FieldRow kFieldRows[] = {
      "1", true},
     {"parallelism_config_cp_size", &groups::parallelism, &state_options, "context_parallel_size",
      "context_parallel_size", "1", true},
+    {"parallelism_config_pp_size", &groups::parallelism, &state_options, "pipeline_parallel_size", "", nullptr, true},
     {"parallelism_config_ep_size", &groups::parallelism, &state_options, "expert_parallel_size", "", nullptr, true},
     {"parallelism_config_tp_plan", &groups::parallelism, &tensor_parallel_options, "plan", "", nullptr, true},
     {"parallelism_config_tp_sequence_parallel", &groups::parallelism, &tensor_parallel_options, "sequence_parallel", "",
