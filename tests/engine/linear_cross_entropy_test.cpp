@@ -490,7 +490,8 @@ TEST(LinearCrossEntropy, RefusesWhatDoesNotFit) {
 TEST(LinearCrossEntropy, IsFoundByItsName) {
   register_operators();
   register_operators();
-  EXPECT_EQ(tensor::operator_names("accel::"), std::vector<std::string>{"accel::linear_cross_entropy"});
+  EXPECT_EQ(tensor::operator_names("accel::"),
+            (std::vector<std::string>{"accel::linear_cross_entropy", "accel::split_linear"}));
   const Problem problem = fixed_problem();
   const std::vector<tensor::Argument> arguments = {tensor::Argument::tensor(problem.input),
                                                    tensor::Argument::tensor(problem.weight),
