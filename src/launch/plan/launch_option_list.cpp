@@ -82,8 +82,10 @@ constexpr FieldRow kFieldRows[] = {
      "1", true},
     {"parallelism_config_cp_size", &groups::parallelism, &state_options, "context_parallel_size",
      "context_parallel_size", "1", true},
-    {"parallelism_config_pp_size", &groups::parallelism, &state_options, "pipeline_parallel_size", "", nullptr, true},
-    {"parallelism_config_ep_size", &groups::parallelism, &state_options, "expert_parallel_size", "", nullptr, true},
+    {"parallelism_config_pp_size", &groups::parallelism, &state_options, "pipeline_parallel_size",
+     "pipeline_parallel_size", nullptr, true},
+    {"parallelism_config_ep_size", &groups::parallelism, &state_options, "expert_parallel_size", "expert_parallel_size",
+     nullptr, true},
     {"parallelism_config_tp_plan", &groups::parallelism, &tensor_parallel_options, "plan", "", nullptr, true},
     {"parallelism_config_tp_sequence_parallel", &groups::parallelism, &tensor_parallel_options, "sequence_parallel", "",
      nullptr, true},
@@ -96,7 +98,8 @@ constexpr FieldRow kFieldRows[] = {
     {"parallelism_config_tp_overlap", &groups::parallelism, &tensor_parallel_options, "overlap", "", nullptr, true},
     {"parallelism_config_tp_overlap_chunks", &groups::parallelism, &tensor_parallel_options, "overlap_chunks", "",
      nullptr, true},
-    {"pipeline_parallel_size", &groups::parallelism, &state_options, "pipeline_parallel_size", "", nullptr, true},
+    {"pipeline_parallel_size", &groups::parallelism, &state_options, "pipeline_parallel_size", "pipeline_parallel_size",
+     nullptr, true},
 };
 
 constexpr RefusedValue kRefusalRows[] = {
