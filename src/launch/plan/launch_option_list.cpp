@@ -98,8 +98,6 @@ constexpr FieldRow kFieldRows[] = {
     {"parallelism_config_tp_overlap", &groups::parallelism, &tensor_parallel_options, "overlap", "", nullptr, true},
     {"parallelism_config_tp_overlap_chunks", &groups::parallelism, &tensor_parallel_options, "overlap_chunks", "",
      nullptr, true},
-    {"pipeline_parallel_size", &groups::parallelism, &state_options, "pipeline_parallel_size", "pipeline_parallel_size",
-     nullptr, true},
 };
 
 constexpr RefusedValue kRefusalRows[] = {
