@@ -62,7 +62,7 @@ def main():
     if sys.argv[2:]:
         rooms = collections.defaultdict(list)
         for name, number in floor.items():
-            rooms[number].append(f"  {name or '(the package)'}: {' '.join(sorted(graph[name], key=floor.get, reverse=True))}")
+            rooms[number].append(f"  {name or '(the package)'}: {' '.join(sorted(graph[name], key=lambda other: (-floor[other], other)))}")
         for number, lines in sorted(rooms.items()):
             print(number, *sorted(lines), sep="\n")
     if left:
