@@ -85,7 +85,8 @@ def add_engine(accelerator, plugin, prepared):
     place = next((number for number, thing in enumerate(prepared) if is_torch_model(thing)), None)
     optimizers = [number for number, thing in enumerate(prepared) if is_torch_optimizer(thing)]
     from .engine import MegatronEngine
-    from .wrappers import AcceleratedScheduler, MegatronLMOptimizerWrapper, MegatronLMSchedulerWrapper
+    from ..training.torch_scheduler import AcceleratedScheduler
+    from .wrappers import MegatronLMOptimizerWrapper, MegatronLMSchedulerWrapper
 
     schedules = [number for number, thing in enumerate(prepared) if isinstance(thing, AcceleratedScheduler)]
     optimizer = prepared[optimizers[0]] if optimizers else None

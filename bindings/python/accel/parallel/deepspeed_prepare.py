@@ -55,13 +55,14 @@ def add_engine(accelerator, given, prepared):
     if accelerator.deepspeed_engine_wrapped is not None:
         _logger.warning("accelerator.deepspeed_engine_wrapped stays that of the model that was prepared first: make another Accelerator for another one")
         return
+    from ..training.torch_scheduler import AcceleratedScheduler
     from . import deepspeed_wrappers as deepspeed  # imports torch
 
     engine = deepspeed.PreparedEngine(accelerator, model)
     for place, thing in enumerate(prepared):
         if engine.optimizer is None and is_torch_optimizer(thing):
             engine.optimizer, prepared[place] = thing, deepspeed.DeepSpeedOptimizerWrapper(thing)
-        elif isinstance(thing, deepspeed.AcceleratedScheduler) and isinstance(given[place], DummyScheduler):
+        elif isinstance(thing, AcceleratedScheduler) and isinstance(given[place], DummyScheduler):
             thing.counts_updates = True
             engine.lr_scheduler, prepared[place] = thing, deepspeed.DeepSpeedSchedulerWrapper(thing, engine.optimizer)
     accelerator.deepspeed_engine_wrapped = deepspeed.DeepSpeedEngineWrapper(engine)

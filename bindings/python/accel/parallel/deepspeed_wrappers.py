@@ -1,8 +1,7 @@
 """The calling rule of DeepSpeed over prepared objects of torch: one call computes gradients and, at the end of a window, updates."""
 
-from ..state.job import current
-from ..training.torch_optimizer import AcceleratedOptimizer
-from ..training.torch_scheduler import AcceleratedScheduler
+from ..training.torch_optimizer import SteppedOptimizer
+from ..training.torch_scheduler import SteppedScheduler
 
 
 class PreparedEngine:
@@ -66,43 +65,12 @@ class DeepSpeedEngineWrapper:
         return norm.item() if hasattr(norm, "item") else norm
 
 
-class DeepSpeedOptimizerWrapper(AcceleratedOptimizer):
-    """An optimizer that the engine steps: its own step() and zero_grad() do nothing."""
-
-    def __init__(self, optimizer):
-        if isinstance(optimizer, AcceleratedOptimizer):  # it is known to the engine already
-            vars(self).update(vars(optimizer))
-            self._prepared = optimizer
-        else:
-            super().__init__(optimizer, device_placement=False, state=current())
-
-    def zero_grad(self, set_to_none=None):
-        pass
-
-    def step(self, closure=None):
-        pass
-
-    @property
-    def step_was_skipped(self):
-        """Whether the latest update was left out, because gradients overflowed."""
-        return bool(getattr(self.optimizer, "overflow", super().step_was_skipped))
-
-    def __repr__(self):
-        return f"DeepSpeedOptimizerWrapper({self.optimizer!r})"
+class DeepSpeedOptimizerWrapper(SteppedOptimizer):
+    SKIPPED = "overflow"
 
 
-class DeepSpeedSchedulerWrapper(AcceleratedScheduler):
-    """A scheduler that the engine steps: its own step() does nothing."""
-
-    def __init__(self, scheduler, optimizers):
-        if isinstance(scheduler, AcceleratedScheduler):
-            vars(self).update(vars(scheduler))
-            self._prepared = scheduler
-        else:
-            super().__init__(scheduler, optimizers, state=current())
-
-    def step(self, *args, **kwargs):
-        pass
+class DeepSpeedSchedulerWrapper(SteppedScheduler):
+    pass
 
 
 def map_pytorch_optim_to_deepspeed(optimizer):

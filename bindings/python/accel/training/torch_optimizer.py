@@ -10,7 +10,7 @@ from .. import capi
 from ..data.sharded_rows import cut_states
 from ..engine.bridge import from_torch
 from ..engine.objects import inside, packed_state, unpacked_state
-from ..state.job import sharded_by
+from ..state.job import current, sharded_by
 from ..state.process import AcceleratorState, GradientState, PartialState, current_of_accelerator
 from . import fused_update
 
@@ -178,3 +178,30 @@ def _register(owner):
     for group in owner().optimizer.param_groups:
         _add_group(handle, group)
     return handle
+
+
+class SteppedOptimizer(AcceleratedOptimizer):
+    """An optimizer that an engine of whole steps updates: its own step() and zero_grad() do nothing. One that is not prepared is prepared."""
+
+    SKIPPED = ""  # the attribute of the given optimizer that says whether its latest update was left out
+
+    def __init__(self, optimizer):
+        if isinstance(optimizer, AcceleratedOptimizer):  # it is known to the engine already
+            vars(self).update(vars(optimizer))
+            self._prepared = optimizer
+        else:
+            super().__init__(optimizer, device_placement=False, state=current())
+
+    def zero_grad(self, set_to_none=None):
+        pass
+
+    def step(self, closure=None):
+        pass
+
+    @property
+    def step_was_skipped(self):
+        """Whether the latest update was left out, because gradients overflowed."""
+        return bool(getattr(self.optimizer, self.SKIPPED, super().step_was_skipped))
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.optimizer!r})"

@@ -4,6 +4,7 @@ import weakref
 
 from .. import capi
 from ..engine.objects import inside, packed_state, unpacked_state
+from ..state.job import current
 from ..state.process import GradientState, current_of_accelerator
 from .torch_optimizer import stand_in_of
 
@@ -82,3 +83,17 @@ def _register(owner):
     return capi.accel_scheduler_from_callbacks(optimizer, (
         lambda: packed_state(owner().state_dict()), lambda saved: owner().load_state_dict(unpacked_state(saved, trusted=False)),
         lambda metric: owner()._step(metric), lambda: owner()._count_step()))
+
+
+class SteppedScheduler(AcceleratedScheduler):
+    """A scheduler that an engine of whole steps steps: its own step() does nothing. One that is not prepared is prepared."""
+
+    def __init__(self, scheduler, optimizers):
+        if isinstance(scheduler, AcceleratedScheduler):
+            vars(self).update(vars(scheduler))
+            self._prepared = scheduler
+        else:
+            super().__init__(scheduler, optimizers, state=current())
+
+    def step(self, *args, **kwargs):
+        pass
