@@ -25,7 +25,6 @@ SMALL = {
     "train-tp": ["--steps", "1"],
     "train-pipeline": ["--steps", "1"],
     "pipeline-forward": ["--steps", "1"],
-    "train-cp": ["--steps", "1", "--length", "64"],
     "pipeline-boundary": ["--micro-batches", "2", "--samples", "1"],
     "region-operators": ["--samples", "1"],
     "own-gradients": ["--steps", "1"],
