@@ -42,7 +42,7 @@ void GroupFailure::throw_if_set() const {
 
 void GroupFailure::throw_if_known() const {
   if (failure_)
-    throw CollectiveError(CollectiveFailure::kAborted, peers_.job_ranks().own(),
+    throw CollectiveError(kind_for_others(failure_->kind), peers_.job_ranks().own(),
                           text("the group has failed before: ", failure_->message));
 }
 

@@ -24,7 +24,7 @@ class GroupFailure {
   // The group ends; the others need not know. True if it has not failed before.
   bool end(Failure failure) noexcept;
   bool is_set() const { return is_set_.load(std::memory_order_relaxed); }
-  // kAborted.
+  // For later calls: of the kind that the open ones get, so that a race between them does not change a program's error.
   void throw_if_set() const;
   // For the open calls, once it is set.
   std::exception_ptr error() const noexcept;
