@@ -95,7 +95,7 @@ at::Tensor norm_of(const std::vector<at::Tensor>& gradients, double norm_type) {
 
 void scale_to_norm(const std::vector<at::Tensor>& gradients, const at::Tensor& total, double max_norm) {
   // Multiplies even if the factor is 1: a check would wait for the device. On the CPU there is no wait.
-  const at::Tensor factor = (max_norm / (total + kNormEpsilon)).clamp_max(1.0);
+  const at::Tensor factor = clip_factor(total, max_norm);
   if (total.is_cpu()) {
     const double value = factor.item<double>();
     if (value == 1.0) return;
@@ -109,6 +109,10 @@ void scale_to_norm(const std::vector<at::Tensor>& gradients, const at::Tensor& t
 double clip_factor(double norm, double max_norm) {
   const double factor = max_norm / (norm + kNormEpsilon);
   return factor > 1 ? 1 : factor;  // NaN stays
+}
+
+at::Tensor clip_factor(const at::Tensor& norm, double max_norm) {
+  return (max_norm / (norm + kNormEpsilon)).clamp_max(1.0);
 }
 
 at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm, double norm_type) {

@@ -22,6 +22,7 @@ at::Tensor clip_shared_gradients_by_norm(const std::vector<at::Tensor>& counted,
 
 // The factor for gradients of a norm: 1 if the norm is within the limit.
 double clip_factor(double norm, double max_norm);
+at::Tensor clip_factor(const at::Tensor& norm, double max_norm);  // on the device of the norm
 
 // Clamps each element to [-clip_value, clip_value].
 void clip_gradients_by_value(const std::vector<at::Tensor>& parameters, double clip_value);

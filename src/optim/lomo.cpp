@@ -1,8 +1,11 @@
 #include "optim/lomo.hpp"
 
+#include <ATen/OpMathType.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -10,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <mutex>
 #include <utility>
 
 #include "base/error.hpp"
@@ -92,18 +96,22 @@ void backward(const std::vector<ParameterOptimizer*>& optimizers, const at::Tens
   autograd::backward({loss}, {}, keeps_graph);
 }
 
-// The clipping factor of an optimizer's gradients, for the limit of its first group that has one.
-double factor_of_norm(ParameterOptimizer& optimizer, const at::Tensor& loss, const GradientMean& mean) {
+// The clipping factor of an optimizer's gradients, for the limit of its first group that has one; undefined without a
+// limit. It stays on the device of the loss: the host does not wait for it.
+at::Tensor factor_of_norm(ParameterOptimizer& optimizer, const at::Tensor& loss, const GradientMean& mean) {
   double limit = std::nan("");
   for (size_t group = optimizer.groups().size(); group-- > 0;)
     if (const double own = optimizer.setting(group, "clip_grad_norm"); !std::isnan(own)) limit = own;
-  if (std::isnan(limit)) return 1;
-  double squares = 0;
+  if (std::isnan(limit)) return {};
+  at::Tensor squares = at::zeros({}, loss.options().dtype(at::toOpMathType(loss.scalar_type())).requires_grad(false));
+  std::mutex adding;  // each device has a thread of its own
   backward({&optimizer}, loss, /*keeps_graph=*/true, mean, [&](ParameterOptimizer& owner, size_t group, size_t i) {
-    const double norm = at::linalg_vector_norm(owner.groups()[group].parameters[i].grad()).item<double>();
-    squares += norm * norm;
+    const at::NoGradGuard no_grad;
+    const std::lock_guard<std::mutex> lock(adding);
+    squares += at::linalg_vector_norm(owner.groups()[group].parameters[i].grad()).to(squares.options()).square_();
   });
-  return clip_factor(std::sqrt(squares), limit);
+  const at::NoGradGuard no_grad;
+  return clip_factor(squares.sqrt_(), limit);
 }
 
 }  // namespace
@@ -125,7 +133,7 @@ void lomo_backward(const std::vector<std::shared_ptr<Optimizer>>& optimizers, co
     require(is_lomo(*optimizer), Status::kInvalidArgument, "an optimizer is not LOMO; expected LOMO alone");
     own.push_back(static_cast<ParameterOptimizer*>(optimizer.get()));
   }
-  std::vector<double> factors;
+  std::vector<at::Tensor> factors;
   std::vector<std::unique_ptr<RateScope>> rates;
   for (ParameterOptimizer* const optimizer : own) {
     factors.push_back(factor_of_norm(*optimizer, loss, mean));
@@ -136,7 +144,7 @@ void lomo_backward(const std::vector<std::shared_ptr<Optimizer>>& optimizers, co
     const auto place = static_cast<size_t>(std::find(own.begin(), own.end(), &optimizer) - own.begin());
     const at::Tensor gradient = optimizer.groups()[group].parameters[i].grad();
     const double limit = optimizer.setting(group, "clip_grad_value");
-    if (factors[place] != 1) gradient.mul_(factors[place]);
+    if (factors[place].defined()) gradient.mul_(factors[place].to(gradient.device()));
     if (!std::isnan(limit)) gradient.clamp_(-limit, limit);
     optimizer.update_one(group, i);
   });

@@ -47,7 +47,8 @@ class Settings(ctypes.Structure):
 class Statistics(ctypes.Structure):
     """simulated_device_statistics"""
 
-    _fields_ = [(name, ctypes.c_int64) for name in ("allocations", "allocated_bytes", "copies", "operators", "streams", "pending_tasks")]
+    _fields_ = [(name, ctypes.c_int64) for name in ("allocations", "allocated_bytes", "copies", "operators", "streams", "pending_tasks",
+                                                     "pageable_copies", "host_waits")]
 
 
 def leave_memory(size):

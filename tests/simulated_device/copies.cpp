@@ -34,14 +34,16 @@ void queue_copy(Stream& stream, Tensor to, Tensor from) {
 
 void wait_for(Stream& stream, c10::Device device) {
   stream.synchronize();
-  usable_device(device.index());  // it may have been lost meanwhile
+  ++usable_device(device.index()).host_waits;  // it may have been lost meanwhile
 }
 
 // Host memory that is not pinned, or must be converted first, is read before the call returns.
 void copy_to_device(const Tensor& from, const Tensor& to, bool non_blocking) {
-  Stream& stream = current_stream(device_for_copy(to).index());
+  SimulatedDevice& device = device_for_copy(to);
+  Stream& stream = current_stream(device.index());
   Tensor source = from;
   bool may_change = is_pinned(from.const_data_ptr());
+  if (!may_change) ++device.pageable_copies;
   if (!has_same_layout(from, to)) {
     source = at::empty_strided(to.sizes(), to.strides(), from.options().dtype(to.dtype()).pinned_memory(false));
     copy_on_host(source, from);
@@ -52,7 +54,9 @@ void copy_to_device(const Tensor& from, const Tensor& to, bool non_blocking) {
 }
 
 void copy_to_host(const Tensor& from, const Tensor& to, bool non_blocking) {
-  Stream& stream = current_stream(device_for_copy(from).index());
+  SimulatedDevice& device = device_for_copy(from);
+  Stream& stream = current_stream(device.index());
+  if (!is_pinned(to.const_data_ptr())) ++device.pageable_copies;
   if (non_blocking) poison(to);
   queue_copy(stream, to, host_alias(from));
   if (!non_blocking) wait_for(stream, from.device());

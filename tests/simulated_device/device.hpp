@@ -35,6 +35,8 @@ class SimulatedDevice {
   void set_lost(bool lost) { lost_ = lost; }
 
   std::atomic<int64_t> copies{0};
+  std::atomic<int64_t> pageable_copies{0};
+  std::atomic<int64_t> host_waits{0};
   std::atomic<int64_t> operators{0};
 
  private:

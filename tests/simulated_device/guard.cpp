@@ -55,11 +55,11 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   bool queryStream(const c10::Stream& stream) const override { return found(stream).is_idle(); }
   void synchronizeStream(const c10::Stream& stream) const override {
     found(stream).synchronize();
-    usable_device(stream.device_index());
+    ++usable_device(stream.device_index()).host_waits;
   }
   void synchronizeDevice(const DeviceIndex index) const override {
     usable_device(index).synchronize();
-    usable_device(index);
+    ++usable_device(index).host_waits;
   }
 
   void record(void** event, const c10::Stream& stream, const DeviceIndex, const c10::EventFlag) const override {
@@ -77,7 +77,8 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     const auto& mark = mark_of(event);
     if (!mark) return;
     mark->wait();
-    usable_device(mark->stream->device());  // as cudaEventSynchronize() reports it
+    ++usable_device(mark->stream->device())
+          .host_waits;  // fails where it was lost, as cudaEventSynchronize() reports it
   }
   double elapsedTime(void* first, void* second, const DeviceIndex) const override {
     TORCH_CHECK(mark_of(first) && mark_of(second), "the time between two events needs both to be recorded");

@@ -79,6 +79,8 @@ void simulated_device_get_statistics(int32_t device, simulated_device_statistics
   statistics->allocated_bytes = of.memory().statistics().allocated_bytes[0].current;
   statistics->copies = of.copies;
   statistics->operators = of.operators;
+  statistics->pageable_copies = of.pageable_copies;
+  statistics->host_waits = of.host_waits;
   for (const Stream* stream : of.streams()) {
     ++statistics->streams;
     statistics->pending_tasks += static_cast<int64_t>(stream->num_pending());

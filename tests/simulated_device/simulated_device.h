@@ -45,8 +45,10 @@ typedef struct simulated_device_statistics {
   int64_t allocated_bytes; /* now, as tensors asked for them, rounded up to 512 bytes */
   int64_t copies;          /* to, from and on the device */
   int64_t operators;
-  int64_t streams;       /* streams of the device that were used */
-  int64_t pending_tasks; /* of all its streams */
+  int64_t streams;         /* streams of the device that were used */
+  int64_t pending_tasks;   /* of all its streams */
+  int64_t pageable_copies; /* between it and host memory that is not pinned */
+  int64_t host_waits;      /* of the program for it: for streams, events, and copies that block */
 } simulated_device_statistics;
 
 SIMULATED_DEVICE_API void simulated_device_get_settings(simulated_device_settings* settings);

@@ -1,10 +1,12 @@
 // Adafactor (Shazeer, Stern, 2018) as in torch.optim: stores the second moment of a matrix as the means of its rows and
 // columns. AdaLomo (Lv et al., 2023) computes such updates during backward.
+#include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/rsub.h>
 
 #include <cmath>
 #include <limits>
@@ -17,9 +19,16 @@
 namespace accel::optim {
 namespace {
 
-double root_mean_square(const at::Tensor& tensor) {
-  return at::linalg_vector_norm(tensor).item<double>() / std::sqrt(static_cast<double>(tensor.numel()));
+// The larger of the root mean square and `least`, on the tensor's device: the host does not wait for it. A half
+// precision is too coarse for it.
+at::Tensor root_mean_square(const at::Tensor& tensor, double least) {
+  const double root = std::sqrt(static_cast<double>(tensor.numel()));
+  return at::linalg_vector_norm(tensor, 2, c10::nullopt, /*keepdim=*/false, at::toOpMathType(tensor.scalar_type()))
+      .div_(root)
+      .clamp_min_(least);
 }
+
+at::Tensor in_opmath(const at::Tensor& tensor) { return tensor.to(at::toOpMathType(tensor.scalar_type())); }
 
 // The mean of the squares over a dimension, which is kept with size 1.
 at::Tensor mean_square(const at::Tensor& tensor, int64_t dim) {
@@ -69,7 +78,7 @@ class AdafactorRule final : public UpdateRule {
     const double rate = std::min(group.lr, 1 / std::sqrt(update.step()));
     if (has_kernels(parameter)) return update_matrix(group, update, eps1, share, rate);
     const at::Tensor gradient = values[kMaximize] != 0 ? update.gradient.neg() : update.gradient;
-    const double length = std::max(values[kEps2], root_mean_square(parameter)) * rate;
+    const at::Tensor length = root_mean_square(parameter, values[kEps2]);
     if (group.weight_decay != 0) parameter.mul_(1 - group.lr * group.weight_decay);
 
     at::Tensor step;
@@ -81,7 +90,8 @@ class AdafactorRule final : public UpdateRule {
       step = update.state_tensor(kVariance).lerp_(gradient * gradient, share).clone();
     }
     step.clamp_min_(eps1 * eps1).rsqrt_().mul_(gradient);
-    parameter.add_(step, -length / std::max(1.0, root_mean_square(step) / values[kD]));
+    const at::Tensor excess = root_mean_square(step, values[kD]).div_(values[kD]);
+    parameter.sub_(in_opmath(step).mul_(length.div(excess).mul_(rate)));
   }
 
   // Only matrices that are large enough; others use LibTorch.
@@ -151,14 +161,10 @@ class AdaLomoRule final : public UpdateRule {
   enum : size_t { kDecayRate, kEps1, kEps2, kClipThreshold };  // settings
   enum : size_t { kRows, kColumns, kSquares };                 // entries
 
-  static at::Tensor wide(const at::Tensor& tensor) {
-    return at::isReducedFloatingType(tensor.scalar_type()) ? tensor.to(at::kFloat) : tensor;
-  }
-
   static void update_one(const ParameterGroup& group, const Update& update) {
     const auto& values = group.values;
-    const at::Tensor parameter = wide(update.parameter);
-    const at::Tensor gradient = wide(update.gradient);
+    const at::Tensor parameter = in_opmath(update.parameter);
+    const at::Tensor gradient = in_opmath(update.gradient);
     const double share = std::pow(update.step(), values[kDecayRate]);
     const at::Tensor squares = gradient.square().add_(values[kEps1]);
     at::Tensor step;
@@ -170,9 +176,10 @@ class AdaLomoRule final : public UpdateRule {
       step = update.state_tensor(kSquares).lerp_(squares, share).rsqrt();
     }
     step.mul_(gradient);
-    const double rate = group.lr * std::max(values[kEps2], root_mean_square(parameter));
-    if (group.weight_decay != 0) parameter.mul_(1 - rate * group.weight_decay);
-    parameter.add_(step, -rate / std::max(1.0, root_mean_square(step) / values[kClipThreshold]));
+    const at::Tensor rate = root_mean_square(parameter, values[kEps2]).mul_(group.lr);
+    if (group.weight_decay != 0) parameter.mul_(at::rsub(rate * group.weight_decay, 1));
+    const at::Tensor excess = root_mean_square(step, values[kClipThreshold]).div_(values[kClipThreshold]);
+    parameter.sub_(step.mul_(rate.div(excess)));
     if (!parameter.is_same(update.parameter)) update.parameter.copy_(parameter);
   }
 
