@@ -5920,7 +5920,8 @@ type DataloaderOptions struct {
 	// hand over, and only the caller's if callbacks of the application read
 	NumWorkers *int64
 
-	// 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0
+	// 1: batches that go to a GPU are made in page-locked memory, so that the copy of the next one runs beside the
+	// step and nothing waits for it. Default 1
 	PinMemory *bool
 
 	// accel_dataloader_set_collate() sets a function instead. Default STACK
@@ -6806,7 +6807,8 @@ type DataloaderConfig struct {
 	// 1: batches go to the state's device. Default: as device_placement of the state
 	PutOnDevice *bool
 
-	// 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0
+	// 1: without waiting for the copy of a batch that is not page-locked, which the program must not change
+	// meanwhile. Default 0
 	NonBlocking *bool
 
 	// 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its own. Default 0

@@ -29,8 +29,8 @@ typedef struct accel_dataloader_options {
                                       * library, several at once from 2 on: they must be made for it. In [0, inf).
                                       * Default: one thread once batches prove slower to make than to hand over, and
                                       * only the caller's if callbacks of the application read */
-  accel_flag_t pin_memory;           /* 1: batches that go to a GPU are page-locked first, so that copies run beside.
-                                      * Default 0 */
+  accel_flag_t pin_memory;           /* 1: batches that go to a GPU are made in page-locked memory, so that the copy of
+                                      * the next one runs beside the step and nothing waits for it. Default 1 */
   accel_collate_t collate;           /* accel_dataloader_set_collate() sets a function instead. Default STACK */
   double padding_value;              /* The filling of PAD; also NaN. In [-inf, inf]. Default 0 */
   int64_t pad_to_multiple_of;        /* With PAD, the longest is rounded up to it. In [1, inf). Default 1 */

@@ -369,8 +369,8 @@ typedef struct accel_dataloader_config {
   accel_flag_t split_batches;           /* See the state's options. Default: as the state */
   accel_flag_t put_on_device;           /* 1: batches go to the state's device. Default: as device_placement of the
                                          * state */
-  accel_flag_t non_blocking;            /* 1: without waiting for the copy, which only happens beside with
-                                         * pin_memory: a warning says so. Default 0 */
+  accel_flag_t non_blocking;            /* 1: without waiting for the copy of a batch that is not
+                                         * page-locked, which the program must not change meanwhile. Default 0 */
   accel_flag_t dispatch_batches;        /* 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its
                                          * own. Default 0 */
   accel_flag_t use_seedable_sampler;    /* 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by

@@ -297,8 +297,7 @@ std::shared_ptr<data::PreparedDataLoader> Preparation::prepare_data_loader(const
   if (sharding.non_blocking && sharding.device && !loader.input().options.pin_memory)
     log(LogLevel::kWarning,
         "non_blocking is 1 for a loader whose pin_memory is 0: copies to a GPU from memory that is not page-locked "
-        "block "
-        "all the same; set pin_memory to 1, or non_blocking to 0");
+        "block all the same; set pin_memory to 1, or non_blocking to 0");
   prepared_.loaders.push_back(prepared);
   return prepared;
 }

@@ -1,8 +1,8 @@
 #include "data/collate.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "data/item_structure.hpp"
+#include "tensor/device/page_locked.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::data {
@@ -21,7 +22,8 @@ using Items = std::vector<c10::IValue>;
 
 class Collator {
  public:
-  Collator(const Padding* padding, c10::IntArrayRef indices) : padding_(padding), indices_(indices) {}
+  Collator(const Collation& collation, c10::IntArrayRef indices)
+      : collation_(collation), padding_(collation.row_padding()), indices_(indices) {}
 
   // The batch of the leaf, and its mask where it has one.
   Part operator()(const Items& items) const {
@@ -94,7 +96,12 @@ class Collator {
       if (tensors[i].sizes() != tensors[0].sizes())
         fail(Status::kShapeMismatch, name_of(i), " has shape ", tensors[i].sizes(), "; expected ", tensors[0].sizes(),
              " as item 0, or a loader that pads");
-    return at::stack(tensors);
+    if (!collation_.page_locked || !tensors[0].is_cpu()) return at::stack(tensors);
+    std::vector<int64_t> shape{static_cast<int64_t>(tensors.size())};
+    shape.insert(shape.end(), tensors[0].sizes().begin(), tensors[0].sizes().end());
+    at::Tensor batch = tensor::empty_on_host(shape, collation_.batch_options(tensors[0].options()));
+    const at::NoGradGuard without_graph;
+    return at::stack_out(batch, tensors);
   }
 
   Part pad(const std::vector<at::Tensor>& tensors) const {
@@ -106,7 +113,8 @@ class Collator {
              "; expected shapes that differ in the first dimension only");
       lengths.push_back(tensors[i].size(0));
     }
-    const PaddedRows rows(lengths, tensors[0].sizes().slice(1), tensors[0].options(), *padding_);
+    const PaddedRows rows(lengths, tensors[0].sizes().slice(1), collation_.batch_options(tensors[0].options()),
+                          *padding_);
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (tensors[i].device().is_cpu() && tensors[i].is_contiguous() && !tensors[i].is_conj() && !tensors[i].is_neg()) {
         if (tensors[i].numel() > 0) std::memcpy(rows.row_data(i), tensors[i].const_data_ptr(), tensors[i].nbytes());
@@ -126,7 +134,7 @@ class Collator {
   template <typename Number>
   at::Tensor numbers(const Items& items, IsKind is, at::ScalarType dtype) const {
     check_kind(items, is);
-    at::Tensor tensor = at::empty({static_cast<int64_t>(items.size())}, dtype);
+    at::Tensor tensor = tensor::empty_on_host({static_cast<int64_t>(items.size())}, collation_.batch_options(dtype));
     auto* const out = tensor.mutable_data_ptr<Number>();
     for (size_t i = 0; i < items.size(); ++i) out[i] = number_of<Number>(items[i]);
     return tensor;
@@ -172,6 +180,7 @@ class Collator {
     return batch.take();
   }
 
+  const Collation& collation_;
   const Padding* padding_;
   c10::IntArrayRef indices_;
 };
@@ -181,8 +190,7 @@ class Collator {
 c10::IValue collate(const Collation& collation, std::vector<c10::IValue> items, c10::IntArrayRef indices) {
   if (collation.kind == Collation::Kind::kCallback) return collation.callback(std::move(items));
   require(!items.empty(), Status::kInvalidArgument, "a batch of 0 items has no structure; expected at least one item");
-  const Collator collator(collation.kind == Collation::Kind::kPad ? &collation.padding : nullptr, indices);
-  return alone(collator(items));
+  return alone(Collator(collation, indices)(items));
 }
 
 }  // namespace accel::data

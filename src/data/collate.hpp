@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/ivalue.h>
+#include <c10/core/TensorOptions.h>
 #include <c10/util/ArrayRef.h>
 
 #include <cstdint>
@@ -19,6 +20,14 @@ struct Collation {
   Kind kind = Kind::kStack;
   Padding padding;
   CollateFunction callback;
+  bool page_locked = false;  // host memory of the batches
+
+  // Null where rows are stacked.
+  const Padding* row_padding() const { return kind == Kind::kPad ? &padding : nullptr; }
+  // Options of a batch whose rows have these, for tensor::empty_on_host().
+  at::TensorOptions batch_options(const at::TensorOptions& rows) const {
+    return rows.requires_grad(false).pinned_memory(page_locked && rows.device().is_cpu());
+  }
 };
 
 // Items of one structure become one value of that structure: tensors are stacked (padded in their first dimension),

@@ -21,8 +21,12 @@ DeviceCopy::DeviceCopy(c10::Device device, bool non_blocking)
 
 DeviceCopy::Started DeviceCopy::start(const c10::IValue& value) {
   Started started;
-  bool there = true;
-  tree::for_each_tensor(value, [&](const at::Tensor& tensor) { there = there && tensor.device() == device_; });
+  bool there = true, is_on_host = true, is_page_locked = true;
+  tree::for_each_tensor(value, [&](const at::Tensor& tensor) {
+    there = there && tensor.device() == device_;
+    is_on_host = is_on_host && tensor.is_cpu();
+    is_page_locked = is_page_locked && tensor.is_cpu() && tensor.is_pinned();
+  });
   if (there) {
     started.value = value;
     return started;
@@ -32,13 +36,16 @@ DeviceCopy::Started DeviceCopy::start(const c10::IValue& value) {
     return started;
   }
   const c10::impl::VirtualGuardImpl guard(device_.type());
-  c10::Event begin(device_.type());
-  begin.record(guard.getStream(device_));
-  const comm::CommunicationStream::Guard on_side(*side_, begin);
+  // Only the computation of tensors on a device may still be under way: a batch of the host waits for nothing.
+  std::optional<c10::Event> begin;
+  if (!is_on_host) begin.emplace(device_.type()).record(guard.getStream(device_));
+  const comm::CommunicationStream::Guard on_side(*side_);
+  if (begin) begin->block(guard.getStream(device_));
   started.value = tree::send_to_device(value, device_, /*non_blocking=*/true, {});
   started.done.emplace(device_.type());
   started.done->record(guard.getStream(device_));
   started.source = value;
+  started.is_held = !non_blocking_ && !is_page_locked;
   return started;
 }
 
@@ -52,7 +59,7 @@ c10::IValue DeviceCopy::finish(Started started) const {
     if (tensor.device() == device_ && tensor.has_storage())
       guard.recordDataPtrOnStream(tensor.storage().data_ptr(), stream);
   });
-  if (!non_blocking_) started.done->synchronize();
+  if (started.is_held) started.done->synchronize();
   return std::move(started.value);
 }
 

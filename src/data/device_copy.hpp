@@ -20,7 +20,8 @@ class DeviceCopy {
   struct Started {
     c10::IValue value;
     std::optional<c10::Event> done;
-    c10::IValue source;  // lives until the copy is done
+    c10::IValue source;    // lives until the copy is done
+    bool is_held = false;  // the host waits for the copy, as it may change the source afterwards
   };
   Started start(const c10::IValue& value);
   // The value on the device, ready for what this thread computes next.

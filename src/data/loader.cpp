@@ -10,6 +10,7 @@
 #include "base/error.hpp"
 #include "os/background_thread.hpp"
 #include "os/running_calls.hpp"
+#include "tensor/device/page_locked.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::data {
@@ -55,9 +56,9 @@ class Reading {
   const Reading* const outer_;
 };
 
+// Batches that no collation of the library made.
 void pin_memory(Batch& batch) {
-  batch.value = tree::map_tensors(
-      batch.value, [](const at::Tensor& tensor) { return tensor.is_cpu() ? tensor.pin_memory() : tensor; });
+  batch.value = tree::map_tensors(batch.value, [](const at::Tensor& tensor) { return tensor::page_locked(tensor); });
 }
 
 // Where there is no thread for it, or the process ends meanwhile, it stays as it is.
@@ -132,10 +133,11 @@ void Loader::settle_seed() {
 void Loader::begin_epoch() {
   if (input_.options.shuffle) settle_seed();
   if (input_.data.dataset != nullptr) input_.data.dataset->begin_epoch(state_.epoch);
+  input_.options.page_locked = pins_memory();
   EpochSource source = share_->open(input_, state_);
   progress_->remainder = source.remainder;
   // The workers may call it when the loader has ended, so it uses nothing of it.
-  auto read = [progress = progress_, pins = pins_memory()](BatchSource& batches, int64_t index) {
+  auto read = [progress = progress_, pins = input_.options.page_locked](BatchSource& batches, int64_t index) {
     const Reading reading(progress.get(), Reading::In::kBatch);
     auto batch = batches.read(index);
     if (batch && pins) pin_memory(*batch);

@@ -29,8 +29,10 @@ class DatasetOrder final : public Sampler {
 Collation LoaderOptions::collation() const {
   using Kind = Collation::Kind;
   const Kind kind = collate_function ? Kind::kCallback : collate == Collate::kPad ? Kind::kPad : Kind::kStack;
-  return {
-      kind, {padding_value, pad_to_multiple_of, padding_side == PaddingSide::kLeft, padding_masks}, collate_function};
+  return {kind,
+          {padding_value, pad_to_multiple_of, padding_side == PaddingSide::kLeft, padding_masks},
+          collate_function,
+          page_locked};
 }
 
 void LoaderInput::check() const {

@@ -34,6 +34,7 @@ struct LoaderData {
 struct LoaderOptions : DataloaderSettings {
   SliceFunction slice = {};               // how rank 0 cuts rows that it reads for all; may be empty
   CollateFunction collate_function = {};  // makes batches; empty: they are made as the settings say
+  bool page_locked = false;               // host memory of the batches; the loader decides when an epoch begins
 
   Collation collation() const;
 };

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "tensor/device/device_work.hpp"
 
 namespace accel::data {
 namespace {
@@ -40,7 +41,9 @@ void PreparedDataLoader::begin_epoch() {
   if (sharding().gradient_state) sharding().gradient_state->begin_loader(progress(), weak_from_this());
 }
 
-bool PreparedDataLoader::pins_memory() const { return input_.options.pin_memory && copy_ && copy_->is_asynchronous(); }
+bool PreparedDataLoader::pins_memory() const {
+  return input_.options.pin_memory && copy_ && copy_->is_asynchronous() && tensor::can_pin(sharding().device->type());
+}
 
 void PreparedDataLoader::go_to(const LoaderState& state) {
   read_.reset();

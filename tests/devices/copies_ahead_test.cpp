@@ -28,11 +28,8 @@ class CopiesAhead : public tests::DeviceTest {
     const auto rows = std::make_shared<TensorDataset>(std::vector<at::Tensor>{at::arange(kBatches * kRows)});
     LoaderOptions options;
     options.batch_size = kRows;
-    options.pin_memory = true;
     const DataLoader loader(rows, std::make_shared<SequentialSampler>(kBatches * kRows), options);
-    DataloaderConfig configuration;
-    configuration.non_blocking = true;
-    return accelerator.preparation().prepare_data_loader(loader, configuration);
+    return accelerator.preparation().prepare_data_loader(loader, {});
   }
 
   static StateSettings on_the_device() {
@@ -67,6 +64,37 @@ TEST_F(CopiesAhead, CostNoTimeOfTheirOwn) {
   for (int epoch = 0; epoch < 5; epoch++) best = std::min(best, time_of_a_step(*loader));
   std::printf("a step with a copy and a kernel of 1 ms each takes %.3f ms\n", best / 1000);
   EXPECT_LT(best, 1.5 * kDelay) << "one after another they take 2 ms";
+}
+
+TEST_F(CopiesAhead, NothingWaitsForThem) {
+  NEEDS_SIMULATION("counts of waits and copies");
+  configure([](auto& settings) { settings.copy_delay_us = kDelay; });
+  accelerator::Accelerator accelerator(on_the_device());
+  const auto loader = make_loader(accelerator);
+  loader->next();
+  simulated_device_statistics before{}, after{};
+  simulation().get_statistics(0, &before);
+  keep_busy(device(), 1000 * kDelay);
+  const auto begin = std::chrono::steady_clock::now();
+  for (int64_t i = 1; i < kBatches; i++) ASSERT_TRUE(loader->next());
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::microseconds(500 * kDelay))
+      << "the host waits for the step";
+  simulation().get_statistics(0, &after);
+  EXPECT_EQ(after.host_waits, before.host_waits);
+  EXPECT_EQ(after.pageable_copies, 0);
+  EXPECT_GE(after.copies - before.copies, kBatches - 2);
+}
+
+// The system gives none, or none that is large enough: the batches are the same, and their copies wait.
+TEST_F(CopiesAhead, BringTheSameFromOrdinaryMemory) {
+  NEEDS_SIMULATION("a limit of pinned memory");
+  configure([](auto& settings) { settings.pinned_bytes = 16; });
+  accelerator::Accelerator accelerator(on_the_device());
+  const auto loader = make_loader(accelerator);
+  int64_t row = 0;
+  for (; const auto batch = loader->next(); row += kRows)
+    EXPECT_TRUE(at::equal(batch->toListRef()[0].toTensor().cpu(), at::arange(row, row + kRows)));
+  EXPECT_EQ(row, kBatches * kRows);
 }
 
 TEST_F(CopiesAhead, BringWhatTheHostHad) {

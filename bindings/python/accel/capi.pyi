@@ -580,7 +580,7 @@ class accel_dataloader_options_t:
     prefetch: Batches that each background thread keeps ready; 0: no thread. In [0, inf). Default 2
     sampler: Instead of shuffle. Default: none
     num_workers: Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In [0, inf). Default: one thread once batches prove slower to make than to hand over, and only the caller's if callbacks of the application read
-    pin_memory: 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0
+    pin_memory: 1: batches that go to a GPU are made in page-locked memory, so that the copy of the next one runs beside the step and nothing waits for it. Default 1
     collate: accel_dataloader_set_collate() sets a function instead. Default STACK
     padding_value: The filling of PAD; also NaN. In [-inf, inf]. Default 0
     pad_to_multiple_of: With PAD, the longest is rounded up to it. In [1, inf). Default 1
@@ -600,7 +600,7 @@ class accel_dataloader_options_t:
     pad_to_multiple_of: int
     padding_side: int
     padding_masks: int
-    def __init__(self, *, batch_size: int = 1, shuffle: int = 0, drop_last: int = 0, seed: Optional[int] = None, prefetch: int = 2, sampler: Optional[accel_sampler] = None, num_workers: Optional[int] = None, pin_memory: int = 0, collate: int = ACCEL_COLLATE_STACK, padding_value: float = 0, pad_to_multiple_of: int = 1, padding_side: int = ACCEL_PADDING_SIDE_RIGHT, padding_masks: int = 0) -> None: ...
+    def __init__(self, *, batch_size: int = 1, shuffle: int = 0, drop_last: int = 0, seed: Optional[int] = None, prefetch: int = 2, sampler: Optional[accel_sampler] = None, num_workers: Optional[int] = None, pin_memory: int = 1, collate: int = ACCEL_COLLATE_STACK, padding_value: float = 0, pad_to_multiple_of: int = 1, padding_side: int = ACCEL_PADDING_SIDE_RIGHT, padding_masks: int = 0) -> None: ...
 
 class accel_tensor_parallel_options_t:
     """How the layers of a model are split over the ranks of the axis "tensor" of the mesh (Shoeybi et al., "Megatron-LM", 2019). Each rank stores its part of a split layer's weight, with its gradient and optimizer states. Ranks along the axis get the same batches, and their results are those of one process. Layers are split when the model is prepared, in place, and start from the weights of the axis' first rank. Checkpoints have whole tensors, and load on any mesh. A plan has rules "PATH STYLE", one a line or with ; between them. A path leads from the model to a layer or a parameter, and * stands for one part of it; of several rules that match, the first one counts. The styles have Hugging Face's names: "colwise", a linear layer by the features of its output, which stays split; "colwise_gather_output" or "colwise_rep", the same, with the output gathered; "packed_colwise(3)", an output that is several tensors behind each other, each of which is split, with their number or their sizes; "rowwise", a linear layer by the features of its input, which is split already, while the output is whole; "rowwise_split_input" or "rowwise_rep", the same of a whole input, of which each rank takes its part; "packed_rowwise(2)", as packed_colwise, of the input; "embedding_rowwise" and "embedding_colwise", an embedding by its rows or its features; "replicate", nothing; "sequence_parallel", a layer between split ones under the option of this name, such as a norm, and "replicated_with_grad_allreduce", a layer on a rank's part of features, such as a norm over heads: each rank has all of it, and the gradients are summed; "split_output", a whole embedding of whose output a rank takes its positions. A parameter that is no layer's is cut along its first dimension by "colwise" and "embedding_rowwise", along its second one by "rowwise" and "embedding_colwise", and the program's forward computes with the part. Sizes need not be divisible. Heads of an attention layer stay whole.
@@ -886,7 +886,7 @@ class accel_dataloader_config_t:
     even_batches: 1: all ranks get equally many full batches, filled with rows from the start. Default 1
     split_batches: See the state's options. Default: as the state
     put_on_device: 1: batches go to the state's device. Default: as device_placement of the state
-    non_blocking: 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0
+    non_blocking: 1: without waiting for the copy of a batch that is not page-locked, which the program must not change meanwhile. Default 0
     dispatch_batches: 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its own. Default 0
     use_seedable_sampler: 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's generator when the first epoch begins. Default 1
     data_seed: Instead of the loader's seed. In (-inf, inf). Default: the loader's

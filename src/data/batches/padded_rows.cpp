@@ -1,7 +1,6 @@
 #include "data/batches/padded_rows.hpp"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/scalar_tensor.h>
 
@@ -11,6 +10,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "tensor/device/page_locked.hpp"
 
 namespace accel::data {
 namespace {
@@ -81,7 +81,7 @@ PaddedRows::PaddedRows(c10::IntArrayRef lengths, c10::IntArrayRef row_shape, con
   shape.append(row_shape.begin(), row_shape.end());
   const auto plain = options.requires_grad(false);
   if (options.device().is_cpu()) {
-    values_ = at::empty(shape, plain);
+    values_ = tensor::empty_on_host(shape, plain);
     step_bytes_ = values_.element_size();
     for (const int64_t size : row_shape) step_bytes_ *= static_cast<size_t>(size);
     row_bytes_ = step_bytes_ * static_cast<size_t>(longest_);
@@ -90,7 +90,7 @@ PaddedRows::PaddedRows(c10::IntArrayRef lengths, c10::IntArrayRef row_shape, con
   } else {
     values_ = at::full(shape, padding.value, plain);
   }
-  if (padding.masks) make_mask();
+  if (padding.masks) make_mask(plain);
 }
 
 void PaddedRows::fill_around_rows(double value) {
@@ -103,9 +103,9 @@ void PaddedRows::fill_around_rows(double value) {
   }
 }
 
-void PaddedRows::make_mask() {
+void PaddedRows::make_mask(const at::TensorOptions& options) {
   const auto rows = static_cast<int64_t>(lengths_.size());
-  const at::Tensor mask = at::empty({rows, longest_}, at::kBool);
+  const at::Tensor mask = tensor::empty_on_host({rows, longest_}, options.device(at::kCPU).dtype(at::kBool));
   auto* flags = mask.mutable_data_ptr<bool>();
   for (const int64_t length : lengths_) {
     const int64_t before = at_start_ ? longest_ - length : 0;

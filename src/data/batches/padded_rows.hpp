@@ -33,7 +33,7 @@ class PaddedRows {
  private:
   size_t begin(size_t index) const { return at_start_ ? static_cast<size_t>(longest_ - lengths_[index]) : 0; }
   void fill_around_rows(double value);
-  void make_mask();
+  void make_mask(const at::TensorOptions& options);
 
   c10::IntArrayRef lengths_;
   int64_t longest_ = 0;

@@ -214,9 +214,11 @@ c10::IValue CsvDataset::read_batch(c10::IntArrayRef indices, const Collation& co
     for (size_t column = 0; column < names_.size(); ++column)
       columns[column].push_back(convert(index, column, cells[column]));
   }
+  Collation stacked;
+  stacked.page_locked = collation.page_locked;
   ItemBuilder batch(true);
   for (size_t column = 0; column < names_.size(); ++column)
-    batch.add(names_[column], {collate({}, std::move(columns[column]), indices), {}});
+    batch.add(names_[column], {collate(stacked, std::move(columns[column]), indices), {}});
   return batch.take();
 }
 

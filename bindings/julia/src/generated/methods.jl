@@ -2197,7 +2197,7 @@ A loader that hands each rank its own batches.
 - `even_batches`: 1: all ranks get equally many full batches, filled with rows from the start. Default 1
 - `split_batches`: See the state's options. Default: as the state
 - `put_on_device`: 1: batches go to the state's device. Default: as device_placement of the state
-- `non_blocking`: 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0
+- `non_blocking`: 1: without waiting for the copy of a batch that is not page-locked, which the program must not change meanwhile. Default 0
 - `dispatch_batches`: 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its own. Default 0
 - `use_seedable_sampler`: 1: a shuffled order follows from seed and epoch. 0: its seed is drawn by rank 0's generator when the first epoch begins. Default 1
 - `data_seed`: Instead of the loader's seed. In (-inf, inf). Default: the loader's

@@ -194,7 +194,7 @@ def _batches_of(sampler, epoch):
 def prepare(loader, state, config, slice_fn_for_dispatch=None):
     """The prepared loader; `config` is an accel_dataloader_config_t."""
     if config.put_on_device == 1:
-        warn_of_copies_that_block(config.non_blocking == 1, loader._arguments["pin_memory"])
+        warn_of_copies_that_block(config.non_blocking == 1, loader._arguments["pin_memory"] in (None, True))
     if slice_fn_for_dispatch is not None:
         capi.accel_dataloader_set_slice(loader.handle, lambda rows, begin, end, process_index, num_processes: packed_item(
             slice_fn_for_dispatch(unpacked(rows, trusted=True), slice(begin, end), process_index, num_processes)))

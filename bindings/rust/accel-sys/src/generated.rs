@@ -2422,7 +2422,7 @@ pub struct accel_dataloader_options_t {
     pub sampler: *mut accel_sampler_t,
     /// Threads that read, in order. With 1 or more, callbacks run on threads of the library, several at once from 2 on: they must be made for it. In \[0, inf). Default: one thread once batches prove slower to make than to hand over, and only the caller's if callbacks of the application read
     pub num_workers: i64,
-    /// 1: batches that go to a GPU are page-locked first, so that copies run beside. Default 0
+    /// 1: batches that go to a GPU are made in page-locked memory, so that the copy of the next one runs beside the step and nothing waits for it. Default 1
     pub pin_memory: accel_flag_t,
     /// accel_dataloader_set_collate() sets a function instead. Default STACK
     pub collate: accel_collate_t,
@@ -3001,7 +3001,7 @@ pub struct accel_dataloader_config_t {
     pub split_batches: accel_flag_t,
     /// 1: batches go to the state's device. Default: as device_placement of the state
     pub put_on_device: accel_flag_t,
-    /// 1: without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default 0
+    /// 1: without waiting for the copy of a batch that is not page-locked, which the program must not change meanwhile. Default 0
     pub non_blocking: accel_flag_t,
     /// 1: rank 0 reads, and sends each rank its rows; 0: every rank reads its own. Default 0
     pub dispatch_batches: accel_flag_t,

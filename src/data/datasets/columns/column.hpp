@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-#include "data/batches/padded_rows.hpp"
+#include "data/collate.hpp"
 #include "data/item_structure.hpp"
 
 namespace accel::data {
@@ -18,8 +18,8 @@ class Column {
   virtual ~Column() = default;
   virtual int64_t length() const = 0;
   virtual c10::IValue item(int64_t index) const = 0;
-  // The rows together: stacked, or padded as the collation would pad them.
-  virtual Part batch(c10::IntArrayRef indices, const Padding* padding) const = 0;
+  // The rows together, stacked or padded by the collation, which is not a callback.
+  virtual Part batch(c10::IntArrayRef indices, const Collation& collation) const = 0;
 };
 
 // Rows of one shape along the first dimension; shares the tensor's memory. `name` says in errors which one it is.

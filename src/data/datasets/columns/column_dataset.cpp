@@ -29,9 +29,8 @@ c10::IValue ColumnDataset::read_item(int64_t index) const {
 
 c10::IValue ColumnDataset::read_batch(c10::IntArrayRef indices, const Collation& collation) const {
   if (collation.kind == Collation::Kind::kCallback || indices.empty()) return Dataset::read_batch(indices, collation);
-  const Padding* const padding = collation.kind == Collation::Kind::kPad ? &collation.padding : nullptr;
   ItemBuilder batch(has_names_);
-  for (size_t i = 0; i < columns_.size(); ++i) batch.add(names_[i], columns_[i]->batch(indices, padding));
+  for (size_t i = 0; i < columns_.size(); ++i) batch.add(names_[i], columns_[i]->batch(indices, collation));
   return batch.take();
 }
 

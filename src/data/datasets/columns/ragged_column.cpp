@@ -20,7 +20,8 @@ class RaggedColumn final : public Column {
   int64_t length() const override { return offsets_.numel() - 1; }
   c10::IValue item(int64_t index) const override { return values_.narrow(0, ends_[index], row_length(index)); }
 
-  Part batch(c10::IntArrayRef indices, const Padding* padding) const override {
+  Part batch(c10::IntArrayRef indices, const Collation& collation) const override {
+    const Padding* const padding = collation.row_padding();
     std::vector<int64_t> lengths(indices.size());
     for (size_t i = 0; i < indices.size(); ++i) {
       lengths[i] = row_length(indices[i]);
@@ -29,7 +30,8 @@ class RaggedColumn final : public Column {
              " entries; expected ", lengths[0], " as item 0, or a loader that pads");
     }
     const Padding none;
-    const PaddedRows rows(lengths, values_.sizes().slice(1), values_.options(), padding != nullptr ? *padding : none);
+    const PaddedRows rows(lengths, values_.sizes().slice(1), collation.batch_options(values_.options()),
+                          padding != nullptr ? *padding : none);
     const auto* const from = static_cast<const char*>(values_.const_data_ptr());
     for (size_t i = 0; i < indices.size(); ++i)
       if (lengths[i] > 0)

@@ -11,7 +11,7 @@ class TextColumn final : public Column {
   TextColumn(int64_t length, std::function<std::string(int64_t)> text) : length_(length), text_(std::move(text)) {}
   int64_t length() const override { return length_; }
   c10::IValue item(int64_t index) const override { return text_(index); }
-  Part batch(c10::IntArrayRef indices, const Padding*) const override {
+  Part batch(c10::IntArrayRef indices, const Collation&) const override {
     auto texts = tree::new_list();
     texts.reserve(indices.size());
     for (const int64_t index : indices) texts.push_back(text_(index));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "tensor/device/page_locked.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::data {
@@ -35,7 +36,8 @@ c10::IValue SequenceDataset::read_batch(c10::IntArrayRef indices, const Collatio
   auto batch = tree::new_list();
   Columns columns{};
   for (size_t i = 0; i < columns_; ++i) {
-    const at::Tensor column = at::empty({static_cast<int64_t>(indices.size()), sequence_length_}, at::kLong);
+    const at::Tensor column = tensor::empty_on_host({static_cast<int64_t>(indices.size()), sequence_length_},
+                                                    collation.batch_options(at::kLong));
     columns[i] = column.mutable_data_ptr<int64_t>();
     batch.push_back(column);
   }

@@ -949,7 +949,8 @@ impl DataLoaderConfig {
         self
     }
 
-    /// Without waiting for the copy, which only happens beside with pin_memory: a warning says so. Default false.
+    /// Without waiting for the copy of a batch that is not page-locked, which the program must not change
+    /// meanwhile. Default false.
     pub fn non_blocking(mut self, non_blocking: bool) -> Self {
         self.0.non_blocking = non_blocking.into();
         self

@@ -163,7 +163,8 @@ impl DataLoaderOptions {
         self
     }
 
-    /// Batches that go to a GPU are page-locked first, so that copies run beside. Default false.
+    /// Batches that go to a GPU are made in page-locked memory, so that the copy of the next one runs beside the
+    /// step and nothing waits for it. Default true.
     pub fn pin_memory(mut self, pin_memory: bool) -> Self {
         self.0.pin_memory = pin_memory.into();
         self

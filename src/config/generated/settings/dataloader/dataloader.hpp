@@ -24,7 +24,7 @@ struct DataloaderSettings {
   Setting<std::optional<int64_t>> seed{};
   Setting<int64_t> prefetch{2};
   Setting<std::optional<int64_t>> num_workers{};
-  Setting<bool> pin_memory{false};
+  Setting<bool> pin_memory{true};
   Setting<Collate> collate{Collate::kStack};
   Setting<double> padding_value{0};
   Setting<int64_t> pad_to_multiple_of{1};
