@@ -30,6 +30,10 @@ bool GroupList::have_work() const {
   return std::any_of(groups_.begin(), groups_.end(), [](const Numbered& one) { return one.group->has_work(); });
 }
 
+bool GroupList::have_urgent_work() const {
+  return std::any_of(groups_.begin(), groups_.end(), [](const Numbered& one) { return one.group->has_urgent_work(); });
+}
+
 void GroupList::copy_to(std::vector<GroupPointer>& groups) const {
   groups.clear();
   for (const Numbered& one : groups_) groups.push_back(one.group);

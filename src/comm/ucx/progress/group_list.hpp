@@ -21,6 +21,7 @@ class GroupList {
 
   size_t size() const { return groups_.size(); }
   bool have_work() const;
+  bool have_urgent_work() const;
   // Whether a group has, or had, peers on other hosts.
   bool reach_other_hosts() const { return reach_other_hosts_; }
   void copy_to(std::vector<GroupPointer>& groups) const;

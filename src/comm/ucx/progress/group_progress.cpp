@@ -51,7 +51,8 @@ void GroupProgress::submit(PointToPoint&& call) {
   }
   claim.take();
   lock.unlock();
-  engine_->loop().notify();
+  engine_->loop().expect_calls();
+  if (call.is_async) engine_->loop().notify();
   try {
     messages_.post(std::move(call));
   } catch (const std::exception&) {
@@ -114,7 +115,11 @@ bool GroupProgress::leave() {
   return true;
 }
 
-bool GroupProgress::has_work() const { return !tasks_.is_empty() || messages_.has_waiting() || is_busy(); }
+bool GroupProgress::has_work() const { return has_urgent_work() || is_busy(); }
+
+bool GroupProgress::has_urgent_work() const {
+  return !tasks_.is_empty() || messages_.has_waiting() || runner_.is_running();
+}
 
 GroupWait GroupProgress::current_wait() const {
   GroupWait wait;

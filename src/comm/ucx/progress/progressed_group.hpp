@@ -21,7 +21,10 @@ class ProgressedGroup {
   ProgressedGroup& operator=(const ProgressedGroup&) = delete;
   virtual ~ProgressedGroup() = default;
 
-  virtual bool has_work() const = 0;  // under the engine's mutex, while it is not claimed
+  // Both under the engine's mutex, while it is not claimed.
+  virtual bool has_work() const = 0;
+  // Besides messages that are under way: what other ranks wait for, or nobody has begun.
+  virtual bool has_urgent_work() const = 0;
   // Makes progress without waiting. True if something happened.
   virtual bool progress() noexcept = 0;
   virtual bool is_busy() const = 0;
