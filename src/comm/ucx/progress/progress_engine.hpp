@@ -51,8 +51,8 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
   void run_thread();
   void stop();
   // Under the mutex, while unclaimed.
-  bool has_work() const { return !requests_.is_empty() || groups_.have_work(); }
-  bool has_urgent_work() const { return stop_ || !requests_.is_empty() || groups_.have_urgent_work(); }
+  bool has_work() const { return !requests_.is_empty() || groups_.open_work() != OpenWork::kNone; }
+  bool has_urgent_work() const { return stop_ || !requests_.is_empty() || groups_.open_work() == OpenWork::kUrgent; }
 
   Claim claim_;
   RequestQueue requests_{claim_};
