@@ -39,7 +39,7 @@ void measure_send(accel_state_t *state, const GroupPtr &ranks, int64_t bytes, si
     if (ranks->rank() == 1) work = ranks->start(comm::Collective::receive(boundary, 0, kTag));
     ranks->barrier();
     const double begun = measure_now();
-    if (ranks->rank() == 0) work = ranks->start(comm::Collective::send(boundary, 1, kTag));
+    if (ranks->rank() == 0) work = ranks->start(comm::Collective::send(boundary, 1, kTag), comm::RunsOn::kCaller);
     const double posted = measure_now();
     if (work != nullptr) {
       work->synchronize();

@@ -111,6 +111,17 @@ std::shared_ptr<Work> when_all(std::vector<std::shared_ptr<Work>> works) {
   open->works = std::move(works);
   open->count = open->works.size() + 1;  // one until all are listened to
   auto all = std::make_shared<Work>();
+  all->set_backend_wait([each = open->works] {
+    std::exception_ptr first;
+    for (const auto& work : each) {
+      try {
+        work->synchronize();
+      } catch (const std::exception&) {
+        if (!first) first = std::current_exception();
+      }
+    }
+    if (first) std::rethrow_exception(first);
+  });
   const auto end = [open, all](const std::exception_ptr&) {
     if (open->count.fetch_sub(1) != 1) return;
     std::exception_ptr first;

@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/library.h>
 
 #include <mutex>
@@ -23,6 +24,27 @@ namespace {
 thread_local const DeferredProducts::Scope* innermost_products = nullptr;
 
 at::Tensor rows_of(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
+
+// Whether somebody hears of the parameter's gradient, or changes it.
+bool has_hooks(const at::Tensor& parameter) {
+  namespace impl = torch::autograd::impl;
+  if (!impl::hooks(parameter).empty() || impl::post_acc_grad_hooks(parameter) != nullptr) return true;
+  const auto accumulator = impl::try_get_grad_accumulator(parameter);
+  return accumulator != nullptr && (!accumulator->pre_hooks().empty() || !accumulator->post_hooks().empty());
+}
+
+// Adds the product to the parameter's gradient, without memory for the product. False if that is autograd's to do.
+bool add_in_place(const at::Tensor& parameter, const at::Tensor& left, const at::Tensor& right) {
+  if (has_hooks(parameter) || !parameter.is_contiguous()) return false;
+  at::Tensor& sum = parameter.mutable_grad();
+  if (!sum.defined()) {
+    sum = at::mm(left, right);
+    return true;
+  }
+  if (sum.layout() != at::kStrided || sum.scalar_type() != parameter.scalar_type() || sum.requires_grad()) return false;
+  sum.addmm_(left, right);
+  return true;
+}
 
 bool is_parameter(const at::Tensor& tensor) { return tensor.requires_grad() && tensor.is_leaf(); }
 
@@ -118,13 +140,19 @@ void DeferredProducts::complete() {
   std::vector<at::Tensor> parameters, gradients;
   {
     const at::NoGradGuard not_recorded;
-    for (const Pending& pending : std::exchange(pending_, {})) {
+    for (Pending& pending : std::exchange(pending_, {})) {
       const at::Tensor input = rows_of(pending.input), gradient = rows_of(pending.gradient);
-      parameters.push_back(pending.weight);
-      gradients.push_back(pending.output_dim == 0 ? at::mm(gradient.t(), input) : at::mm(input.t(), gradient));
-      if (!pending.bias.defined()) continue;
-      parameters.push_back(pending.bias);
-      gradients.push_back(gradient.sum(0));
+      const bool is_transposed = pending.output_dim != 0;
+      const at::Tensor left = is_transposed ? input.t() : gradient.t(), right = is_transposed ? gradient : input;
+      if (!add_in_place(pending.weight, left, right)) {
+        parameters.push_back(pending.weight);
+        gradients.push_back(at::mm(left, right));
+      }
+      if (pending.bias.defined()) {
+        parameters.push_back(pending.bias);
+        gradients.push_back(gradient.sum(0));
+      }
+      pending = {};
     }
   }
   if (!parameters.empty()) tensor::backward(parameters, gradients);

@@ -37,7 +37,7 @@ class DeferredProducts : public std::enable_shared_from_this<DeferredProducts> {
   at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, int64_t output_dim);
 
   // Computes the gradients of the weights whose backwards have come since the last call, and adds them as a backward
-  // does, with its hooks. Needs memory for all of them at a time.
+  // does, with its hooks: in place where there is none, and otherwise with memory for all of them at a time.
   void complete();
 
  private:

@@ -108,6 +108,30 @@ TEST(DeferredProducts, HooksAndFrozenWeights) {
   EXPECT_FALSE(frozen.grad().defined());
 }
 
+// Several micro-batches add up in one memory, where nobody hears of a gradient; a graph may use a weight twice.
+TEST(DeferredProducts, GradientsAddUpInPlace) {
+  const at::Tensor weight = ramp({4, 4}).requires_grad_(), like = ramp({4, 4}).requires_grad_();
+  const void* memory = nullptr;
+  for (int micro_batch = 0; micro_batch < 3; micro_batch++) {
+    const at::Tensor input = ramp({5, 4}) + micro_batch;
+    const auto products = DeferredProducts::create();
+    at::Tensor output;
+    {
+      const DeferredProducts::Scope scope(products);
+      output = at::linear(at::tanh(at::linear(input, weight)), weight);
+    }
+    output.square().sum().backward();
+    products->complete();
+    at::linear(at::tanh(at::linear(input, like)), like).square().sum().backward();
+    EXPECT_TRUE(at::allclose(weight.grad(), like.grad(), 1e-12, 1e-12)) << micro_batch;
+    EXPECT_FALSE(weight.grad().requires_grad());
+    if (memory != nullptr) {
+      EXPECT_EQ(weight.grad().const_data_ptr(), memory);
+    }
+    memory = weight.grad().const_data_ptr();
+  }
+}
+
 TEST(DeferredProducts, NothingIsDeferredOutsideOfAScope) {
   DeferredProducts::create();
   const at::Tensor weight = ramp({3, 4}).requires_grad_();

@@ -12,6 +12,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -65,6 +66,23 @@ TEST(PostedMessages, ACallOfASendAndAReceiveEndsWhenBothHave) {
         }
       }
     });
+}
+
+// The thread of the engine takes over where a caller that said it would make the progress computes for long.
+TEST(PostedMessages, TheyEndIfTheirCallerDoesNothingMore) {
+  run_ranks(2, [](const CommunicatorPtr& communicator) {
+    const int rank = communicator->rank(), other = 1 - rank;
+    for (int round = 0; round < 20; round++)
+      for (const int64_t numel : kLengths) {
+        const at::Tensor sent = at::full({numel}, value_of(rank, round), at::kFloat), received = at::empty({numel});
+        std::vector<std::shared_ptr<Work>> works;
+        works.push_back(communicator->start(Collective::receive(received, other, round), RunsOn::kCaller));
+        if (round % 2 == rank) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        works.push_back(communicator->start(Collective::send(sent, other, round), RunsOn::kCaller));
+        for (const auto& work : works) ASSERT_TRUE(work->wait(std::chrono::seconds(20)));
+        EXPECT_TRUE(is_filled(received, value_of(other, round))) << numel;
+      }
+  });
 }
 
 // Memory that the sender reads and no other process: a page that is only to be written.

@@ -24,7 +24,8 @@ namespace accel::tests {
 // Runs `body` on the ranks of a job with such a mesh. Returns how each ended, as of waitpid(): 0 if its body returned
 // without a failure. A rank stays until the bodies of all others are over, for who leaves is lost to them.
 inline std::vector<int> on_mesh_of_processes(const MeshSizes& sizes,
-                                             const std::function<void(const AcceleratorPtr&)>& body) {
+                                             const std::function<void(const AcceleratorPtr&)>& body,
+                                             const RankSettings& change = {}) {
   const launch::ClaimedPort port;
   void* const memory =
       mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -37,7 +38,7 @@ inline std::vector<int> on_mesh_of_processes(const MeshSizes& sizes,
     if (ranks.back() != 0) continue;
     AcceleratorPtr accelerator;
     try {
-      accelerator = accelerator_on(sizes, rank, port.number());
+      accelerator = accelerator_on(sizes, rank, port.number(), change);
       body(accelerator);
     } catch (const std::exception& error) {
       ADD_FAILURE() << "rank " << rank << ": " << error.what();

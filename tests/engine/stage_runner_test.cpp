@@ -14,6 +14,7 @@
 #include <ATen/ops/tensor_split.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <functional>
@@ -202,6 +203,27 @@ TEST(StageRunner, AValueThatCannotBeSent) {
       said = error.what();
     }
     EXPECT_NE(said.find("a stage returns 2000 tensors; expected at most"), std::string::npos) << said;
+  });
+}
+
+TEST(StageRunner, TheFormerStageDoesNotWaitForGradientsOfWeights) {
+  std::atomic<bool> is_former_at_it{false};
+  run_ranks(2, [&](const CommunicatorPtr& communicator) {
+    const std::vector<at::Tensor> weights = weights_of(2);
+    StageRunner runner(one_forward_one_backward_schedule(2, 1), communicator, c10::kCPU);
+    const PipelineComputation good = computation_of(weights, {values(1, {2, kWidth})}, {1});
+    PipelineComputation computation = good;
+    computation.forward = [&](int stage, int micro_batch, const c10::IValue& input) {
+      c10::IValue output = good.forward(stage, micro_batch, input);
+      if (stage == 0) output.toTensor().register_hook([&](const at::Tensor&) { is_former_at_it = true; });
+      return output;
+    };
+    weights[1].register_hook([&](const at::Tensor&) {
+      for (int waited = 0; waited < 10000 && !is_former_at_it; waited++)
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      EXPECT_TRUE(is_former_at_it);
+    });
+    runner.run(computation);
   });
 }
 

@@ -29,6 +29,21 @@ Options options_of(const BackendCallOptions& given) {
   return options;
 }
 
+// Messages of c10d are asynchronous, whoever waits for them.
+c10::intrusive_ptr<c10d::Work> post_message(c10d::Backend& backend, const Collective& message, bool is_async) {
+  const bool sends = message.kind == Kind::kSend;
+  Tensors tensors{message.tensor()};
+  if (auto* const own = is_async ? nullptr : dynamic_cast<CollectiveBackend*>(&backend)) {
+    CollectiveCall call(message.kind, sends ? c10d::OpType::SEND : c10d::OpType::RECV);
+    (sends ? call.inputs : call.outputs) = std::move(tensors);
+    call.rank = message.rank;
+    call.tag = message.tag;
+    call.is_async = false;
+    return own->start(std::move(call));
+  }
+  return sends ? backend.send(tensors, message.rank, message.tag) : backend.recv(tensors, message.rank, message.tag);
+}
+
 // Null as the backend gives it.
 c10::intrusive_ptr<c10d::Work> post(c10d::Backend& backend, const Collective& collective,
                                     const BackendCallOptions& given) {
@@ -92,14 +107,9 @@ c10::intrusive_ptr<c10d::Work> post(c10d::Backend& backend, const Collective& co
       }
       return backend.scatter(outputs, inputs, options);
     }
-    case Kind::kSend: {
-      Tensors tensors{collective.input};
-      return backend.send(tensors, collective.rank, collective.tag);
-    }
-    case Kind::kReceive: {
-      Tensors tensors{collective.output};
-      return backend.recv(tensors, collective.rank, collective.tag);
-    }
+    case Kind::kSend:
+    case Kind::kReceive:
+      return post_message(backend, collective, given.async);
     case Kind::kBarrier:
       return backend.barrier(options_of<c10d::BarrierOptions>(given));
     case Kind::kReduce:  // which Collective::check() turns away

@@ -137,6 +137,7 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::start_message(const CollectiveCall& m
   call.peer = peer;
   call.tag = static_cast<uint64_t>(tag);
   call.receives = receives;
+  call.is_async = message.is_async;
   call.memory = tensor;
   if (!tensor.is_contiguous()) {
     call.memory = receives ? at::empty_like(tensor, at::MemoryFormat::Contiguous) : tensor.contiguous();

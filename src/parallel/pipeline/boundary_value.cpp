@@ -2,12 +2,44 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "comm/object_message.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
+namespace {
+
+void append_number(std::string& text, int64_t number) {
+  text.append(reinterpret_cast<const char*>(&number), sizeof(number));
+}
+
+// Whether all of the value has been appended.
+bool append_outline(std::string& outline, const c10::IValue& value) {
+  if (value.isTensor()) {
+    const at::Tensor& tensor = value.toTensor();
+    if (!tensor.defined() || tensor.layout() != at::kStrided) return false;
+    outline.push_back(tensor.requires_grad() ? 'G' : 'T');
+    outline.push_back(static_cast<char>(tensor.scalar_type()));
+    append_number(outline, tensor.dim());
+    for (const int64_t size : tensor.sizes()) append_number(outline, size);
+    return true;
+  }
+  if (!tree::is_sequence(value)) return false;
+  const auto items = tree::sequence_items(value);
+  outline.push_back(value.isTuple() ? '(' : '[');
+  append_number(outline, static_cast<int64_t>(items.size()));
+  return std::all_of(items.begin(), items.end(),
+                     [&outline](const c10::IValue& item) { return append_outline(outline, item); });
+}
+
+}  // namespace
+
+std::string outline_of(const c10::IValue& value) {
+  std::string outline;
+  return append_outline(outline, value) ? outline : std::string();
+}
 
 std::vector<at::Tensor> tensors_of(const c10::IValue& value) {
   std::vector<at::Tensor> tensors;

@@ -19,6 +19,10 @@ std::vector<at::Tensor> tensors_of(const c10::IValue& value);
 // wanted.
 std::string describe(const c10::IValue& value);
 
+// An outline is equal only where the descriptions are, and costs little. Empty unless the value has tensors and
+// sequences alone.
+std::string outline_of(const c10::IValue& value);
+
 class ValueLayout {
  public:
   // Reads a description.

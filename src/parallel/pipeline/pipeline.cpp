@@ -127,8 +127,10 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
   computation.loss = [&](int micro_batch, const c10::IValue& output) { return rows.loss(micro_batch, output); };
   computation.weight = [&](int micro_batch) { return rows.weight(micro_batch); };
   computation.factor = factor;
-  // A sharded model frees its parameters at the end of each run of autograd's engine.
-  computation.defers_products = exchanging_.parts() == nullptr;
+  // A sharded model frees its parameters at the end of each run of autograd's engine, and what exchanges gradients
+  // during the last backward waits for all of them in that.
+  computation.defers_products =
+      exchanging_.parts() == nullptr && (stages_.exchanges_at_end || exchanging_.exchange() == nullptr);
   const bool former = exchanging_.set_gradient_sync(false);
   const auto restored = c10::make_scope_exit([&] { exchanging_.set_gradient_sync(former); });
   // A failed step may have left it for its last backward, and would make the first one of this step exchange.

@@ -102,7 +102,7 @@ void StageBoundary::post_receive(Incoming& incoming, std::vector<at::Tensor> mes
   for (at::Tensor& message : messages)
     receives.push_back(comm::Collective::receive(std::move(message), shape_.rank_of(incoming.edge.from),
                                                  tag_of(incoming.edge, slot++)));
-  incoming.work = receives.empty() ? nullptr : ranks_->start(receives);
+  incoming.work = receives.empty() ? nullptr : ranks_->start(receives, comm::RunsOn::kCaller);
 }
 
 void StageBoundary::receive_tensors(Incoming& incoming) {
@@ -183,7 +183,7 @@ void StageBoundary::post_send(const StageEdge& edge, const std::vector<std::pair
     sends_.front()->synchronize();
     sends_.front()->result();
   }
-  sends_.push_back(ranks_->start(sends));
+  sends_.push_back(ranks_->start(sends, comm::RunsOn::kCaller));
 }
 
 void StageBoundary::send(const StageEdge& edge, const c10::IValue& value) {
@@ -195,9 +195,13 @@ void StageBoundary::send(const StageEdge& edge, const c10::IValue& value) {
   const std::vector<at::Tensor> tensors = tensors_of(value);
   require(tensors.size() <= kSlots - kFirstTensor, Status::kUnsupported, "a stage returns ", tensors.size(),
           " tensors; expected at most ", kSlots - kFirstTensor);
-  std::string description = describe(value);
-  std::string& sent = sent_[{edge.from, edge.to}];
-  const bool is_new = description != sent;
+  Sent& sent = sent_[{edge.from, edge.to}];
+  std::string outline = outline_of(value), description;
+  bool is_new = outline.empty() || outline != sent.outline;
+  if (is_new) {
+    description = describe(value);
+    is_new = description != sent.description;
+  }
   std::vector<std::pair<size_t, at::Tensor>> messages;
   messages.emplace_back(
       kAnnouncement,
@@ -206,7 +210,8 @@ void StageBoundary::send(const StageEdge& edge, const c10::IValue& value) {
   for (size_t index = 0; index < tensors.size(); index++)
     messages.emplace_back(kFirstTensor + index, tensors[index].detach().contiguous());
   post_send(edge, messages);
-  sent = std::move(description);
+  sent.outline = std::move(outline);
+  if (is_new) sent.description = std::move(description);
 }
 
 void StageBoundary::send_failure(const StageEdge& edge) {

@@ -72,6 +72,10 @@ class StageBoundary {
     std::shared_ptr<const ValueLayout> layout = nullptr;  // of this value: a later one may be described otherwise
   };
 
+  struct Sent {
+    std::string outline, description;
+  };
+
   static bool is_announced(Incoming::State state);  // and messages are to come before its tensors
   static bool is_known(Incoming::State state);
   bool is_local(const StageEdge& edge) const;
@@ -86,7 +90,7 @@ class StageBoundary {
   const PipelineShape shape_;
   const CommunicatorPtr ranks_;
   const c10::Device device_;
-  std::map<Channel, std::string> sent_;                                  // the latest description
+  std::map<Channel, Sent> sent_;                                         // the latest
   std::map<Channel, std::shared_ptr<const ValueLayout>> layouts_;        // the latest of what is received
   std::deque<Incoming> incoming_;                                        // in the order of the actions
   std::map<std::pair<Channel, int>, std::optional<c10::IValue>> local_;  // between stages of this rank

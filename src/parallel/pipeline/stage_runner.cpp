@@ -39,8 +39,8 @@ StageRunner::StageRunner(PipelineSchedule schedule, CommunicatorPtr ranks, c10::
   require(ranks_->size() == schedule_.shape.ranks, Status::kInvalidArgument, "the pipeline schedule is for ",
           schedule_.shape.ranks, " ranks, and the group has ", ranks_->size());
   const PipelineActions& actions = schedule_.ranks[static_cast<size_t>(ranks_->rank())];
-  has_halves_ = have(actions, PipelineAction::Kind::kInputBackward);
-  has_backwards_ = has_halves_ || have(actions, PipelineAction::Kind::kBackward);
+  has_backwards_ =
+      have(actions, PipelineAction::Kind::kInputBackward) || have(actions, PipelineAction::Kind::kBackward);
 }
 
 template <typename Function>
@@ -58,7 +58,7 @@ void StageRunner::attempt(const PipelineAction& action, const Function& function
 c10::IValue StageRunner::output_of(const PipelineAction& action, const c10::IValue& input,
                                    const PipelineComputation& computation) {
   const auto [kind, stage, micro_batch] = action;
-  const auto products = has_halves_ && computation.defers_products ? nn::DeferredProducts::create() : nullptr;
+  const auto products = has_backwards_ && computation.defers_products ? nn::DeferredProducts::create() : nullptr;
   c10::IValue output;
   {
     const nn::DeferredProducts::Scope scope(products);
@@ -134,6 +134,13 @@ void StageRunner::backward(const PipelineAction& action, const PipelineComputati
   std::optional<c10::IValue> result;
   attempt(action, [&] { result = list_of(input_gradients(action, tensors_of(*gradients), computation)); });
   if (!is_first(action)) pass_on(action, stage - 1, result);
+  if (kind == PipelineAction::Kind::kBackward) weight_gradients(action);
+}
+
+void StageRunner::weight_gradients(const PipelineAction& action) {
+  attempt(action, [&, done = products_.extract({action.stage, action.micro_batch})] {
+    if (!done.empty()) done.mapped()->complete();
+  });
 }
 
 double StageRunner::run(const PipelineComputation& computation) {
@@ -160,9 +167,7 @@ void StageRunner::execute(const PipelineComputation& computation) {
     else if (action.kind != PipelineAction::Kind::kWeightBackward)
       backward(action, computation);
     else
-      attempt(action, [&, done = products_.extract({action.stage, action.micro_batch})] {
-        if (!done.empty()) done.mapped()->complete();
-      });
+      weight_gradients(action);
   }
   boundary_.end_step();
 }

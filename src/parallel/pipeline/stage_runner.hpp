@@ -38,7 +38,7 @@ struct PipelineComputation {
   // The share of a micro-batch in the loss of the step, and in its gradients; asked there, too.
   std::function<double(int micro_batch)> weight = nullptr;
   double factor = 1;  // of gradients
-  // Gradients of weights may be computed behind the first half of a backward; else that computes all of them.
+  // Gradients of weights may be computed behind those that the former stage waits for; else with them.
   bool defers_products = true;
   // Ahead of the computing of each backward, or of its first half; may be null.
   std::function<void(const PipelineAction& action)> before_backward = nullptr;
@@ -60,7 +60,7 @@ class StageRunner {
     std::vector<at::Tensor> inputs;                  // those whose gradients the former stage wants
     std::vector<at::Tensor> outputs;                 // those that have gradients; of the last stage, the loss
     double weight = 1;                               // of the loss
-    std::shared_ptr<nn::DeferredProducts> products;  // of a backward in two halves; else null
+    std::shared_ptr<nn::DeferredProducts> products;  // null: nothing is deferred
   };
 
   bool is_first(const PipelineAction& action) const { return action.stage == 0; }
@@ -73,6 +73,7 @@ class StageRunner {
   c10::IValue output_of(const PipelineAction& action, const c10::IValue& input, const PipelineComputation& computation);
   std::vector<at::Tensor> input_gradients(const PipelineAction& action, const std::vector<at::Tensor>& gradients,
                                           const PipelineComputation& computation);
+  void weight_gradients(const PipelineAction& action);
   // Sends the value, or that there is none.
   void pass_on(const PipelineAction& action, int to, const std::optional<c10::IValue>& value);
   // Calls the function unless a rank has failed; the error of the function is that of this rank.
@@ -83,7 +84,6 @@ class StageRunner {
   const CommunicatorPtr ranks_;
   StageBoundary boundary_;
   bool has_backwards_ = false;                        // among the actions of this rank
-  bool has_halves_ = false;                           // of backwards
   std::map<std::pair<int, int>, Recorded> recorded_;  // by stage and micro-batch
   std::map<std::pair<int, int>, std::shared_ptr<nn::DeferredProducts>>
       products_;              // of backwards whose first half is over

@@ -19,7 +19,7 @@ class ExchangeMemory {
  public:
   explicit ExchangeMemory(std::shared_ptr<comm::Communicator> group) : group_(std::move(group)) {}
 
-  // Without values. The memory is used again when no tensor refers to it.
+  // Without values. The memory is used again when no tensor refers to it, and freed when that has long not happened.
   at::Tensor take(at::IntArrayRef sizes, const at::TensorOptions& options);
   // Whether a tensor has memory of this, to which no other one refers.
   bool has_alone(const at::Tensor& tensor);
@@ -32,10 +32,20 @@ class ExchangeMemory {
 
  private:
   static constexpr size_t kMostBuffers = 256;
+  // After so many others have been taken a free buffer goes: making it again is little beside as many exchanges.
+  static constexpr uint64_t kLongestUnused = 4096;
+
+  struct Buffer {
+    at::Tensor memory;  // flat
+    uint64_t used_by;   // the number of the latest take()
+  };
+  template <typename Condition>
+  void free_buffers(const Condition& condition);
 
   std::shared_ptr<comm::Communicator> group_;
   std::mutex mutex_;
-  std::vector<at::Tensor> buffers_;  // flat
+  std::vector<Buffer> buffers_;
+  uint64_t takes_ = 0;
   uint64_t last_kept_ = 0;
   std::map<uint64_t, at::Tensor> read_by_others_;  // by number
 };

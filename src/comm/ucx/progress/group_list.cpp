@@ -26,8 +26,10 @@ void GroupList::remove(const ProgressedGroup& group) {
   groups_.erase(std::remove_if(groups_.begin(), groups_.end(), is_it), groups_.end());
 }
 
-bool GroupList::have_work() const {
-  return std::any_of(groups_.begin(), groups_.end(), [](const Numbered& one) { return one.group->has_work(); });
+OpenWork GroupList::open_work() const {
+  OpenWork most = OpenWork::kNone;
+  for (const Numbered& one : groups_) most = std::max(most, one.group->open_work());
+  return most;
 }
 
 void GroupList::copy_to(std::vector<GroupPointer>& groups) const {

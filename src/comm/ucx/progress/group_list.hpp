@@ -20,7 +20,8 @@ class GroupList {
   void remove(const ProgressedGroup& group);
 
   size_t size() const { return groups_.size(); }
-  bool have_work() const;
+  // The most urgent of them.
+  OpenWork open_work() const;
   // Whether a group has, or had, peers on other hosts.
   bool reach_other_hosts() const { return reach_other_hosts_; }
   void copy_to(std::vector<GroupPointer>& groups) const;

@@ -51,7 +51,8 @@ void GroupProgress::submit(PointToPoint&& call) {
   }
   claim.take();
   lock.unlock();
-  engine_->loop().notify();
+  engine_->loop().expect_calls();
+  if (call.is_async) engine_->loop().notify();
   try {
     messages_.post(std::move(call));
   } catch (const std::exception&) {
@@ -73,7 +74,7 @@ void GroupProgress::progress_until_complete(UcxWork& work) {
                                  "chain a callback on its future"));
     return;
   }
-  if (!has_work()) return;
+  if (open_work() == OpenWork::kNone) return;
   claim.take();
   lock.unlock();
   engine_->loop().progress_until_idle([&work] { return work.isCompleted(); });
@@ -94,7 +95,7 @@ void GroupProgress::shutdown() {
   bool open = false;
   engine_->run([&] {
     const std::lock_guard<std::mutex> lock(engine_->claim().mutex());
-    open = runner_.runs_here() || has_work();
+    open = runner_.runs_here() || open_work() != OpenWork::kNone;
   });
   if (open) abort(end_of_group(peers_.job_ranks().own(), " while calls were open").message);
   for (bool left = false; !left; std::this_thread::yield()) engine_->run([&] { left = leave(); });
@@ -114,7 +115,10 @@ bool GroupProgress::leave() {
   return true;
 }
 
-bool GroupProgress::has_work() const { return !tasks_.is_empty() || messages_.has_waiting() || is_busy(); }
+OpenWork GroupProgress::open_work() const {
+  if (!tasks_.is_empty() || messages_.has_waiting() || runner_.is_running()) return OpenWork::kUrgent;
+  return messages_.posted().empty() ? OpenWork::kNone : OpenWork::kMessages;
+}
 
 GroupWait GroupProgress::current_wait() const {
   GroupWait wait;
@@ -140,7 +144,7 @@ void GroupProgress::end_failed_calls() {
   tasks_.finish_running();
   {
     const std::lock_guard<std::mutex> lock(engine_->claim().mutex());
-    if (!has_work()) return;
+    if (open_work() == OpenWork::kNone) return;
   }
   fail_open_calls();
 }

@@ -46,7 +46,7 @@ class GroupProgress final : public ProgressedGroup, public WorkProgress {
   void shutdown();
 
   // For the engine.
-  bool has_work() const override;
+  OpenWork open_work() const override;
   bool progress() noexcept override;
   bool is_busy() const override { return runner_.is_running() || !messages_.posted().empty(); }
   GroupWait current_wait() const override;

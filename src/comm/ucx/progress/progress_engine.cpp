@@ -45,6 +45,8 @@ ProgressEngine::~ProgressEngine() {
 void ProgressEngine::stop() {
   std::unique_lock<std::mutex> lock(claim_.mutex());
   stop_ = true;
+  loop_.notify();
+  if (claim_.recall_lender()) loop_.recall();
   claim_.changed().notify_all();
   if (thread_.get_id() == std::this_thread::get_id() || claim_.is_taken_here()) return;
   lock.unlock();
@@ -104,6 +106,11 @@ void ProgressEngine::remove(ProgressedGroup& group) {
 void ProgressEngine::release() {
   const std::lock_guard<std::mutex> lock(claim_.mutex());
   claim_.give_back();
+  if (claim_.is_lent()) {
+    if (claim_.recall_lender()) loop_.recall();
+    if (has_urgent_work()) loop_.notify();
+    if (!loop_.is_notified()) return;
+  }
   if (stop_ || has_work()) claim_.changed().notify_all();
 }
 
@@ -127,7 +134,7 @@ void ProgressEngine::run_thread() {
     if (stop_ || claim_.is_taken()) continue;
     claim_.take();
     lock.unlock();
-    loop_.progress_until_idle([] { return false; });
+    loop_.progress_until_idle([] { return false; }, ProgressLoop::Sleep::kLending);
     release();
     lock.lock();
   }

@@ -50,7 +50,9 @@ class ProgressEngine : public std::enable_shared_from_this<ProgressEngine> {
  private:
   void run_thread();
   void stop();
-  bool has_work() const { return !requests_.is_empty() || groups_.have_work(); }  // under the mutex, while unclaimed
+  // Under the mutex, while unclaimed.
+  bool has_work() const { return !requests_.is_empty() || groups_.open_work() != OpenWork::kNone; }
+  bool has_urgent_work() const { return stop_ || !requests_.is_empty() || groups_.open_work() == OpenWork::kUrgent; }
 
   Claim claim_;
   RequestQueue requests_{claim_};

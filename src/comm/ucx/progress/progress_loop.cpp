@@ -1,6 +1,7 @@
 #include "comm/ucx/progress/progress_loop.hpp"
 
 #include <algorithm>
+#include <mutex>
 
 #include "comm/ucx/progress/failure_detector.hpp"
 #include "comm/ucx/progress/process_exit.hpp"
@@ -9,8 +10,10 @@
 namespace accel::comm::ucx {
 namespace {
 
-constexpr int kLongestSleep = 100;  // milliseconds; deadlines and the store are checked in between
-constexpr int kPatience = 100;      // rounds without a pause while the worker cannot report events
+constexpr int kLongestSleep = 100;                       // milliseconds; deadlines and the store are checked in between
+constexpr int kPatience = 100;                           // rounds without a pause while the worker cannot report events
+constexpr auto kAbsence = std::chrono::milliseconds(1);  // of the thread that has lent its claim
+constexpr auto kLongestAbsence = std::chrono::milliseconds(10);  // while others use it without waiting
 constexpr auto kSegmentSleep = std::chrono::milliseconds(5);
 constexpr auto kShortSegmentSleep = std::chrono::milliseconds(1);  // while messages are under way as well
 
@@ -66,10 +69,10 @@ void ProgressLoop::check(Session* session) {
   }
 }
 
-void ProgressLoop::sleep(Session* session) {
+void ProgressLoop::sleep(Session* session, Sleep kind) {
   check(session);
   wake_ups_.prepare();
-  bool waits_for_messages = false, something_to_do = false;
+  bool waits_for_messages = false, something_to_do = false, has_collective = session != nullptr;
   int time = kLongestSleep;
   const auto add_waits_of = [&](const Session& waiting) {
     if (const SegmentStep* const step = waiting.segment_step()) {
@@ -84,6 +87,7 @@ void ProgressLoop::sleep(Session* session) {
   for (const auto& group : active_groups_) {
     const GroupWait wait = group->current_wait();
     if (wait.session != nullptr) add_waits_of(*wait.session);
+    has_collective = has_collective || wait.session != nullptr;
     waits_for_messages = waits_for_messages || wait.for_messages;
     something_to_do = something_to_do || wait.is_over;
   }
@@ -103,9 +107,37 @@ void ProgressLoop::sleep(Session* session) {
     // while it wrote into this rank's queue.
     refusals_ = worker_->arm() ? 0 : refusals_ + 1;
     if (refusals_ != 0) time = refusals_ < kPatience ? 0 : 1;
-    wait_for_events(attention_.load() || something_to_do ? 0 : time);
+    if (attention_.load() || something_to_do) time = 0;
+    if (kind == Sleep::kLending && !has_collective && time > 1)
+      sleep_lending(time);
+    else
+      wait_for_events(time);
   }
   wake_ups_.end();
+}
+
+// Who has used the claim will soon do so again, and progresses the calls of all meanwhile: the lender leaves it to him
+// until it has been free for a while.
+void ProgressLoop::sleep_lending(int timeout_ms) {
+  std::unique_lock<std::mutex> lock(claim_.mutex());
+  uint64_t uses = claim_.uses();
+  claim_.lend();
+  claim_.changed().notify_all();
+  lock.unlock();
+  wake_ups_.sleep_beside_others(timeout_ms);
+  stop_if_process_exits();
+  const auto latest = std::chrono::steady_clock::now() + kLongestAbsence;
+  lock.lock();
+  claim_.recall_lender();
+  const auto is_called = [this] { return attention_.load() && !claim_.is_taken(); };
+  while (claim_.is_taken() ||
+         (claim_.uses() != uses && !attention_.load() && std::chrono::steady_clock::now() < latest)) {
+    uses = claim_.uses();
+    claim_.changed().wait_for(lock, kAbsence, is_called);
+  }
+  claim_.take_back();
+  lock.unlock();
+  wait_for_events(0);
 }
 
 // Whether a process has ended.

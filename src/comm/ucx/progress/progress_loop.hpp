@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -32,14 +33,23 @@ class ProgressLoop {
 
   // Any thread: the groups or the requests have something new. wake_up() ends a sleep, too.
   void notify() { attention_.store(true); }
+  bool is_notified() const { return attention_.load(); }
   void wake_up() { wake_ups_.wake(); }
+  // Any thread, for the one that has lent its claim.
+  void recall() const { wake_ups_.recall(); }
+  // A group may have calls besides a blocking one.
+  void expect_calls() { busy_ = true; }
 
+  enum class Sleep : uint8_t {
+    kClaimed,
+    kLending,  // others may have the claim, while no collective is under way
+  };
   // Makes progress until `done`. `session` is the blocking collective that waits, or null.
   template <typename Done>
-  void progress_until(const Done& done, Session* session);
+  void progress_until(const Done& done, Session* session, Sleep sleep = Sleep::kClaimed);
   // Makes progress until `enough`, or until nothing is left to do.
   template <typename Enough>
-  void progress_until_idle(const Enough& enough);
+  void progress_until_idle(const Enough& enough, Sleep sleep = Sleep::kClaimed);
 
  private:
   // Progresses all groups without waiting. True if something happened.
@@ -49,7 +59,8 @@ class ProgressLoop {
     return (attention_.load(std::memory_order_relaxed) || busy_) ? progress_groups() || moved : moved;
   }
   void check(Session* session);
-  void sleep(Session* session);
+  void sleep(Session* session, Sleep kind);
+  void sleep_lending(int timeout_ms);
   bool wait_for_events(int timeout_ms);
 
   Claim& claim_;
@@ -68,7 +79,7 @@ class ProgressLoop {
 
 // Spins for a moment if every rank has a core and that has brought something, then sleeps until something arrives.
 template <typename Done>
-void ProgressLoop::progress_until(const Done& done, Session* session) {
+void ProgressLoop::progress_until(const Done& done, Session* session, Sleep sleep) {
   using Clock = std::chrono::steady_clock;
   constexpr unsigned kRoundsBetweenChecks = 4096;
   Clock::time_point spin_end{};
@@ -97,15 +108,15 @@ void ProgressLoop::progress_until(const Done& done, Session* session) {
       if (now < spin_end) continue;
     }
     spin_.slept();
-    sleep(session);
+    this->sleep(session, sleep);
     spinning = false;
   }
 }
 
 template <typename Enough>
-void ProgressLoop::progress_until_idle(const Enough& enough) {
+void ProgressLoop::progress_until_idle(const Enough& enough, Sleep sleep) {
   attention_.store(true);
-  progress_until([&] { return enough() || (!busy_ && !attention_.load()); }, nullptr);
+  progress_until([&] { return enough() || (!busy_ && !attention_.load()); }, nullptr, sleep);
 }
 
 }  // namespace accel::comm::ucx

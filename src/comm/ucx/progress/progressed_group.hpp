@@ -1,6 +1,8 @@
 // A group, as the engine progresses it: by the thread that has claimed the engine.
 #pragma once
 
+#include <cstdint>
+
 #include "comm/ucx/algorithms/session.hpp"
 
 namespace accel::comm::ucx {
@@ -14,6 +16,13 @@ struct GroupWait {
   bool is_over = false;  // its collective must be resumed
 };
 
+// The calls of a group that are left to do.
+enum class OpenWork : uint8_t {
+  kNone,
+  kMessages,  // that are under way
+  kUrgent,    // collectives, and what nobody has begun
+};
+
 class ProgressedGroup {
  public:
   ProgressedGroup() = default;
@@ -21,7 +30,7 @@ class ProgressedGroup {
   ProgressedGroup& operator=(const ProgressedGroup&) = delete;
   virtual ~ProgressedGroup() = default;
 
-  virtual bool has_work() const = 0;  // under the engine's mutex, while it is not claimed
+  virtual OpenWork open_work() const = 0;  // under the engine's mutex, while it is not claimed
   // Makes progress without waiting. True if something happened.
   virtual bool progress() noexcept = 0;
   virtual bool is_busy() const = 0;

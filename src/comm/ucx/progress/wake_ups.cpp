@@ -1,5 +1,6 @@
 #include "comm/ucx/progress/wake_ups.hpp"
 
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -10,10 +11,27 @@
 #include "comm/collective_error.hpp"
 
 namespace accel::comm::ucx {
+namespace {
+
+void make_readable(const FileDescriptor& event) {
+  const uint64_t one = 1;
+  [[maybe_unused]] const auto written =
+      write(event.number(), &one, sizeof(one));  // fails only if it is already readable
+}
+
+void take(const FileDescriptor& event) {
+  uint64_t times;
+  [[maybe_unused]] const auto taken = read(event.number(), &times, sizeof(times));
+}
+
+}  // namespace
 
 WakeUps::WakeUps(int rank)
-    : rank_(rank), events_(epoll_create1(EPOLL_CLOEXEC)), signal_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (!events_.is_open() || !signal_.is_open())
+    : rank_(rank),
+      events_(epoll_create1(EPOLL_CLOEXEC)),
+      signal_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      recall_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!events_.is_open() || !signal_.is_open() || !recall_.is_open())
     throw CollectiveError(CollectiveFailure::kBackend, rank,
                           text("rank ", rank, " has no file descriptor left; raise the limit (ulimit -n)"));
   watch(signal_.number());
@@ -24,9 +42,15 @@ void WakeUps::wake() {
   if (!sleeping_.load()) return;
   wake_sleepers(wakes_);
   if (const auto* const word = single_futex_.load()) wake_sleepers(*word);
-  const uint64_t one = 1;
-  [[maybe_unused]] const auto written =
-      write(signal_.number(), &one, sizeof(one));  // fails only if it is already readable
+  make_readable(signal_);
+}
+
+void WakeUps::recall() const { make_readable(recall_); }
+
+void WakeUps::sleep_beside_others(int timeout_ms) const {
+  pollfd events[] = {{events_.number(), POLLIN, 0}, {recall_.number(), POLLIN, 0}};
+  poll(events, 2, timeout_ms);
+  if (events[1].revents != 0) take(recall_);
 }
 
 void WakeUps::watch(int descriptor) {
@@ -55,9 +79,6 @@ void WakeUps::end() {
   sleeping_.store(false);
 }
 
-void WakeUps::take_signal() const {
-  uint64_t times;
-  [[maybe_unused]] const auto taken = read(signal_.number(), &times, sizeof(times));
-}
+void WakeUps::take_signal() const { take(signal_); }
 
 }  // namespace accel::comm::ucx

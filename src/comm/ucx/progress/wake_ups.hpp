@@ -37,6 +37,11 @@ class WakeUps {
   void begin();
   void sleep_on_futexes(std::chrono::milliseconds time) const { sleep_on_any(futexes_, time); }
   void end();
+  // In a sleep of which other threads may have one as well: returns when something happens or at recall(), and takes no
+  // event.
+  void sleep_beside_others(int timeout_ms) const;
+  // Any thread.
+  void recall() const;
   // Calls `on_event` with each watched descriptor that is readable. Also outside of a sleep.
   template <typename OnEvent>
   void wait_for_events(int timeout_ms, const OnEvent& on_event) {
@@ -54,7 +59,7 @@ class WakeUps {
   void take_signal() const;
 
   const int rank_;
-  const FileDescriptor events_, signal_;
+  const FileDescriptor events_, signal_, recall_;
   std::atomic<bool> sleeping_{false};
   std::vector<FutexWait> futexes_;
   // The sleeper sleeps on the first with other futexes, or on the second alone.
