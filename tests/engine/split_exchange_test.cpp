@@ -9,6 +9,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "accelerator/prepared_model.hpp"
 #include "comm/record/flight_record.hpp"
 #include "config/generated/choices/overlap.hpp"
+#include "config/generated/choices/recompute.hpp"
 #include "config/generated/settings/module/activation_checkpointing.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
 #include "mesh_ranks.hpp"
@@ -103,8 +105,8 @@ PrepareModelSettings split_settings(bool sequence_parallel, bool regather) {
 
 // What one backward with its forward exchanges, when all that is done once has been done.
 Exchanged exchanged_in_step(const AcceleratorPtr& accelerator, const PrepareModelSettings& settings,
-                            const std::string& axes, bool sync = true) {
-  const nn::ModulePtr model = accelerator->preparation().prepare_model(gpt2(), settings);
+                            const std::string& axes, bool sync = true, const nn::ModulePtr& inner = gpt2()) {
+  const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, settings);
   const auto& group = accelerator->state().groups().mesh()->group(axes);
   for (int step = 0; step < 2; step++) run_backward(accelerator, model, step);
   const auto prepared = std::dynamic_pointer_cast<accelerator::PreparedModel>(model);
@@ -117,16 +119,25 @@ Exchanged exchanged_in_step(const AcceleratorPtr& accelerator, const PrepareMode
 // Norms, and the biases of row layers.
 constexpr double kPartialGradients = 4.0 * kWidth * (6 * kBlocks + 2);
 
+nn::ModulePtr gpt2_of(at::ScalarType dtype) {
+  const nn::ModulePtr model = gpt2();
+  model->to(dtype, std::nullopt);
+  return model;
+}
+
 TEST(SplitExchange, TensorMovesWhatTheFormulaSays) {
-  for (const int ranks : {2, 3, 4}) {
-    SCOPED_TRACE(ranks);
-    on_mesh({1, 1, ranks}, [&](const AcceleratorPtr& accelerator) {
-      const Exchanged step = exchanged_in_step(accelerator, split_settings(false, true), "tensor");
-      const double others = (ranks - 1.0) / ranks, rows = kRows * kLength, sum = 4 * rows * kWidth * others;
-      EXPECT_EQ(step.calls, (std::map<std::string, int>{{"all_reduce", 4 * kBlocks + 2}, {"all_gather", 1}}));
-      EXPECT_DOUBLE_EQ(step.bytes, kBlocks * 8 * sum + 4 * sum + 4 * rows * kVocabulary * others);
-    });
-  }
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16})
+    for (const int ranks : {2, 3, 4}) {
+      SCOPED_TRACE(ranks);
+      on_mesh({1, 1, ranks}, [&](const AcceleratorPtr& accelerator) {
+        const Exchanged step =
+            exchanged_in_step(accelerator, split_settings(false, true), "tensor", true, gpt2_of(dtype));
+        const double bytes = dtype == at::kFloat ? 4 : 2, others = (ranks - 1.0) / ranks, rows = kRows * kLength,
+                     sum = bytes * rows * kWidth * others;
+        EXPECT_EQ(step.calls, (std::map<std::string, int>{{"all_reduce", 4 * kBlocks + 2}, {"all_gather", 1}}));
+        EXPECT_DOUBLE_EQ(step.bytes, kBlocks * 8 * sum + 4 * sum + bytes * rows * kVocabulary * others);
+      });
+    }
 }
 
 TEST(SplitExchange, SequencesMoveWhatTheFormulaSays) {
@@ -198,12 +209,24 @@ TEST(SplitExchange, OverlapChangesNoBit) {
         });
 }
 
-nn::ModulePtr recomputed_gpt2() {
+nn::ModulePtr recomputed_gpt2(Recompute recompute) {
   const nn::ModulePtr model = gpt2();
   ActivationCheckpointingSettings settings;
+  settings.recompute = recompute;
   settings.class_names = std::string("GPT2Block");
   nn::checkpoint_activations(*model, settings);
   return model;
+}
+
+// The sums of a forward are computed again, or kept.
+TEST(SplitExchange, RecomputationMovesWhatTheFormulaSays) {
+  for (const Recompute recompute : {Recompute::kAll, Recompute::kKeepMatmuls})
+    on_mesh({1, 1, 2}, [&](const AcceleratorPtr& accelerator) {
+      const Exchanged step =
+          exchanged_in_step(accelerator, split_settings(false, true), "tensor", true, recomputed_gpt2(recompute));
+      const int again = recompute == Recompute::kAll ? 2 * kBlocks : 0;
+      EXPECT_EQ(step.calls, (std::map<std::string, int>{{"all_reduce", 4 * kBlocks + 2 + again}, {"all_gather", 1}}));
+    });
 }
 
 // Layers that are computed again enter their region again, and gather what they have read.
@@ -214,7 +237,8 @@ TEST(SplitExchange, RecomputationChangesNoBit) {
         const PrepareModelSettings settings = split_settings(sequence_parallel, regather);
         const auto expected = gradients_of(accelerator, gpt2, settings, Overlap::kNo, 0);
         for (const Overlap overlap : {Overlap::kNo, Overlap::kYes}) {
-          const auto found = gradients_of(accelerator, recomputed_gpt2, settings, overlap, 0);
+          const auto found = gradients_of(
+              accelerator, [] { return recomputed_gpt2(Recompute::kAll); }, settings, overlap, 0);
           ASSERT_EQ(found.size(), expected.size());
           for (size_t i = 0; i < found.size(); i++) EXPECT_TRUE(at::equal(found[i], expected[i])) << i;
         }
