@@ -400,7 +400,7 @@ std::vector<Training> language_models() {
     run.config = R"({"model_type": "gpt2", "n_embd": 128, "n_layer": 8, "n_head": 4, "vocab_size": 64,
                   "n_positions": 512, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0})";
     run.settings.batch_size = 4;
-    run.settings.sequence_length = 512;
+    run.settings.sequence_length = 256;
     if (change) change(run.settings);
     return run;
   };
@@ -431,7 +431,7 @@ std::vector<Training> language_models() {
       split("loss", [](Settings& settings) { settings.model_options.tensor_parallel.loss_parallel = true; }),
       split("recompute",
             [](Settings& settings) {
-              settings.batch_size = 8;  // so that gradients, which come one after the other, are few beside the inputs
+              settings.batch_size = 16;  // so that gradients, which come one after the other, are few beside the inputs
               FsdpSettings& fsdp = settings.model_options.fsdp;
               fsdp.enabled = true;
               fsdp.activation_checkpointing = true;
