@@ -445,6 +445,7 @@ std::vector<Training> language_models() {
   };
   for (Training& run : runs) {
     const std::string name = run.name;
+    run.has_momentum = name == "tensor";
     const auto replace = [&run](const std::string& from, const std::string& to) {
       run.config.replace(run.config.find(from), from.size(), to);
     };

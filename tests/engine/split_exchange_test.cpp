@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -175,6 +176,32 @@ TEST(SplitExchange, TermsAreSummedOnceAStep) {
   EXPECT_EQ(summed({2, 1, 2}, "replicate,shard,context,tensor", true), 1);
   EXPECT_EQ(summed({2, 1, 2}, "replicate,shard,context,tensor", false), 0);
   EXPECT_EQ(summed({2, 1, 2}, "tensor", true), 0);
+}
+
+// Of a model that is split, and of one whose parts are sharded.
+TEST(SplitExchange, ClippingIsOneCollective) {
+  for (const MeshSizes& sizes : {MeshSizes{1, 1, 2}, MeshSizes{1, 2, 2}})
+    on_mesh(sizes, [&](const AcceleratorPtr& accelerator) {
+      PrepareModelSettings settings = split_settings(true, true);
+      settings.fsdp.enabled = sizes.shards > 1;
+      const nn::ModulePtr model = accelerator->preparation().prepare_model(gpt2(), settings);
+      comm::Mesh& mesh = *accelerator->state().groups().mesh();
+      const auto calls = [&] {
+        std::set<std::shared_ptr<comm::Communicator>> groups;  // with one shard two of them are the same
+        for (const char* const axes : {"tensor", "shard,context", "shard,context,tensor"})
+          groups.insert(mesh.group(axes));
+        int calls = 0;
+        for (const auto& group : groups)
+          for (const auto& [name, count] : exchanged(*group).calls) calls += count;
+        return calls;
+      };
+      run_backward(accelerator, model, 1);
+      accelerator->clipping().clip_gradients_by_norm(model, 0.5, 2);  // which makes a group
+      run_backward(accelerator, model, 2);
+      const int before = calls();
+      accelerator->clipping().clip_gradients_by_norm(model, 0.5, 2);
+      EXPECT_EQ(calls() - before, 1);
+    });
 }
 
 std::vector<at::Tensor> gradients_of(const AcceleratorPtr& accelerator, nn::ModulePtr (*make)(),
