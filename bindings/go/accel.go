@@ -6753,8 +6753,8 @@ type EstimateMemoryOptions struct {
 	// Micro-batches for each step of the optimizer. In [1, inf). Default 1
 	GradientAccumulationSteps *int64
 
-	// The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters
-	// do not tell. In [0, inf). Default 0
+	// The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size
+	// tells. In [0, inf). Default 0
 	ActivationBytes *int64
 
 	// The options with which the model will be prepared. Default: theirs
@@ -6763,6 +6763,16 @@ type EstimateMemoryOptions struct {
 	// The number of these ranks that have parts of the same layers, by the plan of model_options. In [1,
 	// 2147483647]. Default 1
 	TensorParallelSize *int64
+
+	// The number of these ranks that share each sequence. In [1, 2147483647]. Default 1
+	ContextParallelSize *int64
+
+	// The rows of a micro-batch of a transformer, whose activations are added: of GPT-2, Llama, or layers that the
+	// plan names. 0: they are not. In [0, inf). Default 0
+	BatchSize *int64
+
+	// The positions of a row, on all ranks. In [0, inf). Default 0
+	SequenceLength *int64
 }
 
 func (options *EstimateMemoryOptions) c(given *arguments) *C.accel_estimate_memory_options_t {
@@ -6792,6 +6802,15 @@ func (options *EstimateMemoryOptions) c(given *arguments) *C.accel_estimate_memo
 	made.model_options = options.ModelOptions.c(given)
 	if options.TensorParallelSize != nil {
 		made.tensor_parallel_size = C.int64_t(*options.TensorParallelSize)
+	}
+	if options.ContextParallelSize != nil {
+		made.context_parallel_size = C.int64_t(*options.ContextParallelSize)
+	}
+	if options.BatchSize != nil {
+		made.batch_size = C.int64_t(*options.BatchSize)
+	}
+	if options.SequenceLength != nil {
+		made.sequence_length = C.int64_t(*options.SequenceLength)
 	}
 	return made
 }
@@ -15425,15 +15444,18 @@ func (state *State) PrepareModel(module *Module, options *PrepareModelOptions) (
 // split layers the largest parts), at the peak of a step that is not the first. It follows the steps of data
 // parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way.
 // Gradients are taken to be set to none after each step, and modules to run in the order in which they were added.
-// Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is
-// allocated: parameters may be on the device meta.
+// Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Activations of
+// split layers are those of Korthikanti et al. (2022): of a block of GPT-2 in float32 (16 + 48 /
+// tensor_parallel_size) x rows x positions x width bytes, and 64 / tensor_parallel_size with sequence_parallel.
+// Attention is taken to keep no scores, and the model to be prepared with recomputation where FSDP's
+// activation_checkpointing says so. Nothing is allocated: parameters may be on the device meta.
 //
 //   - module: The model before it is prepared, or the prepared one.
 //   - optimizer: Whose states count, by its settings; it needs no parameters. NULL: none.
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy does
-// not allow; NOT_FOUND for classes that no module has.
+// not allow, and for a batch_size with a model whose layers are unknown; NOT_FOUND for classes that no module has.
 func EstimateMemory(module *Module, optimizer *Optimizer, options *EstimateMemoryOptions) (out any, err error) {
 	var given arguments
 	defer given.end()

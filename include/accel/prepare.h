@@ -291,16 +291,24 @@ typedef struct accel_estimate_memory_options {
   accel_flag_t sync_each_batch;     /* 1: gradients are exchanged in every micro-batch. Default 0 */
   int64_t gradient_accumulation_steps; /* Micro-batches for each step of the optimizer. In [1, inf). Default 1 */
   int64_t activation_bytes;         /* The bytes that the forward of a micro-batch keeps for its backward on one rank,
-                                     * which shapes of parameters do not tell. In [0, inf). Default 0 */
+                                     * beside those that batch_size tells. In [0, inf). Default 0 */
   const accel_prepare_model_options_t *model_options; /* The options with which the model will be prepared. Default: theirs */
   int64_t tensor_parallel_size;     /* The number of these ranks that have parts of the same layers, by the plan of
                                      * model_options. In [1, 2147483647]. Default 1 */
+  int64_t context_parallel_size;    /* The number of these ranks that share each sequence. In [1, 2147483647]. Default 1 */
+  int64_t batch_size;               /* The rows of a micro-batch of a transformer, whose activations are added: of GPT-2,
+                                     * Llama, or layers that the plan names. 0: they are not. In [0, inf). Default 0 */
+  int64_t sequence_length;          /* The positions of a row, on all ranks. In [0, inf). Default 0 */
 } accel_estimate_memory_options_t;
 
 /** The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first. It
  * follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or
  * are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they
  * were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps.
+ * Activations of split layers are those of Korthikanti et al. (2022): of a block of GPT-2 in float32
+ * (16 + 48 / tensor_parallel_size) x rows x positions x width bytes, and 64 / tensor_parallel_size with
+ * sequence_parallel. Attention is taken to keep no scores, and the model to be prepared with recomputation where FSDP's
+ * activation_checkpointing says so.
  * Nothing is allocated: parameters may be on the device meta.
  * @param module The model before it is prepared, or the prepared one.
  * @param optimizer Whose states count, by its settings; it needs no parameters. NULL: none.
@@ -310,7 +318,7 @@ typedef struct accel_estimate_memory_options {
  *   are being reduced), "activations", and their sum "peak"; "phase" is when: "forward", "backward" or "step"; and the
  *   peak of each phase by its name.
  * @return ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy
- *   does not allow; NOT_FOUND for classes that no module has.
+ *   does not allow, and for a batch_size with a model whose layers are unknown; NOT_FOUND for classes that no module has.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_estimate_memory(const accel_module_t *module, const accel_optimizer_t *ACCEL_NULLABLE optimizer,

@@ -25,6 +25,20 @@ int64_t shard_ranks(const EstimateMemorySettings& settings, const FsdpSettings& 
   return shards;
 }
 
+// The rows and positions of a micro-batch, which ranks along the axis context share.
+void require_sequences(const EstimateMemorySettings& settings) {
+  const int64_t ranks = settings.context_parallel_size, length = settings.sequence_length;
+  require(settings.num_processes % ranks == 0, Status::kInvalidArgument, "context_parallel_size is ", ranks,
+          "; expected a divisor of num_processes / tensor_parallel_size, which is ", settings.num_processes.value);
+  require((settings.batch_size > 0) == (length > 0), Status::kInvalidArgument, "batch_size is ",
+          settings.batch_size.value, " and sequence_length is ", length, "; expected both, or neither");
+  require(length % ranks == 0, Status::kInvalidArgument, "sequence_length is ", length,
+          "; expected a multiple of context_parallel_size, which is ", ranks);
+  constexpr int64_t kMostPositions = int64_t{1} << 40;
+  require(length == 0 || settings.batch_size <= kMostPositions / length, Status::kInvalidArgument, "batch_size is ",
+          settings.batch_size.value, " and sequence_length is ", length, "; expected at most 2^40 positions");
+}
+
 }  // namespace
 
 parallel::MemoryEstimate estimate_memory(const nn::ModulePtr& module, const optim::Optimizer* optimizer,
@@ -34,6 +48,7 @@ parallel::MemoryEstimate estimate_memory(const nn::ModulePtr& module, const opti
   require(settings.num_processes % parts == 0, Status::kInvalidArgument, "tensor_parallel_size is ", parts,
           "; expected a divisor of num_processes, which is ", settings.num_processes.value);
   settings.num_processes = settings.num_processes / parts;  // that average gradients
+  require_sequences(settings);
   ShardingJob job;
   job.mixed_precision = settings.mixed_precision;
   job.accumulation.num_steps = settings.gradient_accumulation_steps;

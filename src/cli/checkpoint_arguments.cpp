@@ -67,6 +67,13 @@ void declare_estimate_memory(CLI::App& app, EstimateArguments& options) {
       "Rules of how layers are split, such as 'layers.*.up colwise; layers.*.down rowwise'. Default: those of the kind "
       "of model that a config.json describes.",
       "RULES");
+  app.add_flag("--sequence-parallel,--sequence_parallel", options.sequence_parallel,
+               "Splits the sequence between split layers.")
+      ->group("Options");
+  app.add_flag("--loss-parallel,--loss_parallel", options.loss_parallel, "Keeps the scores of a split head split.")
+      ->group("Options");
+  add("--context-parallel-size,--context_parallel_size", options.context_size,
+      "Number of ranks that share each sequence. Default: 1.", "N");
   add("--optimizer", options.optimizer,
       "Optimizer: adamw, adam, adamw_8bit, sgd, sgd_momentum, adagrad, lion or adafactor. Default: adamw.", "NAME");
   add("--mixed-precision,--mixed_precision", options.precision,
@@ -80,7 +87,14 @@ void declare_estimate_memory(CLI::App& app, EstimateArguments& options) {
   add("--gradient-accumulation-steps,--gradient_accumulation_steps", options.accumulation,
       "Number of micro-batches for each step. Default: 1.", "N");
   add("--activation-bytes,--activation_bytes", options.activation_bytes,
-      "Bytes that a forward keeps for its backward on each rank. Default: 0.", "N");
+      "Bytes that a forward keeps for its backward on each rank, beside those of --batch-size. Default: 0.", "N");
+  add("--batch-size,--batch_size", options.batch_size,
+      "Rows of a micro-batch, of which the activations of a config.json's model are estimated. Default: 0, they are "
+      "not.",
+      "N");
+  add("--sequence-length,--sequence_length", options.sequence_length, "Positions of a row. Default: 0.", "N");
+  app.add_flag("--recompute", options.recompute, "Keeps the inputs of the modules of --wrap, and computes them again.")
+      ->group("Options");
   add("--library-name,--library_name", options.library,
       "Library of a model without weights: transformers or timm. Default: as the hub says, else transformers.", "NAME");
   app.add_flag("--trust-remote-code,--trust_remote_code", options.trust_remote_code,

@@ -89,7 +89,7 @@ std::string command_names() {
   return names;
 }
 
-CommandLine shown(std::string text) { return {Command::kShow, std::move(text), {}, nullptr}; }
+CommandLine show(std::string text) { return {Command::kShow, std::move(text), {}, nullptr}; }
 
 // Groups of options that the help does not list by name.
 std::string help_without_meaning() {
@@ -112,8 +112,8 @@ CommandLine parse_launch(const std::vector<std::string>& arguments) {
   app.add_flag("--list-options,--list_options", list_options)->group("");
   add_help(app, " [OPTION ...] [--] PROGRAM [ARGUMENT ...]");
   ParsedArguments parsed = parse(app, arguments);
-  if (parsed.shown) return shown(*std::move(parsed.shown) + help_without_meaning());
-  if (list_options) return shown(print_json(list_launch_options()) + '\n');
+  if (parsed.shown) return show(*std::move(parsed.shown) + help_without_meaning());
+  if (list_options) return show(print_json(list_launch_options()) + '\n');
   const bool is_dry = given.count("dry_run") != 0, is_json = given.count("json") != 0;
   require(!parsed.rest.empty(), Status::kInvalidArgument,
           "no program is given; expected accel launch [OPTION ...] PROGRAM");
@@ -124,7 +124,7 @@ CommandLine parse_launch(const std::vector<std::string>& arguments) {
   result.plan.options.given = std::move(options);
   result.plan.options.hosts.version = ACCEL_VERSION;
   if (!is_dry) return result;
-  return shown(is_json ? print_json(json_of(result.plan)) + '\n' : describe(result.plan));
+  return show(is_json ? print_json(json_of(result.plan)) + '\n' : describe(result.plan));
 }
 
 CommandLine parse_environment(const std::vector<std::string>& arguments) {
@@ -138,14 +138,14 @@ CommandLine parse_environment(const std::vector<std::string>& arguments) {
       ->group("Options");
   add_help(app, " [OPTION ...]");
   ParsedArguments parsed = parse(app, arguments);
-  if (parsed.shown) return shown(*std::move(parsed.shown));
+  if (parsed.shown) return show(*std::move(parsed.shown));
   require(parsed.rest.empty(), Status::kInvalidArgument, "'", parsed.rest.empty() ? "" : parsed.rest.front(),
           "' is given to accel env; expected no arguments");
   Json::Members report = {{"accel", Json(ACCEL_VERSION)}};
   const Json found = launch::environment_report(configuration);
   report.insert(report.end(), found.members()->begin(), found.members()->end());
   const Json whole(std::move(report));
-  return shown(is_json ? print_json(whole) + '\n' : lines_of(whole));
+  return show(is_json ? print_json(whole) + '\n' : lines_of(whole));
 }
 
 CommandLine parse_test(const std::vector<std::string>& arguments) {
@@ -162,7 +162,7 @@ CommandLine parse_test(const std::vector<std::string>& arguments) {
   app.add_flag("--json", is_json, "Prints one JSON object for each check instead of a table.")->group("Options");
   add_help(app, " [OPTION ...]");
   ParsedArguments parsed = parse(app, arguments);
-  if (parsed.shown) return shown(*std::move(parsed.shown));
+  if (parsed.shown) return show(*std::move(parsed.shown));
   require(parsed.rest.empty(), Status::kInvalidArgument, "'", parsed.rest.empty() ? "" : parsed.rest.front(),
           "' is given to accel test; expected no arguments");
   given.try_emplace("num_processes", "2");
@@ -196,14 +196,14 @@ CommandLine parse_command_line(const std::vector<std::string>& arguments) {
   if (arguments.front() == "test") return parse_test(others);
   if (const ProgramCommand* const command = find_program_command(arguments.front())) {
     if (command->is_of_checkpoints)
-      if (auto text = shown_of_checkpoints(command->name, others)) return shown(*std::move(text));
+      if (auto text = shown_of_checkpoints(command->name, others)) return show(*std::move(text));
     return {command->is_of_checkpoints ? Command::kUseCheckpoints : Command::kRun, "", {}, command->run};
   }
   CLI::App app(program_help(), "accel");
   app.set_version_flag("--version", "accel " ACCEL_VERSION, "Shows the version.")->group("Information");
   add_help(app, " COMMAND");
   ParsedArguments parsed = parse(app, arguments);
-  if (parsed.shown) return shown(*std::move(parsed.shown));
+  if (parsed.shown) return show(*std::move(parsed.shown));
   fail(Status::kInvalidArgument, "'", arguments.front(), "' is not a command; ", expected);
 }
 

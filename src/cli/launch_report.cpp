@@ -121,7 +121,7 @@ std::string lines_of(const Json& report) {
     name.resize(std::max<size_t>(name.size() + 1, 28), ' ');
     lines += name + value + '\n';
   };
-  const auto shown = [](const Json& value) {
+  const auto print = [](const Json& value) {
     if (value.text() != nullptr) return *value.text();
     if (value.flag() != nullptr) return std::string(*value.flag() ? "yes" : "no");
     std::string joined;
@@ -132,12 +132,12 @@ std::string lines_of(const Json& report) {
   };
   for (const auto& [name, value] : *report.members()) {
     if (value.members() == nullptr)
-      add(name, shown(value));
+      add(name, print(value));
     else if (value.members()->empty())
       add(name, "none found");
     else
       for (const auto& [inner, one] : *value.members())
-        add(name == "variables" ? inner : name + ' ' + inner, shown(one));
+        add(name == "variables" ? inner : name + ' ' + inner, print(one));
   }
   return lines;
 }

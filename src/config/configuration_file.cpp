@@ -59,7 +59,7 @@ class ConfigurationFile::Reader {
 
   void read(const YamlNode& root) {
     if (root.is_null()) return;
-    require(root.is_map(), Status::kInvalidArgument, place(root.line),
+    require(root.is_map(), Status::kInvalidArgument, location(root.line),
             ": expected names with values, as in 'mixed_precision: bf16'");
     bool is_of_reference = false;
     for (const YamlNode::Entry& entry : root.entries) {
@@ -72,14 +72,14 @@ class ConfigurationFile::Reader {
   }
 
  private:
-  std::string place(size_t line) const { return text(path_, ":", line); }
+  std::string location(size_t line) const { return text(path_, ":", line); }
 
   void read_entry(const YamlNode::Entry& entry) {
     if (entry.value.is_map() && is_reference_section(entry.name)) {
       for (const YamlNode::Entry& inner : entry.value.entries) {
         std::vector<std::string_view> known;
         const ReferenceName* const found = find_reference_name(entry.name, inner.name, known);
-        require(found != nullptr, Status::kInvalidArgument, place(inner.line), ": ",
+        require(found != nullptr, Status::kInvalidArgument, location(inner.line), ": ",
                 found == nullptr ? unknown_name_text(inner.name, known) : "");
         read_reference(*found, inner);
       }
@@ -87,7 +87,7 @@ class ConfigurationFile::Reader {
     }
     const bool may_be_section = entry.value.is_map() && !entry.name.empty();
     if (const OptionTable* const section = find_section(entry.name); section != nullptr && may_be_section) {
-      require(!changes_what_there_is(*section), Status::kInvalidArgument, place(entry.line), ": the options '",
+      require(!changes_what_there_is(*section), Status::kInvalidArgument, location(entry.line), ": the options '",
               entry.name, "' change a state that is there, and come from the call alone; remove this section");
       for (const YamlNode::Entry& inner : entry.value.entries)
         read_value(*section, require_field(*section, inner), inner);
@@ -99,7 +99,7 @@ class ConfigurationFile::Reader {
         return read_reference(*found, entry);
     }
     const OptionField& field = require_field(option_tables::state_options, entry);
-    require(!entry.value.is_map(), Status::kInvalidArgument, place(entry.line), ": '", entry.name,
+    require(!entry.value.is_map(), Status::kInvalidArgument, location(entry.line), ": '", entry.name,
             "' is an option; expected one value");
     read_value(option_tables::state_options, field, entry);
   }
@@ -108,7 +108,7 @@ class ConfigurationFile::Reader {
     if (found.table != nullptr) return read_value(*found.table, *find_field(*found.table, found.field), entry);
     if (!entry.value.is_scalar() || entry.value.is_null()) return;
     const std::string& written = entry.value.text;
-    refuse_reference_value(entry.name, written, place(entry.line));
+    refuse_reference_value(entry.name, written, location(entry.line));
     const ReferenceMeaning meaning = reference_meaning(entry.name, written);
     if (meaning.table != nullptr) add(*meaning.table, meaning.field, meaning.value, entry);
   }
@@ -122,21 +122,21 @@ class ConfigurationFile::Reader {
     if (section_of(table).empty())
       for (const OptionTable* const section : all_option_tables())
         if (section != &table) known.push_back(section_of(*section));
-    fail(Status::kInvalidArgument, place(entry.line), ": ", unknown_name_text(entry.name, known));
+    fail(Status::kInvalidArgument, location(entry.line), ": ", unknown_name_text(entry.name, known));
   }
 
   // One value; a list of texts is one with commas.
   void read_value(const OptionTable& table, const OptionField& field, const YamlNode::Entry& entry) {
     const YamlNode& value = entry.value;
     const bool is_list = value.kind == YamlNode::Kind::kList && field.kind == OptionKind::kText;
-    require(is_list || value.is_scalar(), Status::kInvalidArgument, place(value.line), ": expected one value");
+    require(is_list || value.is_scalar(), Status::kInvalidArgument, location(value.line), ": expected one value");
     if (!is_list) {
       if (!value.is_null()) add(table, field.name, value.text, entry);
       return;
     }
     std::string joined;
     for (const YamlNode& item : value.items) {
-      require(item.is_scalar(), Status::kInvalidArgument, place(item.line), ": expected one value");
+      require(item.is_scalar(), Status::kInvalidArgument, location(item.line), ": expected one value");
       joined += (joined.empty() ? "" : ",") + item.text;
     }
     if (!joined.empty()) add(table, field.name, joined, entry);
@@ -144,9 +144,9 @@ class ConfigurationFile::Reader {
 
   void add(const OptionTable& table, std::string_view field, const std::string& value, const YamlNode::Entry& from) {
     const auto [entry, is_new] = sections_[std::string(section_of(table))].try_emplace(std::string(field));
-    require(is_new, Status::kInvalidArgument, place(from.line), ": '", from.name,
+    require(is_new, Status::kInvalidArgument, location(from.line), ": '", from.name,
             "' stands twice, or under two names, before at ", entry->second.place, "; expected it once");
-    entry->second = {value, place(from.value.line), from.name};
+    entry->second = {value, location(from.value.line), from.name};
   }
 
   const std::string& path_;

@@ -22,7 +22,7 @@ const OptionField& fsdp_field(std::string_view name) {
 std::string origin(const std::string& source) { return source == "call" ? "" : text(" (from ", source, ")"); }
 
 template <typename T>
-std::string shown(const char* name, const Setting<T>& setting) {
+std::string describe(const char* name, const Setting<T>& setting) {
   return text(name, " is ", precedence::print(fsdp_field(name), setting.value), origin(setting.source));
 }
 
@@ -46,7 +46,7 @@ void read_reshard(FsdpSettings& settings, const OptionText& written) {
     if (strategy != nullptr)
       settings.sharding_strategy.set(static_cast<ShardingStrategy>(strategy->value), written.source);
   } else if (strategy != nullptr && strategy->value != static_cast<int32_t>(settings.sharding_strategy.value)) {
-    log(LogLevel::kWarning, said, " and ", shown("sharding_strategy", settings.sharding_strategy),
+    log(LogLevel::kWarning, said, " and ", describe("sharding_strategy", settings.sharding_strategy),
         ", which is what counts; expected one of the two");
   }
 }
@@ -54,12 +54,12 @@ void read_reshard(FsdpSettings& settings, const OptionText& written) {
 // Version 2 has no such setting. Launchers set the variables of both versions, to what is the default here.
 template <typename T>
 void drop(const char* name, Setting<T>& setting, const Setting<T>& initial, std::string& dropped) {
-  if (!(setting.value == initial.value)) dropped += text(dropped.empty() ? "" : ", ", shown(name, setting));
+  if (!(setting.value == initial.value)) dropped += text(dropped.empty() ? "" : ", ", describe(name, setting));
   setting = initial;
 }
 
 void follow_version_2(FsdpSettings& settings) {
-  require(!settings.forward_prefetch, Status::kInvalidArgument, shown("forward_prefetch", settings.forward_prefetch),
+  require(!settings.forward_prefetch, Status::kInvalidArgument, describe("forward_prefetch", settings.forward_prefetch),
           " and fsdp_version is 2, which does not support it; expected no, or fsdp_version 1");
   const FsdpSettings initial;
   std::string dropped;
@@ -73,17 +73,17 @@ void follow_version_2(FsdpSettings& settings) {
         "parameters are whole");
   if (settings.state_dict_type.is_default()) settings.state_dict_type.value = StateDictType::kShardedStateDict;
   require(settings.state_dict_type != StateDictType::kLocalStateDict, Status::kInvalidArgument,
-          shown("state_dict_type", settings.state_dict_type),
+          describe("state_dict_type", settings.state_dict_type),
           " and fsdp_version is 2; expected full_state_dict or sharded_state_dict");
 }
 
 void follow_version_1(FsdpSettings& settings) {
   require(!settings.activation_checkpointing_offload, Status::kInvalidArgument,
-          shown("activation_checkpointing_offload", settings.activation_checkpointing_offload),
+          describe("activation_checkpointing_offload", settings.activation_checkpointing_offload),
           " and fsdp_version is 1; expected fsdp_version 2");
   if (!settings.cpu_ram_efficient_loading || settings.sync_module_states) return;
-  log(LogLevel::kWarning, shown("sync_module_states", settings.sync_module_states), " and ",
-      shown("cpu_ram_efficient_loading", settings.cpu_ram_efficient_loading),
+  log(LogLevel::kWarning, describe("sync_module_states", settings.sync_module_states), " and ",
+      describe("cpu_ram_efficient_loading", settings.cpu_ram_efficient_loading),
       ": only rank 0 has weights, so that the others take them from it all the same");
   settings.sync_module_states.value = true;
 }
@@ -117,7 +117,7 @@ void check_classes(const char* field, Setting<std::string>& names, const FsdpSet
   for (const std::string& name : class_names(names.value, field)) joined += (joined.empty() ? "" : ",") + name;
   names.value = joined;
   if (!names.value.empty() && settings.auto_wrap_policy != policy)
-    log(LogLevel::kWarning, shown(field, names), " and ", shown("auto_wrap_policy", settings.auto_wrap_policy),
+    log(LogLevel::kWarning, describe(field, names), " and ", describe("auto_wrap_policy", settings.auto_wrap_policy),
         ", so that the names have no effect; expected ", policy_name);
 }
 
@@ -128,14 +128,14 @@ void check_wrapping(FsdpSettings& settings) {
                 "size_based_wrap");
   if (settings.min_num_params.source == "call" && settings.min_num_params > 0 &&
       settings.auto_wrap_policy != AutoWrapPolicy::kSizeBasedWrap)
-    log(LogLevel::kWarning, shown("min_num_params", settings.min_num_params), " and ",
-        shown("auto_wrap_policy", settings.auto_wrap_policy),
+    log(LogLevel::kWarning, describe("min_num_params", settings.min_num_params), " and ",
+        describe("auto_wrap_policy", settings.auto_wrap_policy),
         ", so that the number has no effect; expected size_based_wrap");
 }
 
 void check_offload(const FsdpSettings& settings) {
   require(settings.offload_folder.value.empty() || settings.cpu_offload || settings.offload_optimizer,
-          Status::kInvalidArgument, shown("offload_folder", settings.offload_folder),
+          Status::kInvalidArgument, describe("offload_folder", settings.offload_folder),
           ", and nothing is offloaded; expected cpu_offload or offload_optimizer too");
 }
 
@@ -146,7 +146,7 @@ void warn_of_unused(const FsdpSettings& settings) {
   FsdpSettings::for_each(
       [&unused](const OptionField& field, const auto& setting, const auto& initial) {
         if (setting.is_default() || field.name == std::string_view("enabled") || setting.value == initial.value) return;
-        unused += text(unused.empty() ? "" : ", ", shown(field.name, setting));
+        unused += text(unused.empty() ? "" : ", ", describe(field.name, setting));
       },
       settings, defaults);
   if (!unused.empty())
@@ -174,8 +174,8 @@ std::vector<std::string> class_names(const std::string& list, const char* field)
 FsdpSettings check_fsdp_settings(FsdpSettings given) {
   check_settings(given);
   require(!given.activation_checkpointing_offload || given.activation_checkpointing, Status::kInvalidArgument,
-          shown("activation_checkpointing_offload", given.activation_checkpointing_offload), " and ",
-          shown("activation_checkpointing", given.activation_checkpointing), "; expected both, or neither");
+          describe("activation_checkpointing_offload", given.activation_checkpointing_offload), " and ",
+          describe("activation_checkpointing", given.activation_checkpointing), "; expected both, or neither");
   given.fsdp_version == 2 ? follow_version_2(given) : follow_version_1(given);
   check_dtype("param_dtype", given.param_dtype);
   check_dtype("reduce_dtype", given.reduce_dtype);
@@ -194,7 +194,7 @@ FsdpSettings resolve_fsdp_settings(FsdpSettings given, bool has_shards) {
                                   ConfigurationFile::of_environment());
   if (reshard) given.reshard_after_forward.set(std::nullopt, reshard->source);
   resolve_settings(given);
-  require(!has_shards || given.enabled.value_or(true), Status::kInvalidArgument, shown("enabled", given.enabled),
+  require(!has_shards || given.enabled.value_or(true), Status::kInvalidArgument, describe("enabled", given.enabled),
           " and data_parallel_shard_size of the state is above 1; expected yes, or a size of 1");
   if (given.enabled.is_default()) given.enabled.value = has_shards;
   if (!*given.enabled) {

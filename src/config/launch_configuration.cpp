@@ -55,7 +55,7 @@ class LaunchFile {
   }
 
  private:
-  std::string place(size_t line) const { return text(path_, ":", line); }
+  std::string location(size_t line) const { return text(path_, ":", line); }
 
   void require_type() const {
     const YamlNode* const type = root_.find("distributed_type");
@@ -87,11 +87,11 @@ class LaunchFile {
     if (unknown.empty()) return;
     std::string list;
     for (const std::string& one : unknown) list += (list.empty() ? "'" : ", '") + one;
-    fail(Status::kInvalidArgument, place(line), ": unknown names: ", list, "; expected names that there are");
+    fail(Status::kInvalidArgument, location(line), ": unknown names: ", list, "; expected names that there are");
   }
 
   [[noreturn]] void refuse_value(const ReferenceName& name, const YamlNode& value, const char* expected) const {
-    fail(Status::kInvalidArgument, place(value.line), ": ", name.name, " is ",
+    fail(Status::kInvalidArgument, location(value.line), ": ", name.name, " is ",
          value.is_scalar() ? "'" + value.text + "'"
          : value.is_map()  ? "a map"
                            : "a list",
@@ -137,7 +137,7 @@ class LaunchFile {
     const YamlNode::Entry* const entry = find_entry(name.name);
     if (name.kind == ReferenceKind::kSection) return read_section(name, entry);
     if (entry != nullptr && !entry->value.is_null()) {
-      result_.values.push_back({entry->name, convert(name, entry->value), place(entry->line)});
+      result_.values.push_back({entry->name, convert(name, entry->value), location(entry->line)});
     } else if (name.default_value != nullptr) {
       result_.values.push_back({std::string(name.name), parse_json(name.default_value, "default"), "default"});
     } else {
@@ -153,7 +153,7 @@ class LaunchFile {
       for (const YamlNode::Entry& inner : entry->value.entries) {
         std::vector<std::string_view> known;
         const ReferenceName* const found = find_reference_name(name.name, inner.name, known);
-        section.values.push_back({inner.name, convert(*found, inner.value), place(inner.line)});
+        section.values.push_back({inner.name, convert(*found, inner.value), location(inner.line)});
       }
     }
     result_.sections.push_back(std::move(section));
@@ -196,13 +196,13 @@ class LaunchFile {
     if (entry.value.is_map()) {
       LaunchSection section{entry.name, {}};
       for (const YamlNode::Entry& inner : entry.value.entries)
-        section.values.push_back({inner.name, json_of(inner.value), place(inner.line)});
+        section.values.push_back({inner.name, json_of(inner.value), location(inner.line)});
       result_.own.push_back(std::move(section));
       return;
     }
     if (result_.own.empty() || !result_.own.front().name.empty())
       result_.own.insert(result_.own.begin(), LaunchSection{});
-    result_.own.front().values.push_back({entry.name, json_of(entry.value), place(entry.line)});
+    result_.own.front().values.push_back({entry.name, json_of(entry.value), location(entry.line)});
   }
 
   const std::string& path_;

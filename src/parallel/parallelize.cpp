@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/generated/choices/overlap.hpp"
+#include "config/generated/choices/precision.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
 #include "config/generated/settings/prepare/estimate_memory.hpp"
 #include "config/generated/settings/prepare/fsdp.hpp"
@@ -34,6 +35,7 @@
 #include "parallel/sequence_split.hpp"
 #include "parallel/strategy.hpp"
 #include "parallel/tensor/matched_plan.hpp"
+#include "parallel/tensor/saved_activations.hpp"
 #include "parallel/tensor/split_model.hpp"
 #include "parallel/tensor/split_parameters.hpp"
 
@@ -185,14 +187,23 @@ SequenceSplitPtr split_sequences(const ContextParallelSettings& settings,
 
 namespace {
 
+// Empty: the layers are not split, or on one rank of an unknown kind.
+std::vector<SplitRule> rules_for(const nn::Module& module, const PrepareModelSettings& settings, int64_t ranks) {
+  const std::string& plan = settings.tensor_parallel.plan.value;
+  const bool sequence_parallel = settings.tensor_parallel.sequence_parallel;
+  const bool is_of_program = plan == "none" || settings.split_by_program;
+  if (is_of_program && ranks > 1) return {};
+  if (!is_of_program && plan != "auto") return read_plan(plan);
+  return ranks == 1 ? find_plan(module, sequence_parallel) : plan_of(module, sequence_parallel);
+}
+
 // The shapes of the parameters that the first of the ranks stores which have parts of the same layers.
 nn::ModulePtr shapes_of_parts(nn::Module& module, const PrepareModelSettings& settings, int64_t ranks) {
   std::unordered_map<const at::TensorImpl*, std::vector<int64_t>> parts;
-  const std::string& plan = settings.tensor_parallel.plan.value;
-  const bool sequence_parallel = settings.tensor_parallel.sequence_parallel;
-  if (ranks > 1 && plan != "none" && !settings.split_by_program) {
-    const MatchedPlan matched(module, plan == "auto" ? plan_of(module, sequence_parallel) : read_plan(plan), ranks,
-                              sequence_parallel);
+  std::vector<SplitRule> rules;
+  if (ranks > 1) rules = rules_for(module, settings, ranks);
+  if (!rules.empty()) {
+    const MatchedPlan matched(module, std::move(rules), ranks, settings.tensor_parallel.sequence_parallel);
     for (const PlannedParameter& planned : matched.parameters())
       if (planned.cut)
         parts[planned.parameter.unsafeGetTensorImpl()] =
@@ -207,10 +218,45 @@ nn::ModulePtr shapes_of_parts(nn::Module& module, const PrepareModelSettings& se
   });
 }
 
+std::vector<std::string> recomputed_modules(const nn::ModulePtr& model, const FsdpSettings& settings) {
+  std::vector<std::string> paths;
+  if (!settings.enabled.value_or(false) || !settings.activation_checkpointing) return paths;
+  const std::vector<WrappedModule> wrapped = wrap_modules(model, settings);
+  for (const WrappedModule& inner : wrapped)
+    if (wrapped.size() == 1 || inner.module != model) paths.push_back(inner.path);
+  return paths;
+}
+
+// Bytes of a forward of so many rows; 0: nobody says how many.
+int64_t activations_of(const nn::ModulePtr& model, const EstimateMemorySettings& settings) {
+  if (settings.batch_size == 0) return 0;
+  const PrepareModelSettings& prepared = settings.model_options;
+  const TensorParallelSettings& splitting = prepared.tensor_parallel;
+  std::vector<SplitRule> rules = rules_for(*model, prepared, settings.tensor_parallel_size);
+  require(!rules.empty(), Status::kUnsupported, "batch_size is ", settings.batch_size.value,
+          ", and nothing is known of the layers of a model of kind '", model->kind(),
+          "'; expected rules in tensor_parallel.plan, or activation_bytes");
+  ActivationSizes sizes;
+  sizes.tokens = settings.batch_size * (settings.sequence_length / settings.context_parallel_size);
+  const auto parameters = model->parameters();
+  if (!parameters.empty())
+    sizes.product_bytes = sizes.residual_bytes = static_cast<int64_t>(parameters.front().element_size());
+  if (settings.mixed_precision != Precision::kNo) sizes.product_bytes = 2;
+  sizes.tensor_ranks = settings.tensor_parallel_size;
+  sizes.splits_sequences = splitting.sequence_parallel;
+  sizes.regathers_inputs = splitting.regather_inputs;
+  sizes.splits_scores = splitting.loss_parallel;
+  sizes.repeats_keys = settings.context_parallel_size == 1;
+  const MatchedPlan plan(*model, std::move(rules), settings.tensor_parallel_size, splitting.sequence_parallel);
+  return saved_activation_bytes(plan, sizes, recomputed_modules(model, prepared.fsdp));
+}
+
 }  // namespace
 
-MemoryEstimate estimate_memory(const nn::ModulePtr& model, const EstimateMemorySettings& settings,
+MemoryEstimate estimate_memory(const nn::ModulePtr& model, const EstimateMemorySettings& given,
                                const StateBytes& state_bytes) {
+  EstimateMemorySettings settings = given;
+  settings.activation_bytes = settings.activation_bytes + activations_of(model, settings);
   const nn::ModulePtr module = shapes_of_parts(*model, settings.model_options, settings.tensor_parallel_size);
   if (is_sharded(settings.num_processes, settings.model_options.fsdp))
     return estimate_sharded_memory(module, settings, state_bytes);

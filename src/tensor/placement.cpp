@@ -52,7 +52,7 @@ Placement Placement::cut(const Box& part, const std::string& further_axes) const
   return result;
 }
 
-PlacementPtr place(std::vector<int64_t> shape, const Box& part, const std::string& axes) {
+PlacementPtr box_placement(std::vector<int64_t> shape, const Box& part, const std::string& axes) {
   return std::make_shared<const Placement>(whole_placement(std::move(shape)).cut(part, axes));
 }
 

@@ -40,7 +40,7 @@ using PlacementPtr = std::shared_ptr<const Placement>;
 // The placement of a tensor that each rank stores as a whole.
 Placement whole_placement(std::vector<int64_t> shape);
 // The placement of one box.
-PlacementPtr place(std::vector<int64_t> shape, const Box& part, const std::string& axes);
+PlacementPtr box_placement(std::vector<int64_t> shape, const Box& part, const std::string& axes);
 // Whether one of the axes is in both lists.
 bool has_any_axis(const std::string& some, const std::string& others);
 std::string join_axes(const std::string& some, const std::string& more);

@@ -40,7 +40,7 @@ std::string scaled(double value, double step, const std::vector<const char*>& un
   return shown;
 }
 
-std::string shown(double value, Unit unit) {
+std::string format_value(double value, Unit unit) {
   switch (unit) {
     case Unit::kMicroseconds:
       return scaled(value, 1000, {" us", " ms", " s"});
@@ -122,7 +122,7 @@ std::string averages_table(const Json& averages, const std::string& sort_by, siz
     if (row_limit > 0 && cells.size() > row_limit) break;
     std::vector<std::string> line = {row.name, row.kind};
     if (total > 0) line.push_back(percent(row.values[0] / total));
-    for (const size_t i : columns) line.push_back(shown(row.values[i], kColumns[i].unit));
+    for (const size_t i : columns) line.push_back(format_value(row.values[i], kColumns[i].unit));
     cells.push_back(std::move(line));
   }
   std::string table;

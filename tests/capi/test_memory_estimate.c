@@ -144,6 +144,83 @@ static void test_what_a_rank_with_parts_of_layers_takes(void **unused) {
   accel_module_release(model);
 }
 
+/* A block of GPT-2 keeps 4 elements of each position's width, and 12 that split layers share, of Korthikanti et al. */
+static void test_what_the_forward_of_a_transformer_keeps(void **unused) {
+  enum { BLOCKS = 3, ROWS = 2, LENGTH = 12, HIDDEN = 32, HEADS = 4, VOCABULARY = 10, POSITIONS = ROWS * LENGTH };
+  const char config[] =
+      "{\"model_type\": \"gpt2\", \"n_embd\": 32, \"n_layer\": 3, \"n_head\": 4, \"vocab_size\": 10, \"n_positions\": "
+      "12, "
+      "\"attn_pdrop\": 0, \"embd_pdrop\": 0, \"resid_pdrop\": 0}";
+  /* Beside the blocks: ids and positions, the last normalization, what the head reads, and its scores. */
+  const int64_t ids = 2 * 8 * POSITIONS, norm = 4 * (HIDDEN + 2), read = 4 * HIDDEN, scores = 4 * VOCABULARY;
+  accel_module_t *model = NULL, *other = new_model();
+  accel_estimate_memory_options_t options = ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT;
+  accel_prepare_model_options_t prepare = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  accel_tensor_parallel_options_t splitting = ACCEL_TENSOR_PARALLEL_OPTIONS_INIT;
+  accel_fsdp_options_t fsdp = ACCEL_FSDP_OPTIONS_INIT;
+  accel_value_t estimate = ACCEL_VALUE_INIT;
+  (void)unused;
+  assert_ok(accel_module_from_config(config, &model));
+  prepare.tensor_parallel = &splitting;
+  prepare.fsdp = &fsdp;
+  options.model_options = &prepare;
+  options.batch_size = ROWS;
+  options.sequence_length = LENGTH;
+  options.activation_bytes = 1000;
+  for (int64_t ranks = 1; ranks <= 4; ranks *= 2)
+    for (int32_t sequence_parallel = 0; sequence_parallel < 2; sequence_parallel++) {
+      const int64_t between = sequence_parallel ? POSITIONS / ranks : POSITIONS;
+      const int64_t block = 2 * between * (norm + read) + POSITIONS / ranks * 4 * (12 * HIDDEN + HEADS);
+      const int64_t beside = ids + between * (norm + read);
+      options.num_processes = options.tensor_parallel_size = ranks;
+      splitting.sequence_parallel = sequence_parallel;
+      assert_ok(accel_estimate_memory(model, NULL, &options, &estimate));
+      check_sum(&estimate);
+      assert_int_equal(part(&estimate, "activations"), 1000 + BLOCKS * block + beside + POSITIONS * scores);
+      accel_value_dispose(&estimate);
+      fsdp.enabled = 1;
+      fsdp.activation_checkpointing = 1;
+      fsdp.auto_wrap_policy = ACCEL_AUTO_WRAP_POLICY_TRANSFORMER_BASED_WRAP;
+      fsdp.transformer_cls_names_to_wrap = "GPT2Block";
+      assert_ok(accel_estimate_memory(model, NULL, &options, &estimate));
+      assert_int_equal(part(&estimate, "activations"),
+                       1000 + BLOCKS * between * 4 * HIDDEN + block + beside + POSITIONS * scores);
+      accel_value_dispose(&estimate);
+      fsdp.enabled = fsdp.activation_checkpointing = 0;
+    }
+  /* Scores that stay split over 2 ranks, and sequences that 2 more share. */
+  splitting.sequence_parallel = 0;
+  splitting.loss_parallel = 1;
+  options.tensor_parallel_size = 2;
+  options.context_parallel_size = 2;
+  options.activation_bytes = 0;
+  assert_ok(accel_estimate_memory(model, NULL, &options, &estimate));
+  assert_int_equal(
+      part(&estimate, "activations"),
+      POSITIONS / 2 * (BLOCKS * (2 * (norm + read) + 4 * (12 * HIDDEN + HEADS) / 2) + norm + read + scores / 2) +
+          ids / 2);
+  accel_value_dispose(&estimate);
+
+  options.context_parallel_size = 4;
+  assert_fails(accel_estimate_memory(model, NULL, &options, &estimate), ACCEL_ERROR_INVALID_ARGUMENT,
+               "context_parallel_size is 4; expected a divisor of num_processes / tensor_parallel_size, which is 2");
+  options.num_processes = options.context_parallel_size = 5;
+  options.tensor_parallel_size = 1;
+  assert_fails(accel_estimate_memory(model, NULL, &options, &estimate), ACCEL_ERROR_INVALID_ARGUMENT,
+               "sequence_length is 12; expected a multiple of context_parallel_size, which is 5");
+  options.num_processes = options.context_parallel_size = 1;
+  options.batch_size = INT64_MAX;
+  assert_fails(accel_estimate_memory(model, NULL, &options, &estimate), ACCEL_ERROR_INVALID_ARGUMENT, "at most 2^40");
+  options.batch_size = 0;
+  assert_fails(accel_estimate_memory(model, NULL, &options, &estimate), ACCEL_ERROR_INVALID_ARGUMENT,
+               "batch_size is 0 and sequence_length is 12; expected both, or neither");
+  options.batch_size = 1;
+  assert_fails(accel_estimate_memory(other, NULL, &options, &estimate), ACCEL_ERROR_UNSUPPORTED,
+               "nothing is known of the layers of a model of kind 'Net'");
+  accel_module_release(other);
+  accel_module_release(model);
+}
+
 static void test_an_optimizer_of_whole_parameters_is_refused(void **unused) {
   accel_module_t *model = new_model();
   accel_optimizer_t *adafactor = NULL;
@@ -187,6 +264,7 @@ int main(void) {
       capi_unit_test(test_what_one_process_takes),
       capi_unit_test(test_what_a_rank_of_a_sharded_model_takes),
       capi_unit_test(test_what_a_rank_with_parts_of_layers_takes),
+      capi_unit_test(test_what_the_forward_of_a_transformer_keeps),
       capi_unit_test(test_an_optimizer_of_whole_parameters_is_refused),
       capi_unit_test(test_the_largest_layer),
       capi_unit_test(test_shapes_of_files_that_are_not_there),

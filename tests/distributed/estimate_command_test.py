@@ -170,6 +170,31 @@ class EstimateMemory(unittest.TestCase):
         write_safetensors(folder / "model.safetensors", {"a.weight": [3]})
         self.assertEqual(self.values(folder)["weights"][0]["total_size"], 12)
 
+    def test_activations_of_a_configuration(self):
+        folder = self.root / "gpt2"
+        folder.mkdir()
+        (folder / "config.json").write_text('{"model_type": "gpt2", "n_embd": 32, "n_layer": 4, "n_head": 4, "vocab_size": 16, "n_positions": 64, '
+                                            '"resid_pdrop": 0, "embd_pdrop": 0}')
+        batch = ["--batch-size", 2, "--sequence-length", 64]
+
+        def activations(*arguments):
+            return {row["activations"] for row in self.values(folder, *arguments)["training"]}
+
+        one, = activations(*batch)
+        block = 4 * 2 * 64 * 32  # bytes of a tensor
+        self.assertGreater(one, 4 * 16 * block)
+        self.assertLess(one, 4 * 18 * block)
+        tensor, = activations(*batch, "--world-size", 2, "--tensor-parallel-size", 2)
+        self.assertAlmostEqual(one - tensor, 4 * 6 * block, delta=block)
+        sequence, = activations(*batch, "--world-size", 2, "--tensor-parallel-size", 2, "--sequence-parallel")
+        self.assertAlmostEqual(tensor - sequence, (4 * 2 + 1) * block, delta=block)
+        loss, = activations(*batch, "--world-size", 2, "--tensor-parallel-size", 2, "--loss-parallel")
+        self.assertEqual(tensor - loss, 4 * 2 * 64 * 16 // 2)
+        self.assertEqual(activations(*batch, "--world-size", 2, "--context-parallel-size", 2), {one // 2})
+        recomputed, = activations(*batch, "--recompute")
+        self.assertAlmostEqual(one - recomputed, 3 * 16 * block - 4 * block, delta=block)
+        self.assertEqual(activations(*batch, "--activation-bytes", 1000), {one + 1000})
+
     def test_configurations_that_are_not_known(self):
         folder = self.root / "unknown"
         folder.mkdir()
@@ -233,6 +258,8 @@ class EstimateMemory(unittest.TestCase):
                 ([self.model, "--wrap", "up", "--min-num-params", 5], 2, "expected one of them"),
                 ([self.model, "--world-size", 4, "--tensor-parallel-size", 3], 3, "expected a divisor of num_processes"),
                 ([self.model, "--world-size", 2, "--tensor-parallel-size", 2], 3, "there is no plan that splits a model of kind 'Model'"),
+                ([self.model, "--batch-size", 2], 3, "batch_size is 2 and sequence_length is 0; expected both, or neither"),
+                ([self.model, "--batch-size", 2, "--sequence-length", 8], 3, "nothing is known of the layers of a model of kind 'Model'"),
                 ([self.model, "--word-size", 2], 2, "the nearest is --world-size")):
             with self.subTest(arguments=arguments):
                 result = accel(*arguments)

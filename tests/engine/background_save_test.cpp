@@ -228,7 +228,8 @@ TEST(BackgroundSave, TheEndOfTheProcessFinishesIt) {
 TEST(BackgroundSave, ASnapshotKeepsTiesViewsAndChunks) {
   checkpoint::SnapshotMemory memory;
   const at::Tensor base = at::arange(12, at::kFloat).view({3, 4});
-  const auto chunk = tensor::chunk_value(base.narrow(0, 1, 2), tensor::place({9, 4}, {{3, 0}, {2, 4}}, "shard"));
+  const auto chunk =
+      tensor::chunk_value(base.narrow(0, 1, 2), tensor::box_placement({9, 4}, {{3, 0}, {2, 4}}, "shard"));
   const c10::IValue tree = checkpoint::tests::map_of({{"a", base},
                                                       {"tied", base},
                                                       {"row", base[1]},

@@ -540,7 +540,7 @@ struct Shards {
   static c10::IValue chunk(double factor, const Ranks& ranks) {
     const auto [begin, count] = rows(ranks.rank, ranks.size);
     return tensor::chunk_value(whole(factor).narrow(0, begin, count),
-                               tensor::place({kRows, 3}, {{begin, 0}, {count, 3}}, "shard"));
+                               tensor::box_placement({kRows, 3}, {{begin, 0}, {count, 3}}, "shard"));
   }
 
   static TrainingState state(const Ranks& ranks, bool sharded) {
@@ -563,7 +563,7 @@ struct Shards {
     const auto [begin, count] = rows(ranks.rank, ranks.size);
     const tensor::Box box = sharded ? tensor::Box{{begin, 0}, {count, 3}} : tensor::Box{{0, 0}, {kRows, 3}};
     for (const auto& [value, factor] : {std::pair(model.at("a"), 1.0), std::pair(entry.at("exp_avg"), 2.0)}) {
-      EXPECT_TRUE(same(tensor::read_part(value, *tensor::place({kRows, 3}, box, "shard"), "x"),
+      EXPECT_TRUE(same(tensor::read_part(value, *tensor::box_placement({kRows, 3}, box, "shard"), "x"),
                        whole(factor).narrow(0, box.offset[0], box.sizes[0])));
       EXPECT_EQ(tensor::shape_of_saved(value, "x"), std::vector<int64_t>({kRows, 3}));
     }
@@ -630,7 +630,7 @@ TEST(CheckpointChunks, AMissingOrStrangeChunkIsNamed) {
   expect_error(Status::kCorrupt, "overlaps", [&] { table_of({first, first}); });
   const auto half = table_of({first})->join(tree::new_map(), true);
   expect_error(Status::kCorrupt, "lacks 9 elements of 'a'", [&] { read_chunks(half); });
-  expect_error(Status::kShapeMismatch, "not inside", [] { tensor::place({3}, {{2}, {2}}, "shard"); });
+  expect_error(Status::kShapeMismatch, "not inside", [] { tensor::box_placement({3}, {{2}, {2}}, "shard"); });
 }
 
 }  // namespace checkpoint_test

@@ -2,6 +2,8 @@
 #include "accelerator/training_memory.hpp"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
@@ -22,6 +24,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <ostream>
 #include <set>
 #include <string>
@@ -31,13 +34,16 @@
 
 #include "accelerator/accelerator.hpp"
 #include "accelerator/steps/micro_batch.hpp"
+#include "config/generated/choices/context_method.hpp"
 #include "config/generated/choices/precision.hpp"
 #include "config/generated/settings/state/state.hpp"
 #include "kernels/memory/cpu_allocator.hpp"
 #include "launch/ranks/claimed_port.hpp"
+#include "nn/architectures/architecture.hpp"
 #include "nn/callback_module.hpp"
 #include "optim/rules/rules.hpp"
 #include "os/file_descriptor.hpp"
+#include "parallel/context/context_scope.hpp"
 
 namespace accel::accelerator {
 namespace memory_estimate_test {
@@ -177,7 +183,29 @@ struct Training {
   EstimateMemorySettings settings = {};
   bool has_momentum = false;  // Adam's two, or plain SGD
   int blocks = 3;
+  std::string config = {};  // of a language model in place of the blocks
 };
+
+nn::ModulePtr make_model(const Training& run, c10::Device device) {
+  return run.config.empty() ? make_model(run.blocks, device) : nn::module_from_config(run.config);
+}
+
+// The loss of a micro-batch, of a language model with the vocabulary kVocabulary or more.
+constexpr int64_t kVocabulary = 64;
+at::Tensor loss_of(const Training& run, nn::Module& model, const Accelerator& accelerator) {
+  if (run.config.empty()) return model.call(at::full({1, kWidth}, 0.5)).square().mean();
+  const std::vector<int64_t> sizes = {run.settings.batch_size, run.settings.sequence_length};
+  const at::Tensor tokens = at::arange(sizes[0] * sizes[1]).remainder(kVocabulary).view(sizes);
+  std::optional<parallel::ContextScope> scope;
+  if (run.settings.context_parallel_size > 1) {
+    parallel::ContextParallelism split;
+    split.group = accelerator.state().groups().mesh()->group("context");
+    split.method = run.settings.model_options.context_parallel.method.value;
+    if (split.method == ContextMethod::kUlysses) split.order = parallel::SequenceOrder::kContiguous;
+    scope.emplace(split, std::vector<parallel::SplitBuffer>{{tokens, 1}});
+  }
+  return at::cross_entropy_loss(model.call(tokens).flatten(0, 1), tokens.flatten());
+}
 
 void PrintTo(const Training& run, std::ostream* out) { *out << run.name; }
 
@@ -196,6 +224,8 @@ StateSettings state_of(const EstimateMemorySettings& settings) {
   state.sync_each_batch = settings.sync_each_batch.value;
   state.cpu_memory = CpuMemory::kDefault;
   state.cpu_kernels = CpuKernels::kDefault;
+  state.tensor_parallel_size = settings.tensor_parallel_size.value;
+  state.context_parallel_size = settings.context_parallel_size.value;
   if (const auto& shards = settings.data_parallel_shard_size.value) {
     state.data_parallel_shard_size = *shards;
     state.data_parallel_replicate_size = settings.num_processes / *shards;
@@ -204,7 +234,7 @@ StateSettings state_of(const EstimateMemorySettings& settings) {
 }
 
 double estimated_peak(const Training& run) {
-  const auto estimate = estimate_memory(make_model(run.blocks, at::kMeta), make_optimizer(run).get(), run.settings);
+  const auto estimate = estimate_memory(make_model(run, at::kMeta), make_optimizer(run).get(), run.settings);
   return static_cast<double>(estimate.peak.total());
 }
 
@@ -217,19 +247,18 @@ size_t peak_of_this_rank(const Training& run) {
     accelerator->state().groups().mesh()->group(axes)->barrier();
   all.barrier();
   const size_t before = meter.in_use();
-  const nn::ModulePtr inner = make_model(run.blocks, at::kCPU);
+  const nn::ModulePtr inner = make_model(run, at::kCPU);
   const auto plain = make_optimizer(run);
   plain->add_group(inner->parameters(), std::nullopt, std::nullopt);
   const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, run.settings.model_options);
   const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
   const auto estimate = estimate_memory(model, optimizer.get(), run.settings);
   EXPECT_EQ(static_cast<double>(estimate.peak.total()), estimated_peak(run)) << "of the prepared model";
-  const at::Tensor batch = at::full({1, kWidth}, 0.5);
   const int64_t micro_batches = run.settings.gradient_accumulation_steps;
   for (int64_t i = 0; i < 3 * micro_batches; i++) {
     if (i == micro_batches) meter.reset_peak();
     const MicroBatch micro(accelerator, {model});
-    accelerator->backward().run(model->call(batch).square().mean());
+    accelerator->backward().run(loss_of(run, *model, *accelerator));
     optimizer->step();
     optimizer->zero_grad(true);
   }
@@ -305,7 +334,8 @@ TEST_P(MemoryEstimate, IsWhatARankTakes) {
     std::fflush(nullptr);
     ::_exit(HasFailure() ? 1 : 0);  // blocks of the meter are freed by nobody
   }
-  const std::string test = std::string("Training/MemoryEstimate.IsWhatARankTakes/") + run.name;
+  const std::string test =
+      (run.config.empty() ? "Training" : "LanguageModel") + std::string("/MemoryEstimate.IsWhatARankTakes/") + run.name;
   const double measured = measured_peak(static_cast<int>(run.settings.num_processes.value), test);
   const double estimated = estimated_peak(run);
   constexpr double kMebibyte = 1 << 20;
@@ -361,6 +391,74 @@ std::vector<Training> trainings() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Training, MemoryEstimate, testing::ValuesIn(trainings()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// Language models whose activations take nearly all: at the peak there are also temporary tensors of one layer.
+std::vector<Training> language_models() {
+  const auto model = [](const char* name, int ranks, const std::function<void(Settings&)>& change = {}) {
+    Training run{name, ranks_of(ranks)};
+    run.config = R"({"model_type": "gpt2", "n_embd": 128, "n_layer": 8, "n_head": 4, "vocab_size": 64,
+                  "n_positions": 512, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0})";
+    run.settings.batch_size = 4;
+    run.settings.sequence_length = 256;
+    if (change) change(run.settings);
+    return run;
+  };
+  const auto split = [&](const char* name, const std::function<void(Settings&)>& change = {}) {
+    return model(name, 2, [&](Settings& settings) {
+      settings.tensor_parallel_size = 2;
+      if (change) change(settings);
+    });
+  };
+  const auto sequences = [](Settings& s) { s.model_options.tensor_parallel.sequence_parallel = true; };
+  const auto with_method = [&](const char* name, ContextMethod method) {
+    return model(name, 2, [method](Settings& settings) {
+      settings.context_parallel_size = 2;
+      settings.model_options.context_parallel.method = method;
+    });
+  };
+  std::vector<Training> runs = {
+      model("one_process", 1),
+      model("dropout", 1),
+      model("bf16", 1, [](Settings& settings) { settings.mixed_precision = Precision::kBf16; }),
+      split("tensor"),
+      split("sequence", sequences),
+      split("sequence_kept",
+            [&](Settings& settings) {
+              sequences(settings);
+              settings.model_options.tensor_parallel.regather_inputs = false;
+            }),
+      split("loss", [](Settings& settings) { settings.model_options.tensor_parallel.loss_parallel = true; }),
+      split("recompute",
+            [](Settings& settings) {
+              settings.batch_size = 16;  // so that gradients, which come one after the other, are few beside the inputs
+              FsdpSettings& fsdp = settings.model_options.fsdp;
+              fsdp.enabled = true;
+              fsdp.activation_checkpointing = true;
+              fsdp.auto_wrap_policy = AutoWrapPolicy::kTransformerBasedWrap;
+              fsdp.transformer_cls_names_to_wrap = std::string("GPT2Block");
+            }),
+      with_method("all_gather", ContextMethod::kAllGather),
+      with_method("ring", ContextMethod::kRing),
+      with_method("ulysses", ContextMethod::kUlysses),
+      split("llama"),
+  };
+  for (Training& run : runs) {
+    const std::string name = run.name;
+    run.has_momentum = name == "tensor";
+    const auto replace = [&run](const std::string& from, const std::string& to) {
+      run.config.replace(run.config.find(from), from.size(), to);
+    };
+    if (name == "dropout") replace("\"resid_pdrop\": 0", "\"resid_pdrop\": 0.1");
+    if (name == "loss") replace("\"vocab_size\": 64", "\"vocab_size\": 2048");
+    if (name == "llama")
+      run.config = R"({"model_type": "llama", "hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 8,
+                    "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 64})";
+  }
+  return runs;
+}
+
+INSTANTIATE_TEST_SUITE_P(LanguageModel, MemoryEstimate, testing::ValuesIn(language_models()),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace memory_estimate_test

@@ -99,8 +99,8 @@ TEST(MergeWeights, OfChunksOfRanks) {
   const at::Tensor whole = at::arange(12).to(at::kFloat).reshape({4, 3}), plain = at::arange(3);
   // As two ranks would write it, one after the other.
   auto model = tree::new_map();
-  model.insert(
-      "rows", tensor::chunk_value(whole.slice(0, 0, 4).contiguous(), tensor::place({4, 3}, {{0, 0}, {4, 3}}, "shard")));
+  model.insert("rows", tensor::chunk_value(whole.slice(0, 0, 4).contiguous(),
+                                           tensor::box_placement({4, 3}, {{0, 0}, {4, 3}}, "shard")));
   model.insert("plain", plain);
   save_training_state(
       folder / "state",

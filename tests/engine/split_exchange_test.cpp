@@ -9,6 +9,8 @@
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +18,7 @@
 #include "accelerator/prepared_model.hpp"
 #include "comm/record/flight_record.hpp"
 #include "config/generated/choices/overlap.hpp"
+#include "config/generated/choices/recompute.hpp"
 #include "config/generated/settings/module/activation_checkpointing.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
 #include "mesh_ranks.hpp"
@@ -103,8 +106,8 @@ PrepareModelSettings split_settings(bool sequence_parallel, bool regather) {
 
 // What one backward with its forward exchanges, when all that is done once has been done.
 Exchanged exchanged_in_step(const AcceleratorPtr& accelerator, const PrepareModelSettings& settings,
-                            const std::string& axes, bool sync = true) {
-  const nn::ModulePtr model = accelerator->preparation().prepare_model(gpt2(), settings);
+                            const std::string& axes, bool sync = true, const nn::ModulePtr& inner = gpt2()) {
+  const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, settings);
   const auto& group = accelerator->state().groups().mesh()->group(axes);
   for (int step = 0; step < 2; step++) run_backward(accelerator, model, step);
   const auto prepared = std::dynamic_pointer_cast<accelerator::PreparedModel>(model);
@@ -117,16 +120,25 @@ Exchanged exchanged_in_step(const AcceleratorPtr& accelerator, const PrepareMode
 // Norms, and the biases of row layers.
 constexpr double kPartialGradients = 4.0 * kWidth * (6 * kBlocks + 2);
 
+nn::ModulePtr gpt2_of(at::ScalarType dtype) {
+  const nn::ModulePtr model = gpt2();
+  model->to(dtype, std::nullopt);
+  return model;
+}
+
 TEST(SplitExchange, TensorMovesWhatTheFormulaSays) {
-  for (const int ranks : {2, 3, 4}) {
-    SCOPED_TRACE(ranks);
-    on_mesh({1, 1, ranks}, [&](const AcceleratorPtr& accelerator) {
-      const Exchanged step = exchanged_in_step(accelerator, split_settings(false, true), "tensor");
-      const double others = (ranks - 1.0) / ranks, rows = kRows * kLength, sum = 4 * rows * kWidth * others;
-      EXPECT_EQ(step.calls, (std::map<std::string, int>{{"all_reduce", 4 * kBlocks + 2}, {"all_gather", 1}}));
-      EXPECT_DOUBLE_EQ(step.bytes, kBlocks * 8 * sum + 4 * sum + 4 * rows * kVocabulary * others);
-    });
-  }
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16})
+    for (const int ranks : {2, 3, 4}) {
+      SCOPED_TRACE(ranks);
+      on_mesh({1, 1, ranks}, [&](const AcceleratorPtr& accelerator) {
+        const Exchanged step =
+            exchanged_in_step(accelerator, split_settings(false, true), "tensor", true, gpt2_of(dtype));
+        const double bytes = dtype == at::kFloat ? 4 : 2, others = (ranks - 1.0) / ranks, rows = kRows * kLength,
+                     sum = bytes * rows * kWidth * others;
+        EXPECT_EQ(step.calls, (std::map<std::string, int>{{"all_reduce", 4 * kBlocks + 2}, {"all_gather", 1}}));
+        EXPECT_DOUBLE_EQ(step.bytes, kBlocks * 8 * sum + 4 * sum + bytes * rows * kVocabulary * others);
+      });
+    }
 }
 
 TEST(SplitExchange, SequencesMoveWhatTheFormulaSays) {
@@ -166,6 +178,32 @@ TEST(SplitExchange, TermsAreSummedOnceAStep) {
   EXPECT_EQ(summed({2, 1, 2}, "tensor", true), 0);
 }
 
+// Of a model that is split, and of one whose parts are sharded.
+TEST(SplitExchange, ClippingIsOneCollective) {
+  for (const MeshSizes& sizes : {MeshSizes{1, 1, 2}, MeshSizes{1, 2, 2}})
+    on_mesh(sizes, [&](const AcceleratorPtr& accelerator) {
+      PrepareModelSettings settings = split_settings(true, true);
+      settings.fsdp.enabled = sizes.shards > 1;
+      const nn::ModulePtr model = accelerator->preparation().prepare_model(gpt2(), settings);
+      comm::Mesh& mesh = *accelerator->state().groups().mesh();
+      const auto calls = [&] {
+        std::set<std::shared_ptr<comm::Communicator>> groups;  // with one shard two of them are the same
+        for (const char* const axes : {"tensor", "shard,context", "shard,context,tensor"})
+          groups.insert(mesh.group(axes));
+        int calls = 0;
+        for (const auto& group : groups)
+          for (const auto& [name, count] : exchanged(*group).calls) calls += count;
+        return calls;
+      };
+      run_backward(accelerator, model, 1);
+      accelerator->clipping().clip_gradients_by_norm(model, 0.5, 2);  // which makes a group
+      run_backward(accelerator, model, 2);
+      const int before = calls();
+      accelerator->clipping().clip_gradients_by_norm(model, 0.5, 2);
+      EXPECT_EQ(calls() - before, 1);
+    });
+}
+
 std::vector<at::Tensor> gradients_of(const AcceleratorPtr& accelerator, nn::ModulePtr (*make)(),
                                      PrepareModelSettings settings, Overlap overlap, int64_t chunks,
                                      int64_t length = kLength) {
@@ -198,12 +236,24 @@ TEST(SplitExchange, OverlapChangesNoBit) {
         });
 }
 
-nn::ModulePtr recomputed_gpt2() {
+nn::ModulePtr recomputed_gpt2(Recompute recompute) {
   const nn::ModulePtr model = gpt2();
   ActivationCheckpointingSettings settings;
+  settings.recompute = recompute;
   settings.class_names = std::string("GPT2Block");
   nn::checkpoint_activations(*model, settings);
   return model;
+}
+
+// The sums of a forward are computed again, or kept.
+TEST(SplitExchange, RecomputationMovesWhatTheFormulaSays) {
+  for (const Recompute recompute : {Recompute::kAll, Recompute::kKeepMatmuls})
+    on_mesh({1, 1, 2}, [&](const AcceleratorPtr& accelerator) {
+      const Exchanged step =
+          exchanged_in_step(accelerator, split_settings(false, true), "tensor", true, recomputed_gpt2(recompute));
+      const int again = recompute == Recompute::kAll ? 2 * kBlocks : 0;
+      EXPECT_EQ(step.calls, (std::map<std::string, int>{{"all_reduce", 4 * kBlocks + 2 + again}, {"all_gather", 1}}));
+    });
 }
 
 // Layers that are computed again enter their region again, and gather what they have read.
@@ -214,7 +264,8 @@ TEST(SplitExchange, RecomputationChangesNoBit) {
         const PrepareModelSettings settings = split_settings(sequence_parallel, regather);
         const auto expected = gradients_of(accelerator, gpt2, settings, Overlap::kNo, 0);
         for (const Overlap overlap : {Overlap::kNo, Overlap::kYes}) {
-          const auto found = gradients_of(accelerator, recomputed_gpt2, settings, overlap, 0);
+          const auto found = gradients_of(
+              accelerator, [] { return recomputed_gpt2(Recompute::kAll); }, settings, overlap, 0);
           ASSERT_EQ(found.size(), expected.size());
           for (size_t i = 0; i < found.size(); i++) EXPECT_TRUE(at::equal(found[i], expected[i])) << i;
         }

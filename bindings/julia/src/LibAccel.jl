@@ -1446,6 +1446,9 @@ struct accel_estimate_memory_options_t
     activation_bytes::Int64
     model_options::Ptr{accel_prepare_model_options_t}
     tensor_parallel_size::Int64
+    context_parallel_size::Int64
+    batch_size::Int64
+    sequence_length::Int64
 end
 
 """Every field is unset that is not given."""
@@ -1458,8 +1461,11 @@ function accel_estimate_memory_options_t(;
     activation_bytes = ACCEL_UNSET_INT64,
     model_options = C_NULL,
     tensor_parallel_size = ACCEL_UNSET_INT64,
+    context_parallel_size = ACCEL_UNSET_INT64,
+    batch_size = ACCEL_UNSET_INT64,
+    sequence_length = ACCEL_UNSET_INT64,
 )
-    return accel_estimate_memory_options_t(sizeof(accel_estimate_memory_options_t), num_processes, data_parallel_shard_size, mixed_precision, sync_each_batch, gradient_accumulation_steps, activation_bytes, model_options, tensor_parallel_size)
+    return accel_estimate_memory_options_t(sizeof(accel_estimate_memory_options_t), num_processes, data_parallel_shard_size, mixed_precision, sync_each_batch, gradient_accumulation_steps, activation_bytes, model_options, tensor_parallel_size, context_parallel_size, batch_size, sequence_length)
 end
 
 """How the ranks share a loader's batches."""
@@ -8686,14 +8692,14 @@ accel_prepare_model(state, var"module", options, out) =
 """
     accel_estimate_memory(module, optimizer, options, out)
 
-The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
+The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Activations of split layers are those of Korthikanti et al. (2022): of a block of GPT-2 in float32 (16 + 48 / tensor_parallel_size) x rows x positions x width bytes, and 64 / tensor_parallel_size with sequence_parallel. Attention is taken to keep no scores, and the model to be prepared with recomputation where FSDP's activation_checkpointing says so. Nothing is allocated: parameters may be on the device meta.
 
 - `module`: The model before it is prepared, or the prepared one.
 - `optimizer`: `nothing`/`C_NULL` is allowed. Whose states count, by its settings; it needs no parameters. NULL: none.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: A map. Bytes at the peak: \"parameters\", \"parameter_copies\" (in the precision of the forward), \"buffers\", \"optimizer_states\", \"gathered_parameters\", \"gradients\", \"exchanged_gradients\" (buckets, or gradients that are being reduced), \"activations\", and their sum \"peak\"; \"phase\" is when: \"forward\", \"backward\" or \"step\"; and the peak of each phase by its name.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy does not allow; NOT_FOUND for classes that no module has.
+Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy does not allow, and for a batch_size with a model whose layers are unknown; NOT_FOUND for classes that no module has.
 
 Threads: any.
 """

@@ -866,9 +866,12 @@ class accel_estimate_memory_options_t:
     mixed_precision: The precision of the forward passes. Default NO
     sync_each_batch: 1: gradients are exchanged in every micro-batch. Default 0
     gradient_accumulation_steps: Micro-batches for each step of the optimizer. In [1, inf). Default 1
-    activation_bytes: The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0
+    activation_bytes: The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size tells. In [0, inf). Default 0
     model_options: The options with which the model will be prepared. Default: theirs
     tensor_parallel_size: The number of these ranks that have parts of the same layers, by the plan of model_options. In [1, 2147483647]. Default 1
+    context_parallel_size: The number of these ranks that share each sequence. In [1, 2147483647]. Default 1
+    batch_size: The rows of a micro-batch of a transformer, whose activations are added: of GPT-2, Llama, or layers that the plan names. 0: they are not. In [0, inf). Default 0
+    sequence_length: The positions of a row, on all ranks. In [0, inf). Default 0
     """
     num_processes: int
     data_parallel_shard_size: int
@@ -878,7 +881,10 @@ class accel_estimate_memory_options_t:
     activation_bytes: int
     model_options: accel_prepare_model_options_t
     tensor_parallel_size: int
-    def __init__(self, *, num_processes: int = 1, data_parallel_shard_size: Optional[int] = None, mixed_precision: int = ACCEL_PRECISION_NO, sync_each_batch: int = 0, gradient_accumulation_steps: int = 1, activation_bytes: int = 0, model_options: Optional[accel_prepare_model_options_t] = None, tensor_parallel_size: int = 1) -> None: ...
+    context_parallel_size: int
+    batch_size: int
+    sequence_length: int
+    def __init__(self, *, num_processes: int = 1, data_parallel_shard_size: Optional[int] = None, mixed_precision: int = ACCEL_PRECISION_NO, sync_each_batch: int = 0, gradient_accumulation_steps: int = 1, activation_bytes: int = 0, model_options: Optional[accel_prepare_model_options_t] = None, tensor_parallel_size: int = 1, context_parallel_size: int = 1, batch_size: int = 0, sequence_length: int = 0) -> None: ...
 
 class accel_dataloader_config_t:
     """How the ranks share a loader's batches.

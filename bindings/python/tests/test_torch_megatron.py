@@ -330,10 +330,10 @@ def test_each_field_acts_or_is_told():
         given, kind = settings.get("given", [without_rates]), settings.get("kind")
         plugin = MegatronLMPlugin(**{field: value for field, value in settings.items() if field in fields})
         plugin.megatron_lm_default_args["model_type_name"] = kind
-        told = {re.match(r"\w+", what).group() for what, _ in checks.told(plugin, given)}
-        assert name in told, (name, settings, told)
-        assert told <= {name, *settings} or settings.get("tensorboard_dir"), (name, settings, told)
-    assert not list(checks.told(MegatronLMPlugin(), [without_rates, MegatronLMDummyDataLoader()]))
+        unused = {re.match(r"\w+", what).group() for what, _ in checks.unused_settings(plugin, given)}
+        assert name in unused, (name, settings, unused)
+        assert unused <= {name, *settings} or settings.get("tensorboard_dir"), (name, settings, unused)
+    assert not list(checks.unused_settings(MegatronLMPlugin(), [without_rates, MegatronLMDummyDataLoader()]))
 
 
 def test_masks_are_not_dropped_where_sequences_are_split(ranks):

@@ -30,7 +30,7 @@ int64_t kept_count = 0;
 std::array<KeptError, kKept> kept_errors;  // error number n is at n % kKept
 
 // Messages may quote bytes of the application that are not text.
-std::string shown(std::string text) {
+std::string printable(std::string text) {
   for (size_t bad; (bad = first_bad_byte(text)) != text.size();) text[bad] = '?';
   return text;
 }
@@ -42,7 +42,7 @@ c10::IValue value_of(const RecentError& error) {
   map.insert("function", error.function);
   map.insert("status", static_cast<int64_t>(error.status));
   map.insert("rank", static_cast<int64_t>(error.rank));
-  map.insert("message", shown(error.message));
+  map.insert("message", printable(error.message));
   return map;
 }
 

@@ -202,6 +202,13 @@ class Estimate {
     if (!options.tensor_size.empty())
       estimate_.tensor_parallel_size = number_of(options.tensor_size, "--tensor-parallel-size", 1, kMostRanks);
     if (!options.plan.empty()) tensor_.plan = options.plan.c_str();
+    tensor_.sequence_parallel = options.sequence_parallel ? 1 : 0;
+    tensor_.loss_parallel = options.loss_parallel ? 1 : 0;
+    if (!options.context_size.empty())
+      estimate_.context_parallel_size = number_of(options.context_size, "--context-parallel-size", 1, kMostRanks);
+    estimate_.batch_size = number_of(options.batch_size, "--batch-size", 0, kMost);
+    estimate_.sequence_length = number_of(options.sequence_length, "--sequence-length", 0, kMost);
+    fsdp_.activation_checkpointing = options.recompute ? 1 : 0;
     prepare_.tensor_parallel = &tensor_;
     estimate_.mixed_precision = choose(kPrecisions, options.precision, "--mixed-precision").precision;
     estimate_.gradient_accumulation_steps = number_of(options.accumulation, "--gradient-accumulation-steps", 1, kMost);

@@ -52,17 +52,17 @@ class RequestReader {
   template <typename Number>
   Number number() {
     Number number;
-    if (bytes_.size() - place_ < sizeof(number)) throw Incomplete();
-    std::memcpy(&number, bytes_.data() + place_, sizeof(number));
-    place_ += sizeof(number);
+    if (bytes_.size() - offset_ < sizeof(number)) throw Incomplete();
+    std::memcpy(&number, bytes_.data() + offset_, sizeof(number));
+    offset_ += sizeof(number);
     return number;
   }
   std::string text() {
     const auto size = number<uint64_t>();
     if (size > kLongestRequest) throw Nonsense();
-    if (bytes_.size() - place_ < size) throw Incomplete();
-    place_ += size;
-    return bytes_.substr(place_ - size, size);
+    if (bytes_.size() - offset_ < size) throw Incomplete();
+    offset_ += size;
+    return bytes_.substr(offset_ - size, size);
   }
   size_t count() {
     const auto count = number<uint64_t>();
@@ -74,11 +74,11 @@ class RequestReader {
     for (std::string& one : texts) one = text();
     return texts;
   }
-  size_t place() const { return place_; }
+  size_t offset() const { return offset_; }
 
  private:
   const std::string& bytes_;
-  size_t place_ = 0;
+  size_t offset_ = 0;
 };
 
 }  // namespace
@@ -223,7 +223,7 @@ class StoreServer::Loop {
       while (!client.input.empty()) {
         RequestReader request(client.input);
         answer(client, request);
-        client.input.erase(0, request.place());
+        client.input.erase(0, request.offset());
       }
     } catch (const Incomplete&) {
     }

@@ -615,9 +615,12 @@ constexpr OptionField kEstimateMemoryOptions[] = {
     {"mixed_precision", "The precision of the forward passes. Default NO", OptionKind::kChoice, 4, 24, 36, kNone, nullptr, "no", nullptr, kPrecisionChoices, std::size(kPrecisionChoices), false},
     {"sync_each_batch", "1: gradients are exchanged in every micro-batch. Default 0", OptionKind::kFlag, 4, 28, 48, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"gradient_accumulation_steps", "Micro-batches for each step of the optimizer. In [1, inf). Default 1", OptionKind::kInteger, 8, 32, 45, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
-    {"activation_bytes", "The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0", OptionKind::kInteger, 8, 40, 119, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"activation_bytes", "The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size tells. In [0, inf). Default 0", OptionKind::kInteger, 8, 40, 115, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"model_options", "The options with which the model will be prepared. Default: theirs", OptionKind::kObject, 8, 48, 50, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::prepare_model_options},
     {"tensor_parallel_size", "The number of these ranks that have parts of the same layers, by the plan of model_options. In [1, 2147483647]. Default 1", OptionKind::kInteger, 8, 56, 91, {1, 2147483647, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"context_parallel_size", "The number of these ranks that share each sequence. In [1, 2147483647]. Default 1", OptionKind::kInteger, 8, 64, 51, {1, 2147483647, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"batch_size", "The rows of a micro-batch of a transformer, whose activations are added: of GPT-2, Llama, or layers that the plan names. 0: they are not. In [0, inf). Default 0", OptionKind::kInteger, 8, 72, 137, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"sequence_length", "The positions of a row, on all ranks. In [0, inf). Default 0", OptionKind::kInteger, 8, 80, 37, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kDataloaderConfig[] = {
@@ -872,7 +875,7 @@ const OptionTable deepspeed_options{"accel_deepspeed_options_t", 96, kDeepspeedO
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
 const OptionTable prepare_model_options{"accel_prepare_model_options_t", 80, kPrepareModelOptions, std::size(kPrepareModelOptions)};
-const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 64, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
+const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 88, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 56, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};

@@ -162,14 +162,14 @@ void CsvDataset::split(int64_t index, Cells& cells) const {
   const std::string_view row = rows().row(index);
   const size_t bad = first_bad_byte(row);
   if (bad < row.size())
-    fail(Status::kCorrupt, rows().place(index), " is not text at byte ", bad, "; expected UTF-8 without NUL");
+    fail(Status::kCorrupt, rows().location(index), " is not text at byte ", bad, "; expected UTF-8 without NUL");
   try {
     split_csv_row(row, delimiter(), cells);
   } catch (const Error& error) {
-    fail(error.status(), rows().place(index), ": ", error.message());
+    fail(error.status(), rows().location(index), ": ", error.message());
   }
   if (!names_.empty() && cells.size() != names_.size())
-    fail(Status::kCorrupt, rows().place(index), " has ", cells.size(), " cells; expected ", names_.size(),
+    fail(Status::kCorrupt, rows().location(index), " has ", cells.size(), " cells; expected ", names_.size(),
          " as there are columns");
 }
 
@@ -189,7 +189,7 @@ c10::IValue CsvDataset::convert(int64_t index, size_t column, std::string& cell)
     }
   }
   if (value.isNone())
-    fail(Status::kCorrupt, rows().place(index), ", column '", names_[column], "' is ",
+    fail(Status::kCorrupt, rows().location(index), ", column '", names_[column], "' is ",
          content.empty() ? "empty" : text("'", shortened(cell), "'"), "; expected ", type_name(type),
          content.empty() ? ", or an option `missing` that stands for it" : ", or a column of another type");
   return value;

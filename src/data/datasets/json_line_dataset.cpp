@@ -81,7 +81,7 @@ c10::IValue JsonLineDataset::read_item(int64_t index) const {
   try {
     return with_tensors(tree::from_json(std::string(line), "it"));
   } catch (const Error& error) {
-    fail(Status::kCorrupt, rows().place(index), ": ", error.message(), "; expected one JSON document");
+    fail(Status::kCorrupt, rows().location(index), ": ", error.message(), "; expected one JSON document");
   }
 }
 

@@ -15,7 +15,7 @@ c10::IValue LineDataset::read_item(int64_t index) const {
   const std::string_view line = rows().row(index);
   const size_t bad = first_bad_byte(line);
   if (bad < line.size())
-    fail(Status::kCorrupt, rows().place(index), " is not text at byte ", bad, "; expected UTF-8 without NUL");
+    fail(Status::kCorrupt, rows().location(index), " is not text at byte ", bad, "; expected UTF-8 without NUL");
   return std::string(line);
 }
 

@@ -63,7 +63,7 @@ std::string_view RowIndex::row(int64_t index) const {
   return without_line_end(text.substr(begin, end - begin));
 }
 
-std::string RowIndex::place(int64_t index) const {
+std::string RowIndex::location(int64_t index) const {
   const int64_t at = position(index);
   const size_t file = file_of(at);
   return text("'", files_[file].path(), "', row ", at - first_rows_[file] + (headers_[file] ? 2 : 1));

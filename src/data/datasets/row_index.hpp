@@ -28,7 +28,7 @@ class RowIndex {
   // Without its newline, and without a carriage return before that.
   std::string_view row(int64_t index) const;
   // "'data/a.csv', row 12", counted from 1 in each file, headers included.
-  std::string place(int64_t index) const;
+  std::string location(int64_t index) const;
 
   size_t num_files() const { return files_.size(); }
   const std::string& path(size_t file) const { return files_[file].path(); }

@@ -19,20 +19,21 @@ struct Known {
   std::string_view name;
   const char* kind;
   at::Tensor (*function)(const at::Tensor&);
+  bool keeps_output;
 };
 
 at::Tensor exact_gelu(const at::Tensor& input) { return at::gelu(input, "none"); }
 at::Tensor tanh_gelu(const at::Tensor& input) { return at::gelu(input, "tanh"); }
 
 constexpr std::array<Known, 8> kKnown = {{
-    {"relu", "ReLU", [](const at::Tensor& input) { return at::relu(input); }},
-    {"gelu", "GELU", exact_gelu},
-    {"gelu_new", "GELU", tanh_gelu},
-    {"gelu_pytorch_tanh", "GELU", tanh_gelu},
-    {"silu", "SiLU", [](const at::Tensor& input) { return at::silu(input); }},
-    {"swish", "SiLU", [](const at::Tensor& input) { return at::silu(input); }},
-    {"tanh", "Tanh", [](const at::Tensor& input) { return at::tanh(input); }},
-    {"sigmoid", "Sigmoid", [](const at::Tensor& input) { return at::sigmoid(input); }},
+    {"relu", "ReLU", [](const at::Tensor& input) { return at::relu(input); }, true},
+    {"gelu", "GELU", exact_gelu, false},
+    {"gelu_new", "GELU", tanh_gelu, false},
+    {"gelu_pytorch_tanh", "GELU", tanh_gelu, false},
+    {"silu", "SiLU", [](const at::Tensor& input) { return at::silu(input); }, false},
+    {"swish", "SiLU", [](const at::Tensor& input) { return at::silu(input); }, false},
+    {"tanh", "Tanh", [](const at::Tensor& input) { return at::tanh(input); }, true},
+    {"sigmoid", "Sigmoid", [](const at::Tensor& input) { return at::sigmoid(input); }, true},
 }};
 
 const Known* look_up(std::string_view name) {
@@ -50,7 +51,8 @@ const Known& known(std::string_view name) {
 
 }  // namespace
 
-Activation::Activation(std::string_view name) : Module(known(name).kind), function_(known(name).function) {}
+Activation::Activation(std::string_view name)
+    : Module(known(name).kind), function_(known(name).function), keeps_output_(known(name).keeps_output) {}
 
 bool Activation::knows(std::string_view name) { return look_up(name) != nullptr; }
 

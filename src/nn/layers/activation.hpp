@@ -12,12 +12,15 @@ class Activation final : public Module {
   // others.
   explicit Activation(std::string_view name);
   static bool knows(std::string_view name);
+  // Whether its backward needs the output, not the input.
+  bool keeps_output() const { return keeps_output_; }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override;
 
  private:
   at::Tensor (*function_)(const at::Tensor&);
+  bool keeps_output_;
 };
 
 }  // namespace accel::nn

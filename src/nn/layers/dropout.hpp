@@ -11,6 +11,7 @@ namespace accel::nn {
 class Dropout final : public Module {
  public:
   explicit Dropout(double probability);
+  double probability() const { return probability_; }
 
   // Ranks of a split model draw from a branch of their random stream with this number: one of their own where they have
   // parts of the input, and a common one elsewhere.

@@ -67,7 +67,7 @@ void split_layer(const ExpertLayer& layer, const RankGroup& ranks) {
     box.offset[0] = ranks->rank() * own;
     box.sizes[0] = own;
     tensor::set_data(parameter, scattered_part(parameter, box, *ranks, nn::join_path(layer.path, "experts")));
-    experts.set_placement(index, tensor::place(shape, box, kExpertAxis));
+    experts.set_placement(index, tensor::box_placement(shape, box, kExpertAxis));
   }
 }
 

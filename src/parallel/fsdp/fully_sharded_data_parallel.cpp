@@ -51,7 +51,7 @@ void place_parameters(nn::Module& module, const std::vector<std::unique_ptr<Para
       rows.sizes[0] = parameter->layout().rows().size();
       const tensor::PlacementPtr placed = former.find(parameter->tensor());
       placements.set(parameter->tensor(), placed == nullptr
-                                              ? tensor::place(parameter->layout().shape(), rows, axes)
+                                              ? tensor::box_placement(parameter->layout().shape(), rows, axes)
                                               : std::make_shared<const tensor::Placement>(placed->cut(rows, axes)));
     }
   }

@@ -73,14 +73,14 @@ void ShardedParameter::reshard() {
 }
 
 void ShardedParameter::show_whole(at::Tensor whole) {
-  shown_ = std::move(whole);
-  tensor::set_data(parameter_, shown_);
+  visible_whole_ = std::move(whole);
+  tensor::set_data(parameter_, visible_whole_);
 }
 
 void ShardedParameter::hide_whole(bool keep) {
   const at::NoGradGuard no_grad;
   tensor::set_data(parameter_, shard_);
-  const at::Tensor whole = std::exchange(shown_, at::Tensor());
+  const at::Tensor whole = std::exchange(visible_whole_, at::Tensor());
   if (keep) shard_.copy_(whole.narrow(0, layout_.rows().begin, layout_.rows().size()));
 }
 

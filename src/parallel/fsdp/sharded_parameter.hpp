@@ -50,7 +50,7 @@ class ShardedParameter {
   // of this rank from them if `keep`.
   void show_whole(at::Tensor whole);
   void hide_whole(bool keep);
-  const at::Tensor& shown() const { return shown_; }
+  const at::Tensor& visible_whole() const { return visible_whole_; }
   bool has_storage(const c10::StorageImpl* storage) const;
   // Whether the parameter's data are still the shard, while it is not unsharded.
   bool has_shard() const;
@@ -67,7 +67,7 @@ class ShardedParameter {
   at::Tensor whole_;  // its storage has memory while the parameter is unsharded
   at::Tensor shard_;
   at::Tensor padded_shard_;
-  at::Tensor shown_;                          // by show_whole()
+  at::Tensor visible_whole_;                  // by show_whole()
   std::optional<tensor::GradientHook> hook_;  // from when it is trained on
   std::function<void()> arrived_;
 };

@@ -96,10 +96,10 @@ void ShardedParts::gather_parameters(const std::vector<at::Tensor>& parameters) 
   for (const at::Tensor& tensor : parameters)
     if (ShardedParameter* const parameter = find(tensor)) own.push_back(parameter);
   for (const ShardedParameter* const parameter : own)  // all, before one is changed
-    require(!parameter->shown().defined(), Status::kInvalidState, "parameter '", parameter->name(),
+    require(!parameter->visible_whole().defined(), Status::kInvalidState, "parameter '", parameter->name(),
             "' is gathered already; expected the end of that scope first");
   for (ShardedParameter* const parameter : own) {
-    if (parameter->shown().defined()) continue;  // it is in the list twice
+    if (parameter->visible_whole().defined()) continue;  // it is in the list twice
     parameter->show_whole(gather_rows(*parameter));
     num_gathered_++;
   }
@@ -108,8 +108,8 @@ void ShardedParts::gather_parameters(const std::vector<at::Tensor>& parameters) 
 void ShardedParts::release_parameters(const std::vector<at::Tensor>& parameters, std::optional<int> modifier) {
   for (const at::Tensor& tensor : parameters) {
     ShardedParameter* const parameter = find(tensor);
-    if (parameter == nullptr || !parameter->shown().defined()) continue;
-    if (modifier) ranks_of(*parameter).gradient->broadcast(parameter->shown(), *modifier);
+    if (parameter == nullptr || !parameter->visible_whole().defined()) continue;
+    if (modifier) ranks_of(*parameter).gradient->broadcast(parameter->visible_whole(), *modifier);
     parameter->hide_whole(/*keep=*/modifier.has_value());
     num_gathered_--;
   }

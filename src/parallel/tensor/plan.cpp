@@ -144,7 +144,7 @@ std::vector<SplitRule> read_plan(std::string_view text) {
   return rules;
 }
 
-std::vector<SplitRule> plan_of(const nn::Module& model, bool sequence_parallel) {
+std::vector<SplitRule> find_plan(const nn::Module& model, bool sequence_parallel) {
   std::vector<SplitRule> plan;
   for (const auto& [path, module] : nn::named_modules(model)) {
     if (dynamic_cast<const nn::CallbackModule*>(module) != nullptr) continue;  // a program's class may have such a name
@@ -157,6 +157,11 @@ std::vector<SplitRule> plan_of(const nn::Module& model, bool sequence_parallel) 
       }
     }
   }
+  return plan;
+}
+
+std::vector<SplitRule> plan_of(const nn::Module& model, bool sequence_parallel) {
+  std::vector<SplitRule> plan = find_plan(model, sequence_parallel);
   require(!plan.empty(), Status::kUnsupported, "there is no plan that splits a model of kind '", model.kind(),
           "' over the axis tensor of the mesh; expected rules in tensor_parallel.plan, or 'none' for a program that "
           "splits its model itself");

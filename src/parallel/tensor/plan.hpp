@@ -36,7 +36,9 @@ struct SplitRule {
 // "PATTERN STYLE", one a line or with ; between them.
 std::vector<SplitRule> read_plan(std::string_view text);
 
-// The plan of a model's kind, or of those modules in it that have one. Fails if there is none.
+// The plan of a model's kind, or of those modules in it that have one; empty: there is none.
+std::vector<SplitRule> find_plan(const nn::Module& model, bool sequence_parallel);
+// Finds the plan; fails if there is none.
 std::vector<SplitRule> plan_of(const nn::Module& model, bool sequence_parallel);
 
 }  // namespace accel::parallel

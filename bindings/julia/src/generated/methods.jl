@@ -3764,16 +3764,22 @@ The memory that training a model takes on the rank with the most of it (of split
 of a step that is not the first. It follows the steps of data parallelism and of sharding: which parameters are whole at
 a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to
 run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and
-what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
+what an allocator keeps. Activations of split layers are those of Korthikanti et al. (2022): of a block of GPT-2 in
+float32 (16 + 48 / tensor_parallel_size) x rows x positions x width bytes, and 64 / tensor_parallel_size with
+sequence_parallel. Attention is taken to keep no scores, and the model to be prepared with recomputation where FSDP's
+activation_checkpointing says so. Nothing is allocated: parameters may be on the device meta.
 
 - `num_processes`: Ranks that train the model together. In [1, 2147483647]. Default 1
 - `data_parallel_shard_size`: The number of these ranks that share one copy of the parameters; the strategies HYBRID_SHARD need it. In [1, 2147483647]. Default: num_processes
 - `mixed_precision`: The precision of the forward passes. Default NO
 - `sync_each_batch`: 1: gradients are exchanged in every micro-batch. Default 0
 - `gradient_accumulation_steps`: Micro-batches for each step of the optimizer. In [1, inf). Default 1
-- `activation_bytes`: The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0
+- `activation_bytes`: The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size tells. In [0, inf). Default 0
 - `model_options`: The options with which the model will be prepared. Default: theirs
 - `tensor_parallel_size`: The number of these ranks that have parts of the same layers, by the plan of model_options. In [1, 2147483647]. Default 1
+- `context_parallel_size`: The number of these ranks that share each sequence. In [1, 2147483647]. Default 1
+- `batch_size`: The rows of a micro-batch of a transformer, whose activations are added: of GPT-2, Llama, or layers that the plan names. 0: they are not. In [0, inf). Default 0
+- `sequence_length`: The positions of a row, on all ranks. In [0, inf). Default 0
 
 Gives: A map. Bytes at the peak: \"parameters\", \"parameter_copies\" (in the precision of the forward), \"buffers\", \"optimizer_states\", \"gathered_parameters\", \"gradients\", \"exchanged_gradients\" (buckets, or gradients that are being reduced), \"activations\", and their sum \"peak\"; \"phase\" is when: \"forward\", \"backward\" or \"step\"; and the peak of each phase by its name.
 """

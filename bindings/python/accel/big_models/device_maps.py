@@ -6,7 +6,7 @@ import warnings
 
 from .. import capi
 from ..engine.torch_types import is_torch_model
-from ..modules.given import engine_module
+from ..modules.argument_types import engine_module
 from ..state.job import joined
 from ..state.options import fill
 from .module_queues import fallback_allocate, get_max_layer_size, get_module_leaves, get_module_size_with_ties

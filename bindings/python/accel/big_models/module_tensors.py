@@ -3,7 +3,7 @@
 from .. import capi
 from ..engine.torch_types import with_torch
 from ..engine.values import to_engine
-from ..modules.given import engine_module
+from ..modules.argument_types import engine_module
 from ..tensors import dtypes
 from ..tensors.device import Device
 

@@ -3,7 +3,7 @@
 from .. import capi
 from ..engine.scopes import scope
 from ..engine.torch_types import with_torch
-from ..modules.given import check_model, engine_module
+from ..modules.argument_types import check_model, engine_module
 from ..tensors.device import Device
 
 

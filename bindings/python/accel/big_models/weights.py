@@ -5,7 +5,7 @@ import os
 from .. import capi
 from ..engine.torch_types import is_torch_model, is_torch_tensor, torch_module
 from ..engine.values import to_engine
-from ..modules.given import wrong_kind
+from ..modules.argument_types import wrong_kind
 from ..modules.module import Module
 from ..state.options import fill
 from ..tensors import dtypes

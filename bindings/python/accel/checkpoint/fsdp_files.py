@@ -6,7 +6,7 @@ import os
 from .. import capi
 from ..compat.constants import FSDP_MODEL_NAME
 from ..engine.torch_types import is_torch_model, torch_module
-from ..modules.given import check_model
+from ..modules.argument_types import check_model
 from ..state.options import fill
 from ..training.accelerator_arguments import handle_of, pytorch_model
 

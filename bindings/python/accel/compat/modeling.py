@@ -4,7 +4,7 @@ import sys
 import types
 
 from ..engine.torch_types import is_torch_model, is_torch_tensor
-from ..modules.given import check_model
+from ..modules.argument_types import check_model
 from ..modules.module import PreparedModule
 from ..training.compilation import is_compiled_module, wrapped_by_compilation
 

@@ -4,7 +4,7 @@ import sys
 
 from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 
-from ..modules.given import wrong_kind
+from ..modules.argument_types import wrong_kind
 from ..state.handlers import warn_of_copies_that_block
 from ..state.process import PartialState
 from . import generators

@@ -1,4 +1,4 @@
-"""Settings of Megatron-LM that a model contradicts, and those that have no effect here, each of which is told once."""
+"""Settings of Megatron-LM that a model contradicts, and those that have no effect here, each of which is reported once."""
 
 from ..state.job import data_parallel_size
 from ..tracking.logging import get_logger
@@ -46,7 +46,7 @@ def check_model(plugin, model):
             raise ValueError(f"{field}={length}, and the model takes {most} positions: expected at most these")
 
 
-def told(plugin, given):
+def unused_settings(plugin, given):
     """(what, why) of the settings without effect, for the objects that prepare() was given."""
     yield from _of_layers(plugin, given)
     yield from _of_losses(plugin)
@@ -141,10 +141,10 @@ def _of_updates(plugin, given):
             yield name, f"the schedule counts {unit}"
 
 
-def tell(plugin, given):
+def warn_of_unused_settings(plugin, given):
     """Each once, on the main process."""
-    already = vars(plugin).setdefault("already_told", set())
-    for name, why in told(plugin, given):
-        if name not in already:
-            already.add(name)
+    warned = vars(plugin).setdefault("warned_of", set())
+    for name, why in unused_settings(plugin, given):
+        if name not in warned:
+            warned.add(name)
             _logger.warning("MegatronLMPlugin: %s has no effect: %s", name, why)

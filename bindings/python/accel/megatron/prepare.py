@@ -48,7 +48,7 @@ def objects(accelerator, plugin, given):
         _logger.warning("gradient_accumulation_steps=%s has no effect under Megatron-LM's settings: num_micro_batches=%s counts",
                         accelerator.gradient_accumulation_steps, plugin.num_micro_batches)
         accelerator.gradient_accumulation_steps = 1  # else accumulate() would hold gradients back
-    checks.tell(plugin, given)
+    checks.warn_of_unused_settings(plugin, given)
     initialize(accelerator)
     return _completed(accelerator, plugin, given, model, optimizer, scheduler)
 

@@ -12,7 +12,7 @@ from ..big_models.device_maps import calculate_maximum_sizes, compute_module_siz
 from ..compat.other import convert_bytes
 from ..engine.torch_types import is_torch_model
 from ..engine.values import engine_values, like, map_leaves
-from ..modules.given import check_model
+from ..modules.argument_types import check_model
 from ..modules.layers import ModuleList, Sequential
 from ..modules.module import PreparedModule
 from ..state.job import current

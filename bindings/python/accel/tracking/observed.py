@@ -95,7 +95,7 @@ def _log(trackers, values, step, log_kwargs):
     """To every tracker, also when one fails; then the first failure is raised."""
     log_kwargs, runs = log_kwargs or {}, []
 
-    def tell(tracker):
+    def log_to(tracker):
         kwargs = log_kwargs.get(tracker.name, {})
         run = getattr(tracker, "_run", None) if isinstance(tracker, EngineTracker) and not kwargs else None
         if run is None or not log_kwargs.keys().isdisjoint(run.names):
@@ -104,7 +104,7 @@ def _log(trackers, values, step, log_kwargs):
             runs.append(run)
             run.log(values, step)
 
-    _each(trackers, tell)
+    _each(trackers, log_to)
 
 
 def _finish(trackers):

@@ -20,7 +20,7 @@ from ..generated.settings import AutocastKwargs, GradientAccumulationPlugin, Gra
 from ..megatron import layout as megatron_layout
 from ..megatron import prepare as megatron_prepare
 from ..megatron.plugin import MegatronLMPlugin
-from ..modules.given import check_model, wrong_kind
+from ..modules.argument_types import check_model, wrong_kind
 from ..modules.module import Module, PreparedModule
 from ..parallel import collectives, deepspeed_prepare, sharding_choice, split_sequences, ulysses_loader
 from ..parallel.ddp import DistributedDataParallelKwargs

@@ -5,7 +5,7 @@ from ..data import loader as data
 from ..engine.torch_types import is_torch_loader, is_torch_model, is_torch_optimizer, is_torch_scheduler, is_torch_tensor
 from ..engine.values import to_engine
 from ..generated.optimizers import LOMO, AdaLomo
-from ..modules.given import check_model, wrong_kind
+from ..modules.argument_types import check_model, wrong_kind
 from ..modules.module import Module, Parameters
 from ..tensors.tensor import backward_options
 from . import lr_scheduler

@@ -2964,12 +2964,18 @@ pub struct accel_estimate_memory_options_t {
     pub sync_each_batch: accel_flag_t,
     /// Micro-batches for each step of the optimizer. In \[1, inf). Default 1
     pub gradient_accumulation_steps: i64,
-    /// The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In \[0, inf). Default 0
+    /// The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size tells. In \[0, inf). Default 0
     pub activation_bytes: i64,
     /// The options with which the model will be prepared. Default: theirs
     pub model_options: *const accel_prepare_model_options_t,
     /// The number of these ranks that have parts of the same layers, by the plan of model_options. In \[1, 2147483647\]. Default 1
     pub tensor_parallel_size: i64,
+    /// The number of these ranks that share each sequence. In \[1, 2147483647\]. Default 1
+    pub context_parallel_size: i64,
+    /// The rows of a micro-batch of a transformer, whose activations are added: of GPT-2, Llama, or layers that the plan names. 0: they are not. In \[0, inf). Default 0
+    pub batch_size: i64,
+    /// The positions of a row, on all ranks. In \[0, inf). Default 0
+    pub sequence_length: i64,
 }
 
 /// Every field of [`accel_estimate_memory_options_t`] unset.
@@ -2983,6 +2989,9 @@ pub const ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT: accel_estimate_memory_options_t = 
     activation_bytes: ACCEL_UNSET_INT64,
     model_options: core::ptr::null(),
     tensor_parallel_size: ACCEL_UNSET_INT64,
+    context_parallel_size: ACCEL_UNSET_INT64,
+    batch_size: ACCEL_UNSET_INT64,
+    sequence_length: ACCEL_UNSET_INT64,
 };
 impl Default for accel_estimate_memory_options_t {
     fn default() -> Self {
@@ -8596,14 +8605,14 @@ functions! {
 
     /// The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first.
     ///
-    /// It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Nothing is allocated: parameters may be on the device meta.
+    /// It follows the steps of data parallelism and of sharding: which parameters are whole at a time, which gradients wait or are on their way. Gradients are taken to be set to none after each step, and modules to run in the order in which they were added. Without preparing, temporary memory of operators, compressed exchanges, and what an allocator keeps. Activations of split layers are those of Korthikanti et al. (2022): of a block of GPT-2 in float32 (16 + 48 / tensor_parallel_size) x rows x positions x width bytes, and 64 / tensor_parallel_size with sequence_parallel. Attention is taken to keep no scores, and the model to be prepared with recomputation where FSDP's activation_checkpointing says so. Nothing is allocated: parameters may be on the device meta.
     ///
     /// * `module`: The model before it is prepared, or the prepared one.
     /// * `optimizer`: NULL is allowed. Whose states count, by its settings; it needs no parameters. NULL: none.
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: A map. Bytes at the peak: "parameters", "parameter_copies" (in the precision of the forward), "buffers", "optimizer_states", "gathered_parameters", "gradients", "exchanged_gradients" (buckets, or gradients that are being reduced), "activations", and their sum "peak"; "phase" is when: "forward", "backward" or "step"; and the peak of each phase by its name.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy does not allow; NOT_FOUND for classes that no module has.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy does not allow, and for a batch_size with a model whose layers are unknown; NOT_FOUND for classes that no module has.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_estimate_memory(module: *const accel_module_t, optimizer: *const accel_optimizer_t, options: *const accel_estimate_memory_options_t, out: *mut accel_value_t) -> accel_status_t;

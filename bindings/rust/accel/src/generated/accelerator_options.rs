@@ -860,6 +860,9 @@ crate::configuration::builder! {
     activation_bytes: i64 = activation_bytes,
     model_options: PrepareModelOptions = model_options,
     tensor_parallel_size: i64 = tensor_parallel_size,
+    context_parallel_size: i64 = context_parallel_size,
+    batch_size: i64 = batch_size,
+    sequence_length: i64 = sequence_length,
 }
 
 impl EstimateMemoryOptions {
@@ -894,8 +897,8 @@ impl EstimateMemoryOptions {
         self
     }
 
-    /// The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters
-    /// do not tell. In \[0, inf). Default 0.
+    /// The bytes that the forward of a micro-batch keeps for its backward on one rank, beside those that batch_size
+    /// tells. In \[0, inf). Default 0.
     pub fn activation_bytes(mut self, activation_bytes: i64) -> Self {
         self.0.activation_bytes = activation_bytes;
         self
@@ -911,6 +914,25 @@ impl EstimateMemoryOptions {
     /// 2147483647\]. Default 1.
     pub fn tensor_parallel_size(mut self, tensor_parallel_size: i64) -> Self {
         self.0.tensor_parallel_size = tensor_parallel_size;
+        self
+    }
+
+    /// The number of these ranks that share each sequence. In \[1, 2147483647\]. Default 1.
+    pub fn context_parallel_size(mut self, context_parallel_size: i64) -> Self {
+        self.0.context_parallel_size = context_parallel_size;
+        self
+    }
+
+    /// The rows of a micro-batch of a transformer, whose activations are added: of GPT-2, Llama, or layers that the
+    /// plan names. 0: they are not. In \[0, inf). Default 0.
+    pub fn batch_size(mut self, batch_size: i64) -> Self {
+        self.0.batch_size = batch_size;
+        self
+    }
+
+    /// The positions of a row, on all ranks. In \[0, inf). Default 0.
+    pub fn sequence_length(mut self, sequence_length: i64) -> Self {
+        self.0.sequence_length = sequence_length;
         self
     }
 }

@@ -1,4 +1,4 @@
-"""Objects that programs give: one of a wrong kind is one error, which says what came and what would be right."""
+"""Checks of the types of arguments: an object of a wrong kind is one error, which says what came and what would be right."""
 
 from .. import capi
 from ..engine.torch_types import is_torch_model
