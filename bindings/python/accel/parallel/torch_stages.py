@@ -7,10 +7,11 @@ import contextlib
 import inspect
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from .pipeline_cut import balanced
 from .stage_costs import choose, measured
-from .stage_modules import forward_of, place, without_cache
+from .stage_modules import forward_of, place, without_cache, without_checkpoint
 
 
 _OF_ALL_BLOCKS = ("output_hidden_states", "output_attentions", "output_router_logits")  # outputs that no stage has
@@ -60,7 +61,7 @@ class _StageEnd(BaseException):
 
 
 class BlockChain:
-    """A model of transformers that calls the blocks of one list after each other. Every stage calls the forward of the whole model with the same
+    """A model that calls the blocks of one list after each other. Every stage calls the forward of the whole model with the same
     inputs, so that masks and positions are those of the model itself; only the blocks of other stages are not computed: before those
     of a stage stands what the former stage has computed, and behind them the forward is left."""
 
@@ -108,21 +109,23 @@ class BlockChain:
         bounds = [0, *(self.names.index(name) if name in self.names else len(self.names) for name in split_points), len(self.names)]
         if bounds[:-1] != sorted(set(bounds[:-1])):
             raise ValueError(f"split_points={list(split_points)}: expected blocks behind {self.names[0]}, in their order")
-        return BlockStage(self, bounds[index], bounds[index + 1], index == len(split_points), device)
+        stage = BlockStage(self, bounds[index], bounds[index + 1], index == len(split_points))
+        place(self.model, {*stage.before, *self.blocks[bounds[index + 1]:]}, device)
+        return stage
 
 
 class BlockStage:
-    """The blocks from `begin` to `end`, and what the model computes before the first or behind the last of all."""
+    """The blocks from `begin` to `end`, and what the model computes before the first or behind the last of all. `leading` are modules that the model calls
+    before the blocks, and that this stage does not have, by their paths: what they give goes into the blocks of other stages only."""
 
-    def __init__(self, chain, begin, end, is_last, device):
-        self.chain, self.begin, self.is_last = chain, begin, is_last
-        blocks = chain.blocks
-        self.before, self.last = blocks[:begin], None if is_last else blocks[end - 1]
-        place(chain.model, {*self.before, *blocks[end:]}, device)
+    def __init__(self, chain, begin, end, is_last, leading=None):
+        self.chain, self.begin, self.is_last, self.leading = chain, begin, is_last, leading or {}
+        self.before, self.last = chain.blocks[:begin], None if is_last else chain.blocks[end - 1]
 
     def __call__(self, value):
         named = self.chain.by_name(value["args"], value["named"]) if "args" in value else value["named"]
-        asked = [name for name in _OF_ALL_BLOCKS if named.get(name, getattr(self.chain.model.config, name, None))]
+        config = getattr(self.chain.model, "config", None)
+        asked = [name for name in _OF_ALL_BLOCKS if named.get(name, getattr(config, name, None))]
         if asked:
             raise ValueError(f"{asked[0]}=True: a stage has its own blocks only; expected a call without it")
         output = self.run(named, value.get("passed"))
@@ -131,19 +134,34 @@ class BlockStage:
     def run(self, named, passed):
         """What the last block of the stage returns, and of the last stage the model's output."""
         with contextlib.ExitStack() as stack:
-            for block in self.before:
-                stack.enter_context(forward_of(block, lambda *_, **__: passed))
+            self._skip(stack, passed)
             if self.last is not None:
                 stack.enter_context(forward_of(self.last, _leaving(self.last.forward)))
-            words = self.chain.model.get_input_embeddings()
-            if self.begin and isinstance(words, torch.nn.Embedding):  # its rows would not be used
-                stack.enter_context(forward_of(words, lambda ids: words.weight.new_zeros((*ids.shape, words.embedding_dim))))
+                stack.enter_context(without_checkpoint(self.last))
             if "use_cache" not in named:
                 stack.enter_context(without_cache(self.chain.model))
             try:
                 return self.chain.forward(**named)
             except _StageEnd as end:
                 return end.value
+
+    def _skip(self, stack, passed):
+        """The modules of other stages compute nothing, until the end of `stack`."""
+        reached = []
+
+        def skip(*_, **__):
+            reached.append(True)
+            return passed
+
+        for block in self.before:
+            stack.enter_context(forward_of(block, skip))
+        if not self.begin:
+            return
+        words = getattr(self.chain.model, "get_input_embeddings", lambda: None)()
+        if isinstance(words, torch.nn.Embedding) and words not in self.leading.values():  # its rows would not be used
+            stack.enter_context(forward_of(words, lambda ids: words.weight.new_zeros((*ids.shape, words.embedding_dim))))
+        for path, module in self.leading.items():
+            stack.enter_context(forward_of(module, _unused(path, module, passed, reached)))
 
 
 def _leaving(forward):
@@ -153,11 +171,28 @@ def _leaving(forward):
     return run
 
 
+def _unused(path, module, passed, reached):
+    """The forward of a module whose result no block of the stage uses: zeros of the shape of what a block gets, and dropout none."""
+    if isinstance(module, torch.nn.Dropout):
+        return lambda value: value
+    hidden = next(leaf for leaf in tree_leaves(passed) if isinstance(leaf, torch.Tensor))
+
+    def run(*_, **__):
+        if reached:
+            raise NotImplementedError(f"{path} stands before the blocks of the model and is called behind them; expected the modules in the order of the "
+                                      "calls")
+        return hidden.new_zeros(()).expand(hidden.shape)
+
+    return run
+
+
 def _path_of_blocks(model):
-    """The path of the one list of blocks of a model of transformers: that of its plan for pipelines, else the one of modules that must not be
-    split. None where there is none or several."""
+    """The path of the one list of blocks of a model: that of its plan for pipelines, of a model of transformers without one that of modules that must
+    not be split. None where there is none or several."""
+    if not hasattr(model, "base_model_prefix"):
+        return _only([path for path in getattr(model, "_pp_plan", None) or () if _is_list(dict(model.named_modules()).get(path))])
     config = getattr(model, "config", None)
-    if config is None or not hasattr(model, "base_model_prefix") or getattr(config, "is_encoder_decoder", False):
+    if config is None or getattr(config, "is_encoder_decoder", False):
         return None
     if getattr(config, "num_kv_shared_layers", None):  # blocks take more than what the one before returns
         return None
@@ -167,4 +202,12 @@ def _path_of_blocks(model):
     planned = [f"{prefix}{name}" for name in getattr(config, "base_model_pp_plan", None) or () if f"{prefix}{name}" in lists]
     classes = set(getattr(model, "_no_split_modules", None) or ())
     found = planned or [path for path, module in lists.items() if all(type(block).__name__ in classes for block in module)]
-    return found[0] if len(found) == 1 else None
+    return _only(found)
+
+
+def _is_list(module):
+    return isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)) and len(module) > 0
+
+
+def _only(paths):
+    return paths[0] if len(paths) == 1 else None
