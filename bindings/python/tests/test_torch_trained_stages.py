@@ -162,6 +162,57 @@ def test_one_rank_computes_the_same_step(ranks, kind):
     ranks(ALONE, 1, KIND=kind)
 
 
+BESIDE_REPLICAS = """
+    import copy
+    import os
+    import torch
+    import torch.nn.functional as F
+    from accel import Accelerator
+    from accel.utils import FullyShardedDataParallelPlugin, ParallelismConfig
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    is_sharded = os.environ["SHARDED"] == "1"
+    axis = "dp_shard" if is_sharded else "dp_replicate"
+    plugin = FullyShardedDataParallelPlugin(sharding_strategy="FULL_SHARD", auto_wrap_policy="TRANSFORMER_BASED_WRAP",
+                                            transformer_cls_names_to_wrap=["GPT2Block"]) if is_sharded else None
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2, fsdp_plugin=plugin,
+                              parallelism_config=ParallelismConfig(pp_size=2, **{f"{axis}_size": 2}))
+    torch.manual_seed(4)
+    model = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=3, n_head=2, vocab_size=17, n_positions=9, attn_pdrop=0, embd_pdrop=0, resid_pdrop=0))
+    if is_sharded:
+        model.gradient_checkpointing_enable()
+    model.train()
+    ids, labels = torch.randint(17, (2, 8, 6)), torch.randint(17, (2, 8, 6))
+    plain = copy.deepcopy(model)
+    plain_optimizer = torch.optim.AdamW(plain.parameters(), lr=0.02)
+    rank = accelerator.torch_device_mesh.get_local_rank(axis)
+    own = slice(4 * rank, 4 * rank + 4)
+    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.02))
+    for _ in range(3):
+        for batch in range(2):
+            (F.cross_entropy(plain(ids[batch]).logits.flatten(0, 1), labels[batch].flatten()) / 2).backward()
+            with accelerator.accumulate(model):
+                accelerator.pipeline_step(model, ids[batch][own], labels[batch][own])
+                norm = accelerator.clip_grad_norm_(model.parameters(), 0.3)
+                optimizer.step()
+                optimizer.zero_grad()
+        torch.testing.assert_close(norm, torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.3), atol=1e-5, rtol=1e-4)
+        plain_optimizer.step()
+        plain_optimizer.zero_grad()
+    whole = accelerator.get_state_dict(model)
+    for name, tensor in plain.state_dict().items() if accelerator.is_main_process else ():
+        torch.testing.assert_close(whole[name], tensor, atol=2e-5, rtol=1e-4)
+    accelerator.end_training()
+"""
+
+
+@pytest.mark.combinations
+@pytest.mark.parametrize("is_sharded", [0, 1])
+def test_replicas_of_stages_and_their_shards(ranks, is_sharded):
+    pytest.importorskip("transformers")
+    ranks(BESIDE_REPLICAS, 4, SHARDED=is_sharded)
+
+
 def test_what_is_refused(ranks):
     ranks("""
         import torch
