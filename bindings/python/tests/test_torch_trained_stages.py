@@ -236,6 +236,24 @@ def test_what_is_refused(ranks):
         said = error_of(lambda: accelerator.prepare_model(torch.nn.Sequential(torch.nn.Linear(2, 2))))
         assert "1 parts for 2 stages" in said, said
 
+        class Biased(torch.nn.Module):
+            _pp_plan = {"blocks": None}
+
+            def __init__(self):
+                super().__init__()
+                self.words, self.bias = torch.nn.Linear(2, 4), torch.nn.Linear(2, 3)
+                self.blocks = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(2))
+
+            def forward(self, rows):
+                hidden, bias = self.words(rows), self.bias(rows).sum(1, keepdim=True)
+                for block in self.blocks:
+                    hidden = block(hidden) + bias
+                return hidden
+
+        biased = accelerator.prepare(Biased())
+        said = error_of(lambda: accelerator.pipeline_step(biased, torch.zeros(4, 2), torch.zeros(4, dtype=torch.long)))
+        assert "bias gives the shape (2, 3) and blocks compute (2, 4)" in said, said
+
         torch.manual_seed(1)
         model = accelerator.prepare(layers())
         said = error_of(lambda: model(torch.zeros(4, 2)))

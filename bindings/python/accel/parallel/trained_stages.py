@@ -82,7 +82,7 @@ class TrainedBlocks:
     def stage(self, begin, end):
         """The function of the units from `begin` to `end`."""
         count = len(self.chain.blocks)
-        leading = {path: self.model.get_submodule(path) for path in self._before} | self._dropout if begin else {}
+        leading = {path: self.model.get_submodule(path) for path in self._before} | (self._dropout if begin else {})
         return BlockStage(self.chain, min(begin, count), min(end, count), end == len(self.units), leading)
 
 
