@@ -2,8 +2,9 @@
 
 import torch
 
+from .block_stages import BlockStage
 from .pipeline_cut import balanced
-from .torch_stages import BlockChain, BlockStage, SequentialChain
+from .torch_stages import BlockChain, SequentialChain
 
 _COSTS = ("parameters", "flops")
 
