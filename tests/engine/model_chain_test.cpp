@@ -110,6 +110,30 @@ TEST(ModelChain, PartByPartIsTheModel) {
   EXPECT_TRUE(at::equal(call_chain(*pipeline, {row, row}).toTensor(), pipeline->call({row, row}).toTensor()));
 }
 
+TEST(ModelChain, ChainsOfTheProgramHaveLevels) {
+  const auto plus = [](double number) {
+    return callback([number](nn::Module&, const nn::Inputs& inputs) -> c10::IValue {
+      at::Tensor sum = inputs[0].toTensor();
+      for (size_t i = 1; i < inputs.size(); i++) sum = sum + inputs[i].toTensor();
+      return sum + number;
+    });
+  };
+  const auto chain_of = [](const std::vector<nn::ModulePtr>& parts) {
+    return std::make_shared<nn::Sequential>(parts, nn::kProgramChain);
+  };
+  const auto blocks = chain_of({plus(1), plus(2)});
+  const auto base = chain_of({blocks, plus(4)});
+  const auto model = chain_of({base, plus(8)});
+  base->add_child("tables", std::make_shared<nn::CallbackModule>("Tables"));
+  EXPECT_EQ(names_of(require_chain(*model)), (std::vector<std::string>{"0.0.0", "0.0.1", "0.1", "1"}));
+  const at::Tensor ones = at::ones({2});
+  EXPECT_TRUE(at::equal(call_chain(*model, {ones, ones}).toTensor(), ones + 16));
+  const auto kept = [&] { return model->find("0.tables"); };
+  keep_parts(*model, require_chain(*model), {3});
+  EXPECT_NE(kept(), nullptr);
+  EXPECT_EQ(names_of(require_chain(*model)), (std::vector<std::string>{"1"}));
+}
+
 TEST(ModelChain, HasTheNamesOfTheModel) {
   const nn::ModulePtr model = gpt2();
   const nn::ModuleChain chain = require_chain(*model);

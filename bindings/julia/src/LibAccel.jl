@@ -8548,7 +8548,7 @@ accel_pipeline_forward(state, stage, batch, chunks, chunk_rows, rounds, out) =
 """
     accel_pipeline_create(parts, n_parts, out)
 
-A model as a chain of the program's modules, as children \"0\", \"1\", ..., for pipelines: ranks along the axis \"pipeline\" get runs of these parts. A part may have a forward in any language (accel_module_set_forward()). The first part gets the inputs of the model; each further one gets one input, the output of the part before it, which may be any value with tensors inside. Called without a pipeline, it computes the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by themselves.
+A model as a chain of the program's modules, as children \"0\", \"1\", ..., for pipelines: ranks along the axis \"pipeline\" get runs of these parts. A part may have a forward in any language (accel_module_set_forward()). The first part gets the inputs of the model; each further one gets one input, the output of the part before it, which may be any value with tensors inside. A part of the kind \"Pipeline\" counts with its own parts, so that names of parts have levels; what accel_module_add_child() adds is a further part, and without a forward a module that each rank has. Called without a pipeline, it computes the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by themselves.
 
 - `parts`: The modules, in their order.
 - `n_parts`: Their number, 1 or more.

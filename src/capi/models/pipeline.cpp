@@ -18,7 +18,7 @@ ACCEL_FUNCTION accel_status_t accel_pipeline_create(accel_module_t* const* parts
     require(n_parts > 0, Status::kInvalidArgument, "n_parts is 0; expected the number of parts, 1 or more");
     std::vector<nn::ModulePtr> modules;
     for (size_t i = 0; i < n_parts; i++) modules.push_back(check(parts[i], "parts").module);
-    return std::make_shared<nn::Sequential>(modules, "Pipeline");
+    return std::make_shared<nn::Sequential>(modules, nn::kProgramChain);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "nn/module_walks.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::nn {
@@ -26,11 +27,24 @@ c10::IValue Sequential::forward(const Inputs& inputs) {
 
 ModuleChain Sequential::chain() {
   ModuleChain chain;
-  for (const auto& [name, module] : children())
-    chain.push_back({name, {name}, [module = module, is_first = chain.empty()](const c10::IValue& input) {
+  append_parts("", chain);
+  return chain;
+}
+
+void Sequential::append_parts(const std::string& path, ModuleChain& chain) const {
+  const auto is_of_program = [](const Module& module) { return module.kind() == kProgramChain; };
+  for (const auto& [name, module] : children()) {
+    const std::string whole = join_path(path, name);
+    const auto* const inner = dynamic_cast<const Sequential*>(module.get());
+    if (is_of_program(*this) && !module->has_forward()) continue;
+    if (is_of_program(*this) && inner != nullptr && is_of_program(*inner)) {
+      inner->append_parts(whole, chain);
+      continue;
+    }
+    chain.push_back({whole, {whole}, [module = module, is_first = chain.empty()](const c10::IValue& input) {
                        return module->call(is_first ? tree::sequence_items(input).vec() : Inputs{input});
                      }});
-  return chain;
+  }
 }
 
 }  // namespace accel::nn

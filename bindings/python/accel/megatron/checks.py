@@ -20,13 +20,6 @@ _NOT_LOGGED = ("log_num_zeros_in_grad", "log_throughput", "log_progress", "log_t
 _OF_GPT = ("eod_mask_loss", "return_logits", "reset_position_ids", "reset_attention_mask")
 
 
-def require_one_stage(plugin):
-    """Refuses a pipeline, before a model is prepared."""
-    if plugin.pp_degree > 1:
-        raise NotImplementedError(f"pp_degree={plugin.pp_degree}: models under Megatron-LM's settings are of torch, which are not trained in stages yet; "
-                                  "expected 1, and tp_degree or use_custom_fsdp for a model that does not fit one process")
-
-
 def check_model(plugin, model):
     """A ValueError for a model that is not what the settings say of it: the engine trains the model that it is given."""
     config = model.config
@@ -79,10 +72,11 @@ def _of_layers(plugin, given):
             yield name, "it chooses layers of recompute_granularity='full', which is not given"
     if plugin.recompute_activations and is_full:
         yield "recompute_activations", "recompute_granularity='full' goes before it"
-    if plugin.pp_degree == 1:
-        for name in _OF_PIPELINE:
-            if getattr(plugin, name) is not None:
-                yield name, "pp_degree is 1"
+    for name in _OF_PIPELINE:
+        if getattr(plugin, name) is not None and plugin.pp_degree == 1:
+            yield name, "pp_degree is 1"
+        elif getattr(plugin, name) is not None and name == _OF_PIPELINE[-1]:
+            yield name, "models with an encoder and a decoder are not trained in stages"
     if plugin.sequence_parallelism and plugin.tp_degree == 1:
         yield "sequence_parallelism", "tp_degree is 1"
     if (plugin.use_distributed_optimizer or plugin.use_custom_fsdp) and data_parallel_size() == 1:

@@ -12,6 +12,7 @@ from ..training.prepared_forward import EngineModel
 from . import groups, train_steps
 from .arguments import get_args
 from .calls import as_megatron
+from .staged_steps import StagedSteps
 from .step_log import StepLog
 
 _STEPS = {"bert": train_steps.BertTrainStep, "gpt": train_steps.GPTTrainStep, "t5": train_steps.T5TrainStep}
@@ -36,6 +37,7 @@ class MegatronEngine(EngineModel):
             raise ValueError(f"Unsupported model type: {args.model_type_name}: expected one of {', '.join(_STEPS)}, or custom_train_step_class of the plugin")
         self.iteration, self._norm = 0, None
         self._called = [as_megatron(model, args)]  # in a list: it is no part of this module
+        self._stages = StagedSteps(self) if plugin.pp_degree > 1 else None
         self._log = None if args.tensorboard_dir is None else StepLog(accelerator, args)
 
     @property
@@ -74,9 +76,18 @@ class MegatronEngine(EngineModel):
     def train_step(self, **batch_data):
         """(values by name, whether the update was left out, the norm of the gradients or None, None)"""
         parts = self._micro_batches(batch_data)
-        iterator, results, accelerator = iter([part for part, _ in parts]), [], self.accelerator
-        weight = self._weight_of_items(parts)
         self.zero_grad()
+        values = self._compute(parts) if self._stages is None else self._stages.train(batch_data, parts)
+        skipped = self._update()
+        self.iteration += 1
+        args = get_args()
+        args.iteration, args.consumed_train_samples = self.iteration, args.consumed_train_samples + self.plugin.global_batch_size
+        return values, skipped, self._norm, None
+
+    def _compute(self, parts):
+        """Forwards and backwards of the micro-batches. The values by name."""
+        iterator, results, accelerator = iter([part for part, _ in parts]), [], self.accelerator
+        weight = self.weight_of_items(parts)
         try:
             for number, (_, share) in enumerate(parts, 1):
                 is_last = number == len(parts)
@@ -86,18 +97,14 @@ class MegatronEngine(EngineModel):
                     self._backward(results[-1], share, weight)
         finally:
             accelerator.sync_gradients = True
-        skipped = self._update()
-        self.iteration += 1
-        args = get_args()
-        args.iteration, args.consumed_train_samples = self.iteration, args.consumed_train_samples + self.plugin.global_batch_size
-        return self._values(results, parts), skipped, self._norm, None
+        return self.values_of(results, parts)
 
     def eval_step(self, **batch_data):
         """The values by name."""
         parts = self._micro_batches(batch_data)
         iterator = iter([part for part, _ in parts])
         with torch.no_grad():
-            values = self._values([self._run(iterator) for _ in parts], parts)
+            values = self.values_of([self._run(iterator) for _ in parts], parts) if self._stages is None else self._stages.evaluate(parts)
         get_args().consumed_valid_samples += self.plugin.global_batch_size
         return values
 
@@ -119,7 +126,7 @@ class MegatronEngine(EngineModel):
         output, loss_of = self.train_step_handler.forward_step(iterator, self._called[0])
         return loss_of(output)
 
-    def _weight_of_items(self, parts):
+    def weight_of_items(self, parts):
         """What the sum of losses of a micro-batch is multiplied with, so that the mean over the ranks is that over all items of the step; None where the
         train step does not know their number before."""
         count = getattr(self.train_step_handler, "count", None)
@@ -158,7 +165,7 @@ class MegatronEngine(EngineModel):
             self.module.zero_grad(set_to_none)
 
     @staticmethod
-    def _values(results, parts):
+    def values_of(results, parts):
         """The reported values of all micro-batches and data ranks; others, such as logits, are of this rank and joined."""
         named = [result[-1] for result in results]
         names = [name for name, value in named[0].items() if value.dim() == 0]

@@ -38,6 +38,9 @@ def data_ranks(plugin, world):
         if getattr(plugin, name) > 1:
             raise NotImplementedError(f"{name}={getattr(plugin, name)}: models under Megatron-LM's settings are of torch, whose experts are not shared out; "
                                       "expected 1, or ParallelismConfig(ep_size=...) without the plugin, and a model of accel with nn.MixtureOfExperts")
+    if plugin.pp_degree > 1 and plugin.context_parallel_size > 1:
+        raise NotImplementedError(f"pp_degree={plugin.pp_degree} and context_parallel_size={plugin.context_parallel_size}: stages have whole sequences; "
+                                  "expected one of them to be 1")
     split = plugin.tp_degree * plugin.pp_degree * plugin.context_parallel_size
     if world % split != 0:
         raise ValueError(f"tp_degree={plugin.tp_degree}, pp_degree={plugin.pp_degree} and context_parallel_size={plugin.context_parallel_size} need "
@@ -72,3 +75,24 @@ def _parallelism(plugin, data):
     return ParallelismConfig(
         pp_size=plugin.pp_degree, dp_replicate_size=1 if is_sharded else data, dp_shard_size=data if is_sharded else 1,
         cp_size=plugin.context_parallel_size, sp_size=1, tp_size=plugin.tp_degree, tp_handler=handler)
+
+
+def stages_of(plugin, model):
+    """How a model is trained in stages, by fields of accel_pipeline_options_t."""
+    if plugin is None or plugin.pp_degree == 1:
+        return {}
+    options, layers = {"micro_batches": plugin.num_micro_batches}, model.config.num_hidden_layers
+    each, last = plugin.num_layers_per_virtual_pipeline_stage, plugin.decoder_last_pipeline_num_layers
+    if each is not None:
+        if last is not None or layers % (each * plugin.pp_degree) != 0:
+            raise ValueError(f"num_layers_per_virtual_pipeline_stage={each}: expected a number of which pp_degree={plugin.pp_degree} times, or a multiple of "
+                             f"that, are the {layers} layers of the model, without decoder_last_pipeline_num_layers")
+        if layers > each * plugin.pp_degree:
+            options.update(schedule="interleaved", stages_per_rank=layers // (each * plugin.pp_degree))
+    if last is not None:
+        others, rest = divmod(layers - last, plugin.pp_degree - 1)
+        if rest or others < 1 or last < 1:
+            raise ValueError(f"decoder_last_pipeline_num_layers={last}: expected a number that leaves a multiple of {plugin.pp_degree - 1} of the {layers} "
+                             "layers to the other stages")
+        options["split"] = ",".join(map(str, [*[others] * (plugin.pp_degree - 1), last + 1]))  # and the head
+    return options

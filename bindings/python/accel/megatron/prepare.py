@@ -34,7 +34,6 @@ def objects(accelerator, plugin, given):
         plugin.set_training_args(_micro_batch_size(plugin, given, loaders), data_parallel_size())
     model = models[0] if models else None
     if model is not None:
-        checks.require_one_stage(plugin)
         plugin.set_network_size_args(model, _a_batch(loaders))
         checks.check_model(plugin, model)
         _set_end_token(plugin, model)

@@ -40,3 +40,16 @@ def without_cache(model):
     finally:
         if kept:
             config.use_cache = kept
+
+
+@contextlib.contextmanager
+def without_checkpoint(block):
+    """A block of transformers keeps its activations: a forward that is left before its end cannot be computed again."""
+    kept = getattr(block, "gradient_checkpointing", False)
+    if kept:
+        block.gradient_checkpointing = False
+    try:
+        yield
+    finally:
+        if kept:
+            block.gradient_checkpointing = kept

@@ -3,17 +3,14 @@
 What passes between stages are trees of tensors and numbers. The first stage gets {"args", "named"}, what the model was called with.
 """
 
-import contextlib
 import inspect
 
 import torch
 
+from .block_stages import BlockStage
 from .pipeline_cut import balanced
 from .stage_costs import choose, measured
-from .stage_modules import forward_of, place, without_cache
-
-
-_OF_ALL_BLOCKS = ("output_hidden_states", "output_attentions", "output_router_logits")  # outputs that no stage has
+from .stage_modules import place
 
 
 class SequentialChain:
@@ -52,15 +49,8 @@ class SequentialChain:
         return run
 
 
-class _StageEnd(BaseException):
-    """Leaves the forward of a model behind the last block of a stage."""
-
-    def __init__(self, value):
-        self.value = value
-
-
 class BlockChain:
-    """A model of transformers that calls the blocks of one list after each other. Every stage calls the forward of the whole model with the same
+    """A model that calls the blocks of one list after each other. Every stage calls the forward of the whole model with the same
     inputs, so that masks and positions are those of the model itself; only the blocks of other stages are not computed: before those
     of a stage stands what the former stage has computed, and behind them the forward is left."""
 
@@ -108,56 +98,18 @@ class BlockChain:
         bounds = [0, *(self.names.index(name) if name in self.names else len(self.names) for name in split_points), len(self.names)]
         if bounds[:-1] != sorted(set(bounds[:-1])):
             raise ValueError(f"split_points={list(split_points)}: expected blocks behind {self.names[0]}, in their order")
-        return BlockStage(self, bounds[index], bounds[index + 1], index == len(split_points), device)
-
-
-class BlockStage:
-    """The blocks from `begin` to `end`, and what the model computes before the first or behind the last of all."""
-
-    def __init__(self, chain, begin, end, is_last, device):
-        self.chain, self.begin, self.is_last = chain, begin, is_last
-        blocks = chain.blocks
-        self.before, self.last = blocks[:begin], None if is_last else blocks[end - 1]
-        place(chain.model, {*self.before, *blocks[end:]}, device)
-
-    def __call__(self, value):
-        named = self.chain.by_name(value["args"], value["named"]) if "args" in value else value["named"]
-        asked = [name for name in _OF_ALL_BLOCKS if named.get(name, getattr(self.chain.model.config, name, None))]
-        if asked:
-            raise ValueError(f"{asked[0]}=True: a stage has its own blocks only; expected a call without it")
-        output = self.run(named, value.get("passed"))
-        return output if self.is_last else {"named": named, "passed": output}
-
-    def run(self, named, passed):
-        """What the last block of the stage returns, and of the last stage the model's output."""
-        with contextlib.ExitStack() as stack:
-            for block in self.before:
-                stack.enter_context(forward_of(block, lambda *_, **__: passed))
-            if self.last is not None:
-                stack.enter_context(forward_of(self.last, _leaving(self.last.forward)))
-            words = self.chain.model.get_input_embeddings()
-            if self.begin and isinstance(words, torch.nn.Embedding):  # its rows would not be used
-                stack.enter_context(forward_of(words, lambda ids: words.weight.new_zeros((*ids.shape, words.embedding_dim))))
-            if "use_cache" not in named:
-                stack.enter_context(without_cache(self.chain.model))
-            try:
-                return self.chain.forward(**named)
-            except _StageEnd as end:
-                return end.value
-
-
-def _leaving(forward):
-    def run(*args, **kwargs):
-        raise _StageEnd(forward(*args, **kwargs))
-
-    return run
+        stage = BlockStage(self, bounds[index], bounds[index + 1], index == len(split_points))
+        place(self.model, {*stage.before, *self.blocks[bounds[index + 1]:]}, device)
+        return stage
 
 
 def _path_of_blocks(model):
-    """The path of the one list of blocks of a model of transformers: that of its plan for pipelines, else the one of modules that must not be
-    split. None where there is none or several."""
+    """The path of the one list of blocks of a model: that of its plan for pipelines, of a model of transformers without one that of modules that must
+    not be split. None where there is none or several."""
+    if not hasattr(model, "base_model_prefix"):
+        return _only([path for path in getattr(model, "_pp_plan", None) or () if _is_list(dict(model.named_modules()).get(path))])
     config = getattr(model, "config", None)
-    if config is None or not hasattr(model, "base_model_prefix") or getattr(config, "is_encoder_decoder", False):
+    if config is None or getattr(config, "is_encoder_decoder", False):
         return None
     if getattr(config, "num_kv_shared_layers", None):  # blocks take more than what the one before returns
         return None
@@ -167,4 +119,12 @@ def _path_of_blocks(model):
     planned = [f"{prefix}{name}" for name in getattr(config, "base_model_pp_plan", None) or () if f"{prefix}{name}" in lists]
     classes = set(getattr(model, "_no_split_modules", None) or ())
     found = planned or [path for path, module in lists.items() if all(type(block).__name__ in classes for block in module)]
-    return found[0] if len(found) == 1 else None
+    return _only(found)
+
+
+def _is_list(module):
+    return isinstance(module, (torch.nn.ModuleList, torch.nn.Sequential)) and len(module) > 0
+
+
+def _only(paths):
+    return paths[0] if len(paths) == 1 else None

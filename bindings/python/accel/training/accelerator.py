@@ -389,8 +389,8 @@ class Accelerator(methods.Accelerator, Observed):
 
     def pipeline_step(self, model: Module, inputs: Any = None, targets: Any = None, loss: Any = "cross_entropy") -> float:
         """Forward and backward of a model in stages; the loss. `loss` is "cross_entropy", "cross_entropy_sum", a function of output
-        and targets, or None: the model returns it."""
-        return pipeline_step(self._current(), handle_of(model, "pipeline_step"), inputs, targets, loss, is_torch_model(model))
+        and targets, or None: the model returns it. docs/parallelism.md"""
+        return pipeline_step(self._current(), handle_of(model, "pipeline_step"), inputs, targets, loss, model)
 
     def lomo_backward(self, loss, learning_rate=None):
         """Backward that updates the parameters of the prepared LOMO optimizers."""

@@ -13,21 +13,28 @@ from ..engine.bridge import from_torch
 class Part:
     """A module of torch in the engine."""
 
-    def __init__(self, module):
-        self.handle = capi.accel_module_create(type(module).__name__)
+    def __init__(self, module, is_chain=False):
+        self.handle = _empty_chain() if is_chain else capi.accel_module_create(type(module).__name__)
         self.is_shared = False  # whether ranks exchange its gradients
 
 
 followed: "weakref.WeakKeyDictionary[torch.nn.Module, Part]" = weakref.WeakKeyDictionary()
 
 
-def mirror(module: torch.nn.Module, mirrored: "dict | None" = None):
+def _empty_chain():
+    """A chain of the program's modules, which are added."""
+    chain = capi.accel_pipeline_create([capi.accel_module_create("Part")])
+    capi.accel_module_remove(chain, "0")
+    return chain
+
+
+def mirror(module: torch.nn.Module, mirrored: "dict | None" = None, chains=()):
     """The engine's module with the parameters, buffers and children of one of torch, themselves and not copies. `mirrored`: the parts that
-    are made already, by their modules."""
+    are made already, by their modules. `chains`: those whose children are parts of stages, each in its place."""
     mirrored = {} if mirrored is None else mirrored
     if module in mirrored:  # used at several places
         return mirrored[module].handle
-    part = mirrored[module] = Part(module)
+    part = mirrored[module] = Part(module, module in chains)
     for name, parameter in module._parameters.items():
         if parameter is not None:
             capi.accel_module_add_parameter(part.handle, name, from_torch(parameter), int(parameter.requires_grad))
@@ -36,7 +43,8 @@ def mirror(module: torch.nn.Module, mirrored: "dict | None" = None):
             _add_buffer(part, module, name, buffer)
     for name, child in module._modules.items():
         if child is not None:
-            capi.accel_module_add_child(part.handle, name, mirror(child, mirrored))
+            is_again = module in chains and child in mirrored
+            capi.accel_module_add_child(part.handle, name, mirror(child, {} if is_again else mirrored, chains))
     return part.handle
 
 

@@ -3,6 +3,7 @@
 from .. import capi
 from ..compat.modeling import is_split
 from ..engine.torch_types import is_torch_model
+from ..megatron import layout as megatron_layout
 from ..parallel import sharding_choice, split_sequences
 from ..parallel.ddp import DistributedDataParallelKwargs
 from ..parallel.parallelism_config import layer_options
@@ -27,9 +28,9 @@ def build(accelerator, model, device_placement, evaluation_mode, split_by_progra
                                   "with nn.MixtureOfExperts")
     options.expert_parallel = experts = fill(capi.accel_expert_parallel_options_t(), given["expert_parallel"] or {})
     options.context_parallel = sequences = split_sequences.options(config, given["context_parallel"])
-    options.pipeline = stages = capi.accel_pipeline_options_t(**(given["pipeline"] or {}))
+    options.pipeline = stages = capi.accel_pipeline_options_t(**(given["pipeline"] or megatron_layout.stages_of(accelerator.state.megatron_lm_plugin, model)))
     sharding = sharding_choice.options_of(model, options)
-    for chosen in (options, layers, sequences) if is_of_torch else (sequences,):  # part of the engine's work is done in Python
+    for chosen in (options, layers, sequences, stages) if is_of_torch else (sequences,):  # part of the engine's work is done in Python
         capi.accel_options_resolve(type(chosen).__name__, chosen)
     return options, {"ddp": (ddp, power), "tensor_parallel": layers, "expert_parallel": experts, "context_parallel": sequences, "pipeline": stages,
                      "sharding": sharding}

@@ -11,7 +11,7 @@ from .. import capi
 from ..engine.bridge import from_torch, not_traced, to_torch
 from ..engine.objects import inside
 from ..engine.scopes import noting, scope
-from ..engine.values import map_leaves
+from ..engine.values import engine_values, map_leaves
 from ..parallel import split_sequences, torch_sequences
 from ..state.job import current
 from . import ddp_attributes
@@ -31,6 +31,15 @@ class _Call:
         except RuntimeError as error:
             raise torch_sequences.at_layer(error)
 
+    def returned(self, _inputs):
+        """What the engine gets: the tensors of the output."""
+        self.output = output = self.run()
+        if isinstance(output, torch.Tensor):
+            return from_torch(output)
+        tensors = []
+        map_leaves(output, _is_tensor, tensors.append)
+        return [from_torch(tensor) for tensor in tensors]
+
 
 class _Calls(threading.local):
     """The calls that this thread is in, the innermost last."""
@@ -42,16 +51,20 @@ class _Calls(threading.local):
 _calls = _Calls()
 
 
+@contextlib.contextmanager
+def within(call):
+    """The engine calls a model, whose forward is that of `call`."""
+    _calls.open.append(call)
+    try:
+        yield
+    finally:
+        _calls.open.pop()
+
+
 @not_traced
-def run_forward(_handle, _inputs):
+def run_forward(_handle, inputs):
     """The forward of every mirrored module. It belongs to no model, so that the engine keeps none of Python's alive."""
-    call = _calls.open[-1]
-    call.output = output = call.run()
-    if isinstance(output, torch.Tensor):
-        return from_torch(output)
-    tensors = []
-    map_leaves(output, _is_tensor, tensors.append)
-    return [from_torch(tensor) for tensor in tensors]
+    return _calls.open[-1].returned(inputs)
 
 
 def _is_tensor(value):
@@ -77,6 +90,7 @@ class PreparedForward:
 
     is_split = False  # whether ranks have parts of the model's layers
     inputs_are_split = False  # whether each call gets this rank's part of sequences
+    stages = None  # of a model in stages
 
     def __init__(self, handle, model, forward):
         self.handle, self.model, self.forward = handle, model, forward
@@ -87,7 +101,7 @@ class PreparedForward:
             with split_sequences.noted():
                 return self(*args, **kwargs)
         call = _Call(self.forward, args, kwargs)
-        self._follow_mode()
+        self.follow_mode()
         _calls.open.append(call)
         try:
             tensors = capi.accel_module_call(self.handle, ())
@@ -98,7 +112,7 @@ class PreparedForward:
             self.sparse.after_forward(output)
         return output
 
-    def _follow_mode(self):
+    def follow_mode(self):
         if self.training != self.model.training:
             self.training = self.model.training
             capi.accel_module_train(self.handle, int(self.training))
@@ -109,6 +123,28 @@ class PreparedForward:
     def __reduce__(self):
         """A copy of the model belongs to no job: its forward is that of its class, or that of its hooks."""
         return (inside, (self.forward,)) if isinstance(self.forward, functools.partial) else (_own_forward, (self.model,))
+
+
+class StagedForward(PreparedForward):
+    """The forward of a prepared model in stages, in evaluation: the rank with the first stage gives the inputs, that with the last one gets the output, and
+    with gather_output all. In training there are steps only."""
+
+    is_split = True
+
+    def __init__(self, handle, model, stages):
+        super().__init__(handle, model, model)
+        self.stages = stages
+
+    @not_traced
+    def __call__(self, *args, **kwargs):
+        self.follow_mode()
+        given = [engine_values({"args": list(args), "named": kwargs}, "the inputs have")] if args or kwargs else ()
+        with self.stages.step():
+            value = capi.accel_module_call(self.handle, given)
+            return None if value is None else self.stages.as_model(value)
+
+    def __reduce__(self):
+        raise TypeError("a model in stages has those of this rank and cannot be copied; accelerator.get_state_dict() collects its weights")
 
 
 class UnwrappedForward:

@@ -19,7 +19,8 @@ from ..parallel.deepspeed import selected_of
 from ..state.job import sharded_by
 from . import sparse_gradients
 from .mirrored_module import followed, mirror
-from .prepared_forward import DistributedModel, PreparedForward, UnwrappedForward, forward_of, run_forward
+from .prepared_forward import DistributedModel, PreparedForward, StagedForward, UnwrappedForward, forward_of, run_forward
+from .staged_model import StagedModel
 
 
 _logger = logging.getLogger(__name__)
@@ -40,8 +41,12 @@ def prepare(model: torch.nn.Module, state, options, exchange):
     sparse = sparse_gradients.sparse_parameters_of(model) if wraps else {}
     with sparse_gradients.hidden(sparse.values()):
         is_dense = any(parameter.requires_grad for parameter in model.parameters())
-        inner = mirror(model, parts)
-        capi.accel_module_set_forward(inner, run_forward)
+        stages = StagedModel.of(model, state, options)
+        inner = mirror(model, parts, () if stages is None else stages.containers)
+        if stages is None:
+            capi.accel_module_set_forward(inner, run_forward)
+        else:
+            stages.attach(inner)
         capi.accel_module_train(inner, int(model.training))
         if options.split_by_program != 1 and split_sequences.ranks_of(state) > 1:
             torch_sequences.add_hooks(model, state)
@@ -58,15 +63,19 @@ def prepare(model: torch.nn.Module, state, options, exchange):
         raise ValueError(f"{', '.join(sparse)}: embeddings with sparse=True have no gradients that could be sharded; expected sparse=False, or a "
                          "strategy that does not shard")
     checkpointed = _innermost(groups) if plugin is not None and plugin.checkpoints_activations_of(model) else ()
+    if stages is not None:
+        stages.compute_in_groups(groups)
     for path in filter(None, groups):
+        if stages is not None and path in stages.parts.paths:
+            continue
         module = model.get_submodule(path)
         _call_through_engine(module, parts[module].handle, _checkpointed(module.forward, plugin) if path in checkpointed else module.forward)
     if "" in checkpointed:
         forward = _checkpointed(forward, plugin)
     if wraps:
         prepared = DistributedModel(model, exchange)
-        prepared.forward = PreparedForward(handle, prepared, forward)
-        if not groups:
+        prepared.forward = PreparedForward(handle, prepared, forward) if stages is None else StagedForward(handle, prepared, stages)
+        if not groups and stages is None:
             if sparse:
                 prepared.forward.sparse = sparse_gradients.SparseGradients(handle, sparse)
                 if not is_dense:
@@ -76,7 +85,7 @@ def prepare(model: torch.nn.Module, state, options, exchange):
     else:
         prepared = model
         prepared.forward = PreparedForward(handle, model, forward)
-    prepared.forward.is_split = split is not None
+    prepared.forward.is_split = split is not None or stages is not None
     prepared.forward.inputs_are_split = options.context_parallel.inputs_are_split == 1
     prepared._is_accelerate_prepared = True
     return prepared

@@ -1,0 +1,121 @@
+"""A stage of a model with one list of blocks: the model's own forward, of which a part is computed."""
+
+import contextlib
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from .stage_modules import forward_of, without_cache, without_checkpoint
+
+_OF_ALL_BLOCKS = ("output_hidden_states", "output_attentions", "output_router_logits")  # outputs that no stage has
+
+
+class _StageEnd(BaseException):
+    """Leaves the forward of a model behind the last block of a stage."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+class BlockStage:
+    """The blocks from `begin` to `end`, and what the model computes before the first or behind the last of all. `leading` are modules that the model calls
+    before the blocks, by their paths. A stage behind the first one does not have them: what they give goes into the first block only, which the first
+    stage makes sure of."""
+
+    def __init__(self, chain, begin, end, is_last, leading=None):
+        self.chain, self.begin, self.is_last, self.leading = chain, begin, is_last, leading or {}
+        self._given: "dict | None" = {} if begin == 0 and not is_last and self.leading else None  # by these modules, until it is looked at
+        self.before, self.last = chain.blocks[:begin], None if is_last else chain.blocks[end - 1]
+
+    def __call__(self, value):
+        named = self.chain.by_name(value["args"], value["named"]) if "args" in value else value["named"]
+        config = getattr(self.chain.model, "config", None)
+        asked = [name for name in _OF_ALL_BLOCKS if named.get(name, getattr(config, name, None))]
+        if asked:
+            raise ValueError(f"{asked[0]}=True: a stage has its own blocks only; expected a call without it")
+        output = self.run(named, value.get("passed"))
+        return output if self.is_last else {"named": named, "passed": output}
+
+    def run(self, named, passed):
+        """What the last block of the stage returns, and of the last stage the model's output."""
+        with contextlib.ExitStack() as stack:
+            self._skip(stack, passed)
+            if self.last is not None:
+                stack.enter_context(forward_of(self.last, _leaving(self.last.forward)))
+                stack.enter_context(without_checkpoint(self.last))
+            if "use_cache" not in named:
+                stack.enter_context(without_cache(self.chain.model))
+            try:
+                return self.chain.forward(**named)
+            except _StageEnd as end:
+                passed = end.value
+        if self._given is not None:
+            _require_alike(self._given, _hidden(passed))
+            self._given = None
+        return passed
+
+    def _skip(self, stack, passed):
+        """The modules of other stages compute nothing, until the end of `stack`."""
+        reached = []
+
+        def skip(*_, **__):
+            reached.append(True)
+            return passed
+
+        for block in self.before:
+            stack.enter_context(forward_of(block, skip))
+        if not self.begin:
+            for path, module in self.leading.items() if self._given is not None else ():
+                stack.enter_context(forward_of(module, _noting(path, module.forward, self._given)))
+            return
+        words = getattr(self.chain.model, "get_input_embeddings", lambda: None)()
+        if isinstance(words, torch.nn.Embedding) and words not in self.leading.values():  # its rows would not be used
+            stack.enter_context(forward_of(words, lambda ids: words.weight.new_zeros((*ids.shape, words.embedding_dim))))
+        for path, module in self.leading.items():
+            stack.enter_context(forward_of(module, _unused(path, module, passed, reached)))
+
+
+def _leaving(forward):
+    def run(*args, **kwargs):
+        raise _StageEnd(forward(*args, **kwargs))
+
+    return run
+
+
+def _unused(path, module, passed, reached):
+    """The forward of a module whose result no block of the stage uses: zeros of the shape of what a block gets, and dropout none."""
+    if isinstance(module, torch.nn.Dropout):
+        return lambda value: value
+    hidden = _hidden(passed)
+
+    def run(*_, **__):
+        if reached:
+            raise NotImplementedError(f"{path} stands before the blocks of the model and is called behind them; expected the modules in the order of the "
+                                      "calls")
+        return hidden.new_zeros(()).expand(hidden.shape)
+
+    return run
+
+
+def _noting(path, forward, given):
+    def run(*args, **kwargs):
+        given[path] = output = forward(*args, **kwargs)
+        return output
+
+    return run
+
+
+def _hidden(passed):
+    """What a block computes, of all that it returns."""
+    return next(leaf for leaf in tree_leaves(passed) if isinstance(leaf, torch.Tensor))
+
+
+def _require_alike(given, hidden):
+    """The modules before the blocks give what can be added to what a block gets: nothing else of theirs is used in other stages."""
+    for path, output in given.items():
+        shape = tuple(output.shape) if isinstance(output, torch.Tensor) else None
+        trailing = tuple(hidden.shape)[-len(shape):] if shape else None
+        if not shape or any(size not in (1, whole) for size, whole in zip(shape, trailing)) or len(shape) > hidden.dim():
+            what = f"the shape {shape}" if shape else f"a {type(output).__name__}"
+            raise NotImplementedError(f"{path} gives {what} and blocks compute {tuple(hidden.shape)}: stages behind the first one do not have it; expected what "
+                                      "is added to the blocks' input")

@@ -1,0 +1,273 @@
+"""Models of torch and transformers that are trained in stages: the same as in one process."""
+
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+MODELS = """
+    import copy
+    import json
+    import os
+    import torch
+    import torch.nn.functional as F
+    from accel import Accelerator
+    from accel.utils import ParallelismConfig
+
+    def scores_loss(output, labels):
+        return F.cross_entropy(output.logits.flatten(0, 1), labels.flatten())
+
+    class Blocks(torch.nn.Module):
+        _pp_plan = {"blocks": None}
+
+        def __init__(self):
+            super().__init__()
+            self.words, self.dropout = torch.nn.Embedding(17, 8), torch.nn.Dropout(0)
+            self.blocks = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(3)))
+            self.register_buffer("scale", torch.full((1,), 2.0), persistent=False)
+            self.head = torch.nn.Linear(8, 17)
+
+        def forward(self, ids, shift=0.0):
+            return self.head(torch.tanh(self.blocks(self.dropout(self.words(ids)) * self.scale + shift)))
+
+    def make(kind):
+        \"\"\"The model, its inputs and targets, the loss of a step and that of a plain loop.\"\"\"
+        torch.manual_seed(4)
+        ids, labels = torch.randint(17, (7, 6)), torch.randint(17, (7, 6))
+        if kind == "sequential":
+            repeated = torch.nn.Tanh()
+            model = torch.nn.Sequential(torch.nn.Embedding(17, 8), torch.nn.Linear(8, 8), repeated, torch.nn.Linear(8, 8), repeated, torch.nn.Linear(8, 17))
+            loss = lambda output, labels: F.mse_loss(output, F.one_hot(labels, 17).float())
+            return model, ids, labels, loss, lambda model: loss(model(ids), labels)
+        if kind == "blocks":
+            shift = torch.rand(7, 1, 1)
+            of = lambda output, labels: F.cross_entropy(output.flatten(0, 1), labels.flatten())
+            return Blocks(), [ids, shift], labels, "cross_entropy", lambda model: of(model(ids, shift), labels)
+        if kind == "gpt2":
+            from transformers import GPT2Config, GPT2LMHeadModel
+            model = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=3, n_head=2, vocab_size=17, n_positions=9, attn_pdrop=0, embd_pdrop=0, resid_pdrop=0))
+            inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids).index_fill(1, torch.tensor([5]), 0)}
+            return model, inputs, labels, "cross_entropy", lambda model: scores_loss(model(**inputs), labels)
+        from transformers import LlamaConfig, LlamaForCausalLM
+        model = LlamaForCausalLM(LlamaConfig(hidden_size=8, num_hidden_layers=3, num_attention_heads=2, intermediate_size=9, vocab_size=17))
+        return model, {"input_ids": ids, "labels": ids}, None, None, lambda model: model(input_ids=ids, labels=ids).loss
+
+    def plain_step(model, optimizer, loss):
+        value = loss(model)
+        value.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        optimizer.zero_grad()
+        return value.item(), norm.item()
+
+    kind, options = os.environ["KIND"], json.loads(os.environ.get("OPTIONS", "{}"))
+    accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(pp_size=int(os.environ["WORLD_SIZE"])))
+    model, inputs, targets, loss, plain_loss = make(kind)
+    plain = copy.deepcopy(model)
+    plain_optimizer, optimizer = (torch.optim.AdamW(each.parameters(), lr=0.02, weight_decay=0.1) for each in (plain, model))
+
+    def step():
+        loss_of_step = accelerator.pipeline_step(model, inputs, targets, loss)
+        norm = accelerator.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss_of_step, norm.item()
+
+    def check(whole):
+        assert list(whole) == list(plain.state_dict()), (list(whole), list(plain.state_dict()))
+        for name, tensor in plain.state_dict().items():
+            torch.testing.assert_close(whole[name], tensor, atol=2e-5, rtol=1e-4, msg=lambda text: f"{name}: {text}")
+"""
+TRAINING = MODELS + """
+    has_output = accelerator.is_main_process if options.get("schedule") == "zero_bubble_v" else accelerator.is_last_process
+    model = accelerator.prepare_model(model, pipeline={"micro_batches": 3, **options})
+    optimizer = accelerator.prepare(optimizer)
+    on_meta = [name for name, parameter in accelerator.unwrap_model(model).named_parameters() if parameter.is_meta]
+    print(json.dumps(on_meta))
+    for number in range(4):
+        torch.testing.assert_close(step(), plain_step(plain, plain_optimizer, plain_loss), atol=1e-5, rtol=1e-4)
+        if number == 1:
+            accelerator.save_state("state")
+    whole = accelerator.get_state_dict(model)
+    if accelerator.is_main_process:
+        check(whole)
+    else:
+        assert not whole
+    accelerator.load_state("state")  # of the second step, and on to the fourth
+    step()
+    step()
+    whole = accelerator.get_state_dict(model)
+    if accelerator.is_main_process:
+        check(whole)
+
+    model.eval()
+    plain.eval()
+    given = (inputs if isinstance(inputs, list) else [inputs], {}) if not isinstance(inputs, dict) else ([], {**inputs})
+    given[1].pop("labels", None)
+    output = model(*given[0], **given[1]) if accelerator.is_main_process else model()
+    assert (output is None) == (not has_output and not options.get("gather_output")), output
+    if has_output:
+        expected = plain(*given[0], **given[1])
+        assert type(output) is type(expected)
+        scores = (lambda value: value) if isinstance(output, torch.Tensor) else (lambda value: value.logits)
+        torch.testing.assert_close(scores(output), scores(expected), atol=1e-4, rtol=1e-4)
+    model.train()
+    step()
+    accelerator.end_training()
+"""
+ALONE = MODELS + """
+    model = accelerator.prepare_model(model, pipeline={"micro_batches": 3})
+    optimizer = accelerator.prepare(optimizer)
+    if "CHECKPOINT" in os.environ:
+        for _ in range(2):
+            plain_step(plain, plain_optimizer, plain_loss)
+        accelerator.load_state("state")
+        check(model.state_dict())
+    for _ in range(2):
+        torch.testing.assert_close(step(), plain_step(plain, plain_optimizer, plain_loss), atol=1e-5, rtol=1e-4)
+    check(model.state_dict())
+    accelerator.end_training()
+"""
+KINDS = ["sequential", "blocks", "gpt2", "llama"]
+
+
+def require(kind):
+    if kind in ("gpt2", "llama"):
+        pytest.importorskip("transformers")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", [{}, {"schedule": "gpipe", "split": "parameters", "gather_output": 1}], ids=str)
+def test_steps_are_those_of_one_process(ranks, kind, options):
+    require(kind)
+    released = [json.loads(printed) for printed in ranks(TRAINING, KIND=kind, OPTIONS=json.dumps(options))]
+    assert all(released) and not set(released[0]) & set(released[1]), released
+    if kind == "gpt2":
+        assert "transformer.wpe.weight" in released[1] and "transformer.wte.weight" not in released[1]  # which is tied to the head
+    ranks(ALONE, 1, KIND=kind, CHECKPOINT=1)  # and goes on where the stages have been
+
+
+@pytest.mark.parametrize("kind, options", [
+    ("sequential", {"schedule": "interleaved", "micro_batches": 4}), ("blocks", {"schedule": "zero_bubble_v", "micro_batches": 4}),
+    ("gpt2", {"schedule": "zero_bubble", "split": "2,2"}), ("gpt2", {"split": "transformer.h.1"}), ("llama", {"schedule": "auto"})], ids=str)
+def test_schedules_and_cuts(ranks, kind, options):
+    require(kind)
+    ranks(TRAINING, KIND=kind, OPTIONS=json.dumps(options))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_rank_computes_the_same_step(ranks, kind):
+    require(kind)
+    ranks(ALONE, 1, KIND=kind)
+
+
+BESIDE_REPLICAS = """
+    import copy
+    import os
+    import torch
+    import torch.nn.functional as F
+    from accel import Accelerator
+    from accel.utils import FullyShardedDataParallelPlugin, ParallelismConfig
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    is_sharded = os.environ["SHARDED"] == "1"
+    axis = "dp_shard" if is_sharded else "dp_replicate"
+    plugin = FullyShardedDataParallelPlugin(sharding_strategy="FULL_SHARD", auto_wrap_policy="TRANSFORMER_BASED_WRAP",
+                                            transformer_cls_names_to_wrap=["GPT2Block"]) if is_sharded else None
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2, fsdp_plugin=plugin,
+                              parallelism_config=ParallelismConfig(pp_size=2, **{f"{axis}_size": 2}))
+    torch.manual_seed(4)
+    model = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=3, n_head=2, vocab_size=17, n_positions=9, attn_pdrop=0, embd_pdrop=0, resid_pdrop=0))
+    if is_sharded:
+        model.gradient_checkpointing_enable()
+    model.train()
+    ids, labels = torch.randint(17, (2, 8, 6)), torch.randint(17, (2, 8, 6))
+    plain = copy.deepcopy(model)
+    plain_optimizer = torch.optim.AdamW(plain.parameters(), lr=0.02)
+    rank = accelerator.torch_device_mesh.get_local_rank(axis)
+    own = slice(4 * rank, 4 * rank + 4)
+    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.02))
+    for _ in range(3):
+        for batch in range(2):
+            (F.cross_entropy(plain(ids[batch]).logits.flatten(0, 1), labels[batch].flatten()) / 2).backward()
+            with accelerator.accumulate(model):
+                accelerator.pipeline_step(model, ids[batch][own], labels[batch][own])
+                norm = accelerator.clip_grad_norm_(model.parameters(), 0.3)
+                optimizer.step()
+                optimizer.zero_grad()
+        torch.testing.assert_close(norm, torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.3), atol=1e-5, rtol=1e-4)
+        plain_optimizer.step()
+        plain_optimizer.zero_grad()
+    whole = accelerator.get_state_dict(model)
+    for name, tensor in plain.state_dict().items() if accelerator.is_main_process else ():
+        torch.testing.assert_close(whole[name], tensor, atol=2e-5, rtol=1e-4)
+    accelerator.end_training()
+"""
+
+
+@pytest.mark.combinations
+@pytest.mark.parametrize("is_sharded", [0, 1])
+def test_replicas_of_stages_and_their_shards(ranks, is_sharded):
+    pytest.importorskip("transformers")
+    ranks(BESIDE_REPLICAS, 4, SHARDED=is_sharded)
+
+
+def test_what_is_refused(ranks):
+    ranks("""
+        import torch
+        from accel import Accelerator
+        from accel.utils import ParallelismConfig
+
+        def error_of(function):
+            try:
+                function()
+            except Exception as error:
+                return f"{type(error).__name__}: {error}"
+
+        accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(pp_size=2))
+        said = error_of(lambda: accelerator.prepare(torch.nn.Linear(2, 2)))
+        assert said.startswith("NotImplementedError: Linear cannot be cut into stages: expected an nn.Sequential") and "_pp_plan" in said, said
+        layers = lambda: torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
+        for split in ("1,1", "0,3", "x", "0", "1,2,0", "2,"):
+            said = error_of(lambda: accelerator.prepare_model(layers(), pipeline={"split": split}))
+            assert said.startswith(f"ValueError: split={split!r} of Sequential into 2 stages; expected") and "2 numbers of parts with the sum 3" in said, said
+        assert "NotImplementedError: split='measured'" in error_of(lambda: accelerator.prepare_model(layers(), pipeline={"split": "measured"}))
+        said = error_of(lambda: accelerator.prepare_model(torch.nn.Sequential(torch.nn.Linear(2, 2))))
+        assert "1 parts for 2 stages" in said, said
+
+        class Biased(torch.nn.Module):
+            _pp_plan = {"blocks": None}
+
+            def __init__(self):
+                super().__init__()
+                self.words, self.bias = torch.nn.Linear(2, 4), torch.nn.Linear(2, 3)
+                self.blocks = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(2))
+
+            def forward(self, rows):
+                hidden, bias = self.words(rows), self.bias(rows).sum(1, keepdim=True)
+                for block in self.blocks:
+                    hidden = block(hidden) + bias
+                return hidden
+
+        biased = accelerator.prepare(Biased())
+        said = error_of(lambda: accelerator.pipeline_step(biased, torch.zeros(4, 2), torch.zeros(4, dtype=torch.long)))
+        assert "bias gives the shape (2, 3) and blocks compute (2, 4)" in said, said
+
+        torch.manual_seed(1)
+        model = accelerator.prepare(layers())
+        said = error_of(lambda: model(torch.zeros(4, 2)))
+        assert "pipeline_step" in said, said
+        for wrong in (torch.zeros(1, 2), torch.zeros(4, 5), object()):
+            said = error_of(lambda: accelerator.pipeline_step(model, wrong, torch.zeros(4, dtype=torch.long)))
+            assert said is not None, wrong
+            for parameter in model.parameters():
+                parameter.grad = None
+        said = error_of(lambda: accelerator.pipeline_step(model, torch.zeros(4, 2), torch.zeros(4, 2), lambda output, targets: 3))
+        assert "the loss is a int" in said, said
+        said = error_of(lambda: accelerator.pipeline_step(model, torch.zeros(4, 2), None, None))
+        assert "one element" in said, said
+        model.zero_grad()
+        assert accelerator.pipeline_step(model, torch.ones(4, 2), torch.zeros(4, dtype=torch.long)) > 0  # and can be used again
+        accelerator.end_training()
+    """)
