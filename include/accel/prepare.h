@@ -295,6 +295,8 @@ typedef struct accel_estimate_memory_options {
   const accel_prepare_model_options_t *model_options; /* The options with which the model will be prepared. Default: theirs */
   int64_t tensor_parallel_size;     /* The number of these ranks that have parts of the same layers, by the plan of
                                      * model_options. In [1, 2147483647]. Default 1 */
+  int64_t expert_parallel_size;     /* The number of these ranks that have different experts of a layer. In
+                                     * [1, 2147483647]. Default 1 */
 } accel_estimate_memory_options_t;
 
 /** The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first. It

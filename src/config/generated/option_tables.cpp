@@ -496,7 +496,7 @@ constexpr OptionField kContextParallelOptions[] = {
 
 constexpr OptionField kExpertParallelOptions[] = {
     {"capacity_factor", "Most tokens that an expert takes of a rank's batch, in units of the mean of all experts; what it does not take, the last tokens, has a result of 0 from this expert. 0: it takes all. Also with one rank. In [0, inf). Default 0", OptionKind::kNumber, 8, 8, 201, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"tensor_parallel_experts", "1: the layers of each expert are split over the axis tensor, which is UNSUPPORTED where this axis has several ranks. Default 0", OptionKind::kFlag, 4, 16, 116, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"tensor_parallel_experts", "1: the layers of each expert are split over the axis tensor; expert_parallel_size then divides data_parallel_shard_size x context_parallel_size alone. Default 0", OptionKind::kFlag, 4, 16, 150, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 20, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
@@ -618,6 +618,7 @@ constexpr OptionField kEstimateMemoryOptions[] = {
     {"activation_bytes", "The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0", OptionKind::kInteger, 8, 40, 119, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"model_options", "The options with which the model will be prepared. Default: theirs", OptionKind::kObject, 8, 48, 50, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::prepare_model_options},
     {"tensor_parallel_size", "The number of these ranks that have parts of the same layers, by the plan of model_options. In [1, 2147483647]. Default 1", OptionKind::kInteger, 8, 56, 91, {1, 2147483647, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"expert_parallel_size", "The number of these ranks that have different experts of a layer. In [1, 2147483647]. Default 1", OptionKind::kInteger, 8, 64, 65, {1, 2147483647, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kDataloaderConfig[] = {
@@ -872,7 +873,7 @@ const OptionTable deepspeed_options{"accel_deepspeed_options_t", 96, kDeepspeedO
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
 const OptionTable prepare_model_options{"accel_prepare_model_options_t", 80, kPrepareModelOptions, std::size(kPrepareModelOptions)};
-const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 64, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
+const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 72, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 56, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};

@@ -418,6 +418,7 @@ int main(void) {
   printf("field activation_bytes %zu\n", offsetof(accel_estimate_memory_options_t, activation_bytes));
   printf("field model_options %zu\n", offsetof(accel_estimate_memory_options_t, model_options));
   printf("field tensor_parallel_size %zu\n", offsetof(accel_estimate_memory_options_t, tensor_parallel_size));
+  printf("field expert_parallel_size %zu\n", offsetof(accel_estimate_memory_options_t, expert_parallel_size));
   printf("struct accel_dataloader_config_t %zu\n", sizeof(accel_dataloader_config_t));
   printf("field struct_size %zu\n", offsetof(accel_dataloader_config_t, struct_size));
   printf("field even_batches %zu\n", offsetof(accel_dataloader_config_t, even_batches));

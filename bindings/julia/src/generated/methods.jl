@@ -3774,6 +3774,7 @@ what an allocator keeps. Nothing is allocated: parameters may be on the device m
 - `activation_bytes`: The bytes that the forward of a micro-batch keeps for its backward on one rank, which shapes of parameters do not tell. In [0, inf). Default 0
 - `model_options`: The options with which the model will be prepared. Default: theirs
 - `tensor_parallel_size`: The number of these ranks that have parts of the same layers, by the plan of model_options. In [1, 2147483647]. Default 1
+- `expert_parallel_size`: The number of these ranks that have different experts of a layer. In [1, 2147483647]. Default 1
 
 Gives: A map. Bytes at the peak: \"parameters\", \"parameter_copies\" (in the precision of the forward), \"buffers\", \"optimizer_states\", \"gathered_parameters\", \"gradients\", \"exchanged_gradients\" (buckets, or gradients that are being reduced), \"activations\", and their sum \"peak\"; \"phase\" is when: \"forward\", \"backward\" or \"step\"; and the peak of each phase by its name.
 """

@@ -622,7 +622,7 @@ fn layout_of_accel_prepare_model_options() {
 
 #[test]
 fn layout_of_accel_estimate_memory_options() {
-    assert_eq!(size_of::<accel_estimate_memory_options_t>(), 64);
+    assert_eq!(size_of::<accel_estimate_memory_options_t>(), 72);
     assert_eq!(align_of::<accel_estimate_memory_options_t>(), 8);
     assert_eq!(offset_of!(accel_estimate_memory_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_estimate_memory_options_t, num_processes), 8);
@@ -633,6 +633,7 @@ fn layout_of_accel_estimate_memory_options() {
     assert_eq!(offset_of!(accel_estimate_memory_options_t, activation_bytes), 40);
     assert_eq!(offset_of!(accel_estimate_memory_options_t, model_options), 48);
     assert_eq!(offset_of!(accel_estimate_memory_options_t, tensor_parallel_size), 56);
+    assert_eq!(offset_of!(accel_estimate_memory_options_t, expert_parallel_size), 64);
 }
 
 #[test]

@@ -26,6 +26,7 @@ struct EstimateMemorySettings {
   Setting<int64_t> activation_bytes{0};
   PrepareModelSettings model_options;
   Setting<int64_t> tensor_parallel_size{1};
+  Setting<int64_t> expert_parallel_size{1};
 
   static const OptionTable& table() { return option_tables::estimate_memory_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -38,6 +39,7 @@ struct EstimateMemorySettings {
     visit(table().fields[4], settings.gradient_accumulation_steps...);
     visit(table().fields[5], settings.activation_bytes...);
     visit(table().fields[7], settings.tensor_parallel_size...);
+    visit(table().fields[8], settings.expert_parallel_size...);
   }
 };
 
