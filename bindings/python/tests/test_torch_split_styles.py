@@ -218,8 +218,3 @@ def test_rules_say_which_heads_a_rank_has():
     assert [own_heads(6, 3, ["colwise[8]", *by_heads[1:]], rank, 2) for rank in range(2)] == [[4, 2, 2], [2, 1, 2]]
     with pytest.raises(ValueError, match="attention.q: its rule keeps 4 features together; expected 8"):
         own_heads(6, 3, by_heads, 0, 2)
-
-
-def test_styles_of_experts_say_what_is_missing():
-    with pytest.raises(NotImplementedError, match="mlp.experts: the style 'moe_tp_experts' of the plan splits experts"):
-        Layer("mlp.experts", types.SimpleNamespace(), "moe_tp_experts")
