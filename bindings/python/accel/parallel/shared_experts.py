@@ -92,7 +92,7 @@ class Experts:
     its experts, [tokens, experts of a token]; it returns the weighted sums."""
 
     def __init__(self, path, module, parameter, ranks, capacity_factor):
-        self.path, self.module, self.capacity_factor = path, module, capacity_factor
+        self.path, self.module, self.ranks, self.capacity_factor = path, module, ranks, capacity_factor
         self.weight = getattr(module, parameter)
         self.number = self.weight.shape[0]  # of all experts
         self.forward = module.forward
@@ -106,7 +106,7 @@ class Experts:
     def add_hook(self):
         for name in ("num_experts", "num_local_experts"):
             if getattr(self.module, name, None) == self.number:
-                setattr(self.module, name, self.weight.shape[0])
+                setattr(self.module, name, self.number // self.ranks)
         self.module.forward = self.dispatched
 
     def dispatched(self, *args, **kwargs):
@@ -134,7 +134,7 @@ class Experts:
         results = torch.ops.accel.combine_tokens(results, counts, received, self.weight)
         of_places = results.new_zeros(places.shape[0], results.shape[-1]).index_copy(0, order, results)
         sums = (of_places.view(-1, per_token, results.shape[-1]) * shares.reshape(-1, per_token, 1)).sum(1)
-        return sums.to(states.dtype).view(*states.shape[:-1], -1)
+        return sums.to(states.dtype).view(*states.shape[:-1], sums.shape[-1])
 
     def _own(self, given, first, rows, experts, weights):
         if rows.shape[0] > 0:
