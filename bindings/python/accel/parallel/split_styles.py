@@ -217,7 +217,7 @@ def _split_table(layer, region):
     if layer.style == "embedding_colwise":
         layer.module.register_forward_hook(lambda _, args, output: parallel_gather(output, region.group, -1, features))
         return
-    own = layer.module.weight.shape[0]
+    own = rows // region.ranks + int(region.rank < rows % region.ranks)  # sharding may have cut the weight once more
     begin = region.rank * (rows // region.ranks) + min(region.rank, rows % region.ranks)
     padding = layer.module.padding_idx
     layer.module.padding_idx = None if padding is None or not begin <= padding < begin + own else padding - begin
