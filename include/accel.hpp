@@ -538,12 +538,12 @@ struct ContextParallelOptions : accel_context_parallel_options_t {
   ContextParallelOptions() : accel_context_parallel_options_t(ACCEL_CONTEXT_PARALLEL_OPTIONS_INIT) {}
 };
 
-// How layers of accel_module_mixture_of_experts() work where expert_parallel_size of the state is above 1: ranks along
-// the axis "expert" of the mesh have as many different experts each, with their gradients and optimizer states, and
-// tokens go to the ranks of their experts and back (Lepikhin et al., "GShard", 2020). Experts are shared out when the
-// model is prepared, in place, from the weights of the axis' first rank. Ranks have batches of their own, also empty
-// ones, and make as many forwards and backwards. Losses, gradients and norms are those of one process; checkpoints have
-// whole tensors, and load on any mesh.
+// How layers of accel_module_mixture_of_experts(), and what a plan names by grouped_gemm and ep_dispatch_experts, work
+// where expert_parallel_size of the state is above 1: ranks along the axis "expert" of the mesh have as many different
+// experts each, with their gradients and optimizer states, and tokens go to the ranks of their experts and back
+// (Lepikhin et al., "GShard", 2020). Experts are shared out when the model is prepared, in place, from the weights of
+// the axis' first rank. Ranks have batches of their own, also empty ones, and make as many forwards and backwards.
+// Losses, gradients and norms are those of one process; checkpoints have whole tensors, and load on any mesh.
 struct ExpertParallelOptions : accel_expert_parallel_options_t {
   ExpertParallelOptions() : accel_expert_parallel_options_t(ACCEL_EXPERT_PARALLEL_OPTIONS_INIT) {}
 };

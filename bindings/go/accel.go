@@ -6118,20 +6118,21 @@ func (options *ContextParallelOptions) c(given *arguments) *C.accel_context_para
 	return made
 }
 
-// ExpertParallelOptions: How layers of accel_module_mixture_of_experts() work where expert_parallel_size of the state
-// is above 1: ranks along the axis "expert" of the mesh have as many different experts each, with their gradients and
-// optimizer states, and tokens go to the ranks of their experts and back (Lepikhin et al., "GShard", 2020). Experts
-// are shared out when the model is prepared, in place, from the weights of the axis' first rank. Ranks have batches
-// of their own, also empty ones, and make as many forwards and backwards. Losses, gradients and norms are those of
-// one process; checkpoints have whole tensors, and load on any mesh.
+// ExpertParallelOptions: How layers of accel_module_mixture_of_experts(), and what a plan names by grouped_gemm and
+// ep_dispatch_experts, work where expert_parallel_size of the state is above 1: ranks along the axis "expert" of the
+// mesh have as many different experts each, with their gradients and optimizer states, and tokens go to the ranks of
+// their experts and back (Lepikhin et al., "GShard", 2020). Experts are shared out when the model is prepared, in
+// place, from the weights of the axis' first rank. Ranks have batches of their own, also empty ones, and make as many
+// forwards and backwards. Losses, gradients and norms are those of one process; checkpoints have whole tensors, and
+// load on any mesh.
 type ExpertParallelOptions struct {
 	// Most tokens that an expert takes of a rank's batch, in units of the mean of all experts; what it does not
 	// take, the last tokens, has a result of 0 from this expert. 0: it takes all. Also with one rank. In [0, inf).
 	// Default 0
 	CapacityFactor *float64
 
-	// 1: the layers of each expert are split over the axis tensor, which is UNSUPPORTED where this axis has
-	// several ranks. Default 0
+	// 1: the layers of each expert are split over the axis tensor; expert_parallel_size then divides
+	// data_parallel_shard_size x context_parallel_size alone. Default 0
 	TensorParallelExperts *bool
 }
 
@@ -6773,6 +6774,9 @@ type EstimateMemoryOptions struct {
 
 	// The positions of a row, on all ranks. In [0, inf). Default 0
 	SequenceLength *int64
+
+	// The number of these ranks that have different experts of a layer. In [1, 2147483647]. Default 1
+	ExpertParallelSize *int64
 }
 
 func (options *EstimateMemoryOptions) c(given *arguments) *C.accel_estimate_memory_options_t {
@@ -6811,6 +6815,9 @@ func (options *EstimateMemoryOptions) c(given *arguments) *C.accel_estimate_memo
 	}
 	if options.SequenceLength != nil {
 		made.sequence_length = C.int64_t(*options.SequenceLength)
+	}
+	if options.ExpertParallelSize != nil {
+		made.expert_parallel_size = C.int64_t(*options.ExpertParallelSize)
 	}
 	return made
 }

@@ -107,7 +107,8 @@ typedef struct accel_context_parallel_options {
                                       * gives them: each call is in a scope of its own. Default 0 */
 } accel_context_parallel_options_t;
 
-/* How layers of accel_module_mixture_of_experts() work where expert_parallel_size of the state is above 1: ranks along the axis
+/* How layers of accel_module_mixture_of_experts(), and what a plan names by grouped_gemm and ep_dispatch_experts, work where
+ * expert_parallel_size of the state is above 1: ranks along the axis
  * "expert" of the mesh have as many different experts each, with their gradients and optimizer states, and tokens go to the
  * ranks of their experts and back (Lepikhin et al., "GShard", 2020). Experts are shared out when the model is prepared, in place,
  * from the weights of the axis' first rank. Ranks have batches of their own, also empty ones, and make as many forwards and
@@ -117,8 +118,8 @@ typedef struct accel_expert_parallel_options {
   double capacity_factor; /* Most tokens that an expert takes of a rank's batch, in units of the mean of all experts; what it does
                            * not take, the last tokens, has a result of 0 from this expert. 0: it takes all. Also with one
                            * rank. In [0, inf). Default 0 */
-  accel_flag_t tensor_parallel_experts; /* 1: the layers of each expert are split over the axis tensor, which is UNSUPPORTED
-                                         * where this axis has several ranks. Default 0 */
+  accel_flag_t tensor_parallel_experts; /* 1: the layers of each expert are split over the axis tensor; expert_parallel_size then
+                                         * divides data_parallel_shard_size x context_parallel_size alone. Default 0 */
   int32_t reserved;                     /* 0 */
 } accel_expert_parallel_options_t;
 

@@ -299,6 +299,8 @@ typedef struct accel_estimate_memory_options {
   int64_t batch_size;               /* The rows of a micro-batch of a transformer, whose activations are added: of GPT-2,
                                      * Llama, or layers that the plan names. 0: they are not. In [0, inf). Default 0 */
   int64_t sequence_length;          /* The positions of a row, on all ranks. In [0, inf). Default 0 */
+  int64_t expert_parallel_size;     /* The number of these ranks that have different experts of a layer. In
+                                     * [1, 2147483647]. Default 1 */
 } accel_estimate_memory_options_t;
 
 /** The memory that training a model takes on the rank with the most of it (of split layers the largest parts), at the peak of a step that is not the first. It

@@ -67,11 +67,12 @@ void require_whole_parameters(const optim::Optimizer& optimizer, const parallel:
   const std::vector<at::Tensor> parameters = optimizer.parameters();
   const bool has_parts =
       optim::is_lomo(optimizer) ? !placed.axes_of(parameters).empty() : placed.have_parts(parameters);
-  require(
-      !has_parts, Status::kUnsupported, "the optimizer ",
-      own == nullptr ? std::string("of the application") : own->rule().name(),
-      " computes an update from a whole parameter, of which a rank of a sharded or split model has a part; expected "
-      "one that updates each element by itself, such as AdamW or SGD, or a model without parts");
+  require(!has_parts, Status::kUnsupported, "the optimizer ",
+          own == nullptr ? std::string("of the application") : own->rule().name(),
+          " computes an update from a whole parameter, of which a rank has a part where a model is sharded or split, "
+          "or its "
+          "experts are shared out; expected one that updates each element by itself, such as AdamW or SGD, or a model "
+          "without parts");
 }
 
 // Ranks that have parts of the same layers draw from the random stream of their first one.
@@ -91,7 +92,7 @@ void draw_missing_values(nn::Module& module, const parallel::ModelRanks& ranks, 
     state = sent.cpu();
   };
   take_from_first(ranks.tensor, "tensor");
-  take_from_first(ranks.expert, parallel::kExpertAxis);
+  take_from_first(ranks.expert, parallel::kExpertAxes);
   at::Generator own = at::detail::createCPUGenerator();
   own.set_state(state);
   nn::draw_initial_values(module, own, whole);
@@ -139,18 +140,25 @@ parallel::ModelRanks Preparation::model_ranks(const FsdpSettings& settings) cons
           summed};
 }
 
-// Ranks along the axis tensor have the same tokens, unless these are split: experts have each of them as often.
-void Preparation::add_expert_ranks(parallel::ModelRanks& ranks, bool splits_tokens) const {
-  if (state_.settings().expert_parallel_size == 1) return;
+// Ranks along the axis tensor have the same tokens, unless these are split: whole experts have each of them as often.
+void Preparation::add_expert_ranks(parallel::ModelRanks& ranks, const PrepareModelSettings& settings) const {
+  const int64_t experts = state_.settings().expert_parallel_size;
+  if (experts == 1) return;
   comm::Mesh& mesh = *state_.groups().mesh();
-  ranks.expert = mesh.group(parallel::kExpertAxis);
+  const bool has_parts = settings.expert_parallel.tensor_parallel_experts && ranks.tensor != nullptr;
+  const int64_t whole = mesh.size("shard,context");
+  require(!has_parts || whole % experts == 0, Status::kInvalidArgument,
+          "tensor_parallel_experts is 1, expert_parallel_size is ", experts, " and there are ", whole,
+          " ranks along shard and context; expected a divisor, or 0 for whole experts on the ranks along tensor");
+  const std::string axis = parallel::expert_axis(settings, ranks.tensor != nullptr), shards = axis + "_shard";
+  ranks.expert = mesh.group(axis);
   const bool has_shards = mesh.size("shard") > 1;
   auto of_experts = std::make_shared<parallel::ModelRanks>();
-  of_experts->gradient = mesh.group("replicate,expert_shard");
-  of_experts->shard_axes = has_shards ? "expert_shard" : "replicate,expert_shard";
+  of_experts->gradient = mesh.group("replicate," + shards);
+  of_experts->shard_axes = has_shards ? shards : "replicate," + shards;
   of_experts->shard = mesh.group(of_experts->shard_axes);
   of_experts->replicate = has_shards ? mesh.group("replicate") : nullptr;
-  const int64_t times = splits_tokens ? 1 : mesh.size("tensor");
+  const int64_t times = has_parts || settings.tensor_parallel.sequence_parallel ? 1 : mesh.size("tensor");
   of_experts->gradient_scale =
       static_cast<double>(of_experts->gradient->size()) / static_cast<double>(ranks.gradient->size() * times);
   ranks.experts = std::move(of_experts);
@@ -195,11 +203,11 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   SequenceSplitting::ChoicePtr sequences = prepared_.sequences->with(settings.context_parallel);
   settings.fsdp = std::move(sharding.settings);
   parallel::ModelRanks ranks = model_ranks(settings.fsdp);
-  add_expert_ranks(ranks, settings.tensor_parallel.sequence_parallel);
+  add_expert_ranks(ranks, settings);
   const nn::NamedTensors whole = nn::lacks_memory(*module) ? nn::named_members(*module) : nn::NamedTensors();
   const parallel::StagePlanPtr stages = cut_into_stages(*module, settings, ranks);
   parallel::split_layers(*module, ranks.tensor, settings, state_.device(), /*is_stage=*/stages != nullptr);
-  parallel::share_experts(*module, ranks, settings);
+  parallel::share_experts(*module, ranks, settings, /*is_stage=*/stages != nullptr);
   const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
   if (preparation.device_placement.value_or(state_.settings().device_placement) && !may_lack_memory &&
       module->weight_store() == nullptr) {

@@ -70,7 +70,7 @@ class Preparation {
 
  private:
   parallel::ModelRanks model_ranks(const FsdpSettings& settings) const;
-  void add_expert_ranks(parallel::ModelRanks& ranks, bool splits_tokens) const;
+  void add_expert_ranks(parallel::ModelRanks& ranks, const PrepareModelSettings& settings) const;
   ShardingChoice choose_sharding(const PrepareModelSettings& preparation) const;
   parallel::StagePlanPtr cut_into_stages(nn::Module& module, const PrepareModelSettings& preparation,
                                          const parallel::ModelRanks& ranks) const;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "nn/linear_cross_entropy.hpp"
+#include "nn/split/expert_ranks.hpp"
 #include "nn/split/split_linear.hpp"
 
 namespace accel::nn {
@@ -19,6 +20,8 @@ const torch::Library* make_library() {
   // Without a dispatch key: the functions differentiate and cast by themselves, on every device.
   library->def(kLinearCrossEntropySchema, linear_cross_entropy);
   library->def(kSplitLinearSchema, split_linear);
+  library->def(kDispatchTokensSchema, dispatch_tokens);
+  library->def(kCombineTokensSchema, combine_tokens);
   return library.release();
 }
 

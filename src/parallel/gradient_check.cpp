@@ -44,7 +44,7 @@ bool check_equal_gradients(const nn::Module& module, const std::string& axis, co
     has_gradients = has_gradients || parameter.grad().defined();
     const tensor::PlacementPtr placement = placements.find(parameter);
     const bool is_split =
-        placement != nullptr && tensor::has_any_axis(placement->axes, tensor::join_axes(axis, kExpertAxis));
+        placement != nullptr && tensor::has_any_axis(placement->axes, tensor::join_axes(axis, kExpertAxes));
     if (!parameter.requires_grad() || is_split || summed.find(parameter) != nullptr) continue;
     names.push_back(name);
     elements.push_back(parameter.numel());

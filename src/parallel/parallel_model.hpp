@@ -32,8 +32,13 @@ struct ForwardNotice {
 };
 
 // The axis of the mesh along which ranks have different experts of a layer. It and "expert_shard" are axes of a second
-// grid over the ranks of shard, context and tensor.
+// grid over the ranks of shard, context and tensor; those for experts whose layers are split along "tensor", of a third
+// one over the ranks of shard and context.
 constexpr const char* kExpertAxis = "expert";
+constexpr const char* kSplitExpertAxis = "split_expert";
+constexpr const char* kExpertAxes = "expert,split_expert";
+// Returns that of a model, some of whose layers ranks along "tensor" may have parts of.
+const char* expert_axis(const PrepareModelSettings& settings, bool has_tensor_ranks);
 
 // Ranks of a model, by what they do with it.
 struct ModelRanks {
@@ -112,8 +117,11 @@ StagePlanPtr cut_into_stages(nn::Module& module, const CommunicatorPtr& pipeline
                              const PipelineSettings& settings, bool defers_products);
 
 // Shares the experts of a model out over the ranks along the axis "expert", in place, unless they are shared out
-// already; with one rank it only sets how the layers work. Collective among these. Ahead of the move to a device, too.
-void share_experts(nn::Module& module, const ModelRanks& ranks, const PrepareModelSettings& settings);
+// already; with one rank it only sets how the layers work. Those are mixtures of experts, and what a plan names.
+// Collective among these. Ahead of the move to a device, too. A plan may be for other layers, too, if the module
+// `is_stage`.
+void share_experts(nn::Module& module, const ModelRanks& ranks, const PrepareModelSettings& settings,
+                   bool is_stage = false);
 
 // Applies the kind of parallelism of the settings; collective if there are several ranks. Parameters without memory,
 // which only sharding takes, get theirs on `device`. `stages` is null for a model that is not cut.

@@ -3,8 +3,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "config/generated/settings/prepare/fsdp.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
 #include "machine/processors.hpp"
+#include "nn/layers/mixture_of_experts.hpp"
 #include "nn/module_shapes.hpp"
 #include "nn/module_walks.hpp"
 #include "parallel/context/context_split.hpp"
@@ -94,7 +97,7 @@ ParallelModelPtr shard(const StrategyInput& input) {
 
 ParallelModelPtr replicate(const StrategyInput& input) {
   const bool has_terms = input.ranks.summed != nullptr && !nn::summed_placements(*input.module).empty();
-  const bool has_experts = input.ranks.experts != nullptr && nn::placements(*input.module).have_axis(kExpertAxis);
+  const bool has_experts = input.ranks.experts != nullptr && nn::placements(*input.module).have_axis(kExpertAxes);
   if (input.ranks.gradient->size() == 1 && !has_terms && !has_experts) return nullptr;
   if (!has_trainable_parameter(*input.module)) return nullptr;
   ClassRanks classes;
@@ -108,35 +111,84 @@ ParallelModelPtr replicate(const StrategyInput& input) {
 // The order in which strategies are applied: each sees what those before it have made of the module.
 constexpr Strategy kStrategies[] = {recompute, shard, replicate};
 
+bool is_of_experts(const SplitRule& rule) { return rule.style->along == SplitAlong::kExperts; }
+
+// The rules of a plan that is given, but not "none": those of experts, or the others.
+std::vector<SplitRule> given_rules(const PrepareModelSettings& settings, bool of_experts) {
+  const std::string& plan = settings.tensor_parallel.plan.value;
+  if (plan == "auto" || plan == "none") return {};
+  std::vector<SplitRule> rules = read_plan(plan);
+  rules.erase(std::remove_if(rules.begin(), rules.end(),
+                             [&](const SplitRule& rule) { return is_of_experts(rule) != of_experts; }),
+              rules.end());
+  return rules;
+}
+
+// The rules for layers that several ranks along the axis "tensor" have parts of.
+std::vector<SplitRule> rules_of_layers(const nn::Module& module, const PrepareModelSettings& settings) {
+  std::vector<SplitRule> rules = settings.tensor_parallel.plan.value == "auto"
+                                     ? plan_of(module, settings.tensor_parallel.sequence_parallel)
+                                     : given_rules(settings, /*of_experts=*/false);
+  if (!settings.expert_parallel.tensor_parallel_experts) return rules;
+  for (const auto& [path, part] : nn::named_modules(module)) {
+    const auto names = [&path = path](const SplitRule& rule) { return rule.matches(path); };
+    if (dynamic_cast<const nn::GroupedExperts*>(part) == nullptr || std::any_of(rules.begin(), rules.end(), names))
+      continue;
+    for (SplitRule& rule : read_plan(path + " moe_tp_experts")) rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
+bool leaves_layers_whole(const PrepareModelSettings& settings) {
+  const std::string& plan = settings.tensor_parallel.plan.value;
+  return settings.split_by_program || (plan == "auto" && settings.evaluation_mode) ||
+         (plan == "none" && !settings.expert_parallel.tensor_parallel_experts);
+}
+
 }  // namespace
 
 void split_layers(nn::Module& module, const CommunicatorPtr& tensor_ranks, const PrepareModelSettings& settings,
                   c10::Device device, bool is_stage) {
-  const std::string& plan = settings.tensor_parallel.plan.value;
-  const bool sequence_parallel = settings.tensor_parallel.sequence_parallel;
-  if (settings.split_by_program || plan == "none" || (plan == "auto" && settings.evaluation_mode)) return;
-  const bool has_axis = tensor_ranks != nullptr && tensor_ranks->size() > 1;
-  if (has_axis && nn::placements(module).have_axis(kTensorAxis)) return;  // it is split already
-  std::vector<SplitRule> rules;
-  if (plan != "auto") rules = read_plan(plan);
-  if (!has_axis) {
-    if (plan != "auto")
+  if (leaves_layers_whole(settings)) return;
+  if (tensor_ranks == nullptr || tensor_ranks->size() == 1) {
+    if (!given_rules(settings, /*of_experts=*/false).empty())
       log(LogLevel::kWarning,
           "there is a plan of tensor parallelism, and tensor_parallel_size is 1: no layer is split");
     return;
   }
-  if (plan == "auto") rules = plan_of(module, sequence_parallel);
+  if (nn::placements(module).have_axis(kTensorAxis)) return;  // it is split already
+  std::vector<SplitRule> rules = rules_of_layers(module, settings);
   if (is_stage) rules = rules_of_stage(rules, module);
+  if (rules.empty() && !is_stage) return;
   split_model(module, rules, tensor_ranks, split_options(settings.tensor_parallel, *tensor_ranks, device));
 }
 
-void share_experts(nn::Module& module, const ModelRanks& ranks, const PrepareModelSettings& settings) {
-  const ExpertParallelSettings& experts = settings.expert_parallel;
-  require(!experts.tensor_parallel_experts || ranks.tensor == nullptr, Status::kUnsupported,
-          "tensor_parallel_experts is 1 and tensor_parallel_size is above 1: the layers of an expert are not split; "
-          "expected 0, and an expert_parallel_size that may have tensor_parallel_size as a factor");
-  set_capacity_factor(module, experts.capacity_factor);
-  if (ranks.expert != nullptr && !settings.evaluation_mode) split_experts(module, ranks.expert);
+const char* expert_axis(const PrepareModelSettings& settings, bool has_tensor_ranks) {
+  return settings.expert_parallel.tensor_parallel_experts && has_tensor_ranks ? kSplitExpertAxis : kExpertAxis;
+}
+
+void share_experts(nn::Module& module, const ModelRanks& ranks, const PrepareModelSettings& settings, bool is_stage) {
+  set_capacity_factor(module, settings.expert_parallel.capacity_factor);
+  if (settings.evaluation_mode) return;
+  std::vector<SplitRule> rules = given_rules(settings, /*of_experts=*/true);
+  if (ranks.expert == nullptr) {
+    if (!rules.empty())
+      log(LogLevel::kWarning, "the plan has rules that share experts out, and expert_parallel_size is 1: none is");
+    return;
+  }
+  if (nn::placements(module).have_axis(kExpertAxes)) return;  // they are shared out already
+  if (is_stage) rules = rules_of_stage(rules, module);
+  std::vector<bool> used(rules.size());
+  split_experts(module, ranks.expert, expert_axis(settings, ranks.tensor != nullptr), [&](const std::string& path) {
+    const auto rule =
+        std::find_if(rules.begin(), rules.end(), [&](const SplitRule& each) { return each.matches(path); });
+    if (rule == rules.end()) return false;
+    used[static_cast<size_t>(rule - rules.begin())] = true;
+    return true;
+  });
+  for (size_t i = 0; i < rules.size(); i++)
+    require(used[i], Status::kInvalidArgument, "rule '", rules[i].text,
+            "' of the plan matches no module and no parameter with experts; expected the path of one");
 }
 
 namespace {
@@ -165,7 +217,7 @@ ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& rank
 
 ParallelGradients parallelize_gradients(nn::ModulePtr module, const ModelRanks& ranks, const FsdpSettings& settings,
                                         double bucket_cap_mb, c10::Device device) {
-  require(!nn::placements(*module).have_axis(kExpertAxis), Status::kUnsupported,
+  require(!nn::placements(*module).have_axis(kExpertAxes), Status::kUnsupported,
           "the ranks have different experts of the model, and the program exchanges gradients; expected "
           "accel_prepare_model()");
   if (is_sharded(ranks.gradient->size(), settings)) {
@@ -189,16 +241,33 @@ namespace {
 
 // Empty: the layers are not split, or on one rank of an unknown kind.
 std::vector<SplitRule> rules_for(const nn::Module& module, const PrepareModelSettings& settings, int64_t ranks) {
+  if (ranks > 1) return leaves_layers_whole(settings) ? std::vector<SplitRule>() : rules_of_layers(module, settings);
   const std::string& plan = settings.tensor_parallel.plan.value;
-  const bool sequence_parallel = settings.tensor_parallel.sequence_parallel;
   const bool is_of_program = plan == "none" || settings.split_by_program;
-  if (is_of_program && ranks > 1) return {};
-  if (!is_of_program && plan != "auto") return read_plan(plan);
-  return ranks == 1 ? find_plan(module, sequence_parallel) : plan_of(module, sequence_parallel);
+  if (!is_of_program && plan != "auto") return given_rules(settings, /*of_experts=*/false);
+  return find_plan(module, settings.tensor_parallel.sequence_parallel);
 }
 
-// The shapes of the parameters that the first of the ranks stores which have parts of the same layers.
-nn::ModulePtr shapes_of_parts(nn::Module& module, const PrepareModelSettings& settings, int64_t ranks) {
+// Finds those of modules whose experts ranks share out.
+std::unordered_set<const at::TensorImpl*> parameters_of_experts(const nn::Module& module,
+                                                                const PrepareModelSettings& settings) {
+  const std::vector<SplitRule> rules = given_rules(settings, /*of_experts=*/true);
+  const auto is_named = [&](const std::string& path) {
+    return std::any_of(rules.begin(), rules.end(), [&](const SplitRule& rule) { return rule.matches(path); });
+  };
+  std::unordered_set<const at::TensorImpl*> found;
+  for (const auto& [path, part] : nn::named_modules(module)) {
+    const bool has_experts = dynamic_cast<const nn::GroupedExperts*>(part) != nullptr || is_named(path);
+    for (const auto& [name, parameter] : part->direct_parameters())
+      if (has_experts || is_named(nn::join_path(path, name))) found.insert(parameter.unsafeGetTensorImpl());
+  }
+  return found;
+}
+
+// The shapes of the parameters that the first of the ranks stores which have parts of the same layers, or some experts.
+nn::ModulePtr shapes_of_parts(nn::Module& module, const EstimateMemorySettings& estimate) {
+  const PrepareModelSettings& settings = estimate.model_options;
+  const int64_t ranks = estimate.tensor_parallel_size, sharing = estimate.expert_parallel_size;
   std::unordered_map<const at::TensorImpl*, std::vector<int64_t>> parts;
   std::vector<SplitRule> rules;
   if (ranks > 1) rules = rules_for(module, settings, ranks);
@@ -209,13 +278,31 @@ nn::ModulePtr shapes_of_parts(nn::Module& module, const PrepareModelSettings& se
         parts[planned.parameter.unsafeGetTensorImpl()] =
             split_placement(planned.shape, *planned.cut, /*rank=*/0, ranks, kTensorAxis).stored_sizes();
   }
+  std::unordered_set<const at::TensorImpl*> of_experts;
+  if (sharing > 1) of_experts = parameters_of_experts(module, settings);
   const nn::Placements placements = nn::placements(module);
-  return nn::shapes_of(module, [&](const at::Tensor& parameter) {
+  const nn::ModulePtr shapes = nn::shapes_of(module, [&](const at::Tensor& parameter) {
     const auto part = parts.find(parameter.unsafeGetTensorImpl());
-    if (part != parts.end()) return part->second;
     const tensor::PlacementPtr placement = placements.find(parameter);
-    return placement == nullptr ? parameter.sizes().vec() : placement->shape;
+    std::vector<int64_t> shape = part != parts.end()    ? part->second
+                                 : placement == nullptr ? parameter.sizes().vec()
+                                                        : placement->shape;
+    if (of_experts.count(parameter.unsafeGetTensorImpl()) == 0) return shape;
+    require(shape.front() % sharing == 0, Status::kInvalidArgument, "a parameter has ", shape.front(),
+            " experts, and expert_parallel_size is ", sharing, "; expected a number of experts that it divides");
+    shape.front() /= sharing;
+    return shape;
   });
+  nn::Placements shared;
+  for (const auto& [name, parameter] : nn::named_parameters(module)) {
+    if (of_experts.count(parameter.unsafeGetTensorImpl()) == 0) continue;
+    const at::Tensor own = nn::find_tensor(*shapes, name);
+    tensor::Placement placement = tensor::whole_placement(own.sizes().vec());
+    placement.axes = kExpertAxis;
+    shared.set(own, std::make_shared<const tensor::Placement>(std::move(placement)));
+  }
+  nn::set_placements(*shapes, shared);
+  return shapes;
 }
 
 std::vector<std::string> recomputed_modules(const nn::ModulePtr& model, const FsdpSettings& settings) {
@@ -257,7 +344,7 @@ MemoryEstimate estimate_memory(const nn::ModulePtr& model, const EstimateMemoryS
                                const StateBytes& state_bytes) {
   EstimateMemorySettings settings = given;
   settings.activation_bytes = settings.activation_bytes + activations_of(model, settings);
-  const nn::ModulePtr module = shapes_of_parts(*model, settings.model_options, settings.tensor_parallel_size);
+  const nn::ModulePtr module = shapes_of_parts(*model, settings);
   if (is_sharded(settings.num_processes, settings.model_options.fsdp))
     return estimate_sharded_memory(module, settings, state_bytes);
   return estimate_replicated_memory(*module, settings, state_bytes);

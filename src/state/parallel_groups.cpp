@@ -13,8 +13,9 @@ constexpr char kDataParallelAxes[] = "replicate,shard";
 constexpr char kGradientAxes[] = "replicate,shard,context";
 constexpr char kRandomStreamAxes[] = "pipeline,replicate,shard,context";
 
-// The ranks of one copy of a model share its experts, neighbours different ones.
-void add_expert_grid(comm::Mesh& mesh, const StateSettings& settings) {
+// The ranks of one copy of a model share its experts, neighbours different ones; where the layers of experts are split,
+// those that have the same parts.
+void add_expert_grids(comm::Mesh& mesh, const StateSettings& settings) {
   const int64_t experts = settings.expert_parallel_size;
   if (experts == 1) return;
   const int64_t shards = settings.data_parallel_shard_size, contexts = settings.context_parallel_size,
@@ -22,10 +23,15 @@ void add_expert_grid(comm::Mesh& mesh, const StateSettings& settings) {
   require(all % experts == 0, Status::kInvalidArgument, "expert_parallel_size is ", experts,
           " and one copy of the model has ", all, " ranks (data_parallel_shard_size ", shards,
           " x context_parallel_size ", contexts, " x tensor_parallel_size ", tensors, "); expected a divisor");
-  mesh.add_grid({{"pipeline", settings.pipeline_parallel_size},
-                 {"replicate", *settings.data_parallel_replicate_size.value},
-                 {"expert_shard", all / experts},
-                 {"expert", experts}});
+  const comm::MeshAxis stages{"pipeline", settings.pipeline_parallel_size},
+      replicas{"replicate", *settings.data_parallel_replicate_size.value};
+  mesh.add_grid({stages, replicas, {"expert_shard", all / experts}, {"expert", experts}});
+  if (tensors == 1 || shards * contexts % experts != 0) return;
+  mesh.add_grid({stages,
+                 replicas,
+                 {"split_expert_shard", shards * contexts / experts},
+                 {"split_expert", experts},
+                 {"tensor", tensors}});
 }
 
 }  // namespace
@@ -48,7 +54,7 @@ ParallelGroups::ParallelGroups(std::shared_ptr<comm::Communicator> ranks, StateS
                                                                    {"shard", settings.data_parallel_shard_size},
                                                                    {"context", settings.context_parallel_size},
                                                                    {"tensor", settings.tensor_parallel_size}});
-  add_expert_grid(*mesh_, settings);
+  add_expert_grids(*mesh_, settings);
   data_parallel_ = mesh_->group(kDataParallelAxes);
   gradient_group_ = mesh_->group(kGradientAxes);
 }

@@ -169,9 +169,11 @@ TEST(MixtureOfExperts, BalancesByTheChoiceWhereTokensAreDropped) {
 TEST(MixtureOfExperts, RowsAreCastUnderAutocast) {
   class Observed final : public ExpertRanks {
    public:
-    at::Tensor run(const at::Tensor& rows, const std::vector<int64_t>& counts, const Compute& compute) const override {
-      const at::Tensor results = compute(rows, counts);
+    DispatchedTokens dispatch(const at::Tensor& rows, const std::vector<int64_t>& counts) const override {
       EXPECT_EQ(rows.scalar_type(), at::kBFloat16);
+      return {rows, {counts}};
+    }
+    at::Tensor combine(const at::Tensor& results, const std::vector<int64_t>&, const ExpertCounts&) const override {
       EXPECT_EQ(results.scalar_type(), at::kBFloat16);
       return results;
     }

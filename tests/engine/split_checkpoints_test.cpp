@@ -10,7 +10,7 @@
 #include "checkpoint_fixture.hpp"
 #include "config/generated/choices/state_dict_type.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
-#include "split_model_fixture.hpp"
+#include "expert_model_fixture.hpp"
 
 namespace accel::parallel {
 namespace split_checkpoints_test {
@@ -82,6 +82,23 @@ TEST(SplitCheckpoints, HaveTheSameBitsOnOtherMeshes) {
         }
       }
     }
+}
+
+// Different numbers of ranks share the experts out, whole or split.
+TEST(SplitCheckpoints, ExpertsHaveTheSameBitsOnOtherMeshes) {
+  const Case test{"experts", with_experts, "none"};
+  PrepareModelSettings settings;
+  settings.fsdp.state_dict_type = StateDictType::kShardedStateDict;
+  constexpr MeshSizes kOthers[] = {{1, 2, 1, 1, 2}, {1, 4, 1, 1, 4}, {1, 4, 1, 1, 2}, {1, 1, 1}, {1, 2, 2, 1, 2}};
+  const checkpoint::tests::Folder folder;
+  pass_on(test, kOthers[0], settings, "", folder / "0");
+  const Loaded expected = load(test, settings, folder / "0");
+  settings.expert_parallel.tensor_parallel_experts = true;
+  for (size_t i = 1; i < std::size(kOthers); i++) {
+    SCOPED_TRACE(text_of(kOthers[i]) + ", experts " + std::to_string(kOthers[i].experts));
+    pass_on(test, kOthers[i], settings, folder / std::to_string(i - 1), folder / std::to_string(i));
+    expect_same(load(test, settings, folder / std::to_string(i)), expected);
+  }
 }
 
 }  // namespace split_checkpoints_test

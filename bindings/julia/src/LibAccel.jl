@@ -1160,7 +1160,7 @@ function accel_context_parallel_options_t(;
     return accel_context_parallel_options_t(sizeof(accel_context_parallel_options_t), method, load_balance, sequence_length, variable_length, inputs_are_split)
 end
 
-"""How layers of accel_module_mixture_of_experts() work where expert_parallel_size of the state is above 1: ranks along the axis \"expert\" of the mesh have as many different experts each, with their gradients and optimizer states, and tokens go to the ranks of their experts and back (Lepikhin et al., \"GShard\", 2020). Experts are shared out when the model is prepared, in place, from the weights of the axis' first rank. Ranks have batches of their own, also empty ones, and make as many forwards and backwards. Losses, gradients and norms are those of one process; checkpoints have whole tensors, and load on any mesh."""
+"""How layers of accel_module_mixture_of_experts(), and what a plan names by grouped_gemm and ep_dispatch_experts, work where expert_parallel_size of the state is above 1: ranks along the axis \"expert\" of the mesh have as many different experts each, with their gradients and optimizer states, and tokens go to the ranks of their experts and back (Lepikhin et al., \"GShard\", 2020). Experts are shared out when the model is prepared, in place, from the weights of the axis' first rank. Ranks have batches of their own, also empty ones, and make as many forwards and backwards. Losses, gradients and norms are those of one process; checkpoints have whole tensors, and load on any mesh."""
 struct accel_expert_parallel_options_t
     struct_size::Csize_t
     capacity_factor::Float64
@@ -1449,6 +1449,7 @@ struct accel_estimate_memory_options_t
     context_parallel_size::Int64
     batch_size::Int64
     sequence_length::Int64
+    expert_parallel_size::Int64
 end
 
 """Every field is unset that is not given."""
@@ -1464,8 +1465,9 @@ function accel_estimate_memory_options_t(;
     context_parallel_size = ACCEL_UNSET_INT64,
     batch_size = ACCEL_UNSET_INT64,
     sequence_length = ACCEL_UNSET_INT64,
+    expert_parallel_size = ACCEL_UNSET_INT64,
 )
-    return accel_estimate_memory_options_t(sizeof(accel_estimate_memory_options_t), num_processes, data_parallel_shard_size, mixed_precision, sync_each_batch, gradient_accumulation_steps, activation_bytes, model_options, tensor_parallel_size, context_parallel_size, batch_size, sequence_length)
+    return accel_estimate_memory_options_t(sizeof(accel_estimate_memory_options_t), num_processes, data_parallel_shard_size, mixed_precision, sync_each_batch, gradient_accumulation_steps, activation_bytes, model_options, tensor_parallel_size, context_parallel_size, batch_size, sequence_length, expert_parallel_size)
 end
 
 """How the ranks share a loader's batches."""

@@ -639,10 +639,10 @@ class accel_context_parallel_options_t:
     def __init__(self, *, method: int = ACCEL_CONTEXT_METHOD_ALL_GATHER, load_balance: int = ACCEL_LOAD_BALANCE_AUTO, sequence_length: int = 0, variable_length: int = 1, inputs_are_split: int = 0) -> None: ...
 
 class accel_expert_parallel_options_t:
-    """How layers of accel_module_mixture_of_experts() work where expert_parallel_size of the state is above 1: ranks along the axis "expert" of the mesh have as many different experts each, with their gradients and optimizer states, and tokens go to the ranks of their experts and back (Lepikhin et al., "GShard", 2020). Experts are shared out when the model is prepared, in place, from the weights of the axis' first rank. Ranks have batches of their own, also empty ones, and make as many forwards and backwards. Losses, gradients and norms are those of one process; checkpoints have whole tensors, and load on any mesh.
+    """How layers of accel_module_mixture_of_experts(), and what a plan names by grouped_gemm and ep_dispatch_experts, work where expert_parallel_size of the state is above 1: ranks along the axis "expert" of the mesh have as many different experts each, with their gradients and optimizer states, and tokens go to the ranks of their experts and back (Lepikhin et al., "GShard", 2020). Experts are shared out when the model is prepared, in place, from the weights of the axis' first rank. Ranks have batches of their own, also empty ones, and make as many forwards and backwards. Losses, gradients and norms are those of one process; checkpoints have whole tensors, and load on any mesh.
 
     capacity_factor: Most tokens that an expert takes of a rank's batch, in units of the mean of all experts; what it does not take, the last tokens, has a result of 0 from this expert. 0: it takes all. Also with one rank. In [0, inf). Default 0
-    tensor_parallel_experts: 1: the layers of each expert are split over the axis tensor, which is UNSUPPORTED where this axis has several ranks. Default 0
+    tensor_parallel_experts: 1: the layers of each expert are split over the axis tensor; expert_parallel_size then divides data_parallel_shard_size x context_parallel_size alone. Default 0
     """
     capacity_factor: float
     tensor_parallel_experts: int
@@ -872,6 +872,7 @@ class accel_estimate_memory_options_t:
     context_parallel_size: The number of these ranks that share each sequence. In [1, 2147483647]. Default 1
     batch_size: The rows of a micro-batch of a transformer, whose activations are added: of GPT-2, Llama, or layers that the plan names. 0: they are not. In [0, inf). Default 0
     sequence_length: The positions of a row, on all ranks. In [0, inf). Default 0
+    expert_parallel_size: The number of these ranks that have different experts of a layer. In [1, 2147483647]. Default 1
     """
     num_processes: int
     data_parallel_shard_size: int
@@ -884,7 +885,8 @@ class accel_estimate_memory_options_t:
     context_parallel_size: int
     batch_size: int
     sequence_length: int
-    def __init__(self, *, num_processes: int = 1, data_parallel_shard_size: Optional[int] = None, mixed_precision: int = ACCEL_PRECISION_NO, sync_each_batch: int = 0, gradient_accumulation_steps: int = 1, activation_bytes: int = 0, model_options: Optional[accel_prepare_model_options_t] = None, tensor_parallel_size: int = 1, context_parallel_size: int = 1, batch_size: int = 0, sequence_length: int = 0) -> None: ...
+    expert_parallel_size: int
+    def __init__(self, *, num_processes: int = 1, data_parallel_shard_size: Optional[int] = None, mixed_precision: int = ACCEL_PRECISION_NO, sync_each_batch: int = 0, gradient_accumulation_steps: int = 1, activation_bytes: int = 0, model_options: Optional[accel_prepare_model_options_t] = None, tensor_parallel_size: int = 1, context_parallel_size: int = 1, batch_size: int = 0, sequence_length: int = 0, expert_parallel_size: int = 1) -> None: ...
 
 class accel_dataloader_config_t:
     """How the ranks share a loader's batches.

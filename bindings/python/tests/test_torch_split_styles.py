@@ -142,10 +142,11 @@ def test_heads_are_shared_unevenly(ranks, kind):
 
 
 @pytest.mark.combinations
-@pytest.mark.parametrize("axis", ["dp_replicate_size", "dp_shard_size"])
-def test_replicas_and_shards_of_split_models(ranks, axis):
-    alone = numbers(ranks(TRAINING, 1, KIND="blocks", SEQUENCE=1)[0])
-    for printed in ranks(TRAINING, 4, KIND="blocks", SEQUENCE=1, AXIS=axis):
+@pytest.mark.parametrize("settings", [{"KIND": "blocks", "SEQUENCE": 1, "AXIS": "dp_replicate_size"},
+                                      {"KIND": "blocks", "SEQUENCE": 1, "AXIS": "dp_shard_size"}, {"KIND": "llama", "AXIS": "dp_shard_size"}], ids=str)
+def test_replicas_and_shards_of_split_models(ranks, settings):
+    alone = numbers(ranks(TRAINING, 1, **settings)[0])
+    for printed in ranks(TRAINING, 4, **settings):
         assert numbers(printed)[:10] == pytest.approx(alone[:10], rel=1e-4)
 
 
@@ -218,8 +219,3 @@ def test_rules_say_which_heads_a_rank_has():
     assert [own_heads(6, 3, ["colwise[8]", *by_heads[1:]], rank, 2) for rank in range(2)] == [[4, 2, 2], [2, 1, 2]]
     with pytest.raises(ValueError, match="attention.q: its rule keeps 4 features together; expected 8"):
         own_heads(6, 3, by_heads, 0, 2)
-
-
-def test_styles_of_experts_say_what_is_missing():
-    with pytest.raises(NotImplementedError, match="mlp.experts: the style 'moe_tp_experts' of the plan splits experts"):
-        Layer("mlp.experts", types.SimpleNamespace(), "moe_tp_experts")

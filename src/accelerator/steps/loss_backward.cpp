@@ -219,7 +219,7 @@ void LossBackward::run_lomo(const at::Tensor& loss, std::optional<double> lr) {
         !tensor::has_any_axis(axes, "tensor"), Status::kUnsupported,
         "LOMO updates a model whose layers are split over the axis tensor of the mesh; expected AdamW or SGD, or ranks "
         "with whole layers");
-    require(!tensor::has_any_axis(axes, parallel::kExpertAxis), Status::kUnsupported,
+    require(!tensor::has_any_axis(axes, parallel::kExpertAxes), Status::kUnsupported,
             "LOMO updates a model of whose experts each rank has some; expected AdamW or SGD, or "
             "expert_parallel_size 1");
   }

@@ -496,7 +496,7 @@ constexpr OptionField kContextParallelOptions[] = {
 
 constexpr OptionField kExpertParallelOptions[] = {
     {"capacity_factor", "Most tokens that an expert takes of a rank's batch, in units of the mean of all experts; what it does not take, the last tokens, has a result of 0 from this expert. 0: it takes all. Also with one rank. In [0, inf). Default 0", OptionKind::kNumber, 8, 8, 201, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
-    {"tensor_parallel_experts", "1: the layers of each expert are split over the axis tensor, which is UNSUPPORTED where this axis has several ranks. Default 0", OptionKind::kFlag, 4, 16, 116, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"tensor_parallel_experts", "1: the layers of each expert are split over the axis tensor; expert_parallel_size then divides data_parallel_shard_size x context_parallel_size alone. Default 0", OptionKind::kFlag, 4, 16, 150, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"reserved", "", OptionKind::kReserved, 4, 20, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
 };
 
@@ -621,6 +621,7 @@ constexpr OptionField kEstimateMemoryOptions[] = {
     {"context_parallel_size", "The number of these ranks that share each sequence. In [1, 2147483647]. Default 1", OptionKind::kInteger, 8, 64, 51, {1, 2147483647, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
     {"batch_size", "The rows of a micro-batch of a transformer, whose activations are added: of GPT-2, Llama, or layers that the plan names. 0: they are not. In [0, inf). Default 0", OptionKind::kInteger, 8, 72, 137, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"sequence_length", "The positions of a row, on all ranks. In [0, inf). Default 0", OptionKind::kInteger, 8, 80, 37, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"expert_parallel_size", "The number of these ranks that have different experts of a layer. In [1, 2147483647]. Default 1", OptionKind::kInteger, 8, 88, 65, {1, 2147483647, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kDataloaderConfig[] = {
@@ -875,7 +876,7 @@ const OptionTable deepspeed_options{"accel_deepspeed_options_t", 96, kDeepspeedO
 const OptionTable grad_scaler_options{"accel_grad_scaler_options_t", 48, kGradScalerOptions, std::size(kGradScalerOptions)};
 const OptionTable autocast_options{"accel_autocast_options_t", 16, kAutocastOptions, std::size(kAutocastOptions)};
 const OptionTable prepare_model_options{"accel_prepare_model_options_t", 80, kPrepareModelOptions, std::size(kPrepareModelOptions)};
-const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 88, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
+const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 96, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 56, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};

@@ -99,8 +99,8 @@ int64_t MixtureOfExperts::capacity(int64_t tokens) const {
 }
 
 // In float32 at least, as the reference does: scores of close experts would be equal in half precision.
-MixtureOfExperts::Routing MixtureOfExperts::route(const at::Tensor& tokens) {
-  const at::Tensor scores = gate_->call(tokens);
+RoutedTokens MixtureOfExperts::routed_tokens(const at::Tensor& input) {
+  const at::Tensor scores = gate_->call(input.reshape({-1, settings_.hidden_size}));
   const at::Tensor shares = at::softmax(scores, -1, scores.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
   at::Tensor chosen;
   {
@@ -108,7 +108,10 @@ MixtureOfExperts::Routing MixtureOfExperts::route(const at::Tensor& tokens) {
     chosen = std::get<1>(at::topk(is_balanced() ? shares + buffer(kExpertBias) : shares, settings_.experts_per_token));
   }
   const at::Tensor weights = shares.gather(1, chosen);
-  return {chosen, weights / weights.sum(1, /*keepdim=*/true)};
+  std::vector<int64_t> sizes = input.sizes().vec();
+  sizes.back() = settings_.experts_per_token;
+  const RoutedTokens routed{input, chosen.view(sizes), (weights / weights.sum(1, /*keepdim=*/true)).view(sizes)};
+  return split_ == nullptr ? routed : split_->enter(routed);
 }
 
 c10::IValue MixtureOfExperts::forward(const Inputs& inputs) {
@@ -116,9 +119,10 @@ c10::IValue MixtureOfExperts::forward(const Inputs& inputs) {
   require(input.dim() >= 1 && input.size(-1) == settings_.hidden_size, Status::kShapeMismatch,
           "a mixture of experts was called with the shape ", input.sizes(), "; expected [..., ", settings_.hidden_size,
           "]");
-  const at::Tensor tokens = input.reshape({-1, settings_.hidden_size});
-  const Routing routing = route(tokens);
-  const TokenOrderPtr order = TokenOrder::create(routing.experts, settings_.num_experts, capacity(tokens.size(0)));
+  const RoutedTokens routed = routed_tokens(input);
+  const at::Tensor tokens = routed.tokens.reshape({-1, settings_.hidden_size});
+  const TokenOrderPtr order = TokenOrder::create(routed.experts.reshape({-1, settings_.experts_per_token}),
+                                                 settings_.num_experts, capacity(tokens.size(0)));
   if (is_balanced() && is_training() && at::GradMode::is_enabled()) {
     const at::Tensor counts = at::tensor(order->chosen(), at::kDouble);
     tokens_of_experts_ = tokens_of_experts_.defined() ? tokens_of_experts_ + counts : counts;
@@ -130,7 +134,9 @@ c10::IValue MixtureOfExperts::forward(const Inputs& inputs) {
   const at::Tensor results =
       ranks_ == nullptr ? compute(rows, order->counts()) : ranks_->run(rows, order->counts(), compute);
   const at::Tensor places = order->to_places(results);
-  return at::bmm(routing.weights.to(places.scalar_type()).unsqueeze(1), places).squeeze(1).view(input.sizes());
+  const at::Tensor weights = routed.weights.reshape({-1, 1, settings_.experts_per_token}).to(places.scalar_type());
+  const at::Tensor sums = at::bmm(weights, places).view(routed.tokens.sizes());
+  return split_ == nullptr ? sums : split_->leave(sums);
 }
 
 void MixtureOfExperts::balance(const std::function<void(const at::Tensor& tokens)>& sum) {

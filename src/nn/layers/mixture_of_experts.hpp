@@ -12,18 +12,23 @@
 #include <vector>
 
 #include "nn/module.hpp"
+#include "nn/split/expert_ranks.hpp"
 
 namespace accel::nn {
 
-// How the ranks that have different experts of a layer compute with tokens of all.
-class ExpertRanks {
- public:
-  // The rows of each of this rank's experts, one expert after the other, with their numbers; gives as many rows.
-  using Compute = std::function<at::Tensor(const at::Tensor& rows, const std::vector<int64_t>& counts)>;
+// Tokens with the numbers of their experts and the weights of these, each [..., positions, size].
+struct RoutedTokens {
+  at::Tensor tokens, experts, weights;
+};
 
-  virtual ~ExpertRanks() = default;
-  // `rows` are sorted by all experts, of which each has as many as `counts` says. Returns the results in their order.
-  virtual at::Tensor run(const at::Tensor& rows, const std::vector<int64_t>& counts, const Compute& compute) const = 0;
+// How ranks that have parts of each expert compute with the same tokens, each a term of the result.
+class SplitExperts {
+ public:
+  virtual ~SplitExperts() = default;
+  // The tokens of all positions, of whose gradients ranks compute terms.
+  virtual RoutedTokens enter(const RoutedTokens& routed) const = 0;
+  // The sum of the terms, for the positions that entered.
+  virtual at::Tensor leave(const at::Tensor& terms) const = 0;
 };
 
 // Gated networks down(silu(gate(x)) * up(x)), with gate_up_proj [experts, 2 intermediate, hidden] and down_proj
@@ -61,6 +66,7 @@ class MixtureOfExperts final : public Module {
   const std::shared_ptr<GroupedExperts>& experts() const { return experts_; }
 
   void set_ranks(std::shared_ptr<const ExpertRanks> ranks) { ranks_ = std::move(ranks); }
+  void set_split(std::shared_ptr<const SplitExperts> split) { split_ = std::move(split); }
   // An expert takes at most the mean number of tokens of a call times this; the result of an expert for a token
   // that it does not take is 0. 0: it takes all.
   void set_capacity_factor(double factor);
@@ -74,16 +80,14 @@ class MixtureOfExperts final : public Module {
   c10::IValue forward(const Inputs& inputs) override;
 
  private:
-  struct Routing {
-    at::Tensor experts, weights;  // [tokens, experts of a token]
-  };
-  Routing route(const at::Tensor& tokens);
+  RoutedTokens routed_tokens(const at::Tensor& input);
   int64_t capacity(int64_t tokens) const;
 
   MixtureSettings settings_;
   ModulePtr gate_;
   std::shared_ptr<GroupedExperts> experts_;
-  std::shared_ptr<const ExpertRanks> ranks_;  // null: this rank has all experts
+  std::shared_ptr<const ExpertRanks> ranks_;   // null: this rank has all experts
+  std::shared_ptr<const SplitExperts> split_;  // null: this rank has whole experts
   double capacity_factor_ = 0;
   at::Tensor tokens_of_experts_;  // since the last balance()
 };

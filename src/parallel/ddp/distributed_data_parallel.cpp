@@ -22,7 +22,7 @@ namespace {
 enum GradientClass : size_t { kComplete, kWithTerms, kOfExperts };
 
 bool is_of_experts(const tensor::PlacementPtr& placement) {
-  return placement != nullptr && tensor::has_any_axis(placement->axes, kExpertAxis);
+  return placement != nullptr && tensor::has_any_axis(placement->axes, kExpertAxes);
 }
 
 // The ranks that have the same experts start from those of the first one.

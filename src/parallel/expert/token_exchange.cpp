@@ -40,19 +40,23 @@ int64_t sum_of(const std::vector<int64_t>& numbers) {
 // Which rows of a call go where. A segment is the rows of one rank for one expert.
 struct Routes {
   RankGroup ranks;
-  std::vector<int64_t> sent;                   // the number of this rank's rows for the experts of each rank
-  std::vector<std::vector<int64_t>> segments;  // of each rank, its rows for each of this rank's experts
+  std::vector<int64_t> sent;  // the number of this rank's rows for the experts of each rank
+  nn::ExpertCounts segments;
 
   int64_t own_experts() const { return static_cast<int64_t>(segments.front().size()); }
-  // The number of rows of each of this rank's experts.
-  std::vector<int64_t> counts() const {
-    std::vector<int64_t> counts(segments.front().size(), 0);
-    for (const auto& of_rank : segments)
-      for (size_t expert = 0; expert < counts.size(); expert++) counts[expert] += of_rank[expert];
-    return counts;
-  }
 };
 using RoutesPtr = std::shared_ptr<const Routes>;
+
+// The experts are shared out evenly, in the order of the ranks.
+RoutesPtr routes_of(const std::vector<int64_t>& counts, const nn::ExpertCounts& received, const RankGroup& ranks) {
+  const auto routes = std::make_shared<Routes>();
+  routes->ranks = ranks;
+  const auto experts = static_cast<ptrdiff_t>(counts.size()) / ranks->size();
+  for (auto next = counts.begin(); next != counts.end(); next += experts)
+    routes->sent.push_back(std::accumulate(next, next + experts, int64_t{0}));
+  routes->segments = received;
+  return routes;
+}
 
 // Throws the same on all ranks if the sizes of two differ: each rank has those of all.
 void check_headers(const at::Tensor& received, const std::vector<int64_t>& own, const comm::Communicator& ranks) {
@@ -67,33 +71,27 @@ void check_headers(const at::Tensor& received, const std::vector<int64_t>& own, 
   }
 }
 
-RoutesPtr exchange_counts(const std::vector<int64_t>& counts, const std::vector<int64_t>& header,
-                          const RankGroup& ranks) {
+nn::ExpertCounts exchange_counts(const std::vector<int64_t>& counts, const std::vector<int64_t>& header,
+                                 const RankGroup& ranks) {
   const int64_t size = ranks->size(), experts = static_cast<int64_t>(counts.size()) / size;
   const at::Tensor sent = at::empty({size, kHeaderSize + experts}, at::kInt);
   int32_t* next = sent.mutable_data_ptr<int32_t>();
-  const auto routes = std::make_shared<Routes>();
-  routes->ranks = ranks;
   for (int64_t rank = 0; rank < size; rank++) {
     for (const int64_t number : header) *next++ = static_cast<int32_t>(number);
-    int64_t rows = 0;
-    for (int64_t expert = 0; expert < experts; expert++) {
-      const int64_t count = counts[static_cast<size_t>(rank * experts + expert)];
-      *next++ = static_cast<int32_t>(count);
-      rows += count;
-    }
-    routes->sent.push_back(rows);
+    for (int64_t expert = 0; expert < experts; expert++)
+      *next++ = static_cast<int32_t>(counts[static_cast<size_t>(rank * experts + expert)]);
   }
   const at::Tensor on_device = sent.to(ranks->device());
   const at::Tensor arrived = at::empty_like(on_device);
   ranks->run(Collective::all_to_all(on_device, arrived));
-  const at::Tensor received = arrived.cpu();
-  check_headers(received, header, *ranks);
+  const at::Tensor all = arrived.cpu();
+  check_headers(all, header, *ranks);
+  nn::ExpertCounts received;
   for (int64_t rank = 0; rank < size; rank++) {
-    const int32_t* const of_rank = received[rank].const_data_ptr<int32_t>() + kHeaderSize;
-    routes->segments.emplace_back(of_rank, of_rank + experts);
+    const int32_t* const of_rank = all[rank].const_data_ptr<int32_t>() + kHeaderSize;
+    received.emplace_back(of_rank, of_rank + experts);
   }
-  return routes;
+  return received;
 }
 
 // Calls `take` with the rank and the first row of each block of rows, in the order of the ranks.
@@ -206,13 +204,20 @@ at::Tensor exchange_rows(const at::Tensor& rows, const RoutesPtr& routes, bool t
 
 }  // namespace
 
-at::Tensor TokenExchange::run(const at::Tensor& rows, const std::vector<int64_t>& counts,
-                              const Compute& compute) const {
+nn::DispatchedTokens TokenExchange::dispatch(const at::Tensor& rows, const std::vector<int64_t>& counts) const {
+  require(!counts.empty() && counts.size() % static_cast<size_t>(ranks_->size()) == 0, Status::kShapeMismatch,
+          "there are numbers of tokens for ", counts.size(), " experts, which ", ranks_->size(),
+          " ranks share out; expected a number for each expert of all ranks");
   const auto bytes = static_cast<int64_t>(rows.element_size());
-  const RoutesPtr routes =
+  nn::ExpertCounts received =
       exchange_counts(counts, {sizes_.experts_per_token, rows.size(1), sizes_.intermediate_size, bytes}, ranks_);
-  const at::Tensor own = exchange_rows(rows, routes, /*to_the_experts=*/true);
-  return exchange_rows(compute(own, routes->counts()), routes, /*to_the_experts=*/false);
+  const at::Tensor own = exchange_rows(rows, routes_of(counts, received, ranks_), /*to_the_experts=*/true);
+  return {own, std::move(received)};
+}
+
+at::Tensor TokenExchange::combine(const at::Tensor& results, const std::vector<int64_t>& counts,
+                                  const nn::ExpertCounts& received) const {
+  return exchange_rows(results, routes_of(counts, received, ranks_), /*to_the_experts=*/false);
 }
 
 }  // namespace accel::parallel

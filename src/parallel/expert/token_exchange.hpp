@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "nn/layers/mixture_of_experts.hpp"
+#include "nn/split/expert_ranks.hpp"
 #include "parallel/regions/exchange.hpp"
 
 namespace accel::parallel {
@@ -28,7 +28,9 @@ class TokenExchange final : public nn::ExpertRanks {
   // The experts are shared out evenly, in the order of the ranks.
   TokenExchange(RankGroup ranks, const ExpertLayerSizes& sizes) : ranks_(std::move(ranks)), sizes_(sizes) {}
 
-  at::Tensor run(const at::Tensor& rows, const std::vector<int64_t>& counts, const Compute& compute) const override;
+  nn::DispatchedTokens dispatch(const at::Tensor& rows, const std::vector<int64_t>& counts) const override;
+  at::Tensor combine(const at::Tensor& results, const std::vector<int64_t>& counts,
+                     const nn::ExpertCounts& received) const override;
 
  private:
   RankGroup ranks_;

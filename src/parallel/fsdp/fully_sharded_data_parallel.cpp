@@ -63,7 +63,7 @@ bool has_experts(const nn::NamedTensors& parameters, const nn::Placements& place
   size_t number = 0;
   for (const auto& [name, parameter] : parameters) {
     const tensor::PlacementPtr placed = placements.find(parameter);
-    number += placed != nullptr && tensor::has_any_axis(placed->axes, kExpertAxis) ? 1 : 0;
+    number += placed != nullptr && tensor::has_any_axis(placed->axes, kExpertAxes) ? 1 : 0;
   }
   require(number == 0 || number == parameters.size(), Status::kUnsupported,
           "a sharded module shares parameters with experts, which other ranks do not have; expected experts with "
@@ -116,7 +116,7 @@ at::Tensor FullyShardedDataParallel::with_memory(const at::Tensor& tensor, const
 void FullyShardedDataParallel::shard_model(c10::Device device) {
   const at::NoGradGuard no_grad;
   require_unsharded(*module(), ranks_.shard_axes);
-  const std::vector<WrappedModule> modules = wrap_modules(module(), settings_, kExpertAxis);
+  const std::vector<WrappedModule> modules = wrap_modules(module(), settings_, kExpertAxes);
   const nn::Placements summed = nn::summed_placements(*module()), placements = nn::placements(*module());
   for (const WrappedModule& wrapped : modules) {
     const bool is_of_experts = ranks_.experts != nullptr && has_experts(wrapped.parameters, placements);

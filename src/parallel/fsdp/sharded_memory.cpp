@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
 #include "config/generated/settings/prepare/estimate_memory.hpp"
 #include "nn/module_walks.hpp"
 #include "parallel/fsdp/auto_wrap.hpp"
@@ -20,6 +21,7 @@
 #include "parallel/fsdp/mixed_precision_policy.hpp"
 #include "parallel/fsdp/parameter_group.hpp"
 #include "parallel/fsdp/sharded_parameter.hpp"
+#include "parallel/parallel_model.hpp"
 #include "parallel/schedule/sharding_schedule.hpp"
 
 namespace accel::parallel {
@@ -39,6 +41,16 @@ struct Member {
   Uses uses;
   int64_t gradient;  // bytes of the whole one, as autograd makes it
 };
+
+// Counts the ranks of one copy of the model that have rows of the same experts.
+int expert_shard_ranks(const EstimateMemorySettings& settings) {
+  const bool are_split = settings.model_options.expert_parallel.tensor_parallel_experts;
+  const int64_t shards = *settings.data_parallel_shard_size, experts = settings.expert_parallel_size;
+  const int64_t ranks = are_split ? shards : shards * settings.tensor_parallel_size;
+  require(ranks % experts == 0, Status::kInvalidArgument, "expert_parallel_size is ", experts, " and one copy of the ",
+          "model has ", ranks, " ranks that may share experts out; expected a divisor");
+  return static_cast<int>(ranks / experts);
+}
 
 struct Group {
   std::string path;
@@ -61,9 +73,11 @@ class ShardedStep {
         fsdp_(settings.model_options.fsdp),
         state_bytes_(state_bytes),
         shard_ranks_(static_cast<int>(*settings.data_parallel_shard_size)),
-        policy_(mixed_precision_policy(fsdp_)) {
+        expert_shard_ranks_(expert_shard_ranks(settings)),
+        policy_(mixed_precision_policy(fsdp_)),
+        placements_(nn::placements(*module)) {
     number_uses(*module);
-    const std::vector<WrappedModule> modules = wrap_modules(module, fsdp_);
+    const std::vector<WrappedModule> modules = wrap_modules(module, fsdp_, kExpertAxes);
     for (const WrappedModule& wrapped : modules) add_group(wrapped);
     add_whole_tensors(*module);
     widen_uses();
@@ -94,7 +108,8 @@ class ShardedStep {
     Group group{wrapped.path, {}, 0, {num_uses_, 0}};
     for (const auto& [name, tensor] : wrapped.parameters) {
       Member& member = group.members.emplace_back();
-      member.parameter = std::make_unique<ShardedParameter>(name, tensor, policy_.param_dtype, 0, shard_ranks_);
+      const int ranks = placements_.find(tensor) == nullptr ? shard_ranks_ : expert_shard_ranks_;
+      member.parameter = std::make_unique<ShardedParameter>(name, tensor, policy_.param_dtype, 0, ranks);
       member.uses = uses_.at(tensor.unsafeGetTensorImpl());
       const ShardedParameter& parameter = *member.parameter;
       const int64_t elements = parameter.layout().elements_per_rank();
@@ -257,8 +272,9 @@ class ShardedStep {
   const EstimateMemorySettings& settings_;
   const FsdpSettings& fsdp_;
   const StateBytes& state_bytes_;
-  const int shard_ranks_;
+  const int shard_ranks_, expert_shard_ranks_;
   const MixedPrecisionPolicy policy_;
+  const nn::Placements placements_;  // of experts that ranks share out
   // Gradients of the micro-batches before the last one are kept whole, or exchanged.
   const bool accumulates_ = settings_.gradient_accumulation_steps > 1;
   const bool accumulates_whole_ = accumulates_ && !settings_.sync_each_batch;

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "nn/layers/attention_heads.hpp"
+#include "nn/layers/mixture_of_experts.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/weight_store.hpp"
 
@@ -145,12 +146,14 @@ void MatchedPlan::match(PlannedLayer& layer) {
     const SplitAlong along = layer.along();
     const bool fits =
         along == SplitAlong::kNothing ||
+        (along == SplitAlong::kExpertFeatures && !layer.module->direct_parameters().empty()) ||
         (layer.projection != nullptr && (along == SplitAlong::kOutputs || along == SplitAlong::kInputs)) ||
         (layer.embedding != nullptr && (along == SplitAlong::kRows || along == SplitAlong::kColumns));
     require(fits, Status::kInvalidArgument, "rule '", layer.rule->text, "' does not fit '", path, "', of kind '",
             layer.module->kind(),
             "'; expected a linear layer for the styles colwise and rowwise, an embedding for the "
-            "styles embedding_*, or the path of a parameter");
+            "styles embedding_*, a module with the parameters of experts for moe_tp_experts, or the path of a "
+            "parameter");
     require(!layer.is_split_output() || (layer.embedding != nullptr && sequence_parallel_), Status::kInvalidArgument,
             "rule '", layer.rule->text, "' does not fit '", path, "'; expected an embedding, and sequence_parallel 1");
     require_sequence_option(*layer.rule);
@@ -171,6 +174,10 @@ void MatchedPlan::match_parameters(const PlannedLayer& layer) {
     const bool is_of_layer = layer.projection != nullptr || layer.embedding != nullptr;
     require(own == nullptr || !is_of_layer, Status::kInvalidArgument, "rule '", own == nullptr ? "" : own->text,
             "' names a parameter of a layer that is split as a whole; expected '", product_path(layer), "'");
+    const bool is_of_mixture = dynamic_cast<const nn::GroupedExperts*>(layer.module) != nullptr;
+    require(own == nullptr || !is_of_mixture || layer.has_parts_of_experts(), Status::kInvalidArgument, "rule '",
+            own == nullptr ? "" : own->text, "' names a parameter of experts; expected '", layer.path,
+            " moe_tp_experts' in the plan");
     const tensor::PlacementPtr placement = layer.module->placement(i);
     PlannedParameter planned{parameter,
                              placement == nullptr ? parameter.sizes().vec() : placement->shape,
@@ -190,7 +197,7 @@ void MatchedPlan::match_parameters(const PlannedLayer& layer) {
       planned.sums_gradients = rule->style->sums_gradients || is_bias_of_part;
       planned.has_classes =
           rule->style->gathers_output && planned.cut && planned.cut->dim == 0 && planned.shape.size() == 2;
-      planned.is_factor = own != nullptr && planned.cut && planned.shape.size() == 2;
+      planned.is_factor = own != nullptr && planned.cut && planned.shape.size() == 2 && !layer.has_parts_of_experts();
     }
     require(own == nullptr || own->style->along != SplitAlong::kInputs || planned.cut, Status::kInvalidArgument,
             "rule '", own == nullptr ? "" : own->text, "' does not fit '", parameter_path, "' of shape ",
@@ -202,6 +209,7 @@ void MatchedPlan::match_parameters(const PlannedLayer& layer) {
 // How a rule cuts a parameter; nothing: the rank has all of it.
 std::optional<DimensionCut> MatchedPlan::cut_of(const PlannedLayer& layer, const SplitRule& rule, size_t index,
                                                 c10::IntArrayRef shape, const std::string& path) const {
+  if (layer.has_parts_of_experts()) return cut_of_experts(layer, rule, index, shape, path);
   const SplitAlong along = rule.style->along;
   if (along == SplitAlong::kNothing) return std::nullopt;
   const bool is_bias = layer.projection != nullptr ? index == nn::Projection::kBias : shape.size() < 2;
@@ -222,6 +230,33 @@ std::optional<DimensionCut> MatchedPlan::cut_of(const PlannedLayer& layer, const
             " features to split over ", ranks_, " ranks; expected at least as many, or a smaller tensor_parallel_size");
     cut.packed.push_back(heads == nullptr ? PackedCut{packed} : cut_heads(*heads, packed, ranks_, rule, path));
   }
+  return cut;
+}
+
+// The first dimension are the experts; behind it are those of one expert's matrix.
+std::optional<DimensionCut> MatchedPlan::cut_of_experts(const PlannedLayer& layer, const SplitRule& rule, size_t index,
+                                                        c10::IntArrayRef shape, const std::string& path) const {
+  DimensionCut cut;
+  if (dynamic_cast<const nn::GroupedExperts*>(layer.module) != nullptr) {
+    const bool is_down = index == nn::GroupedExperts::kDown;
+    cut.dim = is_down ? 2 : 1;
+    cut.packed.assign(is_down ? 1 : 2, PackedCut{shape[cut.dim] / (is_down ? 1 : 2)});
+  } else {
+    const SplitAlong along = rule.style->along;
+    require(&rule != layer.rule, Status::kInvalidArgument, "rule '", rule.text, "' splits the experts of '", layer.path,
+            "', and the plan has no rule for '", path,
+            "', which each rank would use as a whole; expected one such as packed_colwise(2), rowwise or replicate");
+    if (along == SplitAlong::kNothing) return std::nullopt;
+    require(along == SplitAlong::kOutputs || along == SplitAlong::kInputs, Status::kInvalidArgument, "rule '",
+            rule.text, "' does not fit '", path, "', a parameter of experts; expected colwise or rowwise");
+    cut.dim = along == SplitAlong::kOutputs ? 1 : 2;
+    require(cut.dim < shape.size(), Status::kInvalidArgument, "rule '", rule.text, "' cuts dimension ", cut.dim,
+            " of '", path, "', whose shape is ", shape);
+    for (const int64_t packed : packed_sizes(rule, shape[cut.dim], path)) cut.packed.push_back({packed});
+  }
+  for (const PackedCut& packed : cut.packed)
+    require(packed.size >= ranks_, Status::kInvalidArgument, "the experts of '", path, "' have ", packed.size,
+            " features to split over ", ranks_, " ranks; expected at least as many, or a smaller tensor_parallel_size");
   return cut;
 }
 

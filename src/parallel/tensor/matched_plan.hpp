@@ -34,6 +34,8 @@ struct PlannedLayer {
   bool takes_part() const;
   // A linear layer by its outputs, which every rank gathers.
   bool gathers_output() const;
+  // Experts, of each of which the rank has some features.
+  bool has_parts_of_experts() const { return along() == SplitAlong::kExpertFeatures; }
   // A whole embedding of whose output a rank takes its positions.
   bool is_split_output() const;
 };
@@ -68,6 +70,8 @@ class MatchedPlan {
   void match_parameters(const PlannedLayer& layer);
   std::optional<DimensionCut> cut_of(const PlannedLayer& layer, const SplitRule& rule, size_t index,
                                      c10::IntArrayRef shape, const std::string& path) const;
+  std::optional<DimensionCut> cut_of_experts(const PlannedLayer& layer, const SplitRule& rule, size_t index,
+                                             c10::IntArrayRef shape, const std::string& path) const;
   void add(PlannedParameter parameter);
   const PlannedLayer* nearest_with_others(const PlannedLayer& layer) const;
   void require_partner(const PlannedLayer& layer) const;

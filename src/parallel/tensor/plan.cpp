@@ -28,6 +28,10 @@ constexpr SplitStyle kStyles[] = {
     {"split_output", SplitAlong::kNothing, false, false, false, false},
     {"sequence_parallel", SplitAlong::kNothing, false, false, false, true},
     {"replicated_with_grad_allreduce", SplitAlong::kNothing, false, false, false, true},
+    {"moe_tp_experts", SplitAlong::kExpertFeatures, false, false, false, false},
+    {"grouped_gemm", SplitAlong::kExperts, false, false, false, false},
+    {"ep_dispatch_experts", SplitAlong::kExperts, false, false, false, false},
+    {"ep_router", SplitAlong::kNothing, false, false, false, false},
 };
 
 std::string known_styles() {
@@ -36,16 +40,7 @@ std::string known_styles() {
   return names;
 }
 
-// Styles of experts in plans of Hugging Face's models.
-constexpr std::string_view kStylesOfExperts[] = {"moe_tp_experts", "moe_identity_expert", "grouped_gemm",
-                                                 "ep_dispatch_experts", "ep_router"};
-
 const SplitStyle& find_style(std::string_view name, const std::string& rule) {
-  const bool is_of_experts =
-      std::find(std::begin(kStylesOfExperts), std::end(kStylesOfExperts), name) != std::end(kStylesOfExperts);
-  require(!is_of_experts, Status::kUnsupported, "rule '", rule, "' of the plan has the style '", name,
-          "', which shares experts out; expected no rule for them, and expert_parallel_size for layers of "
-          "accel_module_mixture_of_experts()");
   const auto* const found =
       std::find_if(std::begin(kStyles), std::end(kStyles), [&](const SplitStyle& style) { return name == style.name; });
   require(found != std::end(kStyles), Status::kInvalidArgument, "rule '", rule, "' of the plan has the style '", name,

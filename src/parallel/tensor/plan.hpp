@@ -11,8 +11,9 @@
 
 namespace accel::parallel {
 
-// Ranks have parts of a product's output or input features, or of the rows or features of an embedding's table.
-enum class SplitAlong { kNothing, kOutputs, kInputs, kRows, kColumns };
+// Ranks have parts of a product's output or input features, of the rows or features of an embedding's table, or of the
+// features inside each expert of a layer; along the axis "expert", some of the experts.
+enum class SplitAlong { kNothing, kOutputs, kInputs, kRows, kColumns, kExpertFeatures, kExperts };
 
 struct SplitStyle {
   const char* name;

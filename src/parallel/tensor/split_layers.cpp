@@ -60,4 +60,11 @@ at::Tensor SequenceLookup::look_up(const at::Tensor& weight, const at::Tensor& i
   return split_sequence(at::embedding(weight, indices), group_);
 }
 
+nn::RoutedTokens ExpertFeatures::enter(const nn::RoutedTokens& routed) const {
+  if (!splits_sequence_)
+    return {parallel_copy(routed.tokens, group_), routed.experts, parallel_copy(routed.weights, group_)};
+  return {gather_sequence(routed.tokens, group_), gather_sequence(routed.experts, group_),
+          gather_sequence(routed.weights, group_)};
+}
+
 }  // namespace accel::parallel

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "nn/layers/embedding.hpp"
+#include "nn/layers/mixture_of_experts.hpp"
 #include "nn/layers/projection.hpp"
 #include "nn/split/split_classes.hpp"
 #include "nn/split/split_linear.hpp"
@@ -126,6 +127,19 @@ class SequenceLookup final : public nn::SplitLookup {
 
  private:
   RankGroup group_;
+};
+
+// Experts of which each rank has some features. Ranks have the same tokens, or different positions of a sequence.
+class ExpertFeatures final : public nn::SplitExperts {
+ public:
+  ExpertFeatures(RankGroup group, bool splits_sequence) : group_(std::move(group)), splits_sequence_(splits_sequence) {}
+
+  nn::RoutedTokens enter(const nn::RoutedTokens& routed) const override;
+  at::Tensor leave(const at::Tensor& terms) const override { return sum_terms(terms, group_, splits_sequence_); }
+
+ private:
+  RankGroup group_;
+  bool splits_sequence_;
 };
 
 }  // namespace accel::parallel

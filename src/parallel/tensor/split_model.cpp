@@ -17,6 +17,7 @@
 #include "nn/initial_values.hpp"
 #include "nn/layers/attention_heads.hpp"
 #include "nn/layers/dropout.hpp"
+#include "nn/layers/mixture_of_experts.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/operators.hpp"
 #include "nn/split/split_classes.hpp"
@@ -135,6 +136,7 @@ class ModelSplit {
     if (layer.rule == nullptr) return;
     if (layer.is_split_output()) layer.embedding->set_split(std::make_shared<SequenceLookup>(group_));
     if (layer.along() == SplitAlong::kNothing) return;
+    if (layer.has_parts_of_experts()) return split_experts(layer);
     if (layer.projection != nullptr && layer.along() == SplitAlong::kOutputs) {
       const int64_t gathered =
           layer.rule->style->gathers_output ? whole_size(layer, layer.projection->output_dim()) : 0;
@@ -157,6 +159,12 @@ class ModelSplit {
     if (layer.rule->style->gathers_output || layer.rule->style->splits_input) return;  // all heads are on each rank
     for (nn::Module* const module : {layer.module, layer.parent == nullptr ? nullptr : layer.parent->module})
       if (auto* const heads = dynamic_cast<nn::AttentionHeads*>(module)) heads->set_split_rank(group_->rank());
+  }
+
+  // The forward of a program's own experts sums by itself.
+  void split_experts(const PlannedLayer& layer) {
+    auto* const mixture = layer.parent == nullptr ? nullptr : dynamic_cast<nn::MixtureOfExperts*>(layer.parent->module);
+    if (mixture != nullptr) mixture->set_split(std::make_shared<ExpertFeatures>(group_, sequence_parallel_));
   }
 
   // The module that contains the parameter's owns what computes with it.

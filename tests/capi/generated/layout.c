@@ -408,7 +408,7 @@ SAME(place_of_accel_prepare_model_options_t_tensor_parallel, offsetof(accel_prep
 SAME(place_of_accel_prepare_model_options_t_context_parallel, offsetof(accel_prepare_model_options_t, context_parallel) == 56 && sizeof(((accel_prepare_model_options_t *)0)->context_parallel) == 8);
 SAME(place_of_accel_prepare_model_options_t_expert_parallel, offsetof(accel_prepare_model_options_t, expert_parallel) == 64 && sizeof(((accel_prepare_model_options_t *)0)->expert_parallel) == 8);
 SAME(place_of_accel_prepare_model_options_t_pipeline, offsetof(accel_prepare_model_options_t, pipeline) == 72 && sizeof(((accel_prepare_model_options_t *)0)->pipeline) == 8);
-SAME(size_of_accel_estimate_memory_options_t, sizeof(accel_estimate_memory_options_t) == 88);
+SAME(size_of_accel_estimate_memory_options_t, sizeof(accel_estimate_memory_options_t) == 96);
 SAME(place_of_accel_estimate_memory_options_t_struct_size, offsetof(accel_estimate_memory_options_t, struct_size) == 0 && sizeof(((accel_estimate_memory_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_estimate_memory_options_t_num_processes, offsetof(accel_estimate_memory_options_t, num_processes) == 8 && sizeof(((accel_estimate_memory_options_t *)0)->num_processes) == 8);
 SAME(place_of_accel_estimate_memory_options_t_data_parallel_shard_size, offsetof(accel_estimate_memory_options_t, data_parallel_shard_size) == 16 && sizeof(((accel_estimate_memory_options_t *)0)->data_parallel_shard_size) == 8);
@@ -421,6 +421,7 @@ SAME(place_of_accel_estimate_memory_options_t_tensor_parallel_size, offsetof(acc
 SAME(place_of_accel_estimate_memory_options_t_context_parallel_size, offsetof(accel_estimate_memory_options_t, context_parallel_size) == 64 && sizeof(((accel_estimate_memory_options_t *)0)->context_parallel_size) == 8);
 SAME(place_of_accel_estimate_memory_options_t_batch_size, offsetof(accel_estimate_memory_options_t, batch_size) == 72 && sizeof(((accel_estimate_memory_options_t *)0)->batch_size) == 8);
 SAME(place_of_accel_estimate_memory_options_t_sequence_length, offsetof(accel_estimate_memory_options_t, sequence_length) == 80 && sizeof(((accel_estimate_memory_options_t *)0)->sequence_length) == 8);
+SAME(place_of_accel_estimate_memory_options_t_expert_parallel_size, offsetof(accel_estimate_memory_options_t, expert_parallel_size) == 88 && sizeof(((accel_estimate_memory_options_t *)0)->expert_parallel_size) == 8);
 SAME(size_of_accel_dataloader_config_t, sizeof(accel_dataloader_config_t) == 56);
 SAME(place_of_accel_dataloader_config_t_struct_size, offsetof(accel_dataloader_config_t, struct_size) == 0 && sizeof(((accel_dataloader_config_t *)0)->struct_size) == 8);
 SAME(place_of_accel_dataloader_config_t_even_batches, offsetof(accel_dataloader_config_t, even_batches) == 8 && sizeof(((accel_dataloader_config_t *)0)->even_batches) == 4);

@@ -421,6 +421,7 @@ int main(void) {
   printf("field context_parallel_size %zu\n", offsetof(accel_estimate_memory_options_t, context_parallel_size));
   printf("field batch_size %zu\n", offsetof(accel_estimate_memory_options_t, batch_size));
   printf("field sequence_length %zu\n", offsetof(accel_estimate_memory_options_t, sequence_length));
+  printf("field expert_parallel_size %zu\n", offsetof(accel_estimate_memory_options_t, expert_parallel_size));
   printf("struct accel_dataloader_config_t %zu\n", sizeof(accel_dataloader_config_t));
   printf("field struct_size %zu\n", offsetof(accel_dataloader_config_t, struct_size));
   printf("field even_batches %zu\n", offsetof(accel_dataloader_config_t, even_batches));

@@ -3782,6 +3782,7 @@ activation_checkpointing says so. Nothing is allocated: parameters may be on the
 - `context_parallel_size`: The number of these ranks that share each sequence. In [1, 2147483647]. Default 1
 - `batch_size`: The rows of a micro-batch of a transformer, whose activations are added: of GPT-2, Llama, or layers that the plan names. 0: they are not. In [0, inf). Default 0
 - `sequence_length`: The positions of a row, on all ranks. In [0, inf). Default 0
+- `expert_parallel_size`: The number of these ranks that have different experts of a layer. In [1, 2147483647]. Default 1
 
 Gives: A map. Bytes at the peak: \"parameters\", \"parameter_copies\" (in the precision of the forward), \"buffers\", \"optimizer_states\", \"gathered_parameters\", \"gradients\", \"exchanged_gradients\" (buckets, or gradients that are being reduced), \"activations\", and their sum \"peak\"; \"phase\" is when: \"forward\", \"backward\" or \"step\"; and the peak of each phase by its name.
 """

@@ -8,48 +8,40 @@ import torch
 
 from .. import capi
 from ..state.process import Group
+from .plan_rules import first_match, read
 from .region_random import RegionRandom
 from .sequence_blocks import SequenceBlocks
 from .split_heads import Attention, attentions_of
-from .split_styles import COLUMNS, ROWS, SUMMED, TABLES, WHOLE, Layer, Region, apply
+from .split_styles import COLUMNS, PACKED, ROWS, SUMMED, TABLES, WHOLE, Layer, Region, apply
 
 
-def prepare(model: torch.nn.Module, state, options) -> "Split | None":
-    """What to do with a model that is about to be prepared, whose plan becomes rules for its parameters; None: its layers stay whole."""
+def prepare(model: torch.nn.Module, state, options, experts=None) -> "Split | None":
+    """What to do with a model that is about to be prepared, whose plan becomes rules for its parameters; None: its layers stay whole. `experts`: what
+    is shared out along another axis, which the plan of a family leaves whole."""
     mesh = capi.accel_state_mesh(state)
     plan = options.tensor_parallel.plan or "auto"
     is_of_program = options.split_by_program == 1 or plan == "none"
     if capi.accel_mesh_size(mesh, "tensor") == 1 or is_of_program or plan == "auto" and options.evaluation_mode == 1:
         return None
-    split = Split(model, _rules_of(model) if plan == "auto" else _read(plan), Group.of(capi.accel_mesh_group(mesh, "tensor")),
+    split = Split(model, _rules_of(model, experts) if plan == "auto" else read(plan), Group.of(capi.accel_mesh_group(mesh, "tensor")),
                   splits_sequences=options.tensor_parallel.sequence_parallel == 1, splits_loss=options.tensor_parallel.loss_parallel == 1,
                   is_of_family=plan == "auto")
+    if options.expert_parallel.tensor_parallel_experts == 1 and not any(layer.splits_experts for layer in split.layers):
+        raise ValueError(f"tensor_parallel_experts: the plan has no rule for the experts of {type(model).__name__}; expected the style moe_tp_experts for "
+                         "a module, and rules for its parameters")
     options.tensor_parallel.plan = split.plan_of_parameters()
     options.tensor_parallel.sequence_parallel = options.tensor_parallel.loss_parallel = 0  # the hooks see to them
     return split
 
 
-def _rules_of(model):
+def _rules_of(model, experts):
     """The plan that a model of transformers has."""
     plan = getattr(model, "tp_plan", None) or getattr(model, "_tp_plan", None)
     if not plan:
         rules = '{"plan": "layers.*.up colwise; layers.*.down rowwise"}'
         raise ValueError(f"{type(model).__name__} has no tp_plan, and tp_size is above 1: expected rules, prepare_model(model, tensor_parallel={rules}), "
                          "or split_by_program=True for a forward that splits the model itself")
-    return list(plan.items())
-
-
-def _read(text):
-    rules = [rule.split() for rule in text.replace(";", "\n").splitlines() if rule.strip()]
-    wrong = [" ".join(rule) for rule in rules if len(rule) != 2]
-    if wrong or not rules:
-        raise ValueError(f"plan: {wrong[0] if wrong else text!r}: expected rules of a path and a style, such as 'layers.*.up colwise'")
-    return rules
-
-
-def _matches(pattern, path):
-    parts, given = pattern.split("."), path.split(".")
-    return len(parts) == len(given) and all(part in ("*", own) for part, own in zip(parts, given))
+    return [(pattern, style) for pattern, style in plan.items() if experts is None or not experts.leaves_whole(pattern)]
 
 
 class Split:
@@ -60,12 +52,12 @@ class Split:
         self.rank, self.ranks = capi.accel_process_index(group.handle), capi.accel_num_processes(group.handle)
         self.layers, self.parameters, used = [], [], set()
         for path, module in model.named_modules():
-            number = _first_match(rules, path)
+            number = first_match(rules, path)
             if number is not None:
                 used.add(number)
                 self.layers.append(Layer(path, module, rules[number][1]))
         for path, parameter in model.named_parameters():
-            number = _first_match(rules, path)
+            number = first_match(rules, path)
             if number is not None:
                 used.add(number)
                 self.parameters.append((path, parameter, rules[number][1]))
@@ -96,15 +88,22 @@ class Split:
                     raise ValueError(f"{layer.path}: the style mla_kv_a_proj: {type(self.model).__name__} has no qk_rope_head_dim in its configuration; "
                                      "expected one, or another style")
         paths = {f"{layer.path}.{parameter}" for layer in self.layers if layer.is_cut for parameter, _ in layer.module.named_parameters(recurse=False)}
-        for path, _, style in self.parameters:
+        experts = {layer.path for layer in self.layers if layer.splits_experts}
+        for path, parameter, style in self.parameters:
+            if parameter.dim() > 2 and style not in WHOLE and path.rpartition(".")[0] not in experts:
+                raise ValueError(f"{path}: the style {style!r} of the plan for a parameter of shape {tuple(parameter.shape)}: expected the style "
+                                 "moe_tp_experts for its module, whose experts are the first dimension")
             if path in paths:
                 raise ValueError(f"the plan has rules for {path} and for its layer; expected one of them")
             if style.partition("[")[0].partition("(")[0] not in COLUMNS + ROWS + TABLES + WHOLE:
                 raise ValueError(f"{path}: the style {style!r} of the plan: expected one of {', '.join(COLUMNS + ROWS + TABLES + WHOLE)}")
 
     def plan_of_parameters(self):
-        rules = [rule for layer in self.layers if layer.is_cut for rule in layer.rules()]
-        rules += [f"{path} {style}" for path, _, style in self.parameters if style not in WHOLE]
+        rules = [rule for layer in self.layers for rule in layer.rules()]
+        for path, parameter, style in self.parameters:
+            if parameter.dim() > 1 and style in PACKED:  # of experts: their gates, and what these are multiplied by
+                style += "(2)"
+            rules += [] if style in WHOLE else [f"{path} {style}"]
         return "; ".join(rules) if rules else "none"
 
     def add_hooks(self):
@@ -141,8 +140,3 @@ def _loss_of_scores(loss):
         return loss(*given.args, **given.kwargs)
 
     return of_scores
-
-
-def _first_match(rules, path):
-    """The number of the rule that counts for a path."""
-    return next((number for number, (pattern, _) in enumerate(rules) if _matches(pattern, path)), None)

@@ -13,12 +13,12 @@ COLUMNS = ("colwise", "colwise_gather_output", "colwise_rep", "packed_colwise")
 ROWS = ("rowwise", "rowwise_split_input", "rowwise_rep", "packed_rowwise")
 TABLES = ("embedding_rowwise", "embedding_colwise")
 SUMMED = ("replicated_with_grad_allreduce", "sequence_parallel")
-WHOLE = ("replicate", "local_params", "all_reduce", "mla_kv_a_proj", *SUMMED)
+PACKED = ("packed_colwise", "packed_rowwise")
+_EXPERTS, _IDENTITY_EXPERT = "moe_tp_experts", "moe_identity_expert"
+WHOLE = ("replicate", "local_params", "all_reduce", "mla_kv_a_proj", _EXPERTS, _IDENTITY_EXPERT, *SUMMED)
 STYLES = COLUMNS + ROWS + TABLES + WHOLE
 _GATHERED = ("colwise_gather_output", "colwise_rep")
 _SPLITTING = ("rowwise_split_input", "rowwise_rep")
-# Styles of layers of experts, which plans of transformers have.
-OF_EXPERTS = ("moe_tp_experts", "moe_identity_expert", "grouped_gemm", "ep_dispatch_experts", "ep_router")
 
 
 class Layer:
@@ -31,9 +31,6 @@ class Layer:
         self.head_size = int(heads[:-1]) if heads[:-1].isdigit() else 0  # features that stay together; 0: none do
         self.is_transposed = type(module).__name__ == "Conv1D" and isinstance(getattr(module, "weight", None), torch.nn.Parameter)
         is_product = self.is_transposed or isinstance(module, torch.nn.Linear)
-        if self.style in OF_EXPERTS:
-            raise NotImplementedError(f"{path}: the style {self.style!r} of the plan splits experts, which is not in libaccel yet; expected "
-                                      "tensor_parallel={'plan': ...} with rules for other layers")
         if self.style not in STYLES:
             raise ValueError(f"{path}: the style {self.style!r} of the plan: expected one of {', '.join(STYLES)}")
         fits = (self.style in WHOLE or is_product and self.style in COLUMNS + ROWS or isinstance(module, torch.nn.Embedding) and self.style in TABLES)
@@ -52,6 +49,7 @@ class Layer:
     gives_part = property(lambda self: self.style in COLUMNS and self.style not in _GATHERED, doc="Whether its output is split.")
     takes_part = property(lambda self: self.style in ROWS and self.style not in _SPLITTING, doc="Whether its input is split.")
     sums_gradients = property(lambda self: self.style in SUMMED, doc="Whether it is whole on each rank, and works on its part.")
+    splits_experts = property(lambda self: self.style == _EXPERTS, doc="Whether its parameters are those of experts, each of which is split.")
     parent = property(lambda self: self.path.rpartition(".")[0])
 
     @property
@@ -72,7 +70,11 @@ class Layer:
         return list(map(int, sizes)) or [features // self.parts] * self.parts
 
     def rules(self):
-        """Those of its parameters, which the engine cuts along their first or second dimension."""
+        """Those of its parameters, which the engine cuts along their first or second dimension, or that of each expert."""
+        if self.splits_experts:
+            yield f"{self.path} {self.style}"
+        if not self.is_cut:
+            return
         along_first = self.style in COLUMNS or self.style == "embedding_rowwise"
         packed = (f"packed_{{}}({self.packed}" if self.packed else "{}") + (f"[{self.head_size}]" if self.head_size else "")
         # Of rows with one class each the engine can compute a loss.
@@ -157,6 +159,10 @@ def apply(layer, region):
         layer.module.register_forward_hook(lambda _, args, output: parallel_reduce(output, region.group))
     elif layer.style == "mla_kv_a_proj":
         _enter_rotary_part(layer, region)
+    elif layer.splits_experts:
+        _split_experts(layer, region)
+    elif layer.style == _IDENTITY_EXPERT:  # a term of the sum on each rank
+        layer.module.register_forward_pre_hook(lambda _, args: (args[0] / region.ranks, *args[1:]))
 
 
 def _split_output(layer, region):
@@ -211,7 +217,7 @@ def _split_table(layer, region):
     if layer.style == "embedding_colwise":
         layer.module.register_forward_hook(lambda _, args, output: parallel_gather(output, region.group, -1, features))
         return
-    own = layer.module.weight.shape[0]
+    own = rows // region.ranks + int(region.rank < rows % region.ranks)  # sharding may have cut the weight once more
     begin = region.rank * (rows // region.ranks) + min(region.rank, rows % region.ranks)
     padding = layer.module.padding_idx
     layer.module.padding_idx = None if padding is None or not begin <= padding < begin + own else padding - begin
@@ -236,3 +242,15 @@ def _enter_rotary_part(layer, region):
         return torch.cat([others, parallel_copy(rotary, region.group) if rotary.requires_grad else rotary], dim=-1)
 
     layer.module.register_forward_hook(enter)
+
+
+def _split_experts(layer, region):
+    """Tokens and the weights of their experts enter, and each rank returns a term of the sum."""
+    def enter(_, args, kwargs):
+        def entered(value):
+            return parallel_copy(value, region.group) if isinstance(value, torch.Tensor) and value.requires_grad else value
+
+        return tuple(map(entered, args)), {name: entered(value) for name, value in kwargs.items()}
+
+    layer.module.register_forward_pre_hook(enter, with_kwargs=True)
+    layer.module.register_forward_hook(lambda _, args, output: parallel_reduce(output, region.group))

@@ -23,14 +23,11 @@ def build(accelerator, model, device_placement, evaluation_mode, split_by_progra
         ddp, power = handler.to_engine()
         options.ddp = ddp
     options.tensor_parallel = layers = layer_options(config, given["tensor_parallel"])
-    if is_of_torch and config is not None and config.ep_size > 1 and not evaluation_mode:
-        raise NotImplementedError(f"ep_size={config.ep_size}: the experts of a model of torch are not shared out; expected ep_size=1, or a model of accel "
-                                  "with nn.MixtureOfExperts")
     options.expert_parallel = experts = fill(capi.accel_expert_parallel_options_t(), given["expert_parallel"] or {})
     options.context_parallel = sequences = split_sequences.options(config, given["context_parallel"])
     options.pipeline = stages = capi.accel_pipeline_options_t(**(given["pipeline"] or megatron_layout.stages_of(accelerator.state.megatron_lm_plugin, model)))
     sharding = sharding_choice.options_of(model, options)
-    for chosen in (options, layers, sequences, stages) if is_of_torch else (sequences,):  # part of the engine's work is done in Python
+    for chosen in (options, layers, experts, sequences, stages) if is_of_torch else (sequences,):  # part of the engine's work is done in Python
         capi.accel_options_resolve(type(chosen).__name__, chosen)
     return options, {"ddp": (ddp, power), "tensor_parallel": layers, "expert_parallel": experts, "context_parallel": sequences, "pipeline": stages,
                      "sharding": sharding}

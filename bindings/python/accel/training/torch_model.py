@@ -14,7 +14,7 @@ from .. import capi
 from ..big_models import meta_parameters
 from ..engine.bridge import to_torch
 from ..megatron.groups import on_main_process
-from ..parallel import split_layers, split_sequences, torch_sequences
+from ..parallel import shared_experts, split_layers, split_sequences, torch_sequences
 from ..parallel.deepspeed import selected_of
 from ..state.job import sharded_by
 from . import sparse_gradients
@@ -50,10 +50,13 @@ def prepare(model: torch.nn.Module, state, options, exchange):
         capi.accel_module_train(inner, int(model.training))
         if options.split_by_program != 1 and split_sequences.ranks_of(state) > 1:
             torch_sequences.add_hooks(model, state)
-        split = split_layers.prepare(model, state, options)
+        experts = shared_experts.prepare(model, state, options)
+        split = split_layers.prepare(model, state, options, experts)
+        if experts is not None:
+            options.tensor_parallel.plan = experts.plan_with(options.tensor_parallel.plan or "auto")
         handle = capi.accel_prepare_model(state, inner, options)
-        if split is not None:
-            split.add_hooks()
+        for parts_of_ranks in filter(None, (split, experts)):
+            parts_of_ranks.add_hooks()
     for module, part in parts.items():
         part.is_shared = wraps
         followed[module] = part
@@ -85,7 +88,7 @@ def prepare(model: torch.nn.Module, state, options, exchange):
     else:
         prepared = model
         prepared.forward = PreparedForward(handle, model, forward)
-    prepared.forward.is_split = split is not None or stages is not None
+    prepared.forward.is_split = split is not None or experts is not None or stages is not None
     prepared.forward.inputs_are_split = options.context_parallel.inputs_are_split == 1
     prepared._is_accelerate_prepared = True
     return prepared

@@ -2532,14 +2532,14 @@ impl Default for accel_context_parallel_options_t {
     }
 }
 
-/// How layers of accel_module_mixture_of_experts() work where expert_parallel_size of the state is above 1: ranks along the axis "expert" of the mesh have as many different experts each, with their gradients and optimizer states, and tokens go to the ranks of their experts and back (Lepikhin et al., "GShard", 2020). Experts are shared out when the model is prepared, in place, from the weights of the axis' first rank. Ranks have batches of their own, also empty ones, and make as many forwards and backwards. Losses, gradients and norms are those of one process; checkpoints have whole tensors, and load on any mesh.
+/// How layers of accel_module_mixture_of_experts(), and what a plan names by grouped_gemm and ep_dispatch_experts, work where expert_parallel_size of the state is above 1: ranks along the axis "expert" of the mesh have as many different experts each, with their gradients and optimizer states, and tokens go to the ranks of their experts and back (Lepikhin et al., "GShard", 2020). Experts are shared out when the model is prepared, in place, from the weights of the axis' first rank. Ranks have batches of their own, also empty ones, and make as many forwards and backwards. Losses, gradients and norms are those of one process; checkpoints have whole tensors, and load on any mesh.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct accel_expert_parallel_options_t {
     pub struct_size: usize,
     /// Most tokens that an expert takes of a rank's batch, in units of the mean of all experts; what it does not take, the last tokens, has a result of 0 from this expert. 0: it takes all. Also with one rank. In \[0, inf). Default 0
     pub capacity_factor: f64,
-    /// 1: the layers of each expert are split over the axis tensor, which is UNSUPPORTED where this axis has several ranks. Default 0
+    /// 1: the layers of each expert are split over the axis tensor; expert_parallel_size then divides data_parallel_shard_size x context_parallel_size alone. Default 0
     pub tensor_parallel_experts: accel_flag_t,
     /// 0
     pub reserved: i32,
@@ -2976,6 +2976,8 @@ pub struct accel_estimate_memory_options_t {
     pub batch_size: i64,
     /// The positions of a row, on all ranks. In \[0, inf). Default 0
     pub sequence_length: i64,
+    /// The number of these ranks that have different experts of a layer. In \[1, 2147483647\]. Default 1
+    pub expert_parallel_size: i64,
 }
 
 /// Every field of [`accel_estimate_memory_options_t`] unset.
@@ -2992,6 +2994,7 @@ pub const ACCEL_ESTIMATE_MEMORY_OPTIONS_INIT: accel_estimate_memory_options_t = 
     context_parallel_size: ACCEL_UNSET_INT64,
     batch_size: ACCEL_UNSET_INT64,
     sequence_length: ACCEL_UNSET_INT64,
+    expert_parallel_size: ACCEL_UNSET_INT64,
 };
 impl Default for accel_estimate_memory_options_t {
     fn default() -> Self {

@@ -622,7 +622,7 @@ fn layout_of_accel_prepare_model_options() {
 
 #[test]
 fn layout_of_accel_estimate_memory_options() {
-    assert_eq!(size_of::<accel_estimate_memory_options_t>(), 88);
+    assert_eq!(size_of::<accel_estimate_memory_options_t>(), 96);
     assert_eq!(align_of::<accel_estimate_memory_options_t>(), 8);
     assert_eq!(offset_of!(accel_estimate_memory_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_estimate_memory_options_t, num_processes), 8);
@@ -636,6 +636,7 @@ fn layout_of_accel_estimate_memory_options() {
     assert_eq!(offset_of!(accel_estimate_memory_options_t, context_parallel_size), 64);
     assert_eq!(offset_of!(accel_estimate_memory_options_t, batch_size), 72);
     assert_eq!(offset_of!(accel_estimate_memory_options_t, sequence_length), 80);
+    assert_eq!(offset_of!(accel_estimate_memory_options_t, expert_parallel_size), 88);
 }
 
 #[test]

@@ -141,12 +141,13 @@ impl ContextParallelOptions {
 }
 
 crate::configuration::builder! {
-    /// How layers of [`accel_module_mixture_of_experts`](accel_sys::accel_module_mixture_of_experts) work where expert_parallel_size of the state is above 1:
-    /// ranks along the axis "expert" of the mesh have as many different experts each, with their gradients and
-    /// optimizer states, and tokens go to the ranks of their experts and back (Lepikhin et al., "GShard", 2020).
-    /// Experts are shared out when the model is prepared, in place, from the weights of the axis' first rank. Ranks
-    /// have batches of their own, also empty ones, and make as many forwards and backwards. Losses, gradients and
-    /// norms are those of one process; checkpoints have whole tensors, and load on any mesh.
+    /// How layers of [`accel_module_mixture_of_experts`](accel_sys::accel_module_mixture_of_experts), and what a plan names by grouped_gemm and
+    /// ep_dispatch_experts, work where expert_parallel_size of the state is above 1: ranks along the axis "expert"
+    /// of the mesh have as many different experts each, with their gradients and optimizer states, and tokens go to
+    /// the ranks of their experts and back (Lepikhin et al., "GShard", 2020). Experts are shared out when the model
+    /// is prepared, in place, from the weights of the axis' first rank. Ranks have batches of their own, also empty
+    /// ones, and make as many forwards and backwards. Losses, gradients and norms are those of one process;
+    /// checkpoints have whole tensors, and load on any mesh.
     #[derive(Clone, Copy)]
     ExpertParallelOptions(accel_expert_parallel_options_t = ACCEL_EXPERT_PARALLEL_OPTIONS_INIT), (),
     capacity_factor: f64 = capacity_factor,
@@ -162,8 +163,8 @@ impl ExpertParallelOptions {
         self
     }
 
-    /// The layers of each expert are split over the axis tensor, which is UNSUPPORTED where this axis has several
-    /// ranks. Default false.
+    /// The layers of each expert are split over the axis tensor; expert_parallel_size then divides
+    /// data_parallel_shard_size x context_parallel_size alone. Default false.
     pub fn tensor_parallel_experts(mut self, tensor_parallel_experts: bool) -> Self {
         self.0.tensor_parallel_experts = tensor_parallel_experts.into();
         self
@@ -863,6 +864,7 @@ crate::configuration::builder! {
     context_parallel_size: i64 = context_parallel_size,
     batch_size: i64 = batch_size,
     sequence_length: i64 = sequence_length,
+    expert_parallel_size: i64 = expert_parallel_size,
 }
 
 impl EstimateMemoryOptions {
@@ -933,6 +935,12 @@ impl EstimateMemoryOptions {
     /// The positions of a row, on all ranks. In \[0, inf). Default 0.
     pub fn sequence_length(mut self, sequence_length: i64) -> Self {
         self.0.sequence_length = sequence_length;
+        self
+    }
+
+    /// The number of these ranks that have different experts of a layer. In \[1, 2147483647\]. Default 1.
+    pub fn expert_parallel_size(mut self, expert_parallel_size: i64) -> Self {
+        self.0.expert_parallel_size = expert_parallel_size;
         self
     }
 }

@@ -29,6 +29,7 @@ struct EstimateMemorySettings {
   Setting<int64_t> context_parallel_size{1};
   Setting<int64_t> batch_size{0};
   Setting<int64_t> sequence_length{0};
+  Setting<int64_t> expert_parallel_size{1};
 
   static const OptionTable& table() { return option_tables::estimate_memory_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -44,6 +45,7 @@ struct EstimateMemorySettings {
     visit(table().fields[8], settings.context_parallel_size...);
     visit(table().fields[9], settings.batch_size...);
     visit(table().fields[10], settings.sequence_length...);
+    visit(table().fields[11], settings.expert_parallel_size...);
   }
 };
 
