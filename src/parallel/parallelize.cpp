@@ -125,7 +125,20 @@ void split_layers(nn::Module& module, const CommunicatorPtr& tensor_ranks, const
   }
   if (plan == "auto") rules = plan_of(module, sequence_parallel);
   if (is_stage) rules = rules_of_stage(rules, module);
-  split_model(module, rules, tensor_ranks, split_options(settings.tensor_parallel, *tensor_ranks, device));
+  SplitOptions options = split_options(settings.tensor_parallel, *tensor_ranks, device);
+  options.is_stage = is_stage;
+  split_model(module, rules, tensor_ranks, options);
+}
+
+void require_plan(nn::Module& module, const CommunicatorPtr& tensor_ranks, const PrepareModelSettings& settings) {
+  const TensorParallelSettings& splitting = settings.tensor_parallel;
+  const std::string& plan = splitting.plan.value;
+  if (tensor_ranks == nullptr || tensor_ranks->size() == 1 || plan == "none" ||
+      nn::placements(module).have_axis(kTensorAxis))
+    return;
+  const MatchedPlan matched(module, plan == "auto" ? plan_of(module, splitting.sequence_parallel) : read_plan(plan),
+                            tensor_ranks->size(), splitting.sequence_parallel);
+  if (splitting.loss_parallel) matched.require_head();
 }
 
 void share_experts(nn::Module& module, const ModelRanks& ranks, const PrepareModelSettings& settings) {
