@@ -17547,9 +17547,9 @@ func (state *State) CheckpointProgress() (written int64, total int64, err error)
 //
 // Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces
 // meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files
-// of single ranks, where the mesh has a pipeline or tensor axis, and in an accumulation window of
-// accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing
-// is changed then, except when an object refuses its own part: what was taken back before it stays.
+// of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with
+// another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except
+// when an object refuses its own part: what was taken back before it stays.
 func (state *State) LoadState(folder string, options *LoadStateOptions) error {
 	var given arguments
 	defer given.end()
@@ -17738,7 +17738,7 @@ func CheckpointDiff(folder string, other string) (out any, err error) {
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared; ALREADY_EXISTS where the folder holds other
-// files; IO; UNSUPPORTED where the mesh has a pipeline or tensor axis. On all ranks the same.
+// files; IO; UNSUPPORTED where there are models in stages, or that the program splits. On all ranks the same.
 func (state *State) SaveFsdpModel(module *Module, folder string, options *FsdpFileOptions) error {
 	var given arguments
 	defer given.end()
@@ -17764,8 +17764,8 @@ func (state *State) SaveFsdpModel(module *Module, folder string, options *FsdpFi
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH or INVALID_STATE for another model, or
-// for rows of another number of ranks; INVALID_ARGUMENT for a model that is not prepared; UNSUPPORTED where the mesh
-// has a pipeline or tensor axis. Nothing is changed then.
+// for rows of another number of ranks; INVALID_ARGUMENT for a model that is not prepared; UNSUPPORTED where there are
+// models in stages, or that the program splits. Nothing is changed then.
 func (state *State) LoadFsdpModel(module *Module, folder string, options *FsdpFileOptions) error {
 	var given arguments
 	defer given.end()

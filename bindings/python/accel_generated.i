@@ -5552,7 +5552,7 @@ accel_status_t accel_checkpoint_progress(const accel_state_t *state, int64_t *OU
 state: A state.
 folder: What accel_save_state() wrote. NULL: the newest of automatic naming.
 options: NULL: defaults.
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files of single ranks, where the mesh has a pipeline or tensor axis, and in an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.";
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.";
 accel_status_t accel_load_state(accel_state_t *state, const char *folder, const accel_load_state_options_t *options);
 
 %feature("docstring") accel_register_for_checkpointing "Adds an object of the application to the training state. The main process writes it.
@@ -5639,7 +5639,7 @@ state: A state.
 module: A prepared model, sharded or not.
 folder: Where the file or the folder goes; made if missing. All ranks must see it.
 options: NULL: defaults.
-Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared; ALREADY_EXISTS where the folder holds other files; IO; UNSUPPORTED where the mesh has a pipeline or tensor axis. On all ranks the same.";
+Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared; ALREADY_EXISTS where the folder holds other files; IO; UNSUPPORTED where there are models in stages, or that the program splits. On all ranks the same.";
 accel_status_t accel_save_fsdp_model(accel_state_t *state, const accel_module_t *module, const char *folder, const accel_fsdp_file_options_t *options);
 
 %feature("docstring") accel_load_fsdp_model "Loads the weights that accel_save_fsdp_model(), Accelerate or torch.distributed.checkpoint wrote. The number of ranks may differ, but for files of ranks. Nothing is verified by hashes, which these files do not have. All ranks must call.
@@ -5648,7 +5648,7 @@ state: A state.
 module: A prepared model, sharded or not.
 folder: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
 options: NULL: defaults.
-Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH or INVALID_STATE for another model, or for rows of another number of ranks; INVALID_ARGUMENT for a model that is not prepared; UNSUPPORTED where the mesh has a pipeline or tensor axis. Nothing is changed then.";
+Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH or INVALID_STATE for another model, or for rows of another number of ranks; INVALID_ARGUMENT for a model that is not prepared; UNSUPPORTED where there are models in stages, or that the program splits. Nothing is changed then.";
 accel_status_t accel_load_fsdp_model(accel_state_t *state, accel_module_t *module, const char *folder, const accel_fsdp_file_options_t *options);
 
 %feature("docstring") accel_save_fsdp_optimizer "Saves the state of an optimizer, by the names of its parameters, as accel_save_fsdp_model() saves a model.

@@ -231,8 +231,8 @@ typedef struct accel_load_state_options {
  * @param folder What accel_save_state() wrote. NULL: the newest of automatic naming.
  * @param options NULL: defaults.
  * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile;
- *   SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files of single ranks, where the
- *   mesh has a pipeline or tensor axis, and in an accumulation window of accel_backward_sum() with another number of ranks;
+ *   SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files of single ranks, for
+ *   models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks;
  *   INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own
  *   part: what was taken back before it stays.
  * @threads collective, waits
@@ -374,7 +374,7 @@ typedef struct accel_fsdp_file_options {
  * @param folder Where the file or the folder goes; made if missing. All ranks must see it.
  * @param options NULL: defaults.
  * @return ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared; ALREADY_EXISTS where the folder holds other files; IO;
- *   UNSUPPORTED where the mesh has a pipeline or tensor axis. On all ranks the same.
+ *   UNSUPPORTED where there are models in stages, or that the program splits. On all ranks the same.
  * @threads collective, waits
  * @accelerate utils.save_fsdp_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -388,8 +388,8 @@ accel_save_fsdp_model(accel_state_t *state, const accel_module_t *module, const 
  * @param folder The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
  * @param options NULL: defaults.
  * @return ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH or INVALID_STATE for another model, or for rows of
- *   another number of ranks; INVALID_ARGUMENT for a model that is not prepared; UNSUPPORTED where the mesh has a pipeline or tensor
- *   axis. Nothing is changed then.
+ *   another number of ranks; INVALID_ARGUMENT for a model that is not prepared; UNSUPPORTED where there are models in
+ *   stages, or that the program splits. Nothing is changed then.
  * @threads collective, waits
  * @accelerate utils.load_fsdp_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

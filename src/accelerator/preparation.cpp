@@ -110,6 +110,7 @@ parallel::StagePlanPtr Preparation::cut_into_stages(nn::Module& module, const Pr
   if (mesh.size(axis) == 1 || preparation.split_by_program || preparation.evaluation_mode ||
       prepared_.placed->describe_parts(module, axis))
     return nullptr;
+  parallel::require_plan(module, ranks.tensor, preparation);
   const bool is_sharded = preparation.fsdp.enabled.value_or(false) && ranks.gradient->size() > 1;
   const bool defers_products = !is_sharded && state_.settings().mixed_precision == Precision::kNo;
   return parallel::cut_into_stages(module, mesh.group(axis), preparation.pipeline, defers_products);

@@ -106,6 +106,9 @@ ParallelModelPtr single_process_model(nn::ModulePtr module);
 void split_layers(nn::Module& module, const CommunicatorPtr& tensor_ranks, const PrepareModelSettings& settings,
                   c10::Device device, bool is_stage = false);
 
+// Throws if split_layers() would refuse a model, which of a stage alone it cannot tell.
+void require_plan(nn::Module& module, const CommunicatorPtr& tensor_ranks, const PrepareModelSettings& settings);
+
 // Says how cut_into_stages() has cut a model.
 struct StagePlan;
 using StagePlanPtr = std::shared_ptr<const StagePlan>;

@@ -160,7 +160,20 @@ void split_layers(nn::Module& module, const CommunicatorPtr& tensor_ranks, const
   std::vector<SplitRule> rules = rules_of_layers(module, settings);
   if (is_stage) rules = rules_of_stage(rules, module);
   if (rules.empty() && !is_stage) return;
-  split_model(module, rules, tensor_ranks, split_options(settings.tensor_parallel, *tensor_ranks, device));
+  SplitOptions options = split_options(settings.tensor_parallel, *tensor_ranks, device);
+  options.is_stage = is_stage;
+  split_model(module, rules, tensor_ranks, options);
+}
+
+void require_plan(nn::Module& module, const CommunicatorPtr& tensor_ranks, const PrepareModelSettings& settings) {
+  const TensorParallelSettings& splitting = settings.tensor_parallel;
+  if (tensor_ranks == nullptr || tensor_ranks->size() == 1 || leaves_layers_whole(settings) ||
+      nn::placements(module).have_axis(kTensorAxis))
+    return;
+  std::vector<SplitRule> rules = rules_of_layers(module, settings);
+  if (rules.empty()) return;
+  const MatchedPlan matched(module, std::move(rules), tensor_ranks->size(), splitting.sequence_parallel);
+  if (splitting.loss_parallel) matched.require_head();
 }
 
 const char* expert_axis(const PrepareModelSettings& settings, bool has_tensor_ranks) {

@@ -166,6 +166,13 @@ static void test_wrong_arguments(void **state) {
                ACCEL_ERROR_SHAPE_MISMATCH, "the loss of a micro-batch has shape [2, 3]");
   assert_fails(accel_pipeline_step(seat, model, &inputs, &targets, "cross_entropy", NULL, NULL, NULL, NULL),
                ACCEL_ERROR_INVALID_ARGUMENT, "out_loss is NULL");
+  accel_value_t listed = ACCEL_VALUE_INIT;
+  assert_ok(accel_value_list(&targets, 1, &listed));
+  assert_fails(accel_pipeline_step(seat, model, &inputs, &listed, "cross_entropy", NULL, NULL, NULL, &loss),
+               ACCEL_ERROR_TYPE_MISMATCH, "the targets are a list; expected the labels of a cross entropy");
+  accel_value_dispose(&listed);
+  accel_module_t *chain = NULL;
+  assert_fails(accel_pipeline_create(&model, 0, &chain), ACCEL_ERROR_INVALID_ARGUMENT, "n_parts is 0; expected");
 }
 
 static void test_one_stage_is_described(void **state) {

@@ -84,6 +84,25 @@ TEST(SplitPreparation, SavedBucketsMustHaveGradientsOfOneKind) {
   });
 }
 
+// Before any of them waits for an exchange that another one does not make.
+TEST(SplitPreparation, RanksWithOtherPlansAreNamed) {
+  on_mesh({1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    const bool is_first = accelerator->state().process_index() == 0;
+    const auto refuse = [&](const std::string& words, const Case& first, const Case& other) {
+      tests::expect_error(Status::kCollectiveMismatch, words, [&] { Training(accelerator, is_first ? first : other); });
+    };
+    const std::string mlp = "transformer.h.*.mlp.c_fc colwise; transformer.h.*.mlp.c_proj rowwise";
+    const std::string embedding = "; transformer.wpe embedding_colwise";
+    refuse(
+        "rank 1 of those that share layers has the rule 'transformer.wpe embedding_colwise', and rank 0 has no further "
+        "rule",
+        {"", gpt2, mlp}, {"", gpt2, mlp + embedding});
+    refuse("has sequence_parallel 1, and rank 0 has sequence_parallel 0", {"", gpt2, "auto"}, kSequences);
+    refuse("has loss_parallel 0, and rank 0 has loss_parallel 1", {"", gpt2, "auto", 1e-9, false, true},
+           {"", gpt2, "auto"});
+  });
+}
+
 TEST(SplitPreparation, LayersOfAPreparedModelAreNotSplit) {
   on_mesh({1, 1, 2}, [](const AcceleratorPtr& accelerator) {
     const auto refuse = [&](const std::string& words, const nn::ModulePtr& model) {

@@ -342,6 +342,7 @@ TEST(TensorParallel, PlansThatDoNotFitAreRefused) {
   refuse("up colwise[some]; down rowwise", "has 'some' in its brackets; expected the features of a head");
   refuse("words embedding_rowwise[2]", "has the features of a head; expected them with colwise and rowwise alone");
   refuse("up.weight colwise", "names a parameter of a layer that is split as a whole");
+  refuse("norm.bias embedding_colwise", "does not fit 'norm.bias' of shape [20]; expected at least two dimensions");
   expect_refused(Status::kInvalidArgument, "are one parameter, and their rules cut it in different ways",
                  {"", gpt2, "transformer.wte embedding_rowwise"});
   expect_refused(Status::kInvalidArgument, "rule 'norm sequence_parallel' is for layers on split sequences",

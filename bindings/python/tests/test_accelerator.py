@@ -267,6 +267,10 @@ def test_placement_of_single_objects():
         accelerator.prepare(nn.Linear(1, 1), device_placement=[None, None])
     evaluated = accelerator.prepare_model(nn.Linear(2, 2), evaluation_mode=True)
     assert evaluated(accel.ones(1, 2)).shape == (1, 2)
+    accel.AcceleratorState._reset_state(True)
+    accelerator = Accelerator(cpu=True, deepspeed_plugin=accel.DeepSpeedPlugin())
+    with pytest.raises(ValueError, match="You can't customize device placements with DeepSpeed or Megatron-LM"):
+        accelerator.prepare(nn.Linear(1, 1), device_placement=[True])
 
 
 def test_batch_size_search():

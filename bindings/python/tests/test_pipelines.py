@@ -49,6 +49,7 @@ def test_one_process_has_the_model_itself(accelerator):
 
 
 STAGES = """
+    import copy
     import accel
     from accel import nn
     from accel.inference import prepare_pippy
@@ -86,7 +87,8 @@ STAGES = """
     assert "ValueError" in error_of(lambda: prepare_pippy(whole, ["x", "y"][:state.num_processes - 1]))
     small = error_of(lambda: prepare_pippy(nn.Sequential(nn.Linear(2, 2))))
     assert "1 parts for" in small and small.startswith("ValueError"), small
-    assert "NotImplementedError" in error_of(lambda: prepare_pippy(nn.Linear(2, 2)))
+    assert error_of(lambda: prepare_pippy(nn.Linear(2, 2))).startswith("NotImplementedError: a Linear of accel is not known as a chain of parts")
+    assert "a Pipeline has a stage of this rank and cannot be copied" in error_of(lambda: copy.deepcopy(model.pippy_stage))
     output = model(batch) if state.is_main_process else model()  # and can be used again
     assert output.shape == (7, 2)
 """

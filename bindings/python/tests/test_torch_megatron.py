@@ -243,6 +243,9 @@ def test_what_a_model_contradicts_is_refused():
     with pytest.raises(ValueError, match="no config.model_type"):
         prepared(model=torch.nn.Linear(2, 2))
     Accelerator().state._reset_state(True)
+    with pytest.raises(ValueError, match="the schedule warms up over 16 of 16 samples: expected fewer than all"):
+        prepared(lambda optimizer: MegatronLMDummyScheduler(optimizer, 8, 8))
+    Accelerator().state._reset_state(True)
     with pytest.raises(ValueError, match="can't use a custom scheduler with Megatron-LM"):
         prepared(lambda optimizer: torch.optim.lr_scheduler.StepLR(optimizer, 1))
     Accelerator().state._reset_state(True)
@@ -251,6 +254,8 @@ def test_what_a_model_contradicts_is_refused():
         accelerator.prepare(model)
     with pytest.raises(ValueError, match="Optimizer adagrad is not supported"):
         accelerator.prepare(model, loader(), torch.optim.Adagrad(model.parameters()))
+    with pytest.raises(ValueError, match="You can't customize device placements with DeepSpeed or Megatron-LM"):
+        accelerator.prepare(model, loader(), device_placement=[True, False])
 
 
 def test_what_has_no_effect_is_told_once(caplog):
@@ -517,6 +522,58 @@ def test_checkpoints(tmp_path):
         states = [state["step"].item() for state in optimizer.state.values()]
         assert set(states) == ({2} if not settings else {3} if "no_load_optim" in settings else set())
         type(accelerator.state)._reset_state(True)
+
+
+# Each job does one step more of the same training: it loads what the job before has saved, of other ranks and micro-batches.
+RESUMED = """
+    import json
+    import os
+    import torch
+    from transformers import GPT2Config, GPT2LMHeadModel
+    from accel import Accelerator
+    from accel.utils import MegatronLMDummyScheduler, MegatronLMPlugin
+
+    settings, begin, last = json.loads(os.environ["SETTINGS"]), int(os.environ["BEGIN"]), int(os.environ["LAST"])
+    torch.manual_seed(begin)
+    model = GPT2LMHeadModel(GPT2Config(n_embd=24, n_layer=2, n_head=4, vocab_size=18, n_positions=16, attn_pdrop=0, embd_pdrop=0, resid_pdrop=0,
+                                       eos_token_id=16))
+    rows = [{"input_ids": (torch.arange(12) * 5 + row * row) % 17} for row in range(40)]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02, weight_decay=0.1)
+    accelerator = Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(min_lr=0.001, lr_decay_style="cosine", **settings))
+    data_ranks = accelerator.num_processes // settings.get("tp_degree", 1)
+    rows_of_step = int(os.environ["ROWS"])
+    loader = torch.utils.data.DataLoader(rows, batch_size=rows_of_step // data_ranks // settings.get("num_micro_batches", 1))
+    scheduler = MegatronLMDummyScheduler(optimizer, total_num_steps=48 // rows_of_step * data_ranks, warmup_num_steps=16 // rows_of_step * data_ranks)
+    model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
+    if begin > 0:
+        model.load_checkpoint(f"{os.environ['FOLDER']}/{begin}")
+    model.train()
+    seen, done = [model.iteration, accelerator.state.megatron_lm_plugin.arguments.consumed_train_samples], begin
+    for batch in loader:
+        seen += [optimizer.param_groups[0]["lr"], model(**batch).loss.item()]
+        done += rows_of_step
+        model.save_checkpoint(f"{os.environ['FOLDER']}/{done}")
+        if done >= last:
+            break
+    print(seen)
+"""
+
+
+def test_checkpoints_load_on_other_ranks(ranks, tmp_path):
+    def job(number, settings, begin, last, rows=8, folder=tmp_path / "parts"):
+        printed = ranks(RESUMED, number, SETTINGS=json.dumps(settings), BEGIN=begin, LAST=last, ROWS=rows, FOLDER=folder)
+        of_ranks = [numbers(text) for text in printed]
+        assert of_ranks[0] == pytest.approx(of_ranks[-1], rel=1e-6)
+        return of_ranks[0]
+
+    whole = job(1, {}, 0, 40, folder=tmp_path / "whole")
+    assert whole[:2] == [0, 0] and len(whole) == 12
+    found = job(2, {"tp_degree": 2, "sequence_parallelism": True, "num_micro_batches": 2}, 0, 16)
+    assert found == pytest.approx(whole[:6], rel=2e-4)
+    sharded = job(2, {"use_distributed_optimizer": True}, 16, 24)
+    assert sharded == pytest.approx([2, 16, *whole[6:8]], rel=2e-4)
+    smaller = job(1, {}, 24, 32, rows=4)  # the schedule goes on behind as many samples
+    assert smaller[:3] == pytest.approx([3, 24, whole[8]], rel=2e-4) and smaller[4] < smaller[2]
 
 
 def test_logs(tmp_path):

@@ -169,9 +169,18 @@ GENERATION = """
         torch.manual_seed(9 if state.is_main_process else 1)
         found = model.generate(ids, **case) if state.is_main_process else model.generate()
         assert found.tolist() == whole.tolist(), (case, found.tolist(), whole.tolist())
-    for wrong in ({"num_beams": 2}, {"max_new_tokens": 0}, {"max_length": 2}, {"streams": 3}):
+
+    def refused(words, call):
         try:
-            model.generate(ids, **wrong) if state.is_main_process else model.generate()
+            call()
+        except (ValueError, NotImplementedError) as error:
+            assert words in str(error), error
+            raise
+
+    for wrong, words in (({"num_beams": 2}, "num_beams=2: a model in stages generates a sequence a row"), ({"max_new_tokens": 0}, "must be greater than 0"),
+                         ({"max_length": 2}, "leaves no token to generate after prompts of 4"), ({"streams": 3}, "a model in stages knows no streams")):
+        try:
+            refused(words, lambda: model.generate(ids, **wrong) if state.is_main_process else model.generate())
             raise AssertionError(wrong)
         except (ValueError, NotImplementedError):
             pass

@@ -152,11 +152,15 @@ def test_heads_that_cannot_be_split(ranks):
         accelerator = Accelerator(cpu=True, parallelism_config=ParallelismConfig(tp_size=3))
         model = LlamaForCausalLM(LlamaConfig(hidden_size=16, intermediate_size=8, num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2,
                                              vocab_size=17))
-        try:
-            accelerator.prepare_model(model)
-        except ValueError as error:
-            print(error)
+        for settings in (None, {"plan": "model.layers.*.mlp.middle_proj colwise"}):
+            try:
+                accelerator.prepare_model(model, tensor_parallel=settings)
+            except ValueError as error:
+                print(error)
         accelerator.end_training()
     """, 3)
-    words = "model.layers.0.self_attn: 4 heads and 2 key heads cannot be split over 3 ranks; expected a tp_size that divides"
-    assert all(line.startswith(words) for line in printed)
+    words = ("model.layers.0.self_attn: 4 heads and 2 key heads cannot be split over 3 ranks; expected a tp_size that divides",
+             "the rule 'model.layers.*.mlp.middle_proj colwise' of the plan matches no module and no parameter of LlamaForCausalLM")
+    for lines in printed:
+        for line, expected in zip(lines.splitlines(), words, strict=True):
+            assert line.startswith(expected)

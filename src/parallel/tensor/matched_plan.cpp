@@ -95,7 +95,8 @@ bool PlannedLayer::is_split_output() const {
   return rule != nullptr && rule->style->name == std::string_view("split_output");
 }
 
-MatchedPlan::MatchedPlan(nn::Module& model, std::vector<SplitRule> plan, int64_t ranks, bool sequence_parallel)
+MatchedPlan::MatchedPlan(nn::Module& model, std::vector<SplitRule> plan, int64_t ranks, bool sequence_parallel,
+                         bool is_stage)
     : model_(model), plan_(std::move(plan)), used_(plan_.size()), ranks_(ranks), sequence_parallel_(sequence_parallel) {
   add_layers(model, "", nullptr);
   for (const auto& layer : layers_) match(*layer);
@@ -105,7 +106,20 @@ MatchedPlan::MatchedPlan(nn::Module& model, std::vector<SplitRule> plan, int64_t
             "the model, such as '",
             example_path(), "'");
   for (const auto& layer : layers_) require_partner(*layer);
-  if (sequence_parallel) require_region_of_sequences();
+  if (sequence_parallel && !is_stage) require_region_of_sequences();
+}
+
+const PlannedLayer* MatchedPlan::head() const {
+  const PlannedLayer* head = nullptr;
+  for (const auto& layer : layers_)
+    if (layer->gathers_output()) head = layer.get();
+  return head;
+}
+
+void MatchedPlan::require_head() const {
+  require(head() != nullptr, Status::kInvalidArgument,
+          "loss_parallel is 1, and the plan has no head whose class scores would be gathered; expected a layer with "
+          "the style colwise_gather_output");
 }
 
 void MatchedPlan::add_layers(nn::Module& module, const std::string& path, PlannedLayer* parent) {
@@ -199,7 +213,7 @@ void MatchedPlan::match_parameters(const PlannedLayer& layer) {
           rule->style->gathers_output && planned.cut && planned.cut->dim == 0 && planned.shape.size() == 2;
       planned.is_factor = own != nullptr && planned.cut && planned.shape.size() == 2 && !layer.has_parts_of_experts();
     }
-    require(own == nullptr || own->style->along != SplitAlong::kInputs || planned.cut, Status::kInvalidArgument,
+    require(own == nullptr || own->style->along == SplitAlong::kNothing || planned.cut, Status::kInvalidArgument,
             "rule '", own == nullptr ? "" : own->text, "' does not fit '", parameter_path, "' of shape ",
             c10::IntArrayRef(planned.shape), "; expected at least two dimensions, or the style colwise");
     add(std::move(planned));

@@ -54,13 +54,18 @@ struct PlannedParameter {
 
 class MatchedPlan {
  public:
-  // Fails if the plan does not fit the model, or so many ranks.
-  MatchedPlan(nn::Module& model, std::vector<SplitRule> plan, int64_t ranks, bool sequence_parallel);
+  // Fails if the plan does not fit the model, or so many ranks. Sequences of one that `is_stage` may begin and end to
+  // be split in other stages.
+  MatchedPlan(nn::Module& model, std::vector<SplitRule> plan, int64_t ranks, bool sequence_parallel,
+              bool is_stage = false);
 
   // Parents before children.
   const std::vector<std::unique_ptr<PlannedLayer>>& layers() const { return layers_; }
   // Each once, in the order of the model.
   const std::vector<PlannedParameter>& parameters() const { return parameters_; }
+  // The last layer whose output is gathered; null: there is none.
+  const PlannedLayer* head() const;
+  void require_head() const;
 
  private:
   void add_layers(nn::Module& module, const std::string& path, PlannedLayer* parent);

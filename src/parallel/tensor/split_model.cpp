@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "comm/collectives.hpp"
 #include "nn/initial_values.hpp"
 #include "nn/layers/attention_heads.hpp"
 #include "nn/layers/dropout.hpp"
@@ -33,9 +34,40 @@
 #include "parallel/tensor/split_parameters.hpp"
 #include "tensor/set_data.hpp"
 #include "tensor/tensor_chunk.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::parallel {
 namespace {
+
+// The settings and rules that decide which exchanges a rank makes, as lines.
+std::vector<std::string> lines_of(const std::vector<SplitRule>& plan, const SplitOptions& options) {
+  std::vector<std::string> lines{text("sequence_parallel ", static_cast<int>(options.sequence_parallel)),
+                                 text("regather_inputs ", static_cast<int>(options.regather_inputs)),
+                                 text("loss_parallel ", static_cast<int>(options.loss_parallel)),
+                                 text("overlap_chunks ", options.overlap_chunks)};
+  for (const SplitRule& rule : plan) lines.push_back(text("the rule '", rule.text, "'"));
+  return lines;
+}
+
+// Collective: else a rank would wait in an exchange that the others do not make.
+void check_same_plan(const std::vector<SplitRule>& plan, const SplitOptions& options, comm::Communicator& ranks) {
+  auto own = tree::new_list();
+  for (const std::string& line : lines_of(plan, options)) own.push_back(line);
+  const c10::IValue all = comm::gather_object(ranks, tree::new_list({own}));
+  std::vector<std::vector<std::string>> lines;
+  size_t most = 0;
+  for (const c10::IValue& of_rank : tree::sequence_items(all)) {
+    lines.emplace_back();
+    for (const c10::IValue& line : tree::sequence_items(of_rank)) lines.back().push_back(line.toStringRef());
+    most = std::max(most, lines.back().size());
+  }
+  for (auto& of_rank : lines) of_rank.resize(most, "no further rule");
+  for (size_t rank = 1; rank < lines.size(); rank++)
+    for (size_t i = 0; i < most; i++)
+      require(lines[rank][i] == lines[0][i], Status::kCollectiveMismatch, "rank ", rank,
+              " of those that share layers has ", lines[rank][i], ", and rank 0 has ", lines[0][i],
+              "; expected one plan with its options on all ranks");
+}
 
 class ModelSplit {
  public:
@@ -44,8 +76,9 @@ class ModelSplit {
         group_(group),
         sequence_parallel_(options.sequence_parallel),
         region_(group, options),
-        matched_(model, plan, group->size(), options.sequence_parallel) {
-    if (options.loss_parallel) find_head();
+        matched_(model, plan, group->size(), options.sequence_parallel, options.is_stage) {
+    if (options.loss_parallel && !options.is_stage) matched_.require_head();
+    if (options.loss_parallel) head_ = matched_.head();
   }
 
   void apply() {
@@ -96,15 +129,6 @@ class ModelSplit {
   }
 
  private:
-  // The last layer whose output is gathered.
-  void find_head() {
-    for (const auto& layer : matched_.layers())
-      if (layer->gathers_output()) head_ = layer.get();
-    require(head_ != nullptr, Status::kInvalidArgument,
-            "loss_parallel is 1, and the plan has no head whose class scores would be gathered; expected a layer with "
-            "the style colwise_gather_output");
-  }
-
   // In memory of its own, or without.
   static at::Tensor part_of(const at::Tensor& whole, const tensor::Placement& placement, const std::string& path) {
     if (whole.is_meta()) {
@@ -216,6 +240,7 @@ class ModelSplit {
 
 void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group,
                  const SplitOptions& options) {
+  check_same_plan(plan, options, *group);
   ModelSplit(model, plan, group, options).apply();
 }
 

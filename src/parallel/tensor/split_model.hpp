@@ -12,6 +12,7 @@ constexpr const char* kTensorAxis = "tensor";
 
 struct SplitOptions : SplitRegionOptions {
   bool loss_parallel = false;  // class scores stay split for their loss
+  bool is_stage = false;       // of a model, in other stages of which sequences begin to be split, or the head is
 };
 
 // Collective among the ranks of `group`, which get the weights of its first rank: one whole parameter after the other,

@@ -99,6 +99,14 @@ class MegatronEngine(EngineModel):
             accelerator.sync_gradients = True
         return self.values_of(results, parts)
 
+    def follow_loaded_state(self):
+        """Goes on behind the step of a training state that was loaded: that of the schedule, or else of the optimizer."""
+        steps = [int(state["step"]) for state in self.optimizer.state.values() if "step" in state] if self.optimizer is not None else []
+        self.iteration = self.scheduler.last_epoch if self.scheduler is not None else max(steps, default=self.iteration)
+        args = get_args()
+        args.iteration = self.iteration
+        args.consumed_train_samples = self.iteration * self.plugin.global_batch_size if self.scheduler is None else self.scheduler.samples
+
     def eval_step(self, **batch_data):
         """The values by name."""
         parts = self._micro_batches(batch_data)

@@ -32,7 +32,7 @@ class MegatronSchedule(LRScheduler):
     counts_updates = True  # and not the rows of all ranks
 
     def __init__(self, optimizer, args):
-        self.samples_per_step, self.lengths = args.global_batch_size, lengths(args)
+        self.samples_per_step, self.lengths, self.samples_elsewhere = args.global_batch_size, lengths(args), 0
         self.style, self.min_lr, self.first_lr = args.lr_decay_style, args.min_lr, args.lr_warmup_init
         self.ramp_style, self.decays = args.weight_decay_incr_style, (args.start_weight_decay, args.end_weight_decay)
         if self.ramp_style == "constant" and self.decays != (None, None) and self.decays[0] != self.decays[1]:
@@ -46,8 +46,13 @@ class MegatronSchedule(LRScheduler):
             group.setdefault("wd_mult", 0.0 if group.get("weight_decay") == 0 and optimizer.defaults.get("weight_decay") else 1.0)
         super().__init__(optimizer)
 
+    @property
+    def samples(self):
+        """Of all updates so far."""
+        return self.samples_elsewhere + self.last_epoch * self.samples_per_step
+
     def get_lr(self):
-        samples = self.last_epoch * self.samples_per_step
+        samples = self.samples
         if self.decays[0] is not None:
             decay = self.weight_decay(samples)
             for group in self.optimizer.param_groups:
@@ -80,8 +85,12 @@ class MegatronSchedule(LRScheduler):
         return start + grown * (end - start)
 
     def state_dict(self):
-        return {"num_steps": self.last_epoch * self.samples_per_step, "last_epoch": self.last_epoch}
+        return {"num_steps": self.samples, "last_epoch": self.last_epoch}
 
     def load_state_dict(self, state_dict):
+        """Goes on behind the samples of a state, whose updates may have had another number of them: on other ranks, or of other micro-batches."""
         self.last_epoch = state_dict["last_epoch"]
-        self._last_lr = [group["lr"] for group in self.optimizer.param_groups]
+        self.samples_elsewhere = state_dict["num_steps"] - self.last_epoch * self.samples_per_step
+        self._last_lr = self.get_lr()
+        for group, rate in zip(self.optimizer.param_groups, self._last_lr):
+            group["lr"] = rate

@@ -38,7 +38,7 @@ from ..tracking.observed import Observed
 from ..tracking.profiling import ProfileKwargs
 from . import dispatched_models, lr_scheduler, model_options, optim
 from .accelerator_arguments import (backward_settings, choice, coordinate, gradients_of, handle_of, handler_property, is_lomo, is_optimizer,
-                                    is_prepared, kind_of, lomo_of_package, loss_in_engine, pytorch_model, remembered, stepping_engine)
+                                    is_prepared, kind_of, lomo_of_package, loss_in_engine, placements_of, pytorch_model, remembered, stepping_engine)
 from .compilation import without_compilation
 from .grad_scaler import GradScaler
 from .pipeline_step import pipeline_step
@@ -245,11 +245,8 @@ class Accelerator(methods.Accelerator, Observed):
     def prepare(self, *args: Any, device_placement: "list | None" = None) -> Any:
         """The objects ready for all ranks, in the same order: models, optimizers, loaders and schedulers, the package's own or torch's.
         Numbers, texts, None and containers stay as they are; any other object is an error."""
-        if device_placement is None:
-            device_placement = [None] * len(args)
-        elif len(device_placement) != len(args):
-            raise ValueError(f"device_placement has {len(device_placement)} entries for {len(args)} objects")
         given, megatron = args, self.state.megatron_lm_plugin
+        device_placement = placements_of(device_placement, args, megatron or self.deepspeed_plugin)
         if megatron is not None:
             args = megatron_prepare.objects(self, megatron, args)
         elif self.deepspeed_plugin is not None:
@@ -566,6 +563,8 @@ class Accelerator(methods.Accelerator, Observed):
         capi.accel_load_state(state, None if input_dir is None else os.path.expanduser(input_dir), options)
         for loader in self._dataloaders:
             loader.resume()
+        if self.whole_step_engine is not None:
+            self.whole_step_engine.follow_loaded_state()
         if any(map(is_torch_loader, self._dataloaders)):
             from ..checkpoint import loader_checkpoint  # imports torch
 

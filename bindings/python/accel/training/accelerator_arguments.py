@@ -30,6 +30,16 @@ def kind_of(thing):
                     "of accel or torch")
 
 
+def placements_of(given, objects, plugin):
+    """Of each object that prepare() gets whether it is put on the device; None: as the Accelerator says. Under the settings of a `plugin`, of DeepSpeed
+    or Megatron-LM, programs do not say so."""
+    if given is not None and plugin is not None:
+        raise ValueError("You can't customize device placements with DeepSpeed or Megatron-LM: expected prepare() without device_placement")
+    if given is not None and len(given) != len(objects):
+        raise ValueError(f"device_placement has {len(given)} entries for {len(objects)} objects")
+    return [None] * len(objects) if given is None else given
+
+
 def is_optimizer(thing):
     """Whether it is an optimizer, of accel or of torch."""
     return isinstance(thing, Optimizer) or is_torch_optimizer(thing)

@@ -9851,7 +9851,7 @@ functions! {
     /// * `folder`: NULL is allowed. What accel_save_state() wrote. NULL: the newest of automatic naming.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files of single ranks, where the mesh has a pipeline or tensor axis, and in an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
+    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; IO for a folder that another program replaces meanwhile; SHAPE_MISMATCH; INVALID_STATE for other objects than were saved; UNSUPPORTED for the reference's files of single ranks, for models that the program splits, and in an accumulation window of accel_backward_sum() with another number of ranks; INVALID_ARGUMENT without a folder and automatic naming. Nothing is changed then, except when an object refuses its own part: what was taken back before it stays.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_load_state(state: *mut accel_state_t, folder: *const c_char, options: *const accel_load_state_options_t) -> accel_status_t;
@@ -9974,7 +9974,7 @@ functions! {
     /// * `folder`: Where the file or the folder goes; made if missing. All ranks must see it.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared; ALREADY_EXISTS where the folder holds other files; IO; UNSUPPORTED where the mesh has a pipeline or tensor axis. On all ranks the same.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared; ALREADY_EXISTS where the folder holds other files; IO; UNSUPPORTED where there are models in stages, or that the program splits. On all ranks the same.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_save_fsdp_model(state: *mut accel_state_t, module: *const accel_module_t, folder: *const c_char, options: *const accel_fsdp_file_options_t) -> accel_status_t;
@@ -9988,7 +9988,7 @@ functions! {
     /// * `folder`: The one that the file or the folder of torch.distributed.checkpoint is in, or that folder itself.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH or INVALID_STATE for another model, or for rows of another number of ranks; INVALID_ARGUMENT for a model that is not prepared; UNSUPPORTED where the mesh has a pipeline or tensor axis. Nothing is changed then.
+    /// Returns: ACCEL_OK; NOT_FOUND or CORRUPT that name the file; SHAPE_MISMATCH or INVALID_STATE for another model, or for rows of another number of ranks; INVALID_ARGUMENT for a model that is not prepared; UNSUPPORTED where there are models in stages, or that the program splits. Nothing is changed then.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_load_fsdp_model(state: *mut accel_state_t, module: *mut accel_module_t, folder: *const c_char, options: *const accel_fsdp_file_options_t) -> accel_status_t;
