@@ -269,17 +269,14 @@ class LlamaModel final : public Module {
                          return stream.value();
                        }});
     }
-    chain.push_back({"head", {"norm"}, [this](const c10::IValue& input) { return output_of(DecoderStream::of(input)); }});
+    chain.push_back(
+        {"head", {"norm"}, [this](const c10::IValue& input) { return output_of(DecoderStream::of(input)); }});
     return chain;
   }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override {
-    if (const c10::IValue* const past = past_input(inputs, 1, kind())) {
-      const size_t earlier = tree::sequence_items(*past).size();
-      require(earlier == 0 || earlier == layers_.size(), Status::kInvalidArgument, "past_key_values has ", earlier,
-              " layers; expected ", layers_.size(), ", as an earlier call returned it");
-    }
+    require_layers(past_input(inputs, 1, kind()), layers_.size());
     DecoderStream stream = embed(inputs);
     const c10::IValue tables = rotation(stream);
     for (const ModulePtr& layer : layers_) stream.run_layer(*layer, {tables});
@@ -291,11 +288,7 @@ class LlamaModel final : public Module {
     const at::Tensor& tokens = tensor_input(inputs, 0, kind());
     require(tokens.dim() == 2 && tokens.size(1) > 0, Status::kShapeMismatch, "Llama was called with the shape ",
             tokens.sizes(), "; expected token ids [batch, length]");
-    DecoderStream stream{{}, 0, tokens.size(1), std::nullopt, {}};
-    if (const c10::IValue* const past = past_input(inputs, 1, kind())) {
-      stream.begin = DecoderStream::length_of(*past);
-      stream.past = *past;
-    }
+    DecoderStream stream = DecoderStream::behind(past_input(inputs, 1, kind()), tokens.size(1));
     stream.hidden = embed_tokens_->call(tokens);
     return stream;
   }
@@ -305,11 +298,7 @@ class LlamaModel final : public Module {
         Inputs{stream.hidden, sequence_positions(stream.begin, stream.length, stream.hidden.device())});
   }
 
-  c10::IValue output_of(DecoderStream stream) {
-    at::Tensor hidden = norm_->call(stream.hidden);
-    if (!stream.past) return hidden;
-    return tree::new_list({std::move(hidden), tree::new_list(std::move(stream.cache))});
-  }
+  c10::IValue output_of(DecoderStream stream) { return stream.output(norm_->call(stream.hidden)); }
 
   ModulePtr embed_tokens_, norm_, rotary_emb_;
   std::vector<ModulePtr> layers_;
