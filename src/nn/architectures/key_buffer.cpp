@@ -66,8 +66,9 @@ at::Tensor copy_with_room(const at::Tensor& earlier, int64_t positions) {
 
 bool can_append(const at::Tensor& earlier, const at::Tensor& added) {
   const bool has_graph = at::GradMode::is_enabled() && (earlier.requires_grad() || added.requires_grad());
-  const bool is_known = earlier.is_cpu() || earlier.is_cuda();
-  if (has_graph || !is_known || earlier.dim() != 4 || added.dim() != 4) return false;
+  // Devices from outside may have storages of their own.
+  const bool has_known_storage = !earlier.is_meta() && !earlier.is_privateuseone();
+  if (has_graph || !has_known_storage || earlier.dim() != 4 || added.dim() != 4) return false;
   return earlier.options().type_equal(added.options()) && earlier.size(0) == added.size(0) &&
          earlier.size(1) == added.size(1) && earlier.size(3) == added.size(3);
 }
