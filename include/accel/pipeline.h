@@ -35,8 +35,9 @@ typedef struct accel_pipeline_options {
  * runs of these parts. A part may have a forward in any language (accel_module_set_forward()). The first part gets the
  * inputs of the model; each further one gets one input, the output of the part before it, which may be any value with
  * tensors inside. Called without a pipeline, it computes the parts one after the other. GPT-2, Llama and
- * accel_module_sequential() are chains by themselves.
- * @param parts [n_parts] The modules, in their order.
+ * accel_module_sequential() are chains by themselves: one of them alone gives its parts, each as a module of the kind
+ * "ChainPart" with the parameters under the model's names, of which runs can be the stages of accel_pipeline_forward().
+ * @param parts [n_parts] The modules, in their order; or one that is a chain by itself.
  * @param n_parts Their number, 1 or more.
  * @param out The module, of the kind "Pipeline".
  * @return ACCEL_OK, INVALID_ARGUMENT or INVALID_HANDLE.

@@ -167,9 +167,11 @@ pub fn sequential(modules: &[&Model]) -> Result<Model> {
 /// "pipeline" get runs of these parts. A part may have a forward in any language ([`Model::set_forward`](crate::Model::set_forward)).
 /// The first part gets the inputs of the model; each further one gets one input, the output of the part before
 /// it, which may be any value with tensors inside. Called without a pipeline, it computes the parts one after
-/// the other. GPT-2, Llama and [`nn::sequential`](crate::nn::sequential) are chains by themselves.
+/// the other. GPT-2, Llama and [`nn::sequential`](crate::nn::sequential) are chains by themselves: one of them alone gives its
+/// parts, each as a module of the kind "ChainPart" with the parameters under the model's names, of which runs
+/// can be the stages of [`State::pipeline_forward`](crate::State::pipeline_forward).
 ///
-/// * `parts`: The modules, in their order.
+/// * `parts`: The modules, in their order; or one that is a chain by itself.
 ///
 /// Gives: The module, of the kind "Pipeline".
 ///
