@@ -70,7 +70,7 @@ class DecodingStage {
 
 int main(int argc, char **argv) {
   enum { ROWS, TOKENS, STEPS, N_OPTIONS };
-  option_value options[N_OPTIONS] = {{"--rows", "64"}, {"--tokens", "112"}, {"--steps", "5"}};
+  option_value options[N_OPTIONS] = {{"--rows", "128"}, {"--tokens", "112"}, {"--steps", "5"}};
   measure_begin(argc, argv, options, N_OPTIONS);
   const int64_t rows = measure_integer(&options[ROWS]), tokens = measure_integer(&options[TOKENS]);
   const auto steps = static_cast<size_t>(measure_integer(&options[STEPS]));
