@@ -11870,10 +11870,11 @@ func ModuleLoadTorchscript(path string) (out *Module, err error) {
 
 // ModuleFromConfig is accel_module_from_config. A model from the configuration of a Hugging Face model, with fresh
 // weights from the default generator. Known: "gpt2" and "llama". Inputs: token ids int64 [batch, length]. Output:
-// logits [batch, length, vocabulary]. A Llama also takes "past_key_values", keys and values of earlier tokens, and
+// logits [batch, length, vocabulary]. The model also takes "past_key_values", keys and values of earlier tokens, and
 // then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output
 // is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length,
-// head size].
+// head size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a
+// later call are not copied.
 //
 //   - config: The path of a config.json, or the JSON text itself.
 //
@@ -15245,9 +15246,11 @@ func (state *State) PipelineForward(stage *Module, batch any, chunks int64, chun
 // output of the part before it, which may be any value with tensors inside. A part of the kind "Pipeline" counts with
 // its own parts, so that names of parts have levels; what accel_module_add_child() adds is a further part, and
 // without a forward a module that each rank has. Called without a pipeline, it computes the parts one after the
-// other. GPT-2, Llama and accel_module_sequential() are chains by themselves.
+// other. GPT-2, Llama and accel_module_sequential() are chains by themselves: one of them alone gives its parts, each
+// as a module of the kind "ChainPart" with the parameters under the model's names, of which runs can be the stages of
+// accel_pipeline_forward().
 //
-//   - parts: The modules, in their order.
+//   - parts: The modules, in their order; or one that is a chain by itself.
 //
 // Returns: ACCEL_OK, INVALID_ARGUMENT or INVALID_HANDLE.
 func PipelineCreate(parts []*Module) (out *Module, err error) {

@@ -52,9 +52,10 @@ accel_module_load_torchscript(const char *path, accel_module_t *ACCEL_OWNED *out
 
 /** A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known:
  * "gpt2" and "llama". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary].
- * A Llama also takes "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the
+ * The model also takes "past_key_values", keys and values of earlier tokens, and then computes new ones only: an empty list at the
  * beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key,
- * value] for each layer, each [batch, key heads, length, head size].
+ * value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have
+ * memory behind it, so that tokens of a later call are not copied.
  * @param config The path of a config.json, or the JSON text itself.
  * @param out The module.
  * @return ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known; INVALID_ARGUMENT.

@@ -25,6 +25,7 @@ SMALL = {
     "train-tp": ["--steps", "1"],
     "train-pipeline": ["--steps", "1"],
     "pipeline-forward": ["--steps", "1"],
+    "pipeline-decode": ["--rows", "2", "--tokens", "2", "--steps", "1"],
     "pipeline-boundary": ["--micro-batches", "2", "--samples", "1"],
     "region-operators": ["--samples", "1"],
     "own-gradients": ["--steps", "1"],

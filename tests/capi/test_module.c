@@ -152,6 +152,44 @@ static void test_pipeline_of_forwards(void **state) {
   assert_null(pipeline);
 }
 
+// A run of the parts of a model is a stage of it.
+static void test_parts_of_a_model(void **state) {
+  (void)state;
+  accel_module_t *model = NULL, *chain = NULL, *parts[4] = {NULL}, *stage = NULL;
+  accel_value_t passed = ACCEL_VALUE_INIT, output = ACCEL_VALUE_INIT, whole = ACCEL_VALUE_INIT;
+  accel_tensor_t *tokens = NULL;
+  const int64_t shape[] = {1, 3};
+  const char *const names[] = {"0", "1", "2", "3"};
+  assert_ok(accel_module_from_config(
+      "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_layer\": 2, \"n_head\": 2, \"vocab_size\": 5}", &model));
+  assert_ok(accel_module_train(model, 0));
+  assert_ok(accel_pipeline_create(&model, 1, &chain));
+  for (int i = 0; i < 4; i++) {
+    assert_ok(accel_module_child(chain, names[i], &parts[i]));
+    assert_string_equal(accel_module_kind(parts[i]), "ChainPart");
+  }
+  assert_ok(accel_tensor_randint(0, 5, shape, 2, &tokens));
+  const accel_value_t input = accel_arg_tensor(tokens);
+  assert_ok(accel_module_call(model, &input, 1, &whole));
+  assert_ok(accel_pipeline_create(parts, 2, &stage));
+  assert_ok(accel_module_call(stage, &input, 1, &passed));
+  accel_module_release(stage);
+  assert_ok(accel_pipeline_create(parts + 2, 2, &stage));
+  assert_ok(accel_module_call(stage, &passed, 1, &output));
+  void *expected = NULL, *found = NULL;
+  assert_ok(accel_tensor_data(whole.as.tensor, &expected));
+  assert_ok(accel_tensor_data(output.as.tensor, &found));
+  assert_memory_equal(found, expected, (size_t)3 * 5 * sizeof(float));
+  accel_value_dispose(&passed);
+  accel_value_dispose(&output);
+  accel_value_dispose(&whole);
+  accel_tensor_release(tokens);
+  accel_module_release(stage);
+  for (int i = 0; i < 4; i++) accel_module_release(parts[i]);
+  accel_module_release(chain);
+  accel_module_release(model);
+}
+
 static accel_status_t no_output(accel_module_t *module, const accel_value_t *inputs, size_t n_inputs,
                                 accel_value_t *out, void *user_data) {
   (void)module;
@@ -826,6 +864,7 @@ int main(void) {
       capi_unit_test(test_foreign_forward),
       capi_unit_test(test_forward_is_replaced),
       capi_unit_test(test_pipeline_of_forwards),
+      capi_unit_test(test_parts_of_a_model),
       capi_unit_test(test_call),
       capi_unit_test(test_hooks),
       capi_unit_test(test_hooks_are_removed),

@@ -1,10 +1,15 @@
 // GPT-2 against GPT2LMHeadModel of transformers, with weights that a formula gives.
 #include <ATen/Context.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 
 #include "architecture_fixture.hpp"
 #include "nn/module_walks.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::nn {
 namespace gpt2_test {
@@ -18,6 +23,25 @@ TEST(Gpt2, GivesTheLogitsAndGradientsOfTheReference) {
     const ModulePtr model = tests::recorded_model(recorded, 1);
     tests::expect_recorded_state(*model, recorded);
     tests::expect_recorded_numbers(*model, recorded, 0);
+  }
+}
+
+// In calls with a cache, positions go on behind the tokens that it has keys and values of.
+TEST(Gpt2, EarlierTokensInPartsGiveTheSameLogits) {
+  const at::NoGradGuard no_grad;
+  const Json fixture = tests::read_fixture("gpt2_tiny.json");
+  for (const Json& recorded : *fixture.items()) {
+    const ModulePtr model = tests::recorded_model(recorded, 1);
+    model->train(false);
+    const at::Tensor tokens = tests::tokens_of(*json_member(recorded, "tokens"));
+    std::vector<at::Tensor> logits;
+    c10::IValue past = tree::new_list();
+    for (const at::Tensor& part : {tokens.slice(1, 0, 2), tokens.slice(1, 2, 3), tokens.slice(1, 3)}) {
+      const c10::IValue output = model->call(Inputs{part, past});
+      logits.push_back(tree::sequence_items(output)[0].toTensor());
+      past = tree::sequence_items(output)[1];
+    }
+    EXPECT_TRUE(at::allclose(at::cat(logits, 1), model->call(tokens), 1e-5, 1e-5));
   }
 }
 
@@ -83,6 +107,16 @@ TEST(Gpt2, RefusesWrongTokens) {
   expect_error(Status::kShapeMismatch, "n_positions = 4", [&] { model->call(at::ones({1, 5}, at::kLong)); });
   expect_error(Status::kShapeMismatch, "[batch, length]", [&] { model->call(at::ones({5}, at::kLong)); });
   expect_error(Status::kTypeMismatch, "int64", [&] { model->call(at::ones({1, 3})); });
+  const at::Tensor tokens = at::ones({1, 3}, at::kLong);
+  const c10::IValue output = model->call(Inputs{tokens, tree::new_list()}), past = tree::sequence_items(output)[1];
+  expect_error(Status::kShapeMismatch, "with 6 positions", [&] { model->call(Inputs{tokens, past}); });
+  expect_error(Status::kTypeMismatch, "past_key_values of a module of kind 'GPT2Model' is a tensor", [&] {
+    model->call(Inputs{tokens, tokens});
+  });
+  expect_error(Status::kInvalidArgument, "past_key_values has 2 layers; expected 1", [&] {
+    model->call(Inputs{tokens, tree::new_list({tree::new_list(), tree::new_list()})});
+  });
+  expect_error(Status::kInvalidArgument, "called with 3 inputs", [&] { model->call(Inputs{tokens, past, tokens}); });
 }
 
 }  // namespace gpt2_test

@@ -7,6 +7,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include "architecture_fixture.hpp"
@@ -100,6 +101,30 @@ TEST(Llama, EarlierTokensInPartsGiveTheSameLogits) {
     const Step third = step(*model, tokens.slice(1, 4), second.past);
     expect_close(at::cat({first.logits, second.logits, third.logits}, 1), model->call(tokens), 1e-5);
   }
+}
+
+// Keys have room behind them, and only the first call behind a past may take it.
+TEST(Llama, APastCanBeContinuedSeveralTimes) {
+  const at::NoGradGuard no_grad;
+  const Json fixture = tests::read_fixture("llama_tiny.json");
+  const ModulePtr model = recorded_model((*fixture.items())[0]);
+  const at::Tensor tokens = tokens_of(*json_member((*fixture.items())[0], "tokens"));
+  const at::Tensor other = tokens.flip(1);
+  c10::IValue past = tree::new_list(), forked;
+  for (int64_t position = 0; position < tokens.size(1); position++) {
+    if (position == 3) forked = past;
+    past = step(*model, tokens.narrow(1, position, 1), past).past;
+  }
+  Step last{};
+  for (int64_t position = 3; position < tokens.size(1); position++)
+    last = step(*model, other.narrow(1, position, 1), position == 3 ? forked : last.past);
+  const at::Tensor whole = model->call(at::cat({tokens.slice(1, 0, 3), other.slice(1, 3)}, 1));
+  expect_close(last.logits, whole.slice(1, -1), 1e-5);
+  expect_close(step(*model, other.narrow(1, 0, 1), past).logits,
+               model->call(at::cat({tokens, other.narrow(1, 0, 1)}, 1)).slice(1, -1), 1e-5);
+  const c10::InferenceMode inference;  // whose tensors others may not change
+  expect_close(step(*model, other.narrow(1, 0, 1), past).logits,
+               model->call(at::cat({tokens, other.narrow(1, 0, 1)}, 1)).slice(1, -1), 1e-5);
 }
 
 TEST(Llama, StartsWithItsDistributions) {

@@ -29,12 +29,14 @@
 #include "nn/creation_device.hpp"
 #include "nn/initial_values.hpp"
 #include "nn/layers/activation.hpp"
+#include "nn/layers/chain_parts.hpp"
 #include "nn/layers/convolution.hpp"
 #include "nn/layers/dropout.hpp"
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
 #include "nn/layers/sequential.hpp"
+#include "nn/module_walks.hpp"
 #include "parallel/context/context_scope.hpp"
 #include "parallel/parallel_model.hpp"
 #include "parallel/pipeline/cut/kept_parts.hpp"
@@ -165,9 +167,8 @@ TEST(ModelChain, OthersAreRefused) {
 }
 
 // A stage keeps the keys of its own layers from one call to the next.
-TEST(ModelChain, StagesKeepTheirCaches) {
+void expect_caches_in_stages(const nn::ModulePtr& model) {
   const at::NoGradGuard no_grad;
-  const nn::ModulePtr model = llama();
   model->train(false);
   const at::Tensor tokens = tokens_of();
   const at::Tensor expected = model->call(tokens);
@@ -187,6 +188,28 @@ TEST(ModelChain, StagesKeepTheirCaches) {
     EXPECT_EQ(tree::sequence_items(last_cache).size(), 1u);
     EXPECT_TRUE(at::allclose(tree::sequence_items(output)[0].toTensor(), expected.narrow(1, position, 1), 1e-5, 1e-5));
   }
+}
+
+TEST(ModelChain, StagesKeepTheirCaches) {
+  expect_caches_in_stages(gpt2());
+  expect_caches_in_stages(llama());
+}
+
+// Each part is a module whose parameters have the names of the model; runs of them are stages.
+TEST(ModelChain, PartsAreModules) {
+  for (const nn::ModulePtr& model : {gpt2(), llama()}) {
+    const std::vector<nn::ModulePtr> parts = nn::parts_of_chain(model);
+    ASSERT_EQ(parts.size(), 4u);
+    const auto stage = [&parts](size_t begin) {
+      return std::make_shared<nn::Sequential>(std::vector<nn::ModulePtr>{parts[begin], parts[begin + 1]}, "Pipeline");
+    };
+    const c10::IValue passed = stage(0)->call(nn::Inputs{tokens_of()}), output = stage(2)->call(nn::Inputs{passed});
+    EXPECT_TRUE(at::equal(output.toTensor(), model->call(tokens_of())));
+    for (const nn::ModulePtr& part : parts)
+      for (const auto& [name, parameter] : nn::named_parameters(*part))
+        EXPECT_TRUE(parameter.is_same(nn::find_tensor(*model, name))) << name;
+  }
+  EXPECT_TRUE(nn::parts_of_chain(std::make_shared<nn::Linear>(2, 2, true)).empty());
 }
 
 // Lengths change from one call to the next.

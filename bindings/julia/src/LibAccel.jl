@@ -5600,7 +5600,7 @@ accel_module_load_torchscript(path, out) =
 """
     accel_module_from_config(config, out)
 
-A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: \"gpt2\" and \"llama\". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary]. A Llama also takes \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size].
+A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: \"gpt2\" and \"llama\". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary]. The model also takes \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied.
 
 - `config`: The path of a config.json, or the JSON text itself.
 - `out`: The module.
@@ -8550,9 +8550,9 @@ accel_pipeline_forward(state, stage, batch, chunks, chunk_rows, rounds, out) =
 """
     accel_pipeline_create(parts, n_parts, out)
 
-A model as a chain of the program's modules, as children \"0\", \"1\", ..., for pipelines: ranks along the axis \"pipeline\" get runs of these parts. A part may have a forward in any language (accel_module_set_forward()). The first part gets the inputs of the model; each further one gets one input, the output of the part before it, which may be any value with tensors inside. A part of the kind \"Pipeline\" counts with its own parts, so that names of parts have levels; what accel_module_add_child() adds is a further part, and without a forward a module that each rank has. Called without a pipeline, it computes the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by themselves.
+A model as a chain of the program's modules, as children \"0\", \"1\", ..., for pipelines: ranks along the axis \"pipeline\" get runs of these parts. A part may have a forward in any language (accel_module_set_forward()). The first part gets the inputs of the model; each further one gets one input, the output of the part before it, which may be any value with tensors inside. A part of the kind \"Pipeline\" counts with its own parts, so that names of parts have levels; what accel_module_add_child() adds is a further part, and without a forward a module that each rank has. Called without a pipeline, it computes the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by themselves: one of them alone gives its parts, each as a module of the kind \"ChainPart\" with the parameters under the model's names, of which runs can be the stages of accel_pipeline_forward().
 
-- `parts`: The modules, in their order.
+- `parts`: The modules, in their order; or one that is a chain by itself.
 - `n_parts`: Their number, 1 or more.
 - `out`: The module, of the kind \"Pipeline\".
 

@@ -184,6 +184,19 @@ GENERATION = """
             raise AssertionError(wrong)
         except (ValueError, NotImplementedError):
             pass
+    from accel.parallel.pipelined_generation import Generation
+    sequences = Generation.sequences
+
+    def broken(self):
+        raise RuntimeError("no sequences")
+
+    Generation.sequences = broken  # an error of the last rank alone, behind the last round
+    try:
+        model.generate(ids, **cases[0]) if state.is_main_process else model.generate()
+        raise AssertionError("no error")
+    except (RuntimeError, ValueError) as error:
+        assert "no sequences" in str(error), error
+    Generation.sequences = sequences
     whole = extract_model_from_parallel(model, keep_fp32_wrapper=False)
     assert whole.generate(ids, **cases[0]).tolist() == expected[0].tolist()
 """

@@ -1,5 +1,6 @@
 #include <cstddef>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "accel.h"
@@ -7,6 +8,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/handles.hpp"
 #include "capi/calls/object.hpp"
+#include "nn/layers/chain_parts.hpp"
 #include "nn/layers/sequential.hpp"
 
 namespace accel::capi {
@@ -18,6 +20,8 @@ ACCEL_FUNCTION accel_status_t accel_pipeline_create(accel_module_t* const* parts
     require(n_parts > 0, Status::kInvalidArgument, "n_parts is 0; expected the number of parts, 1 or more");
     std::vector<nn::ModulePtr> modules;
     for (size_t i = 0; i < n_parts; i++) modules.push_back(check(parts[i], "parts").module);
+    if (n_parts == 1 && modules[0]->kind() != nn::kProgramChain)
+      if (auto inside = nn::parts_of_chain(modules[0]); inside.size() > 1) modules = std::move(inside);
     return std::make_shared<nn::Sequential>(modules, nn::kProgramChain);
   });
 }

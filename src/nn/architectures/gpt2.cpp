@@ -3,13 +3,16 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 
 #include <cmath>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.hpp"
 #include "json/json.hpp"
+#include "nn/architectures/decoder_stream.hpp"
 #include "nn/architectures/model_config.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/attention_heads.hpp"
@@ -100,18 +103,22 @@ class Gpt2Attention final : public Module, public AttentionHeads {
     add_child("c_proj", c_proj_ = projection(config.n_embd, config.n_embd, residual_deviation(config)));
     add_child("resid_dropout", resid_dropout_ = std::make_shared<Dropout>(config.resid_pdrop));
   }
+  std::vector<std::string> input_names() const override { return {"hidden_states", "past_key_values"}; }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override {
-    const Heads heads = split_heads(c_attn_->call(only_tensor(inputs)), head_size());
+    Heads heads = split_heads(c_attn_->call(tensor_input(inputs, 0, kind())), head_size());
+    const c10::IValue* const past = past_input(inputs, 1, kind());
+    if (past != nullptr) put_behind(*past, heads.key, heads.value);
     const double dropout = is_training() ? dropout_ : 0.0;
     at::Tensor mixed;
     {
       const auto branch = branch_of_rank(dropout, heads.query.device());
-      mixed = at::scaled_dot_product_attention(heads.query, heads.key, heads.value, {}, dropout, /*is_causal=*/true,
-                                               scale_);
+      mixed = attend_causally(heads.query, heads.key, heads.value, dropout, scale_);
     }
-    return resid_dropout_->call(c_proj_->call(join_heads(mixed)));
+    at::Tensor output = resid_dropout_->call(c_proj_->call(join_heads(mixed)));
+    if (past == nullptr) return output;
+    return tree::new_list({std::move(output), tree::new_list({std::move(heads.key), std::move(heads.value)})});
   }
 
  private:
@@ -146,21 +153,28 @@ class Gpt2Block final : public Module {
     add_child("ln_2", ln_2_ = std::make_shared<LayerNorm>(config.n_embd, config.layer_norm_epsilon));
     add_child("mlp", mlp_ = std::make_shared<Gpt2Mlp>(config));
   }
+  std::vector<std::string> input_names() const override { return attn_->input_names(); }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override {
-    const at::Tensor& input = only_tensor(inputs);
-    const at::Tensor mixed = input + attn_->call(ln_1_->call(input));
-    return mixed + mlp_->call(ln_2_->call(mixed));
+    const at::Tensor& hidden = tensor_input(inputs, 0, kind());
+    Inputs attended = inputs;
+    attended[0] = ln_1_->call(hidden);
+    const c10::IValue attention = attn_->call(attended);
+    if (attention.isTensor()) return with_mlp(hidden + attention.toTensor());
+    const auto outputs = tree::sequence_items(attention);
+    return tree::new_list({with_mlp(hidden + outputs[0].toTensor()), outputs[1]});
   }
 
  private:
+  at::Tensor with_mlp(const at::Tensor& mixed) { return mixed + mlp_->call(ln_2_->call(mixed)); }
+
   ModulePtr ln_1_, attn_, ln_2_, mlp_;
 };
 
 class Gpt2Model final : public Module {
  public:
-  std::vector<std::string> input_names() const override { return {"input_ids"}; }
+  std::vector<std::string> input_names() const override { return {"input_ids", "past_key_values"}; }
   explicit Gpt2Model(const Gpt2Config& config) : Module("GPT2Model"), n_positions_(config.n_positions) {
     add_child("wte", wte_ = embedding(config.vocab_size, config));
     add_child("wpe", wpe_ = embedding(config.n_positions, config));
@@ -172,36 +186,53 @@ class Gpt2Model final : public Module {
     add_child("ln_f", ln_f_ = std::make_shared<LayerNorm>(config.n_embd, config.layer_norm_epsilon));
   }
 
+  // A tensor passes along the parts, and with a cache a stream, with the keys and values of the stage's layers in the
+  // place of those of all.
   ModuleChain chain() override {
     ModuleChain chain{{"embed", {"wte", "wpe", "drop"}, [this](const c10::IValue& input) {
-                         return embed(tree::sequence_items(input).vec());
+                         return passed(embed(tree::sequence_items(input).vec()));
                        }}};
     for (const ModulePtr& block : blocks_) {
       const std::string name = text("h.", chain.size() - 1);
-      chain.push_back({name, {name}, [block](const c10::IValue& hidden) { return block->call(Inputs{hidden}); }});
+      chain.push_back({name, {name}, [block](const c10::IValue& input) {
+                         if (input.isTensor()) return block->call(Inputs{input});
+                         DecoderStream stream = DecoderStream::of(input);
+                         stream.run_layer(*block, {});
+                         return stream.value();
+                       }});
     }
-    chain.push_back(
-        {"head", {"ln_f"}, [norm = ln_f_](const c10::IValue& hidden) { return norm->call(Inputs{hidden}); }});
+    chain.push_back({"head", {"ln_f"}, [norm = ln_f_](const c10::IValue& input) {
+                       if (input.isTensor()) return norm->call(Inputs{input});
+                       DecoderStream stream = DecoderStream::of(input);
+                       return stream.output(norm->call(stream.hidden));
+                     }});
     return chain;
   }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override {
-    at::Tensor hidden = embed(inputs);
-    for (const ModulePtr& block : blocks_) hidden = block->call(hidden);
-    return ln_f_->call(hidden);
+    require_layers(past_input(inputs, 1, kind()), blocks_.size());
+    DecoderStream stream = embed(inputs);
+    for (const ModulePtr& block : blocks_) stream.run_layer(*block, {});
+    return stream.output(ln_f_->call(stream.hidden));
   }
 
  private:
-  at::Tensor embed(const Inputs& inputs) {
-    const at::Tensor& tokens = only_tensor(inputs);
+  static c10::IValue passed(const DecoderStream& stream) { return stream.past ? stream.value() : stream.hidden; }
+
+  DecoderStream embed(const Inputs& inputs) {
+    require(inputs.size() <= 2, Status::kInvalidArgument, "GPT-2 was called with ", inputs.size(),
+            " inputs; expected token ids, and past_key_values in a call with a cache");
+    const at::Tensor& tokens = tensor_input(inputs, 0, kind());
     require(tokens.dim() == 2, Status::kShapeMismatch, "GPT-2 was called with the shape ", tokens.sizes(),
             "; expected token ids [batch, length]");
-    const int64_t length = whole_sequence_length(tokens.size(1));
+    DecoderStream stream = DecoderStream::behind(past_input(inputs, 1, kind()), tokens.size(1));
+    const int64_t length = stream.begin + whole_sequence_length(tokens.size(1));
     require(length <= n_positions_, Status::kShapeMismatch, "GPT-2 was called with ", length,
             " positions; expected at most n_positions = ", n_positions_);
-    const at::Tensor positions = sequence_positions(0, tokens.size(1), tokens.device());
-    return drop_->call(wte_->call(tokens) + wpe_->call(positions));
+    const at::Tensor positions = sequence_positions(stream.begin, tokens.size(1), tokens.device());
+    stream.hidden = drop_->call(wte_->call(tokens) + wpe_->call(positions));
+    return stream;
   }
 
   static ModulePtr embedding(int64_t rows, const Gpt2Config& config) {
@@ -215,7 +246,7 @@ class Gpt2Model final : public Module {
 
 class Gpt2LmHeadModel final : public Module {
  public:
-  std::vector<std::string> input_names() const override { return {"input_ids"}; }
+  std::vector<std::string> input_names() const override { return transformer_->input_names(); }
   explicit Gpt2LmHeadModel(const Gpt2Config& config) : Module("GPT2LMHeadModel") {
     add_child("transformer", transformer_ = std::make_shared<Gpt2Model>(config));
     at::Tensor weight = config.tie_word_embeddings
@@ -226,13 +257,19 @@ class Gpt2LmHeadModel final : public Module {
 
   ModuleChain chain() override {
     return chain_with_head(transformer_->chain(), "transformer", "lm_head",
-                           [head = lm_head_](const c10::IValue& hidden) { return head->call(Inputs{hidden}); });
+                           [this](const c10::IValue& output) { return scores_of(output); });
   }
 
  protected:
-  c10::IValue forward(const Inputs& inputs) override { return lm_head_->call(transformer_->call(only_tensor(inputs))); }
+  c10::IValue forward(const Inputs& inputs) override { return scores_of(transformer_->call(inputs)); }
 
  private:
+  c10::IValue scores_of(const c10::IValue& output) {
+    if (output.isTensor()) return lm_head_->call(output.toTensor());
+    const auto parts = tree::sequence_items(output);
+    return tree::new_list({lm_head_->call(parts[0].toTensor()), parts[1]});
+  }
+
   ModulePtr transformer_, lm_head_;
 };
 

@@ -3,10 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
-#include <ATen/ops/cat.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/rms_norm.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <c10/core/Device.h>
 #include <c10/core/InferenceMode.h>
 
@@ -18,6 +15,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "nn/architectures/decoder_stream.hpp"
 #include "nn/architectures/model_config.hpp"
 #include "nn/architectures/rotary_embedding.hpp"
 #include "nn/layers/activation.hpp"
@@ -93,21 +91,6 @@ ModulePtr linear_layer(int64_t in_features, int64_t out_features, bool bias, con
                                   bias ? constant_parameter(0, {out_features}, config.dtype) : at::Tensor());
 }
 
-const at::Tensor& tensor_input(const Inputs& inputs, size_t place, const std::string& kind) {
-  require(place < inputs.size() && inputs[place].isTensor() && inputs[place].toTensor().defined(),
-          Status::kTypeMismatch, "input ", place, " of a module of kind '", kind, "' is ",
-          place < inputs.size() ? tree::kind_name(inputs[place]) : "missing", "; expected a tensor");
-  return inputs[place].toTensor();
-}
-
-// The place of an input for keys and values of earlier tokens: nothing, or a list that is empty at the beginning.
-const c10::IValue* past_input(const Inputs& inputs, size_t place, const std::string& kind) {
-  if (place >= inputs.size() || inputs[place].isNone()) return nullptr;
-  require(tree::is_sequence(inputs[place]), Status::kTypeMismatch, "past_key_values of a module of kind '", kind,
-          "' is a ", tree::kind_name(inputs[place]), "; expected a list");
-  return &inputs[place];
-}
-
 class LlamaRmsNorm final : public Module {
  public:
   explicit LlamaRmsNorm(const LlamaConfig& config) : Module("LlamaRMSNorm"), epsilon_(config.rms_norm_eps) {
@@ -127,31 +110,6 @@ class LlamaRmsNorm final : public Module {
  private:
   double epsilon_;
 };
-
-// Each key head for as many query heads as share it.
-at::Tensor repeat_heads(const at::Tensor& heads, int64_t times) {
-  if (times == 1) return heads;
-  return heads.unsqueeze(2).expand({-1, -1, times, -1, -1}).flatten(1, 2);
-}
-
-// Attention of the last positions of `key`, [batch, heads, length, size].
-at::Tensor attend_causally(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout) {
-  const int64_t length = query.size(2), total = key.size(2), group = query.size(1) / key.size(1);
-  const bool is_split = SplitSequence::current() != nullptr;
-  if (length == 1 && group > 1 && !is_split) {
-    // One position sees all: the query heads that share a key head are the rows of one attention, and nothing is
-    // repeated.
-    const at::Tensor rows = query.reshape({query.size(0), key.size(1), group, query.size(3)});
-    return at::scaled_dot_product_attention(rows, key, value, {}, dropout).reshape(query.sizes());
-  }
-  // Ranks exchange the heads as they are.
-  const at::Tensor keys = is_split ? key : repeat_heads(key, group),
-                   values = is_split ? value : repeat_heads(value, group);
-  if (length == 1 || length == total)
-    return at::scaled_dot_product_attention(query, keys, values, {}, dropout, /*is_causal=*/length > 1 || is_split);
-  const at::Tensor mask = at::ones({length, total}, query.options().dtype(at::kBool)).tril(total - length);
-  return at::scaled_dot_product_attention(query, keys, values, mask, dropout);
-}
 
 class LlamaAttention final : public Module, public AttentionHeads {
  public:
@@ -181,13 +139,7 @@ class LlamaAttention final : public Module, public AttentionHeads {
     const at::Tensor query = rotate(heads_of(q_proj_->call(hidden)), cosines, sines);
     at::Tensor key = rotate(heads_of(k_proj_->call(hidden)), cosines, sines), value = heads_of(v_proj_->call(hidden));
     const c10::IValue* const past = past_input(inputs, 2, kind());
-    if (past != nullptr && !tree::sequence_items(*past).empty()) {
-      const auto earlier = tree::sequence_items(*past);
-      require(earlier.size() == 2 && earlier[0].isTensor() && earlier[1].isTensor(), Status::kTypeMismatch,
-              "past_key_values of a layer is no [key, value]; expected what an earlier call returned");
-      key = at::cat({earlier[0].toTensor(), key}, 2);
-      value = at::cat({earlier[1].toTensor(), value}, 2);
-    }
+    if (past != nullptr) put_behind(*past, key, value);
     const double dropout = is_training() ? dropout_ : 0.0;
     at::Tensor mixed;
     {
@@ -264,37 +216,11 @@ class LlamaDecoderLayer final : public Module {
   ModulePtr self_attn_, mlp_, input_layernorm_, post_attention_layernorm_;
 };
 
-// The value that passes along the layers.
-struct LlamaStream {
-  at::Tensor hidden;
-  int64_t begin, length;            // of the positions; with split sequences `hidden` has some of them
-  std::optional<c10::IValue> past;  // the keys and values of earlier tokens, by layer; empty at the beginning
-  std::vector<c10::IValue> cache;   // the same with these tokens, of the layers so far
-
-  // [hidden, begin, length], and past and cache behind them.
-  c10::IValue value() const {
-    std::vector<c10::IValue> items{hidden, begin, length};
-    if (past) items.insert(items.end(), {*past, tree::new_list(cache)});
-    return tree::new_list(std::move(items));
-  }
-  static LlamaStream of(const c10::IValue& value) {
-    const auto items = tree::is_sequence(value) ? tree::sequence_items(value) : c10::ArrayRef<c10::IValue>();
-    require((items.size() == 3 || items.size() == 5) && items[0].isTensor() && items[1].isInt() && items[2].isInt(),
-            Status::kTypeMismatch, "a part of Llama was called with a ", tree::kind_name(value),
-            "; expected the output of the part before it");
-    LlamaStream stream{items[0].toTensor(), items[1].toInt(), items[2].toInt(), std::nullopt, {}};
-    if (items.size() == 3) return stream;
-    stream.past = items[3];
-    stream.cache = tree::sequence_items(items[4]).vec();
-    return stream;
-  }
-};
-
 // The rotary tables of a stage's last call: its other layers, and mostly the next micro-batch, need the same.
 class KeptRotation {
  public:
   template <typename Compute>
-  const c10::IValue& tables(const LlamaStream& stream, const Compute& compute) {
+  const c10::IValue& tables(const DecoderStream& stream, const Compute& compute) {
     Key key{stream.begin,
             stream.length,
             stream.hidden.device(),
@@ -337,77 +263,42 @@ class LlamaModel final : public Module {
     for (const ModulePtr& layer : layers_) {
       const std::string name = text("layers.", chain.size() - 1);
       chain.push_back({name, {name, "rotary_emb"}, [this, layer, kept](const c10::IValue& input) {
-                         LlamaStream stream = LlamaStream::of(input);
-                         run_layer(*layer, stream,
-                                   kept->tables(stream, [this](const auto& of) { return rotation(of); }));
+                         DecoderStream stream = DecoderStream::of(input);
+                         stream.run_layer(*layer,
+                                          {kept->tables(stream, [this](const auto& of) { return rotation(of); })});
                          return stream.value();
                        }});
     }
-    chain.push_back({"head", {"norm"}, [this](const c10::IValue& input) { return output_of(LlamaStream::of(input)); }});
+    chain.push_back(
+        {"head", {"norm"}, [this](const c10::IValue& input) { return output_of(DecoderStream::of(input)); }});
     return chain;
   }
 
  protected:
   c10::IValue forward(const Inputs& inputs) override {
-    if (const c10::IValue* const past = past_input(inputs, 1, kind())) {
-      const size_t earlier = tree::sequence_items(*past).size();
-      require(earlier == 0 || earlier == layers_.size(), Status::kInvalidArgument, "past_key_values has ", earlier,
-              " layers; expected ", layers_.size(), ", as an earlier call returned it");
-    }
-    LlamaStream stream = embed(inputs);
+    require_layers(past_input(inputs, 1, kind()), layers_.size());
+    DecoderStream stream = embed(inputs);
     const c10::IValue tables = rotation(stream);
-    for (const ModulePtr& layer : layers_) run_layer(*layer, stream, tables);
+    for (const ModulePtr& layer : layers_) stream.run_layer(*layer, {tables});
     return output_of(std::move(stream));
   }
 
  private:
-  LlamaStream embed(const Inputs& inputs) {
+  DecoderStream embed(const Inputs& inputs) {
     const at::Tensor& tokens = tensor_input(inputs, 0, kind());
     require(tokens.dim() == 2 && tokens.size(1) > 0, Status::kShapeMismatch, "Llama was called with the shape ",
             tokens.sizes(), "; expected token ids [batch, length]");
-    LlamaStream stream{{}, 0, tokens.size(1), std::nullopt, {}};
-    if (const c10::IValue* const past = past_input(inputs, 1, kind())) {
-      stream.begin = length_of(*past);
-      stream.past = *past;
-    }
+    DecoderStream stream = DecoderStream::behind(past_input(inputs, 1, kind()), tokens.size(1));
     stream.hidden = embed_tokens_->call(tokens);
     return stream;
   }
 
-  c10::IValue rotation(const LlamaStream& stream) {
+  c10::IValue rotation(const DecoderStream& stream) {
     return rotary_emb_->call(
         Inputs{stream.hidden, sequence_positions(stream.begin, stream.length, stream.hidden.device())});
   }
 
-  static void run_layer(Module& layer, LlamaStream& stream, const c10::IValue& tables) {
-    if (!stream.past) {
-      stream.hidden = layer.call(Inputs{stream.hidden, tables}).toTensor();
-      return;
-    }
-    const auto earlier = tree::sequence_items(*stream.past);
-    require(earlier.empty() || stream.cache.size() < earlier.size(), Status::kInvalidArgument, "past_key_values has ",
-            earlier.size(), " layers; expected as many as an earlier call returned");
-    const c10::IValue output = layer.call(
-        Inputs{stream.hidden, tables, earlier.empty() ? c10::IValue(tree::new_list()) : earlier[stream.cache.size()]});
-    stream.hidden = tree::sequence_items(output)[0].toTensor();
-    stream.cache.push_back(tree::sequence_items(output)[1]);
-  }
-
-  c10::IValue output_of(LlamaStream stream) {
-    at::Tensor hidden = norm_->call(stream.hidden);
-    if (!stream.past) return hidden;
-    return tree::new_list({std::move(hidden), tree::new_list(std::move(stream.cache))});
-  }
-
-  // The number of tokens before these.
-  static int64_t length_of(const c10::IValue& past) {
-    const auto layers = tree::sequence_items(past);
-    if (layers.empty()) return 0;
-    const auto first = tree::is_sequence(layers[0]) ? tree::sequence_items(layers[0]) : c10::ArrayRef<c10::IValue>();
-    require(first.size() == 2 && first[0].isTensor() && first[0].toTensor().dim() == 4, Status::kTypeMismatch,
-            "past_key_values of a layer is no [key, value]; expected what an earlier call returned");
-    return first[0].toTensor().size(2);
-  }
+  c10::IValue output_of(DecoderStream stream) { return stream.output(norm_->call(stream.hidden)); }
 
   ModulePtr embed_tokens_, norm_, rotary_emb_;
   std::vector<ModulePtr> layers_;

@@ -1,7 +1,6 @@
 #include "parallel/pipeline/pipeline.hpp"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/ops/tensor.h>
 #include <c10/util/ScopeExit.h>
 
@@ -12,8 +11,8 @@
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
 #include "comm/object_message.hpp"
+#include "parallel/pipeline/batch_forward.hpp"
 #include "parallel/pipeline/micro_batches.hpp"
-#include "parallel/pipeline/schedules/schedules.hpp"
 #include "parallel/pipeline/step_outcome.hpp"
 #include "tensor/tree.hpp"
 
@@ -58,7 +57,7 @@ class TrainedBatch {
     const int64_t rows = count_rows(value, what);
     require(rows >= parts_, Status::kInvalidArgument, "the ", what, " have ", rows, " rows for ", parts_,
             " micro-batches; expected at least one row for each");
-    return cut_rows(value, rows, parts_);
+    return cut_rows(value, rows, even_sizes(rows, parts_));
   }
 
   c10::IValue targets(int micro_batch) {
@@ -70,19 +69,17 @@ class TrainedBatch {
   std::vector<double> find_weights() {
     std::vector<double> weights(static_cast<size_t>(parts_), 1);
     const c10::IValue& rows_from = batch_.targets.isNone() ? batch_.inputs : batch_.targets;
-    for (int part = 0; part < parts_; part++)
-      if (loss_.count != nullptr)
+    if (loss_.count != nullptr) {
+      for (int part = 0; part < parts_; part++)
         weights[static_cast<size_t>(part)] = static_cast<double>(loss_.count(targets(part)));
-      else if (!rows_from.isNone())
-        weights[static_cast<size_t>(part)] = rows_of_part(count_rows(rows_from, "targets"), part);
+    } else if (!rows_from.isNone()) {
+      const std::vector<int64_t> sizes = even_sizes(count_rows(rows_from, "targets"), parts_);
+      weights.assign(sizes.begin(), sizes.end());
+    }
     double sum = 0;
     for (const double weight : weights) sum += weight;
     for (double& weight : weights) weight /= std::max(sum, 1.0);
     return weights;
-  }
-  double rows_of_part(int64_t rows, int part) const {
-    const int64_t own = rows / parts_ + (part < rows % parts_ ? 1 : 0);
-    return static_cast<double>(own);
   }
 
   const PipelineBatch& batch_;
@@ -105,8 +102,8 @@ Pipeline::Pipeline(const ParallelModel& model, ParallelModel& exchanging, const 
       ranks_(ranks),
       stages_(std::move(stages)),
       ties_(stages_.ties),
-      runner_(schedule, ranks, device),
-      forward_runner_(forward_schedule(schedule.shape), std::move(ranks), device) {}
+      runner_(schedule, std::move(ranks), device),
+      device_(device) {}
 
 bool Pipeline::is_last_backward(const PipelineAction& action) const {
   const PipelineActions& actions = runner_.schedule().ranks[static_cast<size_t>(ranks_->rank())];
@@ -159,35 +156,20 @@ int64_t Pipeline::of_last_stage(int64_t number) {
 }
 
 c10::IValue Pipeline::evaluate(const c10::IValue& inputs, bool on_all_ranks) {
-  const at::NoGradGuard no_grad;
-  std::vector<CountedRows> parts;
-  std::vector<c10::IValue> outputs;
-  PipelineComputation computation;
-  computation.input = [&](int micro_batch) {
-    if (parts.empty()) parts = cut_counted_rows(inputs, count_rows(inputs, "inputs"), shape().micro_batches);
-    const CountedRows& part = parts[static_cast<size_t>(micro_batch)];
-    return tree::new_tuple({part.value, part.rows});
-  };
-  computation.forward = [&](int stage, int, const c10::IValue& input) -> c10::IValue {
-    const auto members = tree::sequence_items(input);
-    c10::IValue output = stages_.compute(stage, members[0]);
-    if (stage + 1 < shape().stages()) return tree::new_tuple({std::move(output), members[1]});
-    if (members[1].toInt() > 0) outputs.push_back(std::move(output));
-    return {};
-  };
-  forward_runner_.run(computation);
+  // Ranks with the same stages call them as often, however many rows they have.
+  c10::IValue output =
+      run_batch_forward({ranks_, device_, shape(), [](const c10::IValue& batch) { return count_rows(batch, "inputs"); },
+                         [this](int64_t rows) { return even_sizes(rows, shape().micro_batches); }, stages_.compute},
+                        inputs);
   const bool is_sent = on_all_ranks && ranks_->size() > 1;
-  c10::IValue output;
+  if (!is_sent) return output;
   std::string message;
   std::exception_ptr error;
   try {
-    if (!outputs.empty()) output = tree::concatenate(tree::new_list(std::move(outputs)), /*dim=*/0);
-    if (is_sent && has_last_stage()) message = comm::encode_object(output);
+    if (has_last_stage()) message = comm::encode_object(output);
   } catch (const std::exception&) {
-    if (!is_sent) throw;
     error = std::current_exception();
   }
-  if (!is_sent) return output;
   agree_on_step(*ranks_, 0, error, "gathering the output");
   const c10::IValue sent = comm::broadcast_object_list(*ranks_, tree::new_list({std::move(message)}), last_rank());
   return has_last_stage() ? output : comm::decode_object(sent.toListRef()[0].toStringRef());

@@ -56,7 +56,8 @@ class Pipeline final : public StagePipeline {
   const CommunicatorPtr ranks_;
   const PipelineStages stages_;
   TiedStages ties_;
-  StageRunner runner_, forward_runner_;
+  StageRunner runner_;
+  const c10::Device device_;
 };
 
 }  // namespace accel::parallel

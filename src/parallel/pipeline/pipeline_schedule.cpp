@@ -5,12 +5,12 @@
 namespace accel::parallel {
 
 int PipelineShape::rank_of(int stage) const {
-  if (order == StageOrder::kLoop || stage < ranks) return stage % ranks;
+  if (order != StageOrder::kV || stage < ranks) return stage % ranks;
   return 2 * ranks - 1 - stage;
 }
 
 int PipelineShape::stage_of(int rank, int chunk) const {
-  if (order == StageOrder::kLoop || chunk == 0) return chunk * ranks + rank;
+  if (order != StageOrder::kV || chunk == 0) return chunk * ranks + rank;
   return 2 * ranks - 1 - rank;
 }
 

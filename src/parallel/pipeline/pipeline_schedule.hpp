@@ -30,6 +30,8 @@ using PipelineActions = std::vector<PipelineAction>;
 enum class StageOrder : uint8_t {
   kLoop,  // stage s is on rank s % ranks
   kV,     // two chunks: the second half of the chain returns, so that the last stage is on the rank of the first
+  // Each rank has one stage, which a batch passes in each round as another one of a loop: so a model generates.
+  kRounds,
 };
 
 struct PipelineShape {

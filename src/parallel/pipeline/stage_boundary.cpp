@@ -59,6 +59,11 @@ bool StageBoundary::is_known(Incoming::State state) {
   return state == Incoming::State::kTensors || state == Incoming::State::kFailed;
 }
 
+StageBoundary::Channel StageBoundary::channel_of(const StageEdge& edge) const {
+  if (shape_.order != StageOrder::kRounds) return {edge.from, edge.to};
+  return {edge.from % shape_.ranks, edge.to % shape_.ranks};
+}
+
 bool StageBoundary::is_local(const StageEdge& edge) const {
   return shape_.rank_of(edge.from) == shape_.rank_of(edge.to);
 }
@@ -69,18 +74,16 @@ int StageBoundary::tag_of(const StageEdge& edge, size_t slot) const {
 }
 
 void StageBoundary::begin_step(const PipelineActions& actions) {
-  std::vector<StageEdge> expected;
-  for (const PipelineAction& action : actions)
-    if (const auto edge = needed_by(action, shape_.stages())) expected.push_back(*edge);
-  begin_step(expected);
-}
-
-void StageBoundary::begin_step(const std::vector<StageEdge>& expected) {
   forget_step();
-  for (const StageEdge& edge : expected)
-    if (!is_local(edge)) incoming_.emplace_back().edge = edge;
   std::set<Channel> channels;
-  for (const Incoming& incoming : incoming_) channels.insert({incoming.edge.from, incoming.edge.to});
+  for (const PipelineAction& action : actions) {
+    const auto edge = needed_by(action, shape_.stages());
+    if (!edge || is_local(*edge)) continue;
+    Incoming& incoming = incoming_.emplace_back();
+    incoming.edge = *edge;
+    incoming.channel = channel_of(*edge);
+    channels.insert(incoming.channel);
+  }
   channels_ = channels.size();
   for (const Channel& channel : channels) post_announcements(channel);
 }
@@ -88,7 +91,7 @@ void StageBoundary::begin_step(const std::vector<StageEdge>& expected) {
 void StageBoundary::post_announcements(const Channel& channel) {
   int ahead = shape_.ranks + 1;
   for (Incoming& incoming : incoming_) {
-    if (incoming.edge.from != channel.first || incoming.edge.to != channel.second) continue;
+    if (incoming.channel != channel) continue;
     if (ahead-- == 0) return;
     if (incoming.state != Incoming::State::kExpected) continue;
     incoming.state = Incoming::State::kAnnouncement;
@@ -107,7 +110,7 @@ void StageBoundary::post_receive(Incoming& incoming, std::vector<at::Tensor> mes
 
 void StageBoundary::receive_tensors(Incoming& incoming) {
   incoming.state = Incoming::State::kTensors;
-  incoming.layout = layouts_.at({incoming.edge.from, incoming.edge.to});
+  incoming.layout = layouts_.at(incoming.channel);
   incoming.tensors = incoming.layout->allocate(device_);
   post_receive(incoming, incoming.tensors, kFirstTensor);
 }
@@ -115,9 +118,8 @@ void StageBoundary::receive_tensors(Incoming& incoming) {
 bool StageBoundary::advance(Incoming& incoming) {
   if (!is_announced(incoming.state) || !incoming.work->ended()) return false;
   incoming.work->result();
-  const Channel channel{incoming.edge.from, incoming.edge.to};
   if (incoming.state == Incoming::State::kDescription) {
-    layouts_[channel] = std::make_shared<const ValueLayout>(text_in(incoming.message));
+    layouts_[incoming.channel] = std::make_shared<const ValueLayout>(text_in(incoming.message));
     receive_tensors(incoming);
     return true;
   }
@@ -138,11 +140,10 @@ void StageBoundary::advance() {
   std::set<Channel> waiting;  // a value may be described as one that is still on its way
   for (Incoming& incoming : incoming_) {
     if (waiting.size() == channels_) return;
-    const Channel channel{incoming.edge.from, incoming.edge.to};
-    if (waiting.count(channel) != 0) continue;
+    if (waiting.count(incoming.channel) != 0) continue;
     while (advance(incoming)) {
     }
-    if (!is_known(incoming.state)) waiting.insert(channel);
+    if (!is_known(incoming.state)) waiting.insert(incoming.channel);
   }
 }
 
@@ -158,7 +159,7 @@ std::optional<c10::IValue> StageBoundary::receive(const StageEdge& edge) {
   for (advance(); !is_known(found->state); advance()) {
     // Values between two stages come in their order, so what this one waits for is its own message or one before.
     for (auto& before : incoming_) {
-      if (before.edge.from != edge.from || before.edge.to != edge.to || !is_announced(before.state)) continue;
+      if (before.channel != found->channel || !is_announced(before.state)) continue;
       before.work->synchronize();
       before.work->wait();
       break;
@@ -166,7 +167,7 @@ std::optional<c10::IValue> StageBoundary::receive(const StageEdge& edge) {
   }
   Incoming incoming = std::move(*found);
   incoming_.erase(found);
-  post_announcements({edge.from, edge.to});
+  post_announcements(incoming.channel);
   if (incoming.state == Incoming::State::kFailed) return std::nullopt;
   if (incoming.work) {
     incoming.work->synchronize();
@@ -195,7 +196,7 @@ void StageBoundary::send(const StageEdge& edge, const c10::IValue& value) {
   const std::vector<at::Tensor> tensors = tensors_of(value);
   require(tensors.size() <= kSlots - kFirstTensor, Status::kUnsupported, "a stage returns ", tensors.size(),
           " tensors; expected at most ", kSlots - kFirstTensor);
-  Sent& sent = sent_[{edge.from, edge.to}];
+  Sent& sent = sent_[channel_of(edge)];
   std::string outline = outline_of(value), description;
   bool is_new = outline.empty() || outline != sent.outline;
   if (is_new) {

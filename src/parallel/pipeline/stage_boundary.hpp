@@ -43,8 +43,6 @@ class StageBoundary {
   // Posts the first receives of a step for the actions of this rank. A receive has the deadline of the group from then
   // on; those of each neighbour are posted for as many values ahead as there are ranks, and one more.
   void begin_step(const PipelineActions& actions);
-  // The same for values that this rank takes in another order.
-  void begin_step(const std::vector<StageEdge>& expected);
   // Posts the receives of what has been announced meanwhile. Does not wait.
   void advance();
 
@@ -60,11 +58,12 @@ class StageBoundary {
 
  private:
   using WorkPtr = std::shared_ptr<comm::Work>;
-  using Channel = std::pair<int, int>;  // the stages
+  using Channel = std::pair<int, int>;  // the stages, whose values are mostly described alike
 
   struct Incoming {
     enum class State : uint8_t { kExpected, kAnnouncement, kDescription, kTensors, kFailed };
     StageEdge edge{};
+    Channel channel{};
     State state = State::kExpected;
     at::Tensor message;  // the announcement, then the description
     WorkPtr work;
@@ -78,6 +77,7 @@ class StageBoundary {
 
   static bool is_announced(Incoming::State state);  // and messages are to come before its tensors
   static bool is_known(Incoming::State state);
+  Channel channel_of(const StageEdge& edge) const;
   bool is_local(const StageEdge& edge) const;
   int tag_of(const StageEdge& edge, size_t slot) const;
   // Goes on with what has arrived; false if nothing has.

@@ -50,7 +50,9 @@ void StageRunner::attempt(const PipelineAction& action, const Function& function
     function();
   } catch (const std::exception&) {
     error_ = std::current_exception();
-    failed_action_ = text_of(action, schedule_.shape);
+    // Who does not train knows no schedule.
+    failed_action_ =
+        has_backwards_ ? text_of(action, schedule_.shape) : text("the forward of chunk ", action.micro_batch);
     failed_ = true;
   }
 }

@@ -960,9 +960,10 @@ inputs of the model; each further one gets one input, the output of the part bef
 tensors inside. A part of the kind \"Pipeline\" counts with its own parts, so that names of parts have levels; what
 accel_module_add_child() adds is a further part, and without a forward a module that each rank has. Called without a
 pipeline, it computes the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by
-themselves.
+themselves: one of them alone gives its parts, each as a module of the kind \"ChainPart\" with the parameters under the
+model's names, of which runs can be the stages of accel_pipeline_forward().
 
-- `parts`: The modules, in their order.
+- `parts`: The modules, in their order; or one that is a chain by itself.
 """
 Pipeline(parts::Model...) =
     made(Model, out -> with_handles((parts, count) -> LibAccel.accel_pipeline_create(parts, count, out), parts))
@@ -971,10 +972,11 @@ Pipeline(parts::Model...) =
     from_config(config)
 
 A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: \"gpt2\" and
-\"llama\". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary]. A Llama also takes
+\"llama\". Inputs: token ids int64 [batch, length]. Output: logits [batch, length, vocabulary]. The model also takes
 \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning,
 afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value]
-for each layer, each [batch, key heads, length, head size].
+for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may
+have memory behind it, so that tokens of a later call are not copied.
 
 - `config`: The path of a config.json, or the JSON text itself.
 """

@@ -13,7 +13,7 @@ from ..engine.torch_types import is_torch_tensor
 from ..engine.values import like, map_leaves, of_kind, to_engine
 from ..engine.work import Work
 from ..state.job import current
-from ..state.process import GradientState
+from ..state.process import GradientState, PartialState
 from ..tensors.creation import empty
 from ..tensors.tensor_type import is_tensor
 from ..tensors.trees import CannotPadNestedTensorWarning
@@ -110,6 +110,23 @@ def broadcast_object_list(object_list, from_process=0, async_op=False):
 
     return _run(capi.accel_broadcast_object_list, capi.accel_broadcast_object_list_async, async_op,
                 write, packed(object_list) if sends else [None] * len(object_list), from_process)
+
+
+def from_rank(rank, compute):
+    """What a function returns on one rank, on all of them. Its error is one of all, also that the value cannot be sent."""
+    found, failure = [None, None], None
+    if PartialState().process_index == rank:
+        try:
+            found[0] = compute()
+            packed(found)
+        except Exception as error:
+            found, failure = [None, str(error) or type(error).__name__], error
+    broadcast_object_list(found, from_process=rank)
+    if failure is not None:
+        raise failure
+    if found[1] is not None:
+        raise ValueError(f"rank {rank} failed: {found[1]}")
+    return found[0]
 
 
 def pad_across_processes(tensor, dim=0, pad_index=0, pad_first=False, async_op=False):

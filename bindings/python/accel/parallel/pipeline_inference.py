@@ -4,6 +4,7 @@ Chunks of a batch pass through the stages one behind the other, so that all rank
 """
 
 import contextlib
+import functools
 import math
 import weakref
 
@@ -19,7 +20,8 @@ from ..state.job import current
 from ..state.process import PartialState
 from ..tensors.tensor_type import is_tensor
 from ..tensors.trees import ignorant_find_batch_size
-from .collectives import broadcast_object_list
+from .chain_stages import PartChain
+from .collectives import from_rank
 from .pipeline_cut import balanced
 
 
@@ -54,10 +56,15 @@ class Pipeline:
 
     def step(self, *args, **kwargs):
         """One batch, which the first rank has. The last rank gets the output, the others None."""
+        return self.start(*args, **kwargs)()
+
+    def start(self, *args, **kwargs):
+        """step() but for making the output, which is done by calling what this returns."""
         return self.run(self.stage, {"args": list(args), "named": kwargs} if self.is_first else None)
 
     def run(self, stage, batch, rounds=1, num_chunks=None):
-        """A batch through a function in the place of this rank's stage; a rank after the first one has none."""
+        """A batch through a function in the place of this rank's stage; a rank after the first one has none. Returns a function that makes the
+        output, on the last rank."""
         self.running, self.output = stage, None
         try:
             try:
@@ -67,7 +74,7 @@ class Pipeline:
                     self._forward(None, num_chunks, rounds)  # the ranks that wait hear of it
                 raise
             joined = self._forward(sent, num_chunks, rounds)
-            return like(self.output, joined) if self.is_last and joined is not None else None
+            return functools.partial(like, self.output, joined) if self.is_last and joined is not None else lambda: None
         finally:
             self.running = self.output = None
 
@@ -105,8 +112,6 @@ class LayerChain:
 
     def __init__(self, model):
         self.model, self.names = model, list(model._modules)
-        if not isinstance(model, Sequential) or isinstance(model, ModuleList):
-            raise NotImplementedError(f"a {type(model).__name__} of accel is not known as a chain of parts; expected an nn.Sequential")
 
     def choose(self, count, args, kwargs):
         sizes = compute_module_sizes(self.model)
@@ -133,7 +138,7 @@ class LayerChain:
 def _chain_of(model, split_points, no_split, args, kwargs):
     """The model as a chain of parts; one of torch is traced where nothing says of which it consists."""
     if not is_torch_model(model):
-        return LayerChain(model)
+        return LayerChain(model) if isinstance(model, Sequential) and not isinstance(model, ModuleList) else PartChain.of(model)
     from .torch_stages import BlockChain, SequentialChain  # imports torch
 
     for chain in (SequentialChain.of(model), BlockChain.of(model)):
@@ -146,17 +151,7 @@ def _chain_of(model, split_points, no_split, args, kwargs):
 
 def _chosen(chain, count, args, kwargs):
     """Where the first rank cuts the model, on all ranks."""
-    choice = [None, None]
-    if PartialState().is_main_process:
-        try:
-            choice[0] = chain.choose(count, args, kwargs)
-        except Exception as error:
-            broadcast_object_list([None, str(error)])
-            raise
-    broadcast_object_list(choice)
-    if choice[0] is None:
-        raise ValueError(choice[1])
-    return choice[0]
+    return from_rank(0, lambda: chain.choose(count, args, kwargs))
 
 
 def build_pipeline(model, split_points, args, kwargs, num_chunks):
@@ -167,20 +162,23 @@ def build_pipeline(model, split_points, args, kwargs, num_chunks):
 
 def pippy_forward(forward, num_chunks, gather_output, *args, **kwargs):
     """What a model in stages is called with: the first rank gives the inputs, and the last one has the output; with gather_output all have it."""
-    state = PartialState()
-    if state.num_processes > 1 and state.is_main_process:
-        if find_pippy_batch_size(args, kwargs) is None:
-            if isinstance(getattr(forward, "__self__", None), Pipeline):
-                forward()  # with nothing: the ranks that wait hear of it
-            raise ValueError("Could not find batch size from args or kwargs")
-        output = forward(*args, **kwargs)
-    else:
-        output = forward(*(args if state.num_processes == 1 else ()), **(kwargs if state.num_processes == 1 else {}))
-    if not gather_output or state.num_processes == 1:
-        return output
-    found = [output]
-    broadcast_object_list(found, from_process=state.num_processes - 1)
-    return found[0]
+    state, pipeline = PartialState(), getattr(forward, "__self__", None)
+    if state.num_processes == 1:
+        return forward(*args, **kwargs)
+    if not state.is_main_process:
+        args, kwargs = (), {}
+    elif find_pippy_batch_size(args, kwargs) is None:
+        if isinstance(pipeline, Pipeline):
+            forward()  # with nothing: the ranks that wait hear of it
+        raise ValueError("Could not find batch size from args or kwargs")
+    if not gather_output:
+        return forward(*args, **kwargs)
+    made = pipeline.start(*args, **kwargs) if isinstance(pipeline, Pipeline) else _returning(forward(*args, **kwargs))
+    return from_rank(state.num_processes - 1, made)
+
+
+def _returning(output):
+    return lambda: output
 
 
 class PipelinedModule(PreparedModule):
@@ -191,6 +189,10 @@ class PipelinedModule(PreparedModule):
         for name, value in {"pippy_stage": pipeline, "hf_split_points": split_points, "_gather_output": gather_output,
                             "_original_forward": model.forward, "_original_call": model.__call__}.items():
             object.__setattr__(self, name, value)
+        if isinstance(pipeline.chain, PartChain):
+            from .chain_generation import ChainGeneration
+
+            object.__setattr__(self, "generate", ChainGeneration(pipeline, gather_output))
 
     def __call__(self, *inputs, **named):
         return pippy_forward(self.pippy_stage.step, self.pippy_stage.num_chunks, self._gather_output, *inputs, **named)

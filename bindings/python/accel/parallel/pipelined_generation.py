@@ -9,7 +9,7 @@ import torch
 from transformers import DynamicCache, LogitsProcessorList
 
 from ..state.process import PartialState
-from .collectives import broadcast_object_list
+from .staged_generation import StagedGeneration
 
 
 class StageCache(DynamicCache):
@@ -26,42 +26,23 @@ class StageCache(DynamicCache):
         return super().get_mask_sizes(query_length, max(layer_idx, self.first))
 
 
-class PipelinedGeneration:
-    """The generate() of a model in stages. The first rank calls it with the prompts and settings of transformers, the others with nothing; the
-    last one gets the sequences."""
+class PipelinedGeneration(StagedGeneration):
+    """With the prompts and settings of transformers."""
 
-    def __init__(self, pipeline, gather_output):
-        self.pipeline, self.gather_output = pipeline, gather_output
-
-    def __call__(self, input_ids=None, attention_mask=None, generation_config=None, **settings):
+    def __call__(self, *prompts, **settings):
         model = self.pipeline.chain.model
         if "_original_forward" not in vars(model):  # extract_model_from_parallel() has taken the stages away
-            return type(model).generate(model, input_ids, attention_mask=attention_mask, generation_config=generation_config, **settings)
-        plan = [None]
-        if self.pipeline.is_first:
-            try:
-                plan[0] = self._plan(input_ids, attention_mask, generation_config, settings)
-            except Exception as error:
-                broadcast_object_list([str(error)])
-                raise
-        broadcast_object_list(plan)
-        if isinstance(plan[0], str):
-            raise ValueError(plan[0])
-        plan = plan[0]
-        generator = Generation(self.pipeline, plan)
-        batch = None
-        if self.pipeline.is_first:
-            batch = {"rows": torch.arange(plan["rows"]), "ids": input_ids,
-                     "mask": torch.ones_like(input_ids) if attention_mask is None else attention_mask}
-        state = PartialState()
-        self.pipeline.run(generator, batch, plan["tokens"], state.num_processes)
-        found = [generator.sequences() if self.pipeline.is_last else None]
-        if self.gather_output:
-            broadcast_object_list(found, from_process=state.num_processes - 1)
-        return found[0]
+            return type(model).generate(model, *prompts, **settings)
+        return super().__call__(*prompts, **settings)
 
-    def _plan(self, input_ids, attention_mask, generation_config, settings):
-        """What all ranks have to know."""
+    def batch(self, input_ids, attention_mask=None, *_, **__):
+        return {"rows": torch.arange(len(input_ids)), "ids": input_ids,
+                "mask": torch.ones_like(input_ids) if attention_mask is None else attention_mask}
+
+    def share(self, plan):
+        return Generation(self.pipeline, plan)
+
+    def plan(self, input_ids=None, attention_mask=None, generation_config=None, **settings):
         model = self.pipeline.chain.model
         if not isinstance(input_ids, torch.Tensor) or input_ids.dim() != 2:
             raise ValueError("generate() of a model in stages needs input_ids of shape [rows, tokens] on the first rank")

@@ -1,0 +1,53 @@
+// Decoder stream: what passes along the layers of a model that generates, and the keys and values of earlier tokens.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "nn/module.hpp"
+
+namespace accel::nn {
+
+const at::Tensor& tensor_input(const Inputs& inputs, size_t place, const std::string& kind);
+// The place of an input for keys and values of earlier tokens: nothing, or a list that is empty at the beginning.
+const c10::IValue* past_input(const Inputs& inputs, size_t place, const std::string& kind);
+
+// Throws INVALID_ARGUMENT unless they are those of so many layers, or of none.
+void require_layers(const c10::IValue* past, size_t layers);
+
+// The keys and values of a layer, [batch, heads, length, size], behind those of earlier tokens: nothing, or [key,
+// value].
+void put_behind(const c10::IValue& past, at::Tensor& key, at::Tensor& value);
+
+// Attention of the last positions of `key`, [batch, heads, length, size]. Without a scale it is 1 / sqrt(size).
+at::Tensor attend_causally(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout,
+                           std::optional<double> scale = std::nullopt);
+
+struct DecoderStream {
+  at::Tensor hidden;
+  int64_t begin, length;            // of the positions; with split sequences `hidden` has some of them
+  std::optional<c10::IValue> past;  // the keys and values of earlier tokens, by layer; empty at the beginning
+  std::vector<c10::IValue> cache;   // the same with these tokens, of the layers so far
+
+  // [hidden, begin, length], and past and cache behind them.
+  c10::IValue value() const;
+  static DecoderStream of(const c10::IValue& value);
+  // The tokens of a call are behind `past`: nothing, or keys and values.
+  static DecoderStream behind(const c10::IValue* past, int64_t length);
+  // The number of tokens before these.
+  static int64_t length_of(const c10::IValue& past);
+
+  // The layer takes the hidden state, the other inputs, and in calls with a cache its keys and values; then it gives
+  // [hidden, [key, value]].
+  void run_layer(Module& layer, const Inputs& others);
+  // The model gives the tensor, and in calls with a cache [tensor, cache].
+  c10::IValue output(at::Tensor tensor);
+};
+
+}  // namespace accel::nn
