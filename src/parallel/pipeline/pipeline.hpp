@@ -40,6 +40,7 @@ class Pipeline final : public StagePipeline {
   const std::vector<StageTensor>& state() const override { return stages_.state; }
   comm::Communicator& ranks() const override { return *ranks_; }
   std::string describe() const override { return stages_.description; }
+  const std::vector<TiedCopy>& ties() const override { return ties_.copies(); }
 
   // Collective: forwards alone. `inputs` are a tuple of the model's, or nothing on ranks without the first stage. The
   // output is that of all rows, on the rank with the last stage, or on all of them.

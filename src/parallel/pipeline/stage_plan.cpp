@@ -32,7 +32,7 @@ std::vector<TiedCopy> find_ties(nn::Module& model, const StagePlan& plan) {
       if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
     }
     if (ranks.size() < 2 || std::find(ranks.begin(), ranks.end(), plan.ranks->rank()) == ranks.end()) continue;
-    ties.push_back({tie.parameter, comm::create_group(*plan.ranks, ranks)});
+    ties.push_back({tie.name, tie.parameter, comm::create_group(*plan.ranks, ranks)});
   }
   return ties;
 }
