@@ -105,8 +105,8 @@ Pipeline::Pipeline(const ParallelModel& model, ParallelModel& exchanging, const 
       ranks_(ranks),
       stages_(std::move(stages)),
       ties_(stages_.ties),
-      runner_(schedule, ranks, device),
-      forward_runner_(forward_schedule(schedule.shape), std::move(ranks), device) {}
+      runner_(schedule, ranks, device, stages_.boundary_dtype),
+      forward_runner_(forward_schedule(schedule.shape), std::move(ranks), device, stages_.boundary_dtype) {}
 
 bool Pipeline::is_last_backward(const PipelineAction& action) const {
   const PipelineActions& actions = runner_.schedule().ranks[static_cast<size_t>(ranks_->rank())];

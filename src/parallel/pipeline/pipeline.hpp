@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/parallel_model.hpp"
+#include "parallel/pipeline/boundary_value.hpp"
 #include "parallel/pipeline/pipeline_schedule.hpp"
 #include "parallel/pipeline/stage_runner.hpp"
 #include "parallel/pipeline/tied_stages.hpp"
@@ -25,6 +26,7 @@ struct PipelineStages {
   std::string description;
   // Gradients are exchanged behind the backwards instead of beside the last one.
   bool exchanges_at_end = false;
+  BoundaryDtype boundary_dtype = std::nullopt;
 };
 
 class Pipeline final : public StagePipeline {
