@@ -26,6 +26,7 @@ SMALL = {
     "train-pipeline": ["--steps", "1"],
     "pipeline-forward": ["--steps", "1"],
     "pipeline-boundary": ["--micro-batches", "2", "--samples", "1"],
+    "stage-cut": ["--width", "8", "--layers", "2"],
     "region-operators": ["--samples", "1"],
     "own-gradients": ["--steps", "1"],
     "optimizer": ["--optimizers", "sgd", "--steps", "1"],
