@@ -3626,8 +3626,8 @@ inline Module pipeline_create(const std::vector<Module>& parts) {
   return out;
 }
 
-// The stages of a prepared model: which parts each has, on which rank, with how many parameters, and its share of the
-// costs.
+// The stages of a prepared model: which parts each has, on which rank, with how many parameters, the memory that these
+// take, and the share of the costs.
 inline std::string pipeline_describe(const Module& module) {
   detail::Buffer out;
   detail::check(accel_pipeline_describe(module.get(), out.put()));

@@ -6180,6 +6180,24 @@ type PipelineOptions struct {
 
 	// 1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0
 	GatherOutput *bool
+
+	// 1: a warning tells of a stage that costs more than 1.3 times the mean. Default 1
+	CheckBalance *bool
+
+	// The dtype in which floating values of larger ones, and their gradients, pass between ranks: "bfloat16",
+	// "float16", whose largest number is 65504, or "float32". A stage gets them in their own dtype. Default: their
+	// own
+	BoundaryDtype string
+
+	// The most memory that the parameters of a stage may take, before layers are split or sharded: "8GiB" for
+	// each, or a size for each stage, with commas between them. Gradients and the states of the optimizer come on
+	// top. Default: no limit
+	MaxMemory string
+
+	// Inputs of the model with the rows of a micro-batch, a tensor, a tuple or a list, on the rank with the first
+	// stage: operations are counted, or times measured, with them. Default: "flops" are the products of a row with
+	// the weights, "measured" takes a row of token ids
+	SampleInputs any
 }
 
 func (options *PipelineOptions) c(given *arguments) *C.accel_pipeline_options_t {
@@ -6202,6 +6220,12 @@ func (options *PipelineOptions) c(given *arguments) *C.accel_pipeline_options_t 
 	if options.GatherOutput != nil {
 		made.gather_output = C.accel_flag_t(flag(*options.GatherOutput))
 	}
+	if options.CheckBalance != nil {
+		made.check_balance = C.accel_flag_t(flag(*options.CheckBalance))
+	}
+	made.boundary_dtype = given.nullable(options.BoundaryDtype)
+	made.max_memory = given.nullable(options.MaxMemory)
+	made.sample_inputs = given.optional(options.SampleInputs)
 	return made
 }
 
@@ -15314,7 +15338,7 @@ func (state *State) PipelineStep(module *Module, inputs any, targets any, lossNa
 }
 
 // PipelineDescribe is accel_pipeline_describe. The stages of a prepared model: which parts each has, on which rank,
-// with how many parameters, and its share of the costs.
+// with how many parameters, the memory that these take, and the share of the costs.
 //
 //   - module: What accel_prepare_model() gave.
 //
@@ -17425,7 +17449,7 @@ func LoadStateDict(path string, deviceMap any) (out any, err error) {
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO; UNSUPPORTED for models where the mesh has a
-// pipeline or tensor axis.
+// pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks.
 func (state *State) SaveModel(module *Module, folder string, options *SaveModelOptions) error {
 	var given arguments
 	defer given.end()
@@ -17490,7 +17514,8 @@ func (state *State) Project() (out any, err error) {
 //
 // Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder
 // and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where
-// the mesh has a pipeline or tensor axis; the error of an asynchronous save before this one.
+// the mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks;
+// the error of an asynchronous save before this one.
 func (state *State) SaveState(folder string, options *SaveStateOptions) error {
 	var given arguments
 	defer given.end()

@@ -125,7 +125,7 @@ typedef struct accel_save_model_options {
  * @param folder Made if missing.
  * @param options NULL: defaults.
  * @return ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO; UNSUPPORTED for models where the mesh has a pipeline or tensor
- *   axis.
+ *   axis; CORRUPT for copies of a parameter that differ, of stages on several ranks.
  * @threads object, waits
  * @accelerate save_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
@@ -193,7 +193,8 @@ typedef struct accel_save_state_options {
  * @param options NULL: defaults.
  * @return ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder
  *   and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the
- *   mesh has a pipeline or tensor axis; the error of an asynchronous save before this one.
+ *   mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks; the error of
+ *   an asynchronous save before this one.
  * @threads collective, waits
  * @accelerate save_state */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

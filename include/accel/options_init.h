@@ -151,7 +151,7 @@
 #define ACCEL_OPTIONS_PIPELINE "accel_pipeline_options_t"
 #define ACCEL_PIPELINE_OPTIONS_INIT \
   {sizeof(accel_pipeline_options_t), NULL, ACCEL_UNSET_INT64, NULL, ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, \
-   ACCEL_UNSET, 0}
+   ACCEL_UNSET, ACCEL_UNSET, NULL, NULL, NULL}
 
 #define ACCEL_OPTIONS_POWER_SGD "accel_power_sgd_options_t"
 #define ACCEL_POWER_SGD_OPTIONS_INIT \

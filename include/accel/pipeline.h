@@ -13,22 +13,35 @@
  * one stage, and only micro_batches counts. @accelerate MegatronLMPlugin.pp_degree */
 typedef struct accel_pipeline_options {
   size_t struct_size;
-  const char *schedule;        /* The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward as soon
-                                * as it can be, so that fewer activations are kept (Narayanan et al., "PipeDream", 2019);
-                                * "interleaved", 1f1b with several stages a rank, which shortens the time that ranks wait;
-                                * "zero_bubble" and "zero_bubble_v", which compute gradients of weights in that time (Qi et al.,
-                                * 2023); "auto", the fastest of these by the costs of the stages. Default "1f1b" */
-  int64_t micro_batches;       /* The parts of a batch, each of which has a row at least; 0: as many as there are ranks along
-                                * the axis. Times the stages at most 1048575. In [0, 1048575]. Default 0 */
-  const char *split;           /* Where the chain is cut: so that the most expensive stage costs least, by "parameters",
-                                * "flops" or "measured" times; or "2,3,3", the parts of each stage; or "h.4,h.8", the names of the
-                                * parts that begin stages behind the first one. Default "flops" */
-  int64_t stages_per_rank;     /* 0: 2 for "interleaved" and "zero_bubble_v", 1 for the others. In [0, 2147483647]. Default 0 */
-  int64_t max_in_flight;       /* The most micro-batches whose activations a rank keeps; 0: as the schedule. In
-                                * [0, 2147483647]. Default 0 */
-  accel_flag_t gather_output;  /* 1: in evaluation all ranks along the axis get the output, instead of the one with the last
-                                * stage. Default 0 */
-  int32_t reserved;            /* 0 */
+  const char *schedule;               /* The order of the work: "gpipe", all forwards, then all backwards; "1f1b", a backward
+                                       * as soon as it can be, so that fewer activations are kept (Narayanan et al.,
+                                       * "PipeDream", 2019); "interleaved", 1f1b with several stages a rank, which shortens
+                                       * the time that ranks wait; "zero_bubble" and "zero_bubble_v", which compute gradients
+                                       * of weights in that time (Qi et al., 2023); "auto", the fastest of these by the costs
+                                       * of the stages. Default "1f1b" */
+  int64_t micro_batches;              /* The parts of a batch, each of which has a row at least; 0: as many as there are ranks
+                                       * along the axis. Times the stages at most 1048575. In [0, 1048575]. Default 0 */
+  const char *split;                  /* Where the chain is cut: so that the most expensive stage costs least, by
+                                       * "parameters", "flops" or "measured" times; or "2,3,3", the parts of each stage; or
+                                       * "h.4,h.8", the names of the parts that begin stages behind the first one. Default
+                                       * "flops" */
+  int64_t stages_per_rank;            /* 0: 2 for "interleaved" and "zero_bubble_v", 1 for the others. In [0, 2147483647].
+                                       * Default 0 */
+  int64_t max_in_flight;              /* The most micro-batches whose activations a rank keeps; 0: as the schedule. In [0,
+                                       * 2147483647]. Default 0 */
+  accel_flag_t gather_output;         /* 1: in evaluation all ranks along the axis get the output, instead of the one with the
+                                       * last stage. Default 0 */
+  accel_flag_t check_balance;         /* 1: a warning tells of a stage that costs more than 1.3 times the mean. Default 1 */
+  const char *boundary_dtype;         /* The dtype in which floating values of larger ones, and their gradients, pass between
+                                       * ranks: "bfloat16", "float16", whose largest number is 65504, or "float32". A stage
+                                       * gets them in their own dtype. Default: their own */
+  const char *max_memory;             /* The most memory that the parameters of a stage may take, before layers are split or
+                                       * sharded: "8GiB" for each, or a size for each stage, with commas between them.
+                                       * Gradients and the states of the optimizer come on top. Default: no limit */
+  const accel_value_t *sample_inputs; /* Inputs of the model with the rows of a micro-batch, a tensor, a tuple or a list, on
+                                       * the rank with the first stage: operations are counted, or times measured, with them.
+                                       * Default: "flops" are the products of a row with the weights, "measured" takes a row
+                                       * of token ids */
 } accel_pipeline_options_t;
 
 /** A model as a chain of the program's modules, as children "0", "1", ..., for pipelines: ranks along the axis "pipeline" get
@@ -85,7 +98,8 @@ accel_pipeline_step(accel_state_t *state, accel_module_t *module, const accel_va
                     accel_pipeline_loss_fn ACCEL_NULLABLE loss, void *ACCEL_NULLABLE user_data,
                     accel_destroy_fn ACCEL_NULLABLE destroy, double *out_loss);
 
-/** The stages of a prepared model: which parts each has, on which rank, with how many parameters, and its share of the costs.
+/** The stages of a prepared model: which parts each has, on which rank, with how many parameters, the memory that these take,
+ * and the share of the costs.
  * @param module What accel_prepare_model() gave.
  * @param out The text, a line for each stage.
  * @return ACCEL_OK; INVALID_ARGUMENT for a model that is not prepared.

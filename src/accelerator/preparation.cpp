@@ -104,6 +104,7 @@ void draw_missing_values(nn::Module& module, const parallel::ModelRanks& ranks, 
 
 // Null where there is one stage, or the program has split the model.
 parallel::StagePlanPtr Preparation::cut_into_stages(nn::Module& module, const PrepareModelSettings& preparation,
+                                                    const c10::IValue& sample_inputs,
                                                     const parallel::ModelRanks& ranks) const {
   const char* const axis = "pipeline";
   comm::Mesh& mesh = *state_.groups().mesh();
@@ -113,7 +114,7 @@ parallel::StagePlanPtr Preparation::cut_into_stages(nn::Module& module, const Pr
   parallel::require_plan(module, ranks.tensor, preparation);
   const bool is_sharded = preparation.fsdp.enabled.value_or(false) && ranks.gradient->size() > 1;
   const bool defers_products = !is_sharded && state_.settings().mixed_precision == Precision::kNo;
-  return parallel::cut_into_stages(module, mesh.group(axis), preparation.pipeline, defers_products);
+  return parallel::cut_into_stages(module, mesh.group(axis), preparation.pipeline, sample_inputs, defers_products);
 }
 
 // A mesh with a shard axis says who shares a copy. Without one all ranks do.
@@ -189,7 +190,8 @@ void Preparation::split_layers(const nn::ModulePtr& module, const TensorParallel
                          state_.device());
 }
 
-nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation) {
+nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation,
+                                         const c10::IValue& sample_inputs) {
   require(unwrap_model(module) == module, Status::kInvalidState,
           "the model is prepared already; prepare the model inside it");
   require_apart(*module, *prepared_.placed);
@@ -206,7 +208,7 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   parallel::ModelRanks ranks = model_ranks(settings.fsdp);
   add_expert_ranks(ranks, settings);
   const nn::NamedTensors whole = nn::lacks_memory(*module) ? nn::named_members(*module) : nn::NamedTensors();
-  const parallel::StagePlanPtr stages = cut_into_stages(*module, settings, ranks);
+  const parallel::StagePlanPtr stages = cut_into_stages(*module, settings, sample_inputs, ranks);
   parallel::split_layers(*module, ranks.tensor, settings, state_.device(), /*is_stage=*/stages != nullptr);
   parallel::share_experts(*module, ranks, settings, /*is_stage=*/stages != nullptr);
   const bool may_lack_memory = *settings.fsdp.enabled && settings.fsdp.cpu_ram_efficient_loading;
@@ -367,7 +369,7 @@ std::vector<PreparedObject> Preparation::prepare(const std::vector<PreparedObjec
       const PreparedObject& object = objects[i];
       PrepareModelSettings preparation = object.model_settings;
       if (!preparation.device_placement.value) preparation.device_placement = object.device_placement;
-      if (object.model != nullptr) prepared[i].model = prepare_model(object.model, preparation);
+      if (object.model != nullptr) prepared[i].model = prepare_model(object.model, preparation, object.sample_inputs);
       if (object.optimizer != nullptr) prepared[i].optimizer = prepare_optimizer(object.optimizer);
     }
     for (size_t i = 0; i < objects.size(); i++)

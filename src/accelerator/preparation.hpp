@@ -47,7 +47,9 @@ class Preparation {
 
   // Ahead of prepare_model(), so that weights can be loaded part by part.
   void split_layers(const nn::ModulePtr& module, const TensorParallelSettings& settings) const;
-  nn::ModulePtr prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation);
+  // `sample_inputs` are a tuple or list of the model's, by which it is cut into stages, or nothing.
+  nn::ModulePtr prepare_model(nn::ModulePtr module, const PrepareModelSettings& preparation,
+                              const c10::IValue& sample_inputs = {});
   nn::ModulePtr prepare_model(nn::ModulePtr module);
   std::shared_ptr<optim::Optimizer> prepare_optimizer(std::shared_ptr<optim::Optimizer> optimizer);
   std::shared_ptr<optim::Scheduler> prepare_scheduler(std::shared_ptr<optim::Scheduler> scheduler);
@@ -73,7 +75,7 @@ class Preparation {
   void add_expert_ranks(parallel::ModelRanks& ranks, const PrepareModelSettings& settings) const;
   ShardingChoice choose_sharding(const PrepareModelSettings& preparation) const;
   parallel::StagePlanPtr cut_into_stages(nn::Module& module, const PrepareModelSettings& preparation,
-                                         const parallel::ModelRanks& ranks) const;
+                                         const c10::IValue& sample_inputs, const parallel::ModelRanks& ranks) const;
 
   state::State& state_;
   PreparedObjects& prepared_;

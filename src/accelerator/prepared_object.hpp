@@ -1,6 +1,8 @@
 // An object that accel_prepare() gets or returns.
 #pragma once
 
+#include <ATen/core/ivalue.h>
+
 #include <memory>
 #include <optional>
 
@@ -16,6 +18,7 @@ namespace accel::accelerator {
 struct PreparedObject {
   nn::ModulePtr model;
   PrepareModelSettings model_settings;
+  c10::IValue sample_inputs = {};  // of Preparation::prepare_model()
   std::shared_ptr<optim::Optimizer> optimizer;
   std::shared_ptr<data::Loader> loader;
   std::shared_ptr<optim::Scheduler> scheduler;

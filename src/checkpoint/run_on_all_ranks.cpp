@@ -1,12 +1,11 @@
 #include "checkpoint/run_on_all_ranks.hpp"
 
-#include <c10/util/Exception.h>
-
 #include <charconv>
-#include <new>
 #include <string_view>
 
 #include "base/error.hpp"
+#include "comm/error_line.hpp"
+#include "comm/error_status.hpp"
 
 namespace accel::checkpoint {
 namespace {
@@ -22,8 +21,6 @@ std::string report(Status status, std::string_view text) {
   return report;
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 }  // namespace
 
 std::string success_report(const std::string& text) { return report(Status::kOk, text); }
@@ -31,14 +28,8 @@ std::string success_report(const std::string& text) { return report(Status::kOk,
 std::string failure_report(const std::exception_ptr& failure) noexcept try {
   try {
     std::rethrow_exception(failure);
-  } catch (const Error& error) {
-    return report(error.status(), error.message());
-  } catch (const std::bad_alloc&) {
-    return report(Status::kOutOfMemory, kNoMemory);
-  } catch (const c10::Error& error) {
-    return report(Status::kTorch, first_line(error.what_without_backtrace()));
   } catch (const std::exception& error) {
-    return report(Status::kInternal, first_line(error.what()));
+    return report(comm::status_of(error), comm::error_line(error));
   } catch (...) {
     return report(Status::kInternal, "an exception of unknown type");
   }

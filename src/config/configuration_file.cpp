@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "config/generated/option_tables.hpp"
+#include "config/megatron/megatron_settings.hpp"
 #include "config/option_text.hpp"
 #include "config/reference_configuration.hpp"
 #include "config/reference_names.hpp"
@@ -64,8 +65,11 @@ class ConfigurationFile::Reader {
     bool is_of_reference = false;
     for (const YamlNode::Entry& entry : root.entries) {
       is_of_reference = is_of_reference || is_name_of_reference_files(entry.name);
+      if (entry.name == "distributed_type" && entry.value.is_scalar()) is_megatron_ = is_megatron(entry.value.text);
       read_entry(entry);
     }
+    // The variable goes before the file. Programs whose own settings of Megatron-LM count say no by it.
+    if (is_megatron_ && environment_flag("ACCELERATE_USE_MEGATRON_LM").value_or(true)) add_megatron_settings();
     if (!is_of_reference) return;
     for (const std::string_view name : kOfTheLauncher)
       if (const auto found = sections_[""].find(name); found != sections_[""].end()) sections_[""].erase(found);
@@ -107,10 +111,28 @@ class ConfigurationFile::Reader {
   void read_reference(const ReferenceName& found, const YamlNode::Entry& entry) {
     if (found.table != nullptr) return read_value(*found.table, *find_field(*found.table, found.field), entry);
     if (!entry.value.is_scalar() || entry.value.is_null()) return;
+    if (found.section == "megatron_lm_config") {
+      const bool is_new = megatron_.try_emplace(std::string(found.name), &entry).second;
+      require(is_new, Status::kInvalidArgument, place(entry.line), ": '", entry.name,
+              "' stands twice; expected it once");
+      return;
+    }
     const std::string& written = entry.value.text;
     refuse_reference_value(entry.name, written, location(entry.line));
     const ReferenceMeaning meaning = reference_meaning(entry.name, written);
     if (meaning.table != nullptr) add(*meaning.table, meaning.field, meaning.value, entry);
+  }
+
+  void add_megatron_settings() {
+    std::map<std::string, std::string, std::less<>> members;
+    for (const auto& [name, entry] : megatron_) members.emplace(name, entry->value.text);
+    const auto place_of = [this](std::string_view name) { return place(megatron_.find(name)->second->line); };
+    for (const MegatronSetting& one : megatron_settings(members, place_of)) {
+      const YamlNode::Entry& entry = *megatron_.find(one.name)->second;
+      for (const ReferenceMeaning& meaning : one.settings) add(*meaning.table, meaning.field, meaning.value, entry);
+      if (one.without_effect != nullptr)
+        log(LogLevel::kWarning, place(entry.line), ": ", one.name, " has no effect: ", one.without_effect);
+    }
   }
 
   const OptionField& require_field(const OptionTable& table, const YamlNode::Entry& entry) const {
@@ -151,6 +173,8 @@ class ConfigurationFile::Reader {
 
   const std::string& path_;
   Sections& sections_;
+  bool is_megatron_ = false;
+  std::map<std::string, const YamlNode::Entry*, std::less<>> megatron_;  // members of the section, by their names
 };
 
 ConfigurationFile::ConfigurationFile(const std::string& path) { Reader(path, sections_).read(read_yaml(path)); }

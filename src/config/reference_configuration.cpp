@@ -23,7 +23,6 @@ constexpr ParallelType kTypes[] = {
 };
 
 constexpr RefusedValue kRefusals[] = {
-    {"distributed_type", "MEGATRON_LM", "", "Megatron-LM, whose settings accel launch gives to programs of Python"},
     {"distributed_type", "XLA", "", "TPUs"},
     {"distributed_type", "TPU", "", "TPUs"},
     {"compute_environment", "", "LOCAL_MACHINE", "SageMaker"},
@@ -60,6 +59,8 @@ ReferenceMeaning reference_meaning(std::string_view name, const std::string& wri
                                          [&](const ParallelType& type) { return is_same(type.name, written); });
   return found == std::end(kTypes) ? ReferenceMeaning() : ReferenceMeaning{found->table, "enabled", "yes"};
 }
+
+bool is_megatron(std::string_view distributed_type) { return is_same(distributed_type, "MEGATRON_LM"); }
 
 bool is_name_of_reference_files(std::string_view name) {
   return name == "compute_environment" || name == "distributed_type";

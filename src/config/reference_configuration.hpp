@@ -34,6 +34,9 @@ struct ReferenceMeaning {
 };
 ReferenceMeaning reference_meaning(std::string_view name, const std::string& written);
 
+// Whether a distributed_type is that of files whose section megatron_lm_config counts.
+bool is_megatron(std::string_view distributed_type);
+
 // A file with one of these names is one of the reference, where the number of processes and the address of the first
 // are for the launcher.
 bool is_name_of_reference_files(std::string_view name);

@@ -16,7 +16,8 @@ struct Variable {
   const char* asks_for;
 };
 constexpr Variable kVariables[] = {
-    {"ACCELERATE_USE_MEGATRON_LM", nullptr, "Megatron-LM, whose settings programs of Python follow"},
+    {"ACCELERATE_USE_MEGATRON_LM", nullptr,
+     "Megatron-LM by variables, which programs of Python follow; others follow ACCELERATE_CONFIG_FILE"},
     {"ACCELERATE_SAGEMAKER_DISTRIBUTED_TYPE", "no", "SageMaker"},
     {"ACCELERATE_IN_TPU_POD", nullptr, "TPUs"},
     {"ACCELERATE_DOWNCAST_BF16", nullptr, "bfloat16 in the place of double on TPUs"},

@@ -115,9 +115,10 @@ using StagePlanPtr = std::shared_ptr<const StagePlan>;
 
 // Cuts a model into stages, and releases, in place, what is not in those of this rank. Collective among the ranks along
 // the axis "pipeline". Ahead of split_layers(). `defers_products` says whether backwards will have two halves where a
-// schedule has them.
+// schedule has them. `sample_inputs` are a tuple or list of the model's, of which costs are counted or measured, or
+// nothing.
 StagePlanPtr cut_into_stages(nn::Module& module, const CommunicatorPtr& pipeline_ranks,
-                             const PipelineSettings& settings, bool defers_products);
+                             const PipelineSettings& settings, const c10::IValue& sample_inputs, bool defers_products);
 
 // Shares the experts of a model out over the ranks along the axis "expert", in place, unless they are shared out
 // already; with one rank it only sets how the layers work. Those are mixtures of experts, and what a plan names.

@@ -41,6 +41,13 @@ struct StageTensor {
   tensor::PlacementPtr placement;  // without boxes, if this rank has none of it
 };
 
+// A parameter that stages on several ranks have, such as the weight of an embedding and of the head.
+struct TiedCopy {
+  std::string name;  // in the whole model: its first
+  at::Tensor parameter;
+  std::shared_ptr<comm::Communicator> ranks;  // that have a copy, in the order of their first stages
+};
+
 class StagePipeline {
  public:
   using Forward = std::function<c10::IValue()>;
@@ -64,6 +71,8 @@ class StagePipeline {
   virtual comm::Communicator& ranks() const = 0;
   // A table of the stages, for people.
   virtual std::string describe() const = 0;
+  // The copies that this rank has, in the order of the whole model's parameters.
+  virtual const std::vector<TiedCopy>& ties() const = 0;
 };
 
 using StagePipelinePtr = std::shared_ptr<StagePipeline>;

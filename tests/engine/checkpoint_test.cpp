@@ -2,12 +2,16 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 #include <sys/stat.h>
 
 #include <cmath>
 #include <condition_variable>
+#include <functional>
 #include <limits>
 #include <mutex>
+#include <new>
+#include <stdexcept>
 #include <thread>
 
 #include "checkpoint/chunk_file.hpp"
@@ -107,6 +111,28 @@ TEST(CheckpointRanks, TheFailureOfAStepIsThrownWhereNobodyCanBeAsked) {
   expect_error(Status::kPeerLost, "rank 1 is lost",
                [&] { run_on_all_ranks(ranks, []() -> std::string { fail(Status::kPeerLost, "rank 1 is lost"); }); });
   expect_error(Status::kCancelled, "failed before", [&] { run_on_all_ranks(ranks, [] { return std::string(); }); });
+}
+
+// The status is that which the caller of the failing rank gets.
+TEST(CheckpointRanks, OtherRanksThrowTheSameStatus) {
+  Ranks ranks;
+  ranks.size = 2;
+  ranks.all_gather = [](const std::string& own) -> std::vector<std::string> { return {own, success_report("")}; };
+  const auto expect = [&](Status status, const std::string& message, const std::function<void()>& failing) {
+    expect_error(status, "rank 0: " + message, [&] {
+      run_on_all_ranks(ranks, [&] {
+        failing();
+        return std::string();
+      });
+    });
+  };
+  expect(Status::kUnsupported, "no such kernel", [] { TORCH_CHECK_NOT_IMPLEMENTED(false, "no such kernel"); });
+  expect(Status::kTypeMismatch, "a list", [] { TORCH_CHECK_TYPE(false, "a list"); });
+  expect(Status::kInvalidArgument, "dimension 3", [] { TORCH_CHECK_INDEX(false, "dimension 3"); });
+  expect(Status::kInvalidArgument, "too long", [] { throw std::length_error("too long"); });
+  expect(Status::kTorch, "shapes", [] { TORCH_CHECK(false, "shapes"); });
+  expect(Status::kOutOfMemory, "no memory", [] { throw std::bad_alloc(); });
+  expect(Status::kCorrupt, "a hole", [] { fail(Status::kCorrupt, "a hole"); });
 }
 
 TEST(CheckpointHash, IsXxh3) {

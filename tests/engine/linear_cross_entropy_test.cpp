@@ -16,7 +16,6 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
-#include <c10/core/Allocator.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/grad_mode.h>
@@ -31,6 +30,7 @@
 #include <vector>
 
 #include "config/generated/choices/precision.hpp"
+#include "counted_memory.hpp"
 #include "expect_error.hpp"
 #include "kernels/attention/softmax_rows.hpp"
 #include "kernels/cross_entropy_chunks.hpp"
@@ -509,22 +509,8 @@ TEST(LinearCrossEntropy, IsFoundByItsName) {
                [] { tensor::find_operator("accel::linear_crossentropy", ""); });
 }
 
-// Bytes of tensors on this thread, and the most there were.
-struct CountedMemory final : c10::MemoryReportingInfoBase {
-  void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
-    now += size;
-    peak = std::max(peak, now);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-  int64_t now = 0, peak = 0;
-};
-
 int64_t peak_bytes(const Problem& problem, at::Tensor (*compute)(const Problem&)) {
-  const auto memory = std::make_shared<CountedMemory>();
-  const c10::DebugInfoGuard counting(c10::DebugInfoKind::PROFILER_STATE, memory);
-  const at::Tensor loss = compute(problem);
-  loss.backward();
-  return memory->peak;
+  return tests::memory_of([&] { compute(problem).backward(); }).peak;
 }
 
 TEST(LinearCrossEntropy, NeverHoldsAllScores) {

@@ -427,6 +427,13 @@ TEST(ModelChain, RefusesTheSameOnAllRanks) {
                            "0 the split \"flops\""),
               std::string::npos)
         << message;
+  for (const std::string& message : refusals([](int) { return ChainSplit{"2,2", 2, std::nullopt, {1 << 20, 9000}}; }))
+    EXPECT_NE(message.find("stage 1 of 2, 'h.1' to 'head', needs "), std::string::npos) << message;
+  for (const std::string& message : refusals([](int rank) {
+         return ChainSplit{"flops", 2, std::nullopt, std::vector<int64_t>(2, rank == 0 ? 1 << 20 : 1 << 21)};
+       }))
+    EXPECT_NE(message.find("into 2 stages of at most 2097152, 2097152 bytes, rank 0 the split"), std::string::npos)
+        << message;
   const auto fails = [](nn::Module&, const nn::Inputs&) -> c10::IValue { fail(Status::kIo, "the disk is full"); };
   for (const std::string& message : refusals(
            [](int) {
@@ -438,11 +445,13 @@ TEST(ModelChain, RefusesTheSameOnAllRanks) {
 
 TEST(ModelChain, IsShownAsATable) {
   ChainCut cut{
-      {{"embed", 0, 40, 10}, {"h.0", 30, 80, 20}, {"h.1", 30, 80, 20}, {"head", 60, 120, 30}}, "flops", {0, 3}};
+      {{"embed", 0, 192 << 20, 10}, {"h.0", 30, 1 << 18, 20}, {"h.1", 30, 1 << 18, 20}, {"head", 60, 3 << 19, 30}},
+      "flops",
+      {0, 3}};
   EXPECT_EQ(describe_stages(cut, {2, 4}),
-            "stage  rank  parts         parameters  flops  share\n"
-            "0      0     embed to h.1  50          60     50.0 %\n"
-            "1      1     head          30          60     50.0 %\n");
+            "stage  rank  parts         parameters  memory     flops  share\n"
+            "0      0     embed to h.1  50          192.5 MiB  60     50.0 %\n"
+            "1      1     head          30          1.5 MiB    60     50.0 %\n");
   EXPECT_EQ(cut.imbalance(), 1);
   cut.begins = {0, 1, 2, 3};
   const PipelineShape shape{2, 4, 2, StageOrder::kV};

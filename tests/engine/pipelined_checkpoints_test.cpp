@@ -3,11 +3,13 @@
 #include <ATen/core/ivalue.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 #include <string>
 
 #include "checkpoint/formats/model_files.hpp"
 #include "checkpoint_fixture.hpp"
+#include "expect_error.hpp"
 #include "pipelined_model_fixture.hpp"
 
 namespace accel::parallel {
@@ -105,6 +107,30 @@ TEST(PipelinedCheckpoints, TrainingsGoOn) {
       const auto [loss, norm] = training.step(1);
       EXPECT_NEAR(loss, expected.losses[1], kTolerance);
       EXPECT_NEAR(norm, expected.norms[1], kTolerance);
+    });
+  }
+}
+
+// One copy of a shared weight has changed on one rank: all ranks hear of it, also those of other replicas or shards.
+TEST(PipelinedCheckpoints, CopiesThatDifferAreNotSaved) {
+  const MeshSizes replicas{2, 1, 1, 1, 1, 2}, shards{1, 2, 1, 1, 1, 2};
+  const std::string message = "the copies of 'transformer.wte.weight' on rank 1 and rank 3 differ";
+  for (const MeshSizes& sizes : {replicas, shards}) {
+    const checkpoint::tests::Folder folder;
+    on_mesh(sizes, [&](const AcceleratorPtr& accelerator) {
+      SCOPED_TRACE(text_of(sizes));
+      Training training(accelerator, case_on({"1f1b", 4}, sizes));
+      training.step(0);
+      accelerator->checkpoints().save_state(folder / "equal");
+      const int rank = accelerator->state().process_index();
+      if (rank == 3)
+        nn::find_tensor(training.inner(), "lm_head.weight").detach().view({-1}).narrow(0, 0, 1).add_(1e-12);
+      tests::expect_error(Status::kCorrupt, message, [&] { accelerator->checkpoints().save_state(folder / "other"); });
+      tests::expect_error(Status::kCorrupt, message,
+                          [&] { accelerator->files().save_model(training.model(), folder / "model", rank == 0); });
+      EXPECT_FALSE(std::filesystem::exists(folder / "other"));
+      accelerator->checkpoints().load_state(folder / "equal");
+      accelerator->checkpoints().save_state(folder / "other");
     });
   }
 }

@@ -24,6 +24,7 @@
 #include "parallel/pipeline/pipeline.hpp"
 #include "parallel/pipeline/schedules/schedules.hpp"
 #include "pipelined_model_fixture.hpp"
+#include "settings_fixture.hpp"
 #include "tensor/tensor_chunk.hpp"
 
 namespace accel::parallel {
@@ -300,6 +301,88 @@ TEST(PipelinedModel, TakesOptimizersOfWholeParameters) {
     const auto optimizer = optim::make_optimizer(optim::lamb_rule(), {{"lr", 0.01}});
     optimizer->add_group(training.model()->parameters(), std::nullopt, std::nullopt);
     EXPECT_NO_THROW(accelerator->preparation().prepare_optimizer(optimizer));
+  });
+}
+
+nn::ModulePtr layers_of(const std::vector<int64_t>& widths) {
+  std::vector<nn::ModulePtr> layers;
+  for (size_t i = 0; i + 1 < widths.size(); i++)
+    layers.push_back(std::make_shared<nn::Linear>(widths[i], widths[i + 1], true));
+  return with_known_weights(std::make_shared<nn::Sequential>(layers));
+}
+
+// Inputs of a micro-batch say what parts cost, of models that take no token ids, too.
+TEST(PipelinedModel, CostsAreThoseOfTheSample) {
+  on_mesh(stages(2), [](const AcceleratorPtr& accelerator) {
+    const auto cut = [&](const char* split, bool has_sample) {
+      PrepareModelSettings settings;
+      settings.pipeline.split = std::string(split);
+      const bool is_first = accelerator->state().process_index() == 0;  // others need none
+      const c10::IValue sample =
+          has_sample && is_first ? c10::IValue(tree::new_tuple({at::ones({16, 8}, at::kDouble)})) : c10::IValue();
+      const nn::ModulePtr model =
+          accelerator->preparation().prepare_model(layers_of({8, 8, 8, 8, 8}), settings, sample);
+      return dynamic_cast<accelerator::PreparedModel&>(*model).pipeline().describe();
+    };
+    EXPECT_NE(cut("flops", false).find("256"), std::string::npos);  // two layers of 2 x 8 x 8, for a row
+    EXPECT_NE(cut("flops", true).find("4096"), std::string::npos);  // for 16 rows
+    EXPECT_NE(cut("measured", true).find(" ms"), std::string::npos);
+    tests::expect_error(Status::kInvalidArgument, "expected sample inputs", [&] { cut("measured", false); });
+  });
+}
+
+TEST(PipelinedModel, WarnsOfAnUnevenCutOnce) {
+  for (const bool checks : {true, false}) {
+    const LoggedText logged;
+    on_mesh(stages(2), [&](const AcceleratorPtr& accelerator) {
+      PrepareModelSettings settings;
+      settings.pipeline.split = std::string("1,1");
+      settings.pipeline.check_balance = checks;
+      accelerator->preparation().prepare_model(layers_of({4, 40, 80}), settings);
+    });
+    const size_t said = logged.lines().find("the most expensive of 2 stages costs 1.9");
+    EXPECT_EQ(said != std::string::npos, checks) << logged.lines();
+    EXPECT_EQ(logged.lines().find("the most expensive", said + 1) == std::string::npos, true);
+  }
+}
+
+TEST(PipelinedModel, StagesKeepToTheirMemory) {
+  on_mesh(stages(2), [](const AcceleratorPtr& accelerator) {
+    const auto prepare = [&](const char* split, const char* limits) {
+      PrepareModelSettings settings;
+      settings.pipeline.split = std::string(split);
+      settings.pipeline.max_memory = std::string(limits);
+      const nn::ModulePtr model = accelerator->preparation().prepare_model(layers_of({8, 8, 8, 8, 8}), settings);
+      return dynamic_cast<accelerator::PreparedModel&>(*model).pipeline().describe();
+    };
+    const std::string described = prepare("flops", "600, 2KB");  // a layer has 576 bytes
+    EXPECT_NE(described.find("0      0     0       72          0.0005493 MiB"), std::string::npos) << described;
+    EXPECT_NE(described.find("1      1     1 to 3  216         0.001648 MiB"), std::string::npos) << described;
+    for (const char* split : {"flops", "2,2"})
+      tests::expect_error(Status::kOutOfMemory, "needs 1152 bytes for its parameters, and max_memory allows 1024",
+                          [&] { prepare(split, "1200,1KiB"); });
+    tests::expect_error(Status::kInvalidArgument, "has 3 sizes; expected one, or one for each of 2 stages",
+                        [&] { prepare("flops", "1GB,1GB,1GB"); });
+  });
+}
+
+// Losses are near those of one process, and the same in each run.
+TEST(PipelinedModel, BoundariesHaveSmallerNumbers) {
+  const Case test{"1f1b", 4};
+  const Trained expected = train_alone(test, 1);
+  on_mesh(stages(2), [&](const AcceleratorPtr& accelerator) {
+    for (const char* dtype : {"bfloat16", "fp16"}) {
+      PrepareModelSettings settings = settings_of(test);
+      settings.pipeline.boundary_dtype = std::string(dtype);
+      Training training(accelerator, test, settings);
+      const double loss = training.step(0).first;
+      EXPECT_NEAR(loss, expected.losses[0], 1e-2);
+      EXPECT_NE(loss, expected.losses[0]);
+    }
+    PrepareModelSettings settings = settings_of(test);
+    settings.pipeline.boundary_dtype = std::string("int8");
+    tests::expect_error(Status::kInvalidArgument, "boundary_dtype is 'int8'; expected bfloat16, float16 or float32",
+                        [&] { accelerator->preparation().prepare_model(gpt2(true), settings); });
   });
 }
 

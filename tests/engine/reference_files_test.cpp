@@ -8,8 +8,12 @@
 #include "config/fsdp_settings.hpp"
 #include "config/generated/choices/context_method.hpp"
 #include "config/generated/choices/precision.hpp"
+#include "config/generated/choices/sharding_strategy.hpp"
 #include "config/generated/settings/parallelism/context_parallel.hpp"
+#include "config/generated/settings/parallelism/tensor_parallel.hpp"
+#include "config/generated/settings/pipeline/pipeline.hpp"
 #include "config/generated/settings/prepare/deepspeed.hpp"
+#include "config/generated/settings/prepare/fsdp.hpp"
 #include "config/generated/settings/state/state.hpp"
 #include "config/precedence.hpp"
 #include "config/state_settings.hpp"
@@ -150,6 +154,74 @@ TEST(ReferenceFiles, ContextParallelismIsAnotherWayThanTheVariables) {
   tests::expect_error(Status::kInvalidArgument, "both split sequences", [] { resolve_state_settings({}); });
 }
 
+constexpr const char* kMegatron =
+    "megatron_lm_config:\n"
+    "  megatron_lm_tp_degree: 2\n"
+    "  megatron_lm_sequence_parallelism: true\n"
+    "  megatron_lm_pp_degree: 3\n"
+    "  megatron_lm_num_micro_batches: 4\n"
+    "  megatron_lm_use_distributed_optimizer: true\n"
+    "  megatron_lm_optimizer_cpu_offload: true\n"
+    "  megatron_lm_gradient_clipping: 1.0\n"
+    "  megatron_lm_eod_mask_loss: false\n"
+    "  megatron_lm_attention_softmax_in_fp32: true\n"
+    "  megatron_lm_expert_tensor_parallel_size: 1\n";
+
+// The section counts by the type, wherever that stands.
+TEST(ReferenceFiles, MegatronsSettingsAreOptions) {
+  const SettingsEnvironment environment;
+  const ConfigurationFileOfTest file(std::string(kMegatron) + "distributed_type: megatron_lm\n");
+  const LoggedText logged;
+  const StateSettings state = resolve_state_settings({});
+  EXPECT_EQ(state.tensor_parallel_size, 2);
+  EXPECT_EQ(state.tensor_parallel_size.source, file.line(2));
+  EXPECT_EQ(state.pipeline_parallel_size, 3);
+  EXPECT_EQ(state.context_parallel_size, 1);
+  const FsdpSettings fsdp = resolve_fsdp_settings({});
+  EXPECT_TRUE(*fsdp.enabled);
+  EXPECT_EQ(fsdp.sharding_strategy, ShardingStrategy::kShardGradOp);
+  EXPECT_TRUE(fsdp.offload_optimizer);
+  PipelineSettings pipeline;
+  resolve_settings(pipeline);
+  EXPECT_EQ(pipeline.micro_batches, 4);
+  TensorParallelSettings layers;
+  resolve_settings(layers);
+  EXPECT_TRUE(layers.sequence_parallel);
+  EXPECT_NE(logged.lines().find(file.line(8) + ": megatron_lm_gradient_clipping has no effect: a program clips by"),
+            std::string::npos);
+  const size_t said = logged.lines().find("has no effect");
+  EXPECT_EQ(logged.lines().find("has no effect", said + 1), std::string::npos) << logged.lines();
+}
+
+TEST(ReferenceFiles, MegatronsShardsAreWholeOrOfTheOptimizer) {
+  const SettingsEnvironment environment;
+  const ConfigurationFileOfTest file(
+      "distributed_type: MEGATRON_LM\n"
+      "megatron_lm_config:\n"
+      "  megatron_lm_use_custom_fsdp: true\n"
+      "  megatron_lm_use_distributed_optimizer: true\n"
+      "  megatron_lm_overlap_cpu_optimizer_d2h_h2d: true\n");
+  const LoggedText logged;
+  EXPECT_EQ(resolve_fsdp_settings({}).sharding_strategy, ShardingStrategy::kFullShard);
+  EXPECT_NE(logged.lines().find("megatron_lm_overlap_cpu_optimizer_d2h_h2d has no effect"), std::string::npos);
+}
+
+TEST(ReferenceFiles, MegatronsSettingsOfAnotherTypeAreNotRead) {
+  const SettingsEnvironment environment;
+  const ConfigurationFileOfTest file(std::string("distributed_type: MULTI_CPU\n") + kMegatron);
+  const LoggedText logged;
+  EXPECT_EQ(resolve_state_settings({}).tensor_parallel_size, 1);
+  EXPECT_FALSE(*resolve_fsdp_settings({}).enabled);
+  EXPECT_EQ(logged.lines().find("has no effect"), std::string::npos);
+}
+
+// A program that follows Megatron-LM by itself.
+TEST(ReferenceFiles, MegatronsSettingsCountUnlessTheVariableSaysNo) {
+  const SettingsEnvironment environment(SettingsEnvironment::Variables{{"ACCELERATE_USE_MEGATRON_LM", "no"}});
+  const ConfigurationFileOfTest file(std::string(kMegatron) + "distributed_type: MEGATRON_LM\n");
+  EXPECT_EQ(resolve_state_settings({}).tensor_parallel_size, 1);
+}
+
 TEST(ReferenceFiles, WhatIsNotThereOrNotKnownIsRefusedWithItsLine) {
   const SettingsEnvironment environment;
   const struct {
@@ -158,7 +230,10 @@ TEST(ReferenceFiles, WhatIsNotThereOrNotKnownIsRefusedWithItsLine) {
     Status status;
     const char* expected;
   } files[] = {
-      {"distributed_type: MEGATRON_LM\n", 1, Status::kUnsupported, "which asks for Megatron-LM"},
+      {"distributed_type: MEGATRON_LM\nmegatron_lm_config: {megatron_lm_expert_tensor_parallel_size: 2}\n", 2,
+       Status::kUnsupported, "the layers of an expert are not split"},
+      {"distributed_type: MEGATRON_LM\nmegatron_lm_config:\n  megatron_lm_tp_degree: two\n", 3,
+       Status::kInvalidArgument, "tensor_parallel_size is 'two'"},
       {"distributed_type: 'NO'\ndynamo_config:\n  dynamo_backend: INDUCTOR\n", 3, Status::kUnsupported,
        "torch.compile"},
       {"compute_environment: AMAZON_SAGEMAKER\n", 1, Status::kUnsupported, "SageMaker"},

@@ -108,10 +108,34 @@ TEST(StageCut, RefusesWhatIsNotTheChain) {
       "the model");
   EXPECT_EQ(message_of([&] { cut_by_cost(parts, 5); }),
             "the model has 4 parts, which cannot be 5 stages; take fewer ranks or stages_per_rank");
-  EXPECT_EQ(message_of([&] {
-              cut_by_cost(parts, 2, {1, 1});
-            }),
-            "no cut of the model into 2 stages keeps to the memory of each rank; take more ranks or raise the limits");
+}
+
+TEST(StageCut, NamesTheStageThatDoesNotFit) {
+  const std::vector<ChainPart> parts = chain_of({1, 5, 2, 2});
+  const auto refusal = [&parts](const std::vector<int64_t>& max_bytes) {
+    return message_of([&] { cut_by_cost(parts, static_cast<int>(max_bytes.size()), max_bytes); });
+  };
+  EXPECT_EQ(refusal({6, 3}),
+            "stage 1 of 2, 'h.2' to 'h.3', needs 4 bytes for its parameters, and max_memory allows 3; expected more "
+            "stages, or more memory for it");
+  EXPECT_EQ(refusal({1, 4, 9}),
+            "stage 1 of 3, 'h.1' to 'h.1', needs 5 bytes for its parameters, and max_memory allows 4; expected more "
+            "stages, or more memory for it");
+  EXPECT_EQ(cut_by_cost(parts, 2, {10, 2}), (StageBegins{0, 3}));
+  EXPECT_NE(message_of([&] {
+              require_room(parts, {0, 1}, {1, 8});
+            }).find("stage 1 of 2, 'h.1' to 'h.3', needs 9 bytes"),
+            std::string::npos);
+  EXPECT_EQ(message_of([&] { require_room(parts, {0, 1}, {}); }), "no error");
+}
+
+TEST(StageCut, LimitsAreSizes) {
+  EXPECT_EQ(read_stage_limits("", 2), std::vector<int64_t>());
+  EXPECT_EQ(read_stage_limits("1KiB", 3), (std::vector<int64_t>{1024, 1024, 1024}));
+  EXPECT_EQ(read_stage_limits("1GB, 500", 2), (std::vector<int64_t>{1000000000, 500}));
+  EXPECT_EQ(message_of([] { read_stage_limits("1KiB,2KiB", 3); }),
+            "max_memory \"1KiB,2KiB\" has 2 sizes; expected one, or one for each of 3 stages");
+  EXPECT_NE(message_of([] { read_stage_limits("much", 1); }).find("size 'much' is not known"), std::string::npos);
 }
 
 }  // namespace stage_cut_test

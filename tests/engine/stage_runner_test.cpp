@@ -186,6 +186,47 @@ TEST(StageRunner, EachValueKeepsItsDescription) {
   });
 }
 
+// Tensors are sent in the smaller dtype, and arrive in their own.
+TEST(StageRunner, SendsSmallerNumbers) {
+  const at::Tensor numbers = values(3, {4, 5});
+  const c10::IValue value = tree::new_list({numbers.clone().requires_grad_(), numbers.gt(0), numbers.to(at::kHalf)});
+  const ValueLayout layout(describe(value, at::kBFloat16));
+  std::vector<at::Tensor> sent = layout.allocate(c10::kCPU);
+  EXPECT_EQ(sent[0].scalar_type(), at::kBFloat16);
+  EXPECT_EQ(sent[1].scalar_type(), at::kBool);
+  EXPECT_EQ(sent[2].scalar_type(), at::kHalf);
+  const std::vector<at::Tensor> tensors = tensors_of(value);
+  for (size_t i = 0; i < tensors.size(); i++) sent[i].copy_(sent_form(tensors[i], at::kBFloat16));
+  const std::vector<at::Tensor> received = tensors_of(layout.value_of(sent));
+  EXPECT_TRUE(at::equal(received[0], numbers.to(at::kBFloat16).to(at::kDouble)));
+  EXPECT_TRUE(received[0].requires_grad() && received[0].is_leaf());
+  EXPECT_TRUE(at::equal(received[1], tensors[1]) && at::equal(received[2], tensors[2]));
+}
+
+TEST(StageRunner, StepsWithSmallerNumbersAreNear) {
+  const std::vector<at::Tensor> inputs{values(1, {2, kWidth}), values(2, {2, kWidth})};
+  const std::vector<double> shares{0.5, 0.5};
+  const Step expected = step_of_one_process(2, inputs, shares);
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf, at::kFloat})
+    run_ranks(2, [&](const CommunicatorPtr& communicator) {
+      const std::vector<at::Tensor> weights = weights_of(2);
+      StageRunner runner(one_forward_one_backward_schedule(2, 2), communicator, c10::kCPU, dtype);
+      PipelineComputation computation = computation_of(weights, inputs, shares);
+      computation.forward = [&](int stage, int, const c10::IValue& input) {
+        const at::Tensor given = input.toTensor();
+        EXPECT_EQ(given.scalar_type(), at::kDouble);
+        if (stage == 1) {
+          EXPECT_TRUE(at::equal(given, given.to(dtype).to(at::kDouble)));
+        }
+        return c10::IValue(layer(given, weights[static_cast<size_t>(stage)]));
+      };
+      const double tolerance = dtype == at::kFloat ? 1e-6 : 1e-2;
+      EXPECT_NEAR(runner.run(computation), expected.loss, tolerance);
+      const auto own = static_cast<size_t>(communicator->rank());
+      EXPECT_TRUE(at::allclose(weights[own].grad(), expected.gradients[own], tolerance, tolerance));
+    });
+}
+
 TEST(StageRunner, AValueThatCannotBeSent) {
   run_ranks(2, [](const CommunicatorPtr& communicator) {
     const std::vector<at::Tensor> weights = weights_of(2);

@@ -1186,7 +1186,10 @@ struct accel_pipeline_options_t
     stages_per_rank::Int64
     max_in_flight::Int64
     gather_output::accel_flag_t
-    reserved::Int32
+    check_balance::accel_flag_t
+    boundary_dtype::Ptr{Cchar}
+    max_memory::Ptr{Cchar}
+    sample_inputs::Ptr{accel_value_t}
 end
 
 """Every field is unset that is not given."""
@@ -1197,9 +1200,12 @@ function accel_pipeline_options_t(;
     stages_per_rank = ACCEL_UNSET_INT64,
     max_in_flight = ACCEL_UNSET_INT64,
     gather_output = ACCEL_UNSET,
-    reserved = 0,
+    check_balance = ACCEL_UNSET,
+    boundary_dtype = C_NULL,
+    max_memory = C_NULL,
+    sample_inputs = C_NULL,
 )
-    return accel_pipeline_options_t(sizeof(accel_pipeline_options_t), schedule, micro_batches, split, stages_per_rank, max_in_flight, gather_output, reserved)
+    return accel_pipeline_options_t(sizeof(accel_pipeline_options_t), schedule, micro_batches, split, stages_per_rank, max_in_flight, gather_output, check_balance, boundary_dtype, max_memory, sample_inputs)
 end
 
 """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState."""
@@ -8588,7 +8594,7 @@ accel_pipeline_step(state, var"module", inputs, targets, loss_name, loss, user_d
 """
     accel_pipeline_describe(module, out)
 
-The stages of a prepared model: which parts each has, on which rank, with how many parameters, and its share of the costs.
+The stages of a prepared model: which parts each has, on which rank, with how many parameters, the memory that these take, and the share of the costs.
 
 - `module`: What accel_prepare_model() gave.
 - `out`: The text, a line for each stage.
@@ -10260,7 +10266,7 @@ Writes a model's weights on the main process: `model.safetensors` or `pytorch_mo
 - `folder`: Made if missing.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO; UNSUPPORTED for models where the mesh has a pipeline or tensor axis.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO; UNSUPPORTED for models where the mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks.
 
 Threads: object, waits.
 """
@@ -10306,7 +10312,7 @@ Writes everything that is prepared (models, optimizers, schedulers, loaders, gen
 - `folder`: `nothing`/`C_NULL` is allowed. Its parent is made if missing. NULL: the folder of automatic naming.
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 
-Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the mesh has a pipeline or tensor axis; the error of an asynchronous save before this one.
+Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks; the error of an asynchronous save before this one.
 
 Threads: collective, waits.
 """

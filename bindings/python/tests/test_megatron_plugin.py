@@ -143,6 +143,29 @@ def test_main_is_the_last_process(ranks):
     assert [text.split() for text in printed] == [["0", "False", "False"], ["only", "once", "1", "True", "True"]]
 
 
+def test_the_last_process_goes_first(ranks, tmp_path):
+    printed = ranks("""
+        import os, pathlib, time
+        from accel import Accelerator
+        from accel.utils import MegatronLMPlugin
+        accelerator = Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin())
+        for name in ("main_process_first", "local_main_process_first"):
+            made = pathlib.Path(os.environ["FOLDER"], name)
+            with getattr(accelerator, name)():
+                if accelerator.is_main_process:
+                    time.sleep(0.3)
+                    made.touch()
+                print(made.exists())
+            try:
+                with getattr(accelerator, name)():
+                    if accelerator.is_last_process:
+                        raise KeyError(name)
+            except KeyError:
+                print("raised")
+    """, FOLDER=tmp_path)
+    assert [text.split() for text in printed] == [["True", "True"], ["True", "raised", "True", "raised"]]
+
+
 def test_a_launch_gives_the_ranks_their_settings(launcher, tmp_path):
     (tmp_path / "job.yaml").write_text("distributed_type: MEGATRON_LM\nmixed_precision: 'no'\nnum_processes: 2\nuse_cpu: true\n"
                                        "megatron_lm_config:\n  megatron_lm_tp_degree: 2\n  megatron_lm_sequence_parallelism: true\n")

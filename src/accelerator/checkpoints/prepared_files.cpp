@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "accelerator/checkpoints/placed_state.hpp"
+#include "accelerator/checkpoints/tied_copies.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/ranks.hpp"
@@ -128,6 +129,10 @@ void PreparedFiles::save_model(const nn::ModulePtr& module, const std::string& f
                                const SaveModelSettings& settings) const {
   checkpoint::parse_shard_size(settings.max_shard_size);  // a wrong one is an error on all ranks
   training_.require_known_parts();
+  Models saved;  // of others the main process may call alone
+  for (const ModelEntry& entry : prepared_.models)
+    if (entry.model == unwrap_model(module)) saved.push_back(entry.parallel());
+  require_equal_copies(saved, ranks_of(state_, false));
   const std::string parent = std::filesystem::path(folder).lexically_normal().parent_path().string();
   const nn::NamedTensors tensors = whole_state_dict(module, writes, parent.empty() ? "." : parent);
   if (!writes) return;

@@ -11,6 +11,7 @@
 #include "accelerator/checkpoints/gradient_sums.hpp"
 #include "accelerator/checkpoints/placed_state.hpp"
 #include "accelerator/checkpoints/rank_state.hpp"
+#include "accelerator/checkpoints/tied_copies.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "accelerator/ranks.hpp"
@@ -207,6 +208,7 @@ c10::IValue TrainingCheckpoints::saved_state(const tensor::Stateful& object, Sta
 }
 
 checkpoint::TrainingState TrainingCheckpoints::collect_state(const std::string& folder) const {
+  require_equal_copies(prepared_.parallel_models(), ranks_of(state_, false));
   checkpoint::TrainingState state;
   std::vector<size_t> places;  // of the models
   for (const SavedObject& saved : saved_objects()) {

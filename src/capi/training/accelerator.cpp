@@ -58,6 +58,16 @@ PrepareModelSettings read_prepare_model_options(const accel_prepare_model_option
   return result;
 }
 
+// Inputs by which a model is cut into stages, as a tuple or list; nothing where there are none.
+c10::IValue read_sample_inputs(const accel_prepare_model_options_t* given, const std::string& name) {
+  const std::string pipeline_name = name + ".pipeline";
+  const accel_pipeline_options_t* const pipeline = given_options(given, name.c_str()).pipeline;
+  const accel_value_t* const sample = given_options(pipeline, pipeline_name.c_str()).sample_inputs;
+  if (sample == nullptr) return {};
+  const c10::IValue inputs = to_ivalue(*sample, (pipeline_name + ".sample_inputs").c_str());
+  return inputs.isTensor() ? tree::new_tuple({inputs}) : inputs;
+}
+
 constexpr const char* kPhases[] = {"forward", "backward", "step"};
 
 c10::IValue describe(const parallel::MemoryEstimate& estimate) {
@@ -97,7 +107,9 @@ accelerator::PreparedObject read_item(const accel_prepare_item_t* items, size_t 
   accelerator::PreparedObject object;
   if (item.module != nullptr) {
     object.model = check(item.module, "items.module").module;
-    object.model_settings = read_prepare_model_options(item.model_options, text("items[", index, "].model_options"));
+    const std::string name = text("items[", index, "].model_options");
+    object.model_settings = read_prepare_model_options(item.model_options, name);
+    object.sample_inputs = read_sample_inputs(item.model_options, name);
   }
   if (item.optimizer != nullptr) object.optimizer = check(item.optimizer, "items.optimizer").optimizer;
   if (item.loader != nullptr) object.loader = check(item.loader, "items.loader").loader;
@@ -127,7 +139,8 @@ ACCEL_FUNCTION accel_status_t accel_prepare_model(accel_state_t* state, accel_mo
                                                   const accel_prepare_model_options_t* options, accel_module_t** out) {
   return guarded(__func__, out, [&] {
     const nn::ModulePtr& model = check(module, "module").module;
-    return accelerator_of(state)->preparation().prepare_model(model, read_prepare_model_options(options, "options"));
+    return accelerator_of(state)->preparation().prepare_model(model, read_prepare_model_options(options, "options"),
+                                                              read_sample_inputs(options, "options"));
   });
 }
 

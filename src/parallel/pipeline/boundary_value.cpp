@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/error.hpp"
 #include "comm/object_message.hpp"
+#include "tensor/dtype.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
@@ -34,11 +36,31 @@ bool append_outline(std::string& outline, const c10::IValue& value) {
                      [&outline](const c10::IValue& item) { return append_outline(outline, item); });
 }
 
+at::ScalarType sent_dtype(const at::Tensor& tensor, BoundaryDtype smaller) {
+  const bool is_larger =
+      smaller && tensor.is_floating_point() && static_cast<size_t>(tensor.element_size()) > c10::elementSize(*smaller);
+  return is_larger ? *smaller : tensor.scalar_type();
+}
+
 }  // namespace
 
 std::string outline_of(const c10::IValue& value) {
   std::string outline;
   return append_outline(outline, value) ? outline : std::string();
+}
+
+BoundaryDtype read_boundary_dtype(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  const tensor::Dtype* const found = tensor::find_dtype(name);
+  const bool is_floating =
+      found != nullptr && (found->type == at::kBFloat16 || found->type == at::kHalf || found->type == at::kFloat);
+  require(is_floating, Status::kInvalidArgument, "boundary_dtype is '", name,
+          "'; expected bfloat16, float16 or float32");
+  return found->type;
+}
+
+at::Tensor sent_form(const at::Tensor& tensor, BoundaryDtype smaller) {
+  return tensor.detach().to(sent_dtype(tensor, smaller)).contiguous();
 }
 
 std::vector<at::Tensor> tensors_of(const c10::IValue& value) {
@@ -47,17 +69,18 @@ std::vector<at::Tensor> tensors_of(const c10::IValue& value) {
   return tensors;
 }
 
-std::string describe(const c10::IValue& value) {
-  std::vector<c10::IValue> sizes, gradients;
+std::string describe(const c10::IValue& value, BoundaryDtype smaller) {
+  std::vector<c10::IValue> sizes, gradients, dtypes;
   const c10::IValue structure = tree::map_tensors(value, [&](const at::Tensor& tensor) {
     std::vector<c10::IValue> shape;
     for (const int64_t size : tensor.sizes()) shape.emplace_back(size);
     sizes.emplace_back(tree::new_list(std::move(shape)));
     gradients.emplace_back(tensor.requires_grad());
+    dtypes.emplace_back(static_cast<int64_t>(sent_dtype(tensor, smaller)));
     return at::empty({0}, tensor.options().device(c10::kCPU));
   });
-  return comm::encode_object(
-      tree::new_list({structure, tree::new_list(std::move(sizes)), tree::new_list(std::move(gradients))}));
+  return comm::encode_object(tree::new_list({structure, tree::new_list(std::move(sizes)),
+                                             tree::new_list(std::move(gradients)), tree::new_list(std::move(dtypes))}));
 }
 
 ValueLayout::ValueLayout(std::string_view description) {
@@ -69,21 +92,25 @@ ValueLayout::ValueLayout(std::string_view description) {
     for (const c10::IValue& size : tree::sequence_items(shape)) sizes_.back().push_back(size.toInt());
   }
   for (const c10::IValue& wanted : tree::sequence_items(parts[2])) wants_gradient_.push_back(wanted.toBool());
+  for (const c10::IValue& dtype : tree::sequence_items(parts[3]))
+    sent_dtypes_.push_back(static_cast<at::ScalarType>(dtype.toInt()));
 }
 
 std::vector<at::Tensor> ValueLayout::allocate(c10::Device device) const {
   std::vector<at::Tensor> tensors;
   tree::for_each_tensor(structure_, [&](const at::Tensor& like) {
-    tensors.push_back(at::empty(sizes_[tensors.size()], like.options().device(device)));
+    const size_t index = tensors.size();
+    tensors.push_back(at::empty(sizes_[index], like.options().device(device).dtype(sent_dtypes_[index])));
   });
   return tensors;
 }
 
 c10::IValue ValueLayout::value_of(const std::vector<at::Tensor>& tensors) const {
   size_t next = 0;
-  return tree::map_tensors(structure_, [&](const at::Tensor&) {
+  return tree::map_tensors(structure_, [&](const at::Tensor& like) {
     const size_t index = next++;
-    return wants_gradient_[index] ? tensors[index].requires_grad_() : tensors[index];
+    const at::Tensor tensor = tensors[index].to(like.scalar_type());
+    return wants_gradient_[index] ? tensor.requires_grad_() : tensor;
   });
 }
 

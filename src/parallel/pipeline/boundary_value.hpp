@@ -5,8 +5,10 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,9 +17,18 @@ namespace accel::parallel {
 
 std::vector<at::Tensor> tensors_of(const c10::IValue& value);
 
-// The structure with all that is not a tensor, and of each tensor the dtype, the shape, and whether its gradient is
-// wanted.
-std::string describe(const c10::IValue& value);
+// The dtype in which floating tensors of larger ones are sent, if there is one.
+using BoundaryDtype = std::optional<at::ScalarType>;
+
+// "bfloat16", "float16", "float32" in any of their names; none for an empty text. Throws INVALID_ARGUMENT for others.
+BoundaryDtype read_boundary_dtype(const std::string& name);
+
+// The tensor as it is sent.
+at::Tensor sent_form(const at::Tensor& tensor, BoundaryDtype smaller);
+
+// The structure with all that is not a tensor, and of each tensor the dtype, that in which it is sent, the shape, and
+// whether its gradient is wanted.
+std::string describe(const c10::IValue& value, BoundaryDtype smaller);
 
 // An outline is equal only where the descriptions are, and costs little. Empty unless the value has tensors and
 // sequences alone.
@@ -28,7 +39,7 @@ class ValueLayout {
   // Reads a description.
   explicit ValueLayout(std::string_view description);
 
-  // Memory for the tensors.
+  // Memory for the tensors as they are sent.
   std::vector<at::Tensor> allocate(c10::Device device) const;
   // The value with these tensors, which become leaves of a graph of their own where gradients are wanted.
   c10::IValue value_of(const std::vector<at::Tensor>& tensors) const;
@@ -36,6 +47,7 @@ class ValueLayout {
  private:
   c10::IValue structure_;  // with an empty tensor in the place of each
   std::vector<std::vector<int64_t>> sizes_;
+  std::vector<at::ScalarType> sent_dtypes_;
   std::vector<bool> wants_gradient_;
 };
 

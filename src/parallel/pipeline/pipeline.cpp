@@ -102,7 +102,7 @@ Pipeline::Pipeline(const ParallelModel& model, ParallelModel& exchanging, const 
       ranks_(ranks),
       stages_(std::move(stages)),
       ties_(stages_.ties),
-      runner_(schedule, std::move(ranks), device),
+      runner_(schedule, std::move(ranks), device, stages_.boundary_dtype),
       device_(device) {}
 
 bool Pipeline::is_last_backward(const PipelineAction& action) const {
@@ -159,7 +159,8 @@ c10::IValue Pipeline::evaluate(const c10::IValue& inputs, bool on_all_ranks) {
   // Ranks with the same stages call them as often, however many rows they have.
   c10::IValue output =
       run_batch_forward({ranks_, device_, shape(), [](const c10::IValue& batch) { return count_rows(batch, "inputs"); },
-                         [this](int64_t rows) { return even_sizes(rows, shape().micro_batches); }, stages_.compute},
+                         [this](int64_t rows) { return even_sizes(rows, shape().micro_batches); }, stages_.compute,
+                         stages_.boundary_dtype},
                         inputs);
   const bool is_sent = on_all_ranks && ranks_->size() > 1;
   if (!is_sent) return output;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/parallel_model.hpp"
+#include "parallel/pipeline/boundary_value.hpp"
 #include "parallel/pipeline/pipeline_schedule.hpp"
 #include "parallel/pipeline/stage_runner.hpp"
 #include "parallel/pipeline/tied_stages.hpp"
@@ -25,6 +26,7 @@ struct PipelineStages {
   std::string description;
   // Gradients are exchanged behind the backwards instead of beside the last one.
   bool exchanges_at_end = false;
+  BoundaryDtype boundary_dtype = std::nullopt;
 };
 
 class Pipeline final : public StagePipeline {
@@ -40,6 +42,7 @@ class Pipeline final : public StagePipeline {
   const std::vector<StageTensor>& state() const override { return stages_.state; }
   comm::Communicator& ranks() const override { return *ranks_; }
   std::string describe() const override { return stages_.description; }
+  const std::vector<TiedCopy>& ties() const override { return ties_.copies(); }
 
   // Collective: forwards alone. `inputs` are a tuple of the model's, or nothing on ranks without the first stage. The
   // output is that of all rows, on the rank with the last stage, or on all of them.

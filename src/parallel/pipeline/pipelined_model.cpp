@@ -60,7 +60,11 @@ PipelineStages stages_of(const nn::Module& module, const ParallelModelPtr& inner
   return {[inner](int stage, const c10::IValue& value) {
             return inner->call({c10::IValue(static_cast<int64_t>(stage)), value});
           },
-          plan.ties, state_of(module, plan), describe_stages(plan.cut, shape), exchanges_at_end || has_several_runs};
+          plan.ties,
+          state_of(module, plan),
+          describe_stages(plan.cut, shape),
+          exchanges_at_end || has_several_runs,
+          plan.boundary_dtype};
 }
 
 }  // namespace

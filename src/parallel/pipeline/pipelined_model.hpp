@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "parallel/parallel_model.hpp"
+#include "parallel/pipeline/boundary_value.hpp"
 #include "parallel/pipeline/cut/model_chain.hpp"
 #include "parallel/pipeline/pipeline.hpp"
 #include "parallel/pipeline/pipeline_schedule.hpp"
@@ -34,6 +35,7 @@ struct StagePlan {
   std::vector<TiedCopy> ties;
   std::vector<WholeTensor> state;  // of the whole model, in its order
   bool gathers_output = false;
+  BoundaryDtype boundary_dtype = std::nullopt;
 };
 
 // Says of the parameters of a cut model that ranks along the axis pipeline have others. Behind split_layers().

@@ -45,8 +45,8 @@ std::string_view text_in(const at::Tensor& bytes) {
 
 }  // namespace
 
-StageBoundary::StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, c10::Device device)
-    : shape_(shape), ranks_(std::move(ranks)), device_(device) {
+StageBoundary::StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, c10::Device device, BoundaryDtype dtype)
+    : shape_(shape), ranks_(std::move(ranks)), device_(device), dtype_(dtype) {
   static_assert(2 * kMostStageBatches * static_cast<int64_t>(kSlots) <= std::numeric_limits<int>::max());
   require_numbered(shape.stages(), shape.micro_batches);
 }
@@ -200,7 +200,7 @@ void StageBoundary::send(const StageEdge& edge, const c10::IValue& value) {
   std::string outline = outline_of(value), description;
   bool is_new = outline.empty() || outline != sent.outline;
   if (is_new) {
-    description = describe(value);
+    description = describe(value, dtype_);
     is_new = description != sent.description;
   }
   std::vector<std::pair<size_t, at::Tensor>> messages;
@@ -209,7 +209,7 @@ void StageBoundary::send(const StageEdge& edge, const c10::IValue& value) {
       at::scalar_tensor(is_new ? static_cast<int64_t>(description.size()) : kAsBefore, at::kLong).view({1}));
   if (is_new) messages.emplace_back(kDescription, bytes_of(description));
   for (size_t index = 0; index < tensors.size(); index++)
-    messages.emplace_back(kFirstTensor + index, tensors[index].detach().contiguous());
+    messages.emplace_back(kFirstTensor + index, sent_form(tensors[index], dtype_));
   post_send(edge, messages);
   sent.outline = std::move(outline);
   if (is_new) sent.description = std::move(description);

@@ -37,8 +37,10 @@ struct StageEdge {
 
 class StageBoundary {
  public:
-  // `ranks` are those of the pipeline, by their order in the chain, and nobody else sends messages in this group.
-  StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, c10::Device device);
+  // `ranks` are those of the pipeline, by their order in the chain, and nobody else sends messages in this group. What
+  // goes to other ranks goes in `dtype`, if it is larger.
+  StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, c10::Device device,
+                BoundaryDtype dtype = std::nullopt);
 
   // Posts the first receives of a step for the actions of this rank. A receive has the deadline of the group from then
   // on; those of each neighbour are posted for as many values ahead as there are ranks, and one more.
@@ -90,6 +92,7 @@ class StageBoundary {
   const PipelineShape shape_;
   const CommunicatorPtr ranks_;
   const c10::Device device_;
+  const BoundaryDtype dtype_;
   std::map<Channel, Sent> sent_;                                         // the latest
   std::map<Channel, std::shared_ptr<const ValueLayout>> layouts_;        // the latest of what is received
   std::deque<Incoming> incoming_;                                        // in the order of the actions

@@ -1,8 +1,10 @@
 // Plans the stages of a model: its chain is cut, and this rank keeps its parts.
 #include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -32,7 +34,7 @@ std::vector<TiedCopy> find_ties(nn::Module& model, const StagePlan& plan) {
       if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
     }
     if (ranks.size() < 2 || std::find(ranks.begin(), ranks.end(), plan.ranks->rank()) == ranks.end()) continue;
-    ties.push_back({tie.parameter, comm::create_group(*plan.ranks, ranks)});
+    ties.push_back({tie.name, tie.parameter, comm::create_group(*plan.ranks, ranks)});
   }
   return ties;
 }
@@ -49,7 +51,7 @@ std::vector<WholeTensor> state_of(const nn::Module& model) {
 }
 
 PipelineSchedule choose(nn::Module& model, const nn::ModuleChain& chain, const PipelineSettings& settings,
-                        comm::Communicator& ranks, bool defers_products) {
+                        const std::optional<c10::IValue>& sample, comm::Communicator& ranks, bool defers_products) {
   ScheduleRequest request;
   request.name = settings.schedule.value;
   request.ranks = ranks.size();
@@ -60,7 +62,7 @@ PipelineSchedule choose(nn::Module& model, const nn::ModuleChain& chain, const P
     PipelineCosts costs;
     if (static_cast<size_t>(stages) > chain.size()) return costs;
     const std::string kind = is_cost_kind(settings.split.value) ? settings.split.value : "parameters";
-    const ChainCut cut = cut_chain(model, chain, {kind, stages, std::nullopt}, ranks);
+    const ChainCut cut = cut_chain(model, chain, {kind, stages, sample}, ranks);
     for (const double cost : stage_costs(cut.parts, cut.begins))
       costs.stages.push_back(defers_products ? StageCost{cost, cost, cost} : StageCost{cost, 2 * cost, 0});
     return costs;
@@ -70,15 +72,21 @@ PipelineSchedule choose(nn::Module& model, const nn::ModuleChain& chain, const P
 }  // namespace
 
 StagePlanPtr cut_into_stages(nn::Module& module, const CommunicatorPtr& pipeline_ranks,
-                             const PipelineSettings& settings, bool defers_products) {
+                             const PipelineSettings& settings, const c10::IValue& sample_inputs, bool defers_products) {
+  const std::optional<c10::IValue> sample =
+      sample_inputs.isNone() ? std::nullopt : std::optional<c10::IValue>(sample_inputs);
   const auto plan = std::make_shared<StagePlan>();
   plan->chain = require_chain(module);
   plan->ranks = pipeline_ranks;
   plan->gathers_output = settings.gather_output;
-  plan->schedule = choose(module, plan->chain, settings, *pipeline_ranks, defers_products);
+  plan->boundary_dtype = read_boundary_dtype(settings.boundary_dtype);
+  plan->schedule = choose(module, plan->chain, settings, sample, *pipeline_ranks, defers_products);
   const PipelineShape& shape = plan->schedule.shape;
-  plan->cut = cut_chain(module, plan->chain, {settings.split.value, shape.stages(), std::nullopt}, *pipeline_ranks);
-  if (pipeline_ranks->rank() == 0) warn_of_imbalance(plan->cut);
+  plan->cut =
+      cut_chain(module, plan->chain,
+                {settings.split.value, shape.stages(), sample, read_stage_limits(settings.max_memory, shape.stages())},
+                *pipeline_ranks);
+  if (settings.check_balance && pipeline_ranks->rank() == 0) warn_of_imbalance(plan->cut);
   plan->ties = find_ties(module, *plan);
   plan->state = state_of(module);
   keep_parts(module, plan->chain, parts_of_rank(plan->cut, shape, pipeline_ranks->rank()));

@@ -46,7 +46,8 @@ struct PipelineComputation {
 
 class StageRunner {
  public:
-  StageRunner(PipelineSchedule schedule, CommunicatorPtr ranks, c10::Device device);
+  StageRunner(PipelineSchedule schedule, CommunicatorPtr ranks, c10::Device device,
+              BoundaryDtype boundary_dtype = std::nullopt);
 
   // Collective. Adds to the gradients of this rank's parameters, and returns the sum of the weighted losses, the same
   // on all ranks; 0 for a schedule without backwards.

@@ -1,5 +1,6 @@
 #include "parallel/pipeline/tied_stages.hpp"
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros_like.h>
 

@@ -2,19 +2,12 @@
 // last one. Each has its own copy and its part of the gradient, and the copies are updated alike.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <utility>
 #include <vector>
 
-#include "parallel/gradient_exchange.hpp"
+#include "parallel/stage_pipeline.hpp"
 
 namespace accel::parallel {
-
-struct TiedCopy {
-  at::Tensor parameter;
-  CommunicatorPtr ranks;  // that have a copy, in the order of their first stages
-};
 
 class TiedStages {
  public:
@@ -25,6 +18,7 @@ class TiedStages {
   void begin_step();
   // Collective among the ranks of each tie: each has the sum of the gradients.
   void sum_gradients();
+  const std::vector<TiedCopy>& copies() const { return ties_; }
 
  private:
   const std::vector<TiedCopy> ties_;

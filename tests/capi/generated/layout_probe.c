@@ -315,7 +315,10 @@ int main(void) {
   printf("field stages_per_rank %zu\n", offsetof(accel_pipeline_options_t, stages_per_rank));
   printf("field max_in_flight %zu\n", offsetof(accel_pipeline_options_t, max_in_flight));
   printf("field gather_output %zu\n", offsetof(accel_pipeline_options_t, gather_output));
-  printf("field reserved %zu\n", offsetof(accel_pipeline_options_t, reserved));
+  printf("field check_balance %zu\n", offsetof(accel_pipeline_options_t, check_balance));
+  printf("field boundary_dtype %zu\n", offsetof(accel_pipeline_options_t, boundary_dtype));
+  printf("field max_memory %zu\n", offsetof(accel_pipeline_options_t, max_memory));
+  printf("field sample_inputs %zu\n", offsetof(accel_pipeline_options_t, sample_inputs));
   printf("struct accel_power_sgd_options_t %zu\n", sizeof(accel_power_sgd_options_t));
   printf("field struct_size %zu\n", offsetof(accel_power_sgd_options_t, struct_size));
   printf("field matrix_approximation_rank %zu\n", offsetof(accel_power_sgd_options_t, matrix_approximation_rank));

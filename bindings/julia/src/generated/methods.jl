@@ -3723,8 +3723,8 @@ pipeline_forward(state::State, stage::Model, batch, chunks, chunk_rows, rounds) 
 """
     pipeline_describe(model)
 
-The stages of a prepared model: which parts each has, on which rank, with how many parameters, and its share of the
-costs.
+The stages of a prepared model: which parts each has, on which rank, with how many parameters, the memory that these
+take, and the share of the costs.
 
 Gives: The text, a line for each stage.
 """

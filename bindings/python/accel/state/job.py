@@ -33,9 +33,12 @@ class Job:
 
 @contextlib.contextmanager
 def _without_megatron():
-    """The engine refuses a job that is to follow Megatron-LM, which this package does by its plugin."""
+    """The engine neither refuses a job that is to follow Megatron-LM, which this package does by its plugin, nor follows a configuration file that
+    says the same."""
     name = "ACCELERATE_USE_MEGATRON_LM"
-    asked = os.environ.pop(name, None)
+    asked = os.environ.get(name)
+    if asked is not None:
+        os.environ[name] = "no"
     try:
         yield
     finally:

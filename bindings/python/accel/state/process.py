@@ -38,6 +38,24 @@ def get_current_device_type():
     return kind, own if own in DistributedType else "MULTI_GPU"
 
 
+@contextlib.contextmanager
+def _after_last():
+    """The last process runs the body first, the others after it, also if it fails there."""
+    state = current()
+    is_last = capi.accel_is_last_process(state)
+    if not is_last:
+        capi.accel_wait_for_everyone(state)
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(capi.Error):  # what ended the body is the news
+            if is_last:
+                capi.accel_wait_for_everyone(state)
+        raise
+    if is_last:
+        capi.accel_wait_for_everyone(state)
+
+
 class View(methods.View):
     """What all ranks' states tell."""
 
@@ -98,11 +116,11 @@ class View(methods.View):
         capi.accel_wait_for_everyone(current())
 
     def main_process_first(self):
-        """The main process runs the body first, the others after it."""
-        return scope(capi.accel_main_process_first_begin, current())
+        """The main process runs the body first, the others after it. Under Megatron-LM's settings the main one is the last."""
+        return _after_last() if Job.megatron_lm_plugin is not None else scope(capi.accel_main_process_first_begin, current())
 
     def local_main_process_first(self):
-        return scope(capi.accel_local_main_process_first_begin, current())
+        return _after_last() if Job.megatron_lm_plugin is not None else scope(capi.accel_local_main_process_first_begin, current())
 
     def split_between_processes(self, inputs, apply_padding=False):
         """This rank's share of a list, tuple, tensor or of each member of a dict; as a context manager too."""

@@ -2575,8 +2575,14 @@ pub struct accel_pipeline_options_t {
     pub max_in_flight: i64,
     /// 1: in evaluation all ranks along the axis get the output, instead of the one with the last stage. Default 0
     pub gather_output: accel_flag_t,
-    /// 0
-    pub reserved: i32,
+    /// 1: a warning tells of a stage that costs more than 1.3 times the mean. Default 1
+    pub check_balance: accel_flag_t,
+    /// The dtype in which floating values of larger ones, and their gradients, pass between ranks: "bfloat16", "float16", whose largest number is 65504, or "float32". A stage gets them in their own dtype. Default: their own
+    pub boundary_dtype: *const c_char,
+    /// The most memory that the parameters of a stage may take, before layers are split or sharded: "8GiB" for each, or a size for each stage, with commas between them. Gradients and the states of the optimizer come on top. Default: no limit
+    pub max_memory: *const c_char,
+    /// Inputs of the model with the rows of a micro-batch, a tensor, a tuple or a list, on the rank with the first stage: operations are counted, or times measured, with them. Default: "flops" are the products of a row with the weights, "measured" takes a row of token ids
+    pub sample_inputs: *const accel_value_t,
 }
 
 /// Every field of [`accel_pipeline_options_t`] unset.
@@ -2588,7 +2594,10 @@ pub const ACCEL_PIPELINE_OPTIONS_INIT: accel_pipeline_options_t = accel_pipeline
     stages_per_rank: ACCEL_UNSET_INT64,
     max_in_flight: ACCEL_UNSET_INT64,
     gather_output: ACCEL_UNSET,
-    reserved: 0,
+    check_balance: ACCEL_UNSET,
+    boundary_dtype: core::ptr::null(),
+    max_memory: core::ptr::null(),
+    sample_inputs: core::ptr::null(),
 };
 impl Default for accel_pipeline_options_t {
     fn default() -> Self {
@@ -8533,7 +8542,7 @@ functions! {
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_pipeline_step(state: *mut accel_state_t, module: *mut accel_module_t, inputs: *const accel_value_t, targets: *const accel_value_t, loss_name: *const c_char, loss: Option<accel_pipeline_loss_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out_loss: *mut f64) -> accel_status_t;
 
-    /// The stages of a prepared model: which parts each has, on which rank, with how many parameters, and its share of the costs.
+    /// The stages of a prepared model: which parts each has, on which rank, with how many parameters, the memory that these take, and the share of the costs.
     ///
     /// * `module`: What accel_prepare_model() gave.
     /// * `out`: The text, a line for each stage.
@@ -9780,7 +9789,7 @@ functions! {
     /// * `folder`: Made if missing.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO; UNSUPPORTED for models where the mesh has a pipeline or tensor axis.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a size that is none; IO; UNSUPPORTED for models where the mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_save_model(state: *mut accel_state_t, module: *const accel_module_t, folder: *const c_char, options: *const accel_save_model_options_t) -> accel_status_t;
@@ -9815,7 +9824,7 @@ functions! {
     /// * `folder`: NULL is allowed. Its parent is made if missing. NULL: the folder of automatic naming.
     /// * `options`: NULL is allowed. NULL: defaults.
     ///
-    /// Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the mesh has a pipeline or tensor axis; the error of an asynchronous save before this one.
+    /// Returns: ACCEL_OK; IO; ALREADY_EXISTS for the next folder of automatic naming; INVALID_ARGUMENT without a folder and automatic naming; INVALID_STATE while another save is under way, if so asked for; UNSUPPORTED for models where the mesh has a pipeline or tensor axis; CORRUPT for copies of a parameter that differ, of stages on several ranks; the error of an asynchronous save before this one.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_save_state(state: *mut accel_state_t, folder: *const c_char, options: *const accel_save_state_options_t) -> accel_status_t;

@@ -481,7 +481,7 @@ fn layout_of_accel_expert_parallel_options() {
 
 #[test]
 fn layout_of_accel_pipeline_options() {
-    assert_eq!(size_of::<accel_pipeline_options_t>(), 56);
+    assert_eq!(size_of::<accel_pipeline_options_t>(), 80);
     assert_eq!(align_of::<accel_pipeline_options_t>(), 8);
     assert_eq!(offset_of!(accel_pipeline_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_pipeline_options_t, schedule), 8);
@@ -490,7 +490,10 @@ fn layout_of_accel_pipeline_options() {
     assert_eq!(offset_of!(accel_pipeline_options_t, stages_per_rank), 32);
     assert_eq!(offset_of!(accel_pipeline_options_t, max_in_flight), 40);
     assert_eq!(offset_of!(accel_pipeline_options_t, gather_output), 48);
-    assert_eq!(offset_of!(accel_pipeline_options_t, reserved), 52);
+    assert_eq!(offset_of!(accel_pipeline_options_t, check_balance), 52);
+    assert_eq!(offset_of!(accel_pipeline_options_t, boundary_dtype), 56);
+    assert_eq!(offset_of!(accel_pipeline_options_t, max_memory), 64);
+    assert_eq!(offset_of!(accel_pipeline_options_t, sample_inputs), 72);
 }
 
 #[test]

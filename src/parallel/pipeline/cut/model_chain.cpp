@@ -76,7 +76,10 @@ FirstRankCosts attempt(const Compute& compute) {
 std::string described(const nn::ModuleChain& chain, const ChainSplit& split) {
   std::string names;
   for (const nn::ModulePart& part : chain) names += text(names.empty() ? "" : ", ", part.name);
-  return text("split \"", split.split, "\" of ", names, " into ", split.stages, " stages");
+  std::string limits;
+  for (const int64_t bytes : split.max_bytes) limits += text(limits.empty() ? " of at most " : ", ", bytes);
+  return text("split \"", split.split, "\" of ", names, " into ", split.stages, " stages", limits,
+              limits.empty() ? "" : " bytes");
 }
 
 std::vector<double> costs_of_first_rank(nn::Module& model, const nn::ModuleChain& chain, const ChainSplit& split,
@@ -108,6 +111,12 @@ std::string cost_text(double cost, const std::string& kind) {
     line << std::fixed << std::setprecision(3) << cost * 1e3 << " ms";
   else
     line << std::setprecision(4) << cost;
+  return line.str();
+}
+
+std::string memory_text(int64_t bytes) {
+  std::ostringstream line;
+  line << std::setprecision(4) << static_cast<double>(bytes) / (1 << 20) << " MiB";
   return line.str();
 }
 
@@ -166,7 +175,9 @@ ChainCut cut_chain(nn::Module& model, const nn::ModuleChain& chain, const ChainS
   const std::vector<PartSize> sizes = part_sizes(model, chain);
   for (size_t i = 0; i < chain.size(); i++)
     cut.parts.push_back({chain[i].name, costs[i], sizes[i].bytes, sizes[i].parameters});
-  cut.begins = by_cost ? cut_by_cost(cut.parts, split.stages) : cut_as_said(split.split, cut.parts, split.stages);
+  cut.begins = by_cost ? cut_by_cost(cut.parts, split.stages, split.max_bytes)
+                       : cut_as_said(split.split, cut.parts, split.stages);
+  require_room(cut.parts, cut.begins, split.max_bytes);
   return cut;
 }
 
@@ -190,15 +201,18 @@ void warn_of_imbalance(const ChainCut& cut) {
 std::string describe_stages(const ChainCut& cut, const PipelineShape& shape) {
   const std::vector<double> costs = stage_costs(cut.parts, cut.begins);
   const double sum = std::accumulate(costs.begin(), costs.end(), 0.0);
-  std::vector<Row> rows{{"stage", "rank", "parts", "parameters", cut.cost_kind, "share"}};
+  std::vector<Row> rows{{"stage", "rank", "parts", "parameters", "memory", cut.cost_kind, "share"}};
   for (size_t stage = 0; stage < costs.size(); stage++) {
     const size_t begin = cut.begins[stage], end = cut.end_of(stage);
-    int64_t parameters = 0;
-    for (size_t part = begin; part < end; part++) parameters += cut.parts[part].parameters;
+    int64_t parameters = 0, bytes = 0;
+    for (size_t part = begin; part < end; part++) {
+      parameters += cut.parts[part].parameters;
+      bytes += cut.parts[part].bytes;
+    }
     const std::string& first = cut.parts[begin].name;
     const std::string& last = cut.parts[end - 1].name;
     rows.push_back({std::to_string(stage), std::to_string(shape.rank_of(static_cast<int>(stage))),
-                    first == last ? first : first + " to " + last, std::to_string(parameters),
+                    first == last ? first : first + " to " + last, std::to_string(parameters), memory_text(bytes),
                     cost_text(costs[stage], cut.cost_kind), percent(sum > 0 ? costs[stage] / sum : 0)});
   }
   return table_of(rows);

@@ -35,12 +35,14 @@ struct ChainSplit {
   int stages = 1;
   // A tuple of the model's inputs with the rows of a micro-batch; none: "flops" are the products of a row with weights
   // alone, and "measured" is a row of token ids.
-  std::optional<c10::IValue> sample;
+  std::optional<c10::IValue> sample = std::nullopt;
+  std::vector<int64_t> max_bytes = {};  // of the parameters of each stage; empty: no limits
 };
 
 // Cuts a chain into stages, the same on all ranks. Collective: the first rank counts or measures the costs, for which
 // it runs the model, part by part. Parts without memory have some meanwhile; generators and buffers stay as they are.
-// Throws COLLECTIVE_MISMATCH for other chains or splits on other ranks, and an error of the first rank on all.
+// Throws COLLECTIVE_MISMATCH for other chains or splits on other ranks, OUT_OF_MEMORY for a stage that needs more than
+// its bytes, and an error of the first rank on all.
 ChainCut cut_chain(nn::Module& model, const nn::ModuleChain& chain, const ChainSplit& split, comm::Communicator& ranks);
 
 // The parts of the stages that this rank has.
@@ -49,7 +51,7 @@ std::set<size_t> parts_of_rank(const ChainCut& cut, const PipelineShape& shape, 
 // Logs a warning where one stage costs much more than the mean, for which all others wait.
 void warn_of_imbalance(const ChainCut& cut);
 
-// A table of the stages: rank, parts, parameters, cost and its share.
+// A table of the stages: rank, parts, parameters and their memory, cost and its share.
 std::string describe_stages(const ChainCut& cut, const PipelineShape& shape);
 
 }  // namespace accel::parallel

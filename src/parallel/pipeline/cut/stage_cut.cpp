@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/byte_size.hpp"
 #include "base/error.hpp"
 
 namespace accel::parallel {
@@ -94,6 +95,30 @@ std::vector<std::string> split_at_commas(const std::string& line) {
   return words;
 }
 
+int64_t read_limit(const std::string& word) {
+  const bool is_number = !word.empty() && word.size() < 19 && word.find_first_not_of("0123456789") == std::string::npos;
+  return is_number ? std::strtoll(word.c_str(), nullptr, 10) : parse_byte_size(word);
+}
+
+int64_t bytes_of(const std::vector<ChainPart>& parts, size_t begin, size_t end) {
+  int64_t sum = 0;
+  for (size_t part = begin; part < end; part++) sum += parts[part].bytes;
+  return sum;
+}
+
+// A cut whose stages are as full as their bytes allow, in turn, and have a part at least. If it does not fit, none
+// does.
+StageBegins fill_stages(const std::vector<ChainPart>& parts, const std::vector<int64_t>& max_bytes) {
+  StageBegins begins{0};
+  for (size_t stage = 0; stage + 1 < max_bytes.size(); stage++) {
+    const size_t most = parts.size() - (max_bytes.size() - 1 - stage);  // the others have a part each
+    size_t end = begins.back() + 1;
+    while (end < most && bytes_of(parts, begins.back(), end + 1) <= max_bytes[stage]) end++;
+    begins.push_back(end);
+  }
+  return begins;
+}
+
 // The counts, if all words are numbers.
 std::optional<std::vector<size_t>> counts_of(const std::vector<std::string>& words) {
   std::vector<size_t> counts;
@@ -137,9 +162,30 @@ StageBegins cut_by_cost(const std::vector<ChainPart>& parts, int stages, const s
   require_stages(parts.size(), stages);
   Cutter cutter(parts, stages, max_bytes);
   const double largest = cutter.least_largest();
-  require(largest != kInfinite, Status::kOutOfMemory, "no cut of the model into ", stages,
-          " stages keeps to the memory of each rank; take more ranks or raise the limits");
+  if (largest == kInfinite) require_room(parts, fill_stages(parts, max_bytes), max_bytes);
   return cutter.evenest(largest);
+}
+
+std::vector<int64_t> read_stage_limits(const std::string& sizes, int stages) {
+  if (sizes.empty()) return {};
+  std::vector<int64_t> limits;
+  for (const std::string& word : split_at_commas(sizes)) limits.push_back(read_limit(word));
+  if (limits.size() == 1) limits.resize(static_cast<size_t>(stages), limits.front());
+  require(limits.size() == static_cast<size_t>(stages), Status::kInvalidArgument, "max_memory \"", sizes, "\" has ",
+          limits.size(), " sizes; expected one, or one for each of ", stages, " stages");
+  return limits;
+}
+
+void require_room(const std::vector<ChainPart>& parts, const StageBegins& begins,
+                  const std::vector<int64_t>& max_bytes) {
+  for (size_t stage = 0; stage < max_bytes.size(); stage++) {
+    const size_t end = stage + 1 < begins.size() ? begins[stage + 1] : parts.size();
+    const int64_t needed = bytes_of(parts, begins[stage], end);
+    require(needed <= max_bytes[stage], Status::kOutOfMemory, "stage ", stage, " of ", begins.size(), ", '",
+            parts[begins[stage]].name, "' to '", parts[end - 1].name, "', needs ", needed,
+            " bytes for its parameters, and max_memory allows ", max_bytes[stage],
+            "; expected more stages, or more memory for it");
+  }
 }
 
 StageBegins cut_as_said(const std::string& split, const std::vector<ChainPart>& parts, int stages) {

@@ -645,8 +645,8 @@ impl State {
     }
 }
 
-/// The stages of a prepared model: which parts each has, on which rank, with how many parameters, and its share
-/// of the costs.
+/// The stages of a prepared model: which parts each has, on which rank, with how many parameters, the memory
+/// that these take, and the share of the costs.
 ///
 /// * `module`: What [`accel_prepare_model`](accel_sys::accel_prepare_model) gave.
 ///

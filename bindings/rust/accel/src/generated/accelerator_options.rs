@@ -184,6 +184,10 @@ crate::configuration::builder! {
     stages_per_rank: i64 = stages_per_rank,
     max_in_flight: i64 = max_in_flight,
     gather_output: bool = gather_output,
+    check_balance: bool = check_balance,
+    boundary_dtype: String = boundary_dtype,
+    max_memory: String = max_memory,
+    sample_inputs: Value = sample_inputs,
 }
 
 impl PipelineOptions {
@@ -228,6 +232,36 @@ impl PipelineOptions {
     /// false.
     pub fn gather_output(mut self, gather_output: bool) -> Self {
         self.0.gather_output = gather_output.into();
+        self
+    }
+
+    /// A warning tells of a stage that costs more than 1.3 times the mean. Default true.
+    pub fn check_balance(mut self, check_balance: bool) -> Self {
+        self.0.check_balance = check_balance.into();
+        self
+    }
+
+    /// The dtype in which floating values of larger ones, and their gradients, pass between ranks: "bfloat16",
+    /// "float16", whose largest number is 65504, or "float32". A stage gets them in their own dtype. Default: their
+    /// own.
+    pub fn boundary_dtype(mut self, boundary_dtype: impl AsRef<str>) -> Self {
+        self.0.boundary_dtype = self.1.text(boundary_dtype.as_ref());
+        self
+    }
+
+    /// The most memory that the parameters of a stage may take, before layers are split or sharded: "8GiB" for
+    /// each, or a size for each stage, with commas between them. Gradients and the states of the optimizer come on
+    /// top. Default: no limit.
+    pub fn max_memory(mut self, max_memory: impl AsRef<str>) -> Self {
+        self.0.max_memory = self.1.text(max_memory.as_ref());
+        self
+    }
+
+    /// Inputs of the model with the rows of a micro-batch, a tensor, a tuple or a list, on the rank with the first
+    /// stage: operations are counted, or times measured, with them. Default: "flops" are the products of a row with
+    /// the weights, "measured" takes a row of token ids.
+    pub fn sample_inputs(mut self, sample_inputs: impl Into<Value>) -> Self {
+        self.0.sample_inputs = self.1.keep(sample_inputs.into(), Value::as_raw);
         self
     }
 }

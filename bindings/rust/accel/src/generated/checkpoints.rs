@@ -189,7 +189,7 @@ impl State {
     /// * `options`: `None`: defaults.
     ///
     /// # Errors
-    /// InvalidArgument, Unsupported, Io.
+    /// InvalidArgument, Unsupported, Io, Corrupt.
     #[inline]
     pub fn save_model(&self, module: &Model, folder: impl AsRef<Path>, options: impl Into<Option<SaveModelOptions>>) -> Result<()> {
         let folder = c_path(folder.as_ref())?;
@@ -220,7 +220,7 @@ impl State {
     /// * `options`: `None`: defaults.
     ///
     /// # Errors
-    /// InvalidArgument, AlreadyExists, InvalidState, Unsupported, Io.
+    /// InvalidArgument, AlreadyExists, InvalidState, Unsupported, Io, Corrupt.
     #[inline]
     pub fn save_state<'a>(&self, folder: impl Into<Option<&'a Path>>, options: impl Into<Option<SaveStateOptions>>) -> Result<()> {
         let folder = folder.into().map(c_path).transpose()?;

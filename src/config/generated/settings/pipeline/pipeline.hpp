@@ -22,6 +22,9 @@ struct PipelineSettings {
   Setting<int64_t> stages_per_rank{0};
   Setting<int64_t> max_in_flight{0};
   Setting<bool> gather_output{false};
+  Setting<bool> check_balance{true};
+  Setting<std::string> boundary_dtype{};
+  Setting<std::string> max_memory{};
 
   static const OptionTable& table() { return option_tables::pipeline_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -33,6 +36,9 @@ struct PipelineSettings {
     visit(table().fields[3], settings.stages_per_rank...);
     visit(table().fields[4], settings.max_in_flight...);
     visit(table().fields[5], settings.gather_output...);
+    visit(table().fields[6], settings.check_balance...);
+    visit(table().fields[7], settings.boundary_dtype...);
+    visit(table().fields[8], settings.max_memory...);
   }
 };
 
