@@ -196,11 +196,21 @@ double LossBackward::run_in_stages(PreparedModel& model, const parallel::Pipelin
     const double result = model.train_in_stages(batch, loss, factor);
     prepared_.sequences->note_backward();
     verify_gradients();
-    return result;
+    return over_contexts(result, loss.is_sum);
   } catch (const std::exception& error) {
     note_failure(error);
     throw;
   }
+}
+
+// Each rank along the axis has the loss of its positions.
+double LossBackward::over_contexts(double loss, bool is_sum) const {
+  constexpr const char* kAxis = "context";
+  if (state_.groups().mesh()->size(kAxis) == 1) return loss;
+  comm::Communicator& ranks = *state_.groups().mesh()->group(kAxis);
+  const at::Tensor whole = at::full({1}, loss, at::TensorOptions().dtype(at::kDouble).device(ranks.device()));
+  ranks.all_reduce(whole, is_sum ? comm::ReduceOp::kSum : comm::ReduceOp::kMean);
+  return whole.item<double>();
 }
 
 void LossBackward::run_lomo(const at::Tensor& loss, std::optional<double> lr) {
