@@ -5,6 +5,7 @@
 #include <ATen/ops/cat.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -22,13 +23,14 @@ namespace pipelined_combinations_test {
 
 using namespace pipelined_model_tests;
 
-void expect_equality(const MeshSizes& mesh, const std::vector<Case>& tests,
-                     ShardingStrategy strategy = ShardingStrategy::kShardGradOp) {
+using Change = std::function<void(PrepareModelSettings& settings)>;
+
+void expect_equality(const MeshSizes& mesh, const std::vector<Case>& tests, const Change& change = {}) {
   for (const Case& test : tests) {
     SCOPED_TRACE(name_of(test));
     const Trained expected = train_alone(test, mesh.replicas * mesh.shards);
     PrepareModelSettings settings = settings_of(test);
-    settings.fsdp.sharding_strategy = strategy;
+    if (change) change(settings);
     on_mesh(mesh, [&](const AcceleratorPtr& accelerator) {
       Training training(accelerator, test, settings);
       for (int64_t step = 0; step < kSteps; step++)
@@ -50,7 +52,9 @@ TEST(PipelinedCombinations, ShardsByEachSchedule) {
                                 {"zero_bubble", 4, false, 2, true},
                                 {"zero_bubble_v", 4, true, 2, true}};
   expect_equality({1, 2, 1, 1, 1, 2}, tests);
-  expect_equality({1, 2, 1, 1, 1, 2}, tests, ShardingStrategy::kFullShard);
+  expect_equality({1, 2, 1, 1, 1, 2}, tests, [](PrepareModelSettings& settings) {
+    settings.fsdp.sharding_strategy = ShardingStrategy::kFullShard;
+  });
 }
 
 TEST(PipelinedCombinations, RowsThatMicroBatchesDoNotDivide) {

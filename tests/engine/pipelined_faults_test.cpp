@@ -107,5 +107,26 @@ TEST(PipelinedFaults, ReplicasAreTrainedOn) {
   }
 }
 
+// The other pipeline counts its labels, and hears of it.
+TEST(PipelinedFaults, LabelsThatOnePipelineCannotCount) {
+  const Case test{"1f1b", 4};
+  on_mesh({2, 1, 1, 1, 1, 2}, [&](const AcceleratorPtr& accelerator) {
+    Training training(accelerator, test);
+    const int64_t rank = accelerator->state().groups().data_parallel()->rank();
+    PipelineLoss sum;
+    sum.is_sum = true;
+    sum.of_output = [](const c10::IValue& output, const c10::IValue& targets) {
+      return tensor::cross_entropy(output.toTensor(), targets.toTensor(), /*sum=*/true);
+    };
+    const at::Tensor rows = rows_of(test, 0, 0, rank);
+    sum.count = [rank](const c10::IValue& targets) { return rank == 0 ? -1 : targets.toTensor().numel(); };
+    const std::string said = tests::message_of([&] { training.backward(rows, sum); });
+    EXPECT_NE(said.find("no int64 labels to count"), std::string::npos) << said;
+    training.zero_grad();
+    sum.count = [](const c10::IValue& targets) { return targets.toTensor().numel(); };
+    EXPECT_GT(training.backward(rows, sum), 0);
+  });
+}
+
 }  // namespace pipelined_faults_test
 }  // namespace accel::parallel
