@@ -85,12 +85,13 @@ typedef accel_status_t (*accel_pipeline_loss_fn)(const accel_value_t *returned, 
  * @param loss The program's own, called on the rank with the last stage; NULL beside a loss_name.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
  * @param out_loss The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all ranks
- *   along the axis. A rank with neither inputs nor targets counts micro-batches equally.
+ *   along the axes pipeline and context. A rank with neither inputs nor targets counts micro-batches equally.
  * @return ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are missing where the
  *   first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH
- *   for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis, after
- *   which the gradients are to be zeroed; COLLECTIVE_MISMATCH, PEER_LOST; TIMEOUT, also for a step in which a rank waits longer
- *   than the state's timeout for a value of another stage, which it expects up to as many micro-batches ahead as there are ranks.
+ *   for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis and
+ *   those that exchange gradients with them, after which the gradients are to be zeroed; COLLECTIVE_MISMATCH, PEER_LOST;
+ *   TIMEOUT, also for a step in which a rank waits longer than the state's timeout for a value of another stage, which it
+ *   expects up to as many micro-batches ahead as there are ranks.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_pipeline_step(accel_state_t *state, accel_module_t *module, const accel_value_t *ACCEL_NULLABLE inputs,

@@ -38,6 +38,7 @@
 #include "optim/lomo.hpp"
 #include "optim/parameter_optimizer.hpp"
 #include "parallel/localsgd/local_sgd.hpp"
+#include "parallel/schedule/sharding_schedule.hpp"
 #include "state/random.hpp"
 
 namespace accel::accelerator {
@@ -113,7 +114,7 @@ parallel::StagePlanPtr Preparation::cut_into_stages(nn::Module& module, const Pr
     return nullptr;
   parallel::require_plan(module, ranks.tensor, preparation);
   const bool is_sharded = preparation.fsdp.enabled.value_or(false) && ranks.gradient->size() > 1;
-  const bool defers_products = !is_sharded && state_.settings().mixed_precision == Precision::kNo;
+  const bool defers_products = !is_sharded || !parallel::reshards_after_forward(preparation.fsdp);
   return parallel::cut_into_stages(module, mesh.group(axis), preparation.pipeline, sample_inputs, defers_products);
 }
 
@@ -172,6 +173,7 @@ ShardingChoice Preparation::choose_sharding(const PrepareModelSettings& preparat
   job.accumulation = state_.gradient_state()->settings();
   job.data_parallel_size = state_.groups().data_parallel()->size();
   job.has_shards = state_.groups().mesh()->size("shard") > 1;
+  job.has_stages = state_.groups().mesh()->size("pipeline") > 1;
   job.reports_keys = prepared_.models.empty();
   for (const auto& loader : prepared_.loaders)
     if (const auto rows = loader->total_batch_size()) job.batch_sizes.push_back(*rows / job.data_parallel_size);
@@ -223,8 +225,8 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
       std::make_shared<PreparedModel>(parallel::parallelize(module, ranks, settings, state_.device(), stages),
                                       precision, state_.compute_policy(), state_.communicator()->step_times());
   if (state_.groups().mesh()->size("pipeline") == 1)
-    prepared->set_single_stage(parallel::single_stage(*prepared->parallel(), settings,
-                                                      state_.groups().mesh()->group("pipeline"), state_.device()));
+    prepared->set_single_stage(parallel::single_stage(
+        *prepared->parallel(), settings, state_.groups().mesh()->group("pipeline"), ranks.gradient, state_.device()));
   if (settings.context_parallel.inputs_are_split) prepared->set_sequences(prepared_.sequences);
   precision_.follow_loss_scale(sharding.loss_scale);  // the last step that can refuse
   prepared_.sequences->take(std::move(sequences));

@@ -7,7 +7,9 @@
 #include "base/log.hpp"
 #include "config/deepspeed_config.hpp"
 #include "config/fsdp_settings.hpp"
+#include "config/generated/choices/sharding_strategy.hpp"
 #include "config/generated/settings/prepare/deepspeed.hpp"
+#include "parallel/schedule/sharding_schedule.hpp"
 
 namespace accel::accelerator {
 namespace {
@@ -17,6 +19,18 @@ FsdpSettings in_precision(FsdpSettings settings, Precision precision) {
   if (!settings.enabled.value_or(false) || !settings.param_dtype.value.empty()) return settings;
   if (precision == Precision::kBf16) settings.param_dtype.set("bfloat16", "mixed_precision");
   if (precision == Precision::kFp16) settings.param_dtype.set("float16", "mixed_precision");
+  return settings;
+}
+
+// Stages use their parameters in each micro-batch.
+FsdpSettings for_stages(FsdpSettings settings, bool has_stages) {
+  if (!has_stages || !settings.enabled.value_or(false)) return settings;
+  if (settings.sharding_strategy.is_default() && !settings.reshard_after_forward.value)
+    settings.sharding_strategy.set(ShardingStrategy::kShardGradOp, "pipeline_parallel_size");
+  if (parallel::reshards_after_forward(settings))
+    log(LogLevel::kWarning,
+        "the model is in stages, whose parameters are gathered in each micro-batch by FULL_SHARD and "
+        "reshard_after_forward 1; SHARD_GRAD_OP, the default of stages, gathers them once a step");
   return settings;
 }
 
@@ -51,8 +65,9 @@ std::string describe(const DeepspeedConfig& config) {
 ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const ShardingJob& job) {
   const DeepspeedSettings deepspeed = resolve_deepspeed_settings(preparation.deepspeed);
   if (!deepspeed.enabled)
-    return {in_precision(resolve_fsdp_settings(preparation.fsdp, job.has_shards), job.mixed_precision), 0, std::nullopt,
-            job.accumulation, ""};
+    return {for_stages(in_precision(resolve_fsdp_settings(preparation.fsdp, job.has_shards), job.mixed_precision),
+                       job.has_stages),
+            0, std::nullopt, job.accumulation, ""};
   require(!preparation.fsdp.enabled.value_or(false), Status::kInvalidArgument,
           "fsdp.enabled and deepspeed.enabled are both 1, and both say how a model is sharded; expected one of them");
   state::AccumulationSettings accumulation = job.accumulation;
@@ -63,8 +78,8 @@ ShardingChoice choose_sharding(const PrepareModelSettings& preparation, const Sh
   accumulation.sync_each_batch = accumulation.sync_each_batch || config.shards_gradients;
   const std::string& name = deepspeed.plugin_name;
   std::string description = (name.empty() ? "" : text("plugin '", name, "', ")) + describe(config);
-  return {in_precision(std::move(config.fsdp), job.mixed_precision), config.gradient_clipping, config.loss_scale,
-          accumulation, std::move(description)};
+  return {for_stages(in_precision(std::move(config.fsdp), job.mixed_precision), job.has_stages),
+          config.gradient_clipping, config.loss_scale, accumulation, std::move(description)};
 }
 
 }  // namespace accel::accelerator

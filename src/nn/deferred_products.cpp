@@ -5,6 +5,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mm.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -35,7 +36,7 @@ bool has_hooks(const at::Tensor& parameter) {
 
 // Adds the product to the parameter's gradient, without memory for the product. False if that is autograd's to do.
 bool add_in_place(const at::Tensor& parameter, const at::Tensor& left, const at::Tensor& right) {
-  if (has_hooks(parameter) || !parameter.is_contiguous()) return false;
+  if (has_hooks(parameter) || !parameter.is_contiguous() || left.scalar_type() != parameter.scalar_type()) return false;
   at::Tensor& sum = parameter.mutable_grad();
   if (!sum.defined()) {
     sum = at::mm(left, right);
@@ -46,6 +47,18 @@ bool add_in_place(const at::Tensor& parameter, const at::Tensor& left, const at:
   return true;
 }
 
+// In which type autocast computes products on this thread; nothing if it is off.
+std::optional<at::ScalarType> half_dtype(c10::DeviceType device) {
+  if (!at::autocast::is_autocast_available(device) || !at::autocast::is_autocast_enabled(device)) return std::nullopt;
+  return at::autocast::get_autocast_dtype(device);
+}
+
+// Autocast casts so what a product takes.
+at::Tensor cast(const at::Tensor& tensor, std::optional<at::ScalarType> half) {
+  const bool stays = !half || !tensor.defined() || !tensor.is_floating_point() || tensor.scalar_type() == at::kDouble;
+  return stays ? tensor : tensor.to(*half);
+}
+
 bool is_parameter(const at::Tensor& tensor) { return tensor.requires_grad() && tensor.is_leaf(); }
 
 }  // namespace
@@ -54,20 +67,20 @@ struct DeferredProduct final : torch::autograd::Node {
   torch::autograd::variable_list apply(torch::autograd::variable_list&& gradients) override {
     const at::Tensor& gradient = gradients[0];
     if (!gradient.defined()) return torch::autograd::variable_list(next_edges().size());
-    const at::Tensor weight = saved_weight.unpack();
+    const at::Tensor factor = saved_factor.unpack();
     products->pending_.push_back({saved_input.unpack(), gradient, weight, bias, output_dim});
     if (next_edges().empty()) return {};
-    return {at::matmul(gradient, output_dim == 0 ? weight : weight.t())};
+    return {at::matmul(gradient, output_dim == 0 ? factor : factor.t())};
   }
   void release_variables() override {
     saved_input.reset_data();
-    saved_weight.reset_data();
+    saved_factor.reset_data();
   }
   std::string name() const override { return "DeferredProduct"; }
 
   std::shared_ptr<DeferredProducts> products;
-  torch::autograd::SavedVariable saved_input, saved_weight;
-  at::Tensor bias;
+  torch::autograd::SavedVariable saved_input, saved_factor;  // the weight, or the cast of it
+  at::Tensor weight, bias;
   int64_t output_dim = 0;
 };
 
@@ -111,27 +124,32 @@ DeferredProducts::Scope::~Scope() { innermost_products = outer_; }
 
 std::shared_ptr<DeferredProducts> DeferredProducts::of(const at::Tensor& weight, const at::Tensor& bias) {
   if (innermost_products == nullptr || !at::GradMode::is_enabled()) return nullptr;
-  // Autocast computes with copies of the parameters, whose graph is theirs.
-  const c10::DeviceType device = weight.device().type();
-  if (at::autocast::is_autocast_available(device) && at::autocast::is_autocast_enabled(device)) return nullptr;
   if (weight.dim() != 2 || !is_parameter(weight) || (bias.defined() && !is_parameter(bias))) return nullptr;
   return innermost_products->products_;
 }
 
 at::Tensor DeferredProducts::multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                       int64_t output_dim) {
-  at::Tensor output;
+  const c10::DeviceType device = weight.device().type();
+  const std::optional<at::ScalarType> half = half_dtype(device);
+  const at::Tensor rows = cast(input, half);  // recorded
+  at::Tensor output, factor;
   {
     const at::NoGradGuard not_recorded;
-    output = at::linear(input, output_dim == 0 ? weight : weight.t(), bias);
+    // The mark of what autocast casts itself, by which casts of parameters are kept.
+    std::optional<c10::impl::ExcludeDispatchKeyGuard> in_autocast;
+    if (half) in_autocast.emplace(at::autocast::get_autocast_dispatch_key_from_device_type(device));
+    factor = cast(weight, half);
+    output = at::linear(rows, output_dim == 0 ? factor : factor.t(), cast(bias, half));
   }
   const auto node = tensor::make_autograd_node<DeferredProduct>();
   node->products = shared_from_this();
-  node->saved_input = torch::autograd::SavedVariable(input, /*is_output=*/false);
-  node->saved_weight = torch::autograd::SavedVariable(weight, /*is_output=*/false);
+  node->saved_input = torch::autograd::SavedVariable(rows, /*is_output=*/false);
+  node->saved_factor = torch::autograd::SavedVariable(factor, /*is_output=*/false);
+  node->weight = weight;
   node->bias = bias;
   node->output_dim = output_dim;
-  if (input.requires_grad()) node->set_next_edges({torch::autograd::impl::gradient_edge(input)});
+  if (rows.requires_grad()) node->set_next_edges({torch::autograd::impl::gradient_edge(rows)});
   torch::autograd::set_history(output, node);
   return output;
 }
@@ -146,11 +164,11 @@ void DeferredProducts::complete() {
       const at::Tensor left = is_transposed ? input.t() : gradient.t(), right = is_transposed ? gradient : input;
       if (!add_in_place(pending.weight, left, right)) {
         parameters.push_back(pending.weight);
-        gradients.push_back(at::mm(left, right));
+        gradients.push_back(at::mm(left, right).to(pending.weight.scalar_type()));
       }
       if (pending.bias.defined()) {
         parameters.push_back(pending.bias);
-        gradients.push_back(gradient.sum(0));
+        gradients.push_back(gradient.sum(0).to(pending.bias.scalar_type()));
       }
       pending = {};
     }

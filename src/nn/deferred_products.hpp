@@ -33,7 +33,7 @@ class DeferredProducts : public std::enable_shared_from_this<DeferredProducts> {
   static std::shared_ptr<DeferredProducts> of(const at::Tensor& weight, const at::Tensor& bias);
 
   // The product of the input with the weight, whose dimension `output_dim` has the outputs, and the bias if it is
-  // defined. Backward computes the gradient of the input alone.
+  // defined; in half precision under autocast. Backward computes the gradient of the input alone.
   at::Tensor multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, int64_t output_dim);
 
   // Computes the gradients of the weights whose backwards have come since the last call, and adds them as a backward

@@ -47,7 +47,8 @@ class GradientExchange {
   // Whether this exchange has covered the gradient that the parameter has.
   virtual bool covers(const at::Tensor& /*parameter*/) { return false; }
   // Collective: exchanges the gradients that have accumulated while the exchange was off; a parameter without one gets
-  // the mean with 0 as its own. Nothing for kinds that do it at the end of a step.
+  // the mean with 0 as its own. After a backward that failed, it ends the exchange for which others wait. Nothing for
+  // kinds that do it at the end of a step.
   virtual void exchange_accumulated() {}
 };
 

@@ -88,6 +88,12 @@ class ParallelModel : public nn::Module {
   // On a rank without inputs: takes part in the exchange of one forward and backward of the others. Buffers are taken
   // from rank `source`.
   virtual void shadow(const ForwardNotice& /*others*/, int /*source*/) {}
+  // Around the forwards and backwards of a step of a pipeline, which come in any order, while gradients are not
+  // exchanged. Returns whether parameters keep their memory through all of these. Collective among the ranks that
+  // exchange gradients; `follow_failure`: the step before failed on all of these.
+  virtual bool begin_micro_batches(bool /*follow_failure*/) { return true; }
+  // Ahead of the exchange behind them. After an error gradients of these are gone, or not complete.
+  virtual void end_micro_batches(bool /*have_failed*/) {}
 
  private:
   nn::ModulePtr module_;
@@ -132,9 +138,9 @@ void share_experts(nn::Module& module, const ModelRanks& ranks, const PrepareMod
 ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& ranks, const PrepareModelSettings& settings,
                              c10::Device device, const StagePlanPtr& stages = nullptr);
 
-// The steps of a model that this rank has all of, as one stage; `alone` is a group of this rank. It must not outlive
-// the model.
+// The steps of a model that this rank has all of, as one stage; `alone` is a group of this rank, and `gradient` those
+// that average gradients. It must not outlive the model.
 StagePipelinePtr single_stage(ParallelModel& model, const PrepareModelSettings& settings, const CommunicatorPtr& alone,
-                              c10::Device device);
+                              const CommunicatorPtr& gradient, c10::Device device);
 
 }  // namespace accel::parallel

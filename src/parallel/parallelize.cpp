@@ -225,7 +225,7 @@ ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& rank
   of_stages.ddp.find_unused_parameters = of_stages.ddp.static_graph = false;
   const nn::ModulePtr own = std::make_shared<StageModule>(*module, stages->chain, stages->cut.begins);
   return std::make_shared<PipelinedModel>(module, apply_strategies({own, ranks, of_stages, device}), *stages,
-                                          has_unused, device);
+                                          ranks.gradient, has_unused, device);
 }
 
 ParallelGradients parallelize_gradients(nn::ModulePtr module, const ModelRanks& ranks, const FsdpSettings& settings,

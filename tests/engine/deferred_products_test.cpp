@@ -16,9 +16,12 @@
 #include <string>
 #include <vector>
 
+#include "config/generated/choices/precision.hpp"
 #include "nn/layers/conv1d.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/module.hpp"
+#include "precision/autocast.hpp"
+#include "precision/autocast_weight_cache.hpp"
 
 namespace accel::nn {
 namespace deferred_products_test {
@@ -26,7 +29,7 @@ namespace deferred_products_test {
 at::Tensor ramp(at::IntArrayRef shape) {
   int64_t numel = 1;
   for (const int64_t size : shape) numel *= size;
-  return at::sin(at::arange(numel, at::kDouble).mul(0.3)).view(shape);
+  return at::sin(at::arange(numel, at::kDouble).mul(0.3)).view(shape).clone();  // no view, as parameters are
 }
 
 struct Gradients {
@@ -82,6 +85,51 @@ TEST(DeferredProducts, TheHalvesOfLayersWithTransposedWeights) {
   const auto first = std::make_shared<Conv1d>(ramp({4, 5}), ramp({5})),
              second = std::make_shared<Conv1d>(ramp({5, 3}), ramp({3}));
   expect_equal_halves(*first, *second);
+}
+
+// As autocast does with products at once: casts of the factors, gradients in the type of the parameters.
+TEST(DeferredProducts, TheHalvesUnderAutocast) {
+  for (const Precision precision : {Precision::kBf16, Precision::kFp16})
+    for (const bool is_transposed : {false, true}) {
+      const auto make = [&](int64_t inputs, int64_t outputs) -> ModulePtr {
+        const ModulePtr layer = is_transposed
+                                    ? ModulePtr(std::make_shared<Conv1d>(ramp({inputs, outputs}), ramp({outputs})))
+                                    : ModulePtr(std::make_shared<Linear>(ramp({outputs, inputs}), ramp({outputs})));
+        layer->to(at::kFloat, {});
+        return layer;
+      };
+      const ModulePtr first = make(4, 5), second = make(5, 3);
+      const at::Tensor input = ramp({2, 3, 4}).to(at::kFloat).requires_grad_();
+      std::vector<std::vector<at::Tensor>> found;
+      for (const bool split : {false, true}) {
+        std::vector<at::Tensor> leaves = first->parameters();
+        for (const at::Tensor& parameter : second->parameters()) leaves.push_back(parameter);
+        for (const at::Tensor& leaf : leaves) leaf.mutable_grad() = at::Tensor();
+        input.mutable_grad() = at::Tensor();
+        const auto products = split ? DeferredProducts::create() : nullptr;
+        precision::AutocastWeightCache casts(c10::DeviceType::CPU);
+        at::Tensor output;
+        {
+          const DeferredProducts::Scope scope(products);
+          const precision::AutocastWeightCache::Scope kept(&casts);
+          const precision::AutocastGuard autocast(precision, c10::DeviceType::CPU);
+          output = second->call(at::tanh(first->call(input)));
+        }
+        EXPECT_EQ(output.scalar_type(), precision == Precision::kBf16 ? at::kBFloat16 : at::kHalf);
+        EXPECT_GE(casts.size(), 4U);  // the weights', once each
+        output.to(at::kFloat).square().sum().backward();
+        if (split) {
+          for (const at::Tensor& leaf : leaves) EXPECT_FALSE(leaf.grad().defined());
+          products->complete();
+        }
+        found.push_back({output, input.grad()});
+        for (const at::Tensor& leaf : leaves) {
+          EXPECT_EQ(leaf.grad().scalar_type(), at::kFloat);
+          found.back().push_back(leaf.grad());
+        }
+      }
+      for (size_t i = 0; i < found[0].size(); i++) EXPECT_TRUE(at::allclose(found[0][i], found[1][i], 1e-2, 1e-2)) << i;
+    }
 }
 
 // As with a backward: hooks run once the gradient is there, and what is frozen gets none.

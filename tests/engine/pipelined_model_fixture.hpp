@@ -4,9 +4,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linspace.h>
+#include <gtest/gtest.h>
 
 #include <cstdint>
 #include <map>
@@ -27,6 +29,7 @@
 #include "optim/rules/rules.hpp"
 #include "parallel/stage_pipeline.hpp"
 #include "tensor/autograd/loss.hpp"
+#include "tensor/tensor_chunk.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::parallel {
@@ -53,11 +56,13 @@ inline nn::ModulePtr with_known_weights(const nn::ModulePtr& model) {
   return model;
 }
 
-inline nn::ModulePtr gpt2(bool is_tied) {
-  return with_known_weights(nn::module_from_config(
+inline nn::ModulePtr gpt2(bool is_tied, at::ScalarType dtype = at::kDouble) {
+  const nn::ModulePtr model = with_known_weights(nn::module_from_config(
       std::string(R"({"model_type": "gpt2", "n_embd": 8, "n_layer": 6, "n_head": 2, "vocab_size": 13,
       "n_positions": 6, "attn_pdrop": 0, "embd_pdrop": 0, "resid_pdrop": 0, "tie_word_embeddings": )") +
       (is_tied ? "true}" : "false}")));
+  model->to(dtype, std::nullopt);
+  return model;
 }
 
 struct Case {
@@ -68,6 +73,7 @@ struct Case {
   bool is_sharded = false;
   int64_t rows = kRows;
   StateDictType form = StateDictType::kFullStateDict;  // of checkpoints of sharded models
+  at::ScalarType dtype = at::kDouble;
 };
 
 inline std::string name_of(const Case& test) {
@@ -141,7 +147,7 @@ class Training {
  public:
   Training(const AcceleratorPtr& accelerator, const Case& test) : Training(accelerator, test, settings_of(test)) {}
   Training(const AcceleratorPtr& accelerator, const Case& test, const PrepareModelSettings& settings)
-      : accelerator_(accelerator), test_(test), inner_(gpt2(test.is_tied)) {
+      : accelerator_(accelerator), test_(test), inner_(gpt2(test.is_tied, test.dtype)) {
     auto accumulation = accelerator->state().gradient_state()->settings();
     accumulation.num_steps = test.accumulation;
     accelerator->state().gradient_state()->set_settings(accumulation);
@@ -197,6 +203,28 @@ class Training {
   nn::ModulePtr model_;
   std::shared_ptr<optim::Optimizer> optimizer_;
 };
+
+// Compares what this rank stores.
+inline void expect_weights(const nn::Module& model, const std::map<std::string, at::Tensor>& expected) {
+  const nn::Placements placements = nn::placements(model);
+  for (const auto& [name, parameter] : nn::named_parameters(model)) {
+    const at::Tensor& whole = expected.at(name);
+    const tensor::PlacementPtr placement = placements.find(parameter);
+    ASSERT_NE(placement, nullptr) << name;
+    EXPECT_EQ(placement->shape, whole.sizes().vec()) << name;
+    for (const tensor::PlacedBox& box : placement->boxes)
+      EXPECT_TRUE(at::allclose(tensor::narrow(parameter.detach(), {box.local, box.whole.sizes}),
+                               tensor::narrow(whole, box.whole), kTolerance, kTolerance))
+          << name;
+  }
+}
+
+// A block of the model that is in a stage of this rank.
+inline nn::ModulePtr own_block(nn::Module& model) {
+  for (const auto& [path, module] : nn::named_modules(model))
+    if (module->kind() == "GPT2Block") return model.find(path);
+  return nullptr;
+}
 
 inline MeshSizes stages(int64_t number) { return {1, 1, 1, 1, 1, number}; }
 

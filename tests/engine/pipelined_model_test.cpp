@@ -32,21 +32,6 @@ namespace pipelined_model_test {
 
 using namespace pipelined_model_tests;
 
-// Compares what this rank stores.
-void expect_weights(const nn::Module& model, const std::map<std::string, at::Tensor>& expected) {
-  const nn::Placements placements = nn::placements(model);
-  for (const auto& [name, parameter] : nn::named_parameters(model)) {
-    const at::Tensor& whole = expected.at(name);
-    const tensor::PlacementPtr placement = placements.find(parameter);
-    ASSERT_NE(placement, nullptr) << name;
-    EXPECT_EQ(placement->shape, whole.sizes().vec()) << name;
-    for (const tensor::PlacedBox& box : placement->boxes)
-      EXPECT_TRUE(at::allclose(tensor::narrow(parameter.detach(), {box.local, box.whole.sizes}),
-                               tensor::narrow(whole, box.whole), kTolerance, kTolerance))
-          << name;
-  }
-}
-
 void expect_parameters(const nn::Module& model, const std::map<std::string, at::Tensor>& expected) {
   for (const auto& [name, parameter] : nn::named_parameters(model))
     EXPECT_TRUE(at::allclose(parameter, expected.at(name), kTolerance, kTolerance)) << name;

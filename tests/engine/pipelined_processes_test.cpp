@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "comm/collective_error.hpp"
-#include "nn/module_walks.hpp"
 #include "pipelined_model_fixture.hpp"
 #include "rank_processes.hpp"
 
@@ -23,13 +22,6 @@ constexpr auto kNamedWithin = std::chrono::seconds(10);  // on a busy machine; f
 
 // The victim dies ahead of a step, in a forward of its stage, or ahead of a backward.
 enum class Death { kStep, kForward, kBackward };
-
-// A block of the model that is in a stage of this rank.
-nn::ModulePtr own_block(nn::Module& model) {
-  for (const auto& [path, module] : nn::named_modules(model))
-    if (module->kind() == "GPT2Block") return model.find(path);
-  return nullptr;
-}
 
 void lose_a_stage(int ranks, Death death) {
   SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(static_cast<int>(death)));

@@ -38,6 +38,26 @@ FsdpSettings settings_of(bool forward_prefetch, BackwardPrefetch backward_prefet
 
 constexpr ModuleOutput kRecorded{/*is_recorded=*/true, /*has_parameters=*/false};
 
+// A step of a pipeline: forwards and backwards in any order.
+TEST(ShardingSchedule, ParametersStayThroughMicroBatches) {
+  FsdpSettings settings = settings_of(false, BackwardPrefetch::kNoPrefetch);
+  settings.sharding_strategy = ShardingStrategy::kShardGradOp;
+  ShardingSchedule schedule(kRegistered, settings);
+  EXPECT_EQ(text_of(schedule.set_micro_batches(true)), "release 0, release 1, release 2, start 2, start 0, start 1");
+  for (int micro_batch = 0; micro_batch < 2; micro_batch++) {
+    EXPECT_EQ(text_of(schedule.begin_forward(true)), "");
+    EXPECT_EQ(text_of(schedule.begin_module(0)), "gather 0");
+    EXPECT_EQ(text_of(schedule.end_module(0, {})), "");
+  }
+  EXPECT_TRUE(schedule.begin_backward(0));
+  EXPECT_EQ(text_of(schedule.complete_gradients(0, false, false)), "keep 0");
+  EXPECT_EQ(text_of(schedule.end_backward(false)), "");
+  EXPECT_EQ(text_of(schedule.set_micro_batches(false)), "release 0, release 1, release 2");
+  EXPECT_EQ(text_of(schedule.begin_forward(true)), "release 0, release 1, release 2");
+  ShardingSchedule full(kRegistered, settings_of(false, BackwardPrefetch::kNoPrefetch));
+  EXPECT_EQ(text_of(full.set_micro_batches(true)), "release 0, release 1, release 2");
+}
+
 TEST(ShardingSchedule, AStepOfABlocksModel) {
   ShardingSchedule schedule(kRegistered, settings_of(false, BackwardPrefetch::kBackwardPre));
   EXPECT_EQ(text_of(schedule.begin_forward(true)), "release 0, release 1, release 2");

@@ -14,6 +14,7 @@
 #include <ATen/ops/tensor_split.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
@@ -28,6 +29,7 @@
 
 #include "base/error.hpp"
 #include "comm/communicator.hpp"
+#include "parallel/pipeline/schedule_simulator.hpp"
 #include "parallel/pipeline/schedules/schedules.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"
@@ -335,24 +337,88 @@ TEST(StageRunner, AnErrorOfOneStageIsTheErrorOfAll) {
     }
 }
 
-// A boundary far above what is sent eagerly, one micro-batch, and a rank that sleeps.
-TEST(StageRunner, NothingHangsWithLargeValuesAndLateRanks) {
-  constexpr int64_t kLarge = 8 << 20;  // 64 MiB
-  run_ranks(2, [&](const CommunicatorPtr& communicator) {
-    for (const int micro_batches : {1, 3}) {
-      const at::Tensor scale = at::ones({}, at::kDouble).requires_grad_();
-      StageRunner runner(gpipe_schedule(2, micro_batches), communicator, c10::kCPU);
-      PipelineComputation computation{[](int) { return c10::IValue(at::ones({kLarge}, at::kDouble)); },
-                                      [&](int stage, int, const c10::IValue& input) {
-                                        if (stage == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-                                        return c10::IValue(input.toTensor() * scale);
-                                      },
-                                      [](int, const c10::IValue& output) { return output.toTensor().mean(); },
-                                      [](int) { return 1.0; }};
-      EXPECT_NEAR(runner.run(computation), micro_batches, 1e-9);
-      EXPECT_NEAR(scale.grad().item<double>(), micro_batches, 1e-9);
-    }
+// Values of so many MiB between all stages, while one rank sleeps.
+void expect_end(const PipelineSchedule& schedule, int64_t mebibytes, int sleeping) {
+  const int64_t elements = mebibytes << 18;
+  const int stages = schedule.shape.stages(), micro_batches = schedule.shape.micro_batches;
+  run_ranks(schedule.shape.ranks, [&](const CommunicatorPtr& communicator) {
+    const at::Tensor scale = at::ones({}, at::kFloat).requires_grad_();
+    StageRunner runner(schedule, communicator, c10::kCPU);
+    const bool is_late = communicator->rank() == sleeping;
+    const PipelineComputation computation{[&](int) { return c10::IValue(at::ones({elements}, at::kFloat)); },
+                                          [&](int, int, const c10::IValue& input) {
+                                            if (is_late) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                                            return c10::IValue(input.toTensor() * scale);
+                                          },
+                                          [](int, const c10::IValue& output) { return output.toTensor().mean(); },
+                                          [](int) { return 1.0; }};
+    EXPECT_NEAR(runner.run(computation), micro_batches, 1e-3);
+    const double expected = static_cast<double>(micro_batches) * stages / schedule.shape.ranks;
+    EXPECT_NEAR(scale.grad().item<double>(), expected, 1e-2 * expected);
   });
+}
+
+// Boundaries far above what is sent eagerly, one micro-batch, messages that cross, and a rank that sleeps.
+TEST(StageRunner, NothingHangsWithLargeValuesAndLateRanks) {
+  expect_end(one_forward_one_backward_schedule(2, 1), 256, 0);
+  for (const int sleeping : {0, 1})
+    for (const PipelineSchedule& schedule :
+         {gpipe_schedule(2, 3), one_forward_one_backward_schedule(2, 4), interleaved_schedule(2, 4, 2),
+          zero_bubble_schedule(2, 4), zero_bubble_v_schedule(2, 3)})
+      expect_end(schedule, 4, sleeping);
+  for (const int sleeping : {0, 2, 3}) expect_end(one_forward_one_backward_schedule(4, 1), 4, sleeping);
+}
+
+// Costs that are slept, so that what else the machine does matters little: the fastest of some steps.
+TEST(StageRunner, StepsTakeWhatTheSimulatorSays) {
+  constexpr int kMostSteps = 12;
+  const auto sleep = [](double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); };
+  std::vector<PipelineSchedule> schedules = schedules_of(2, 4);
+  schedules.push_back(one_forward_one_backward_schedule(3, 4));
+  schedules.push_back(zero_bubble_schedule(3, 4));
+  for (const PipelineSchedule& schedule : schedules) {
+    const int stages = schedule.shape.stages();
+    PipelineCosts costs;
+    for (int stage = 0; stage < stages; stage++)
+      costs.stages.push_back({0.030 + 0.010 * (stage % 2), 0.035, 0.025 + 0.008 * (stage % 3)});
+    const double expected = simulate(schedule, costs).seconds;
+    double fastest = 1e9;
+    std::mutex mutex;
+    run_ranks(schedule.shape.ranks, [&](const CommunicatorPtr& communicator) {
+      const std::vector<at::Tensor> weights = weights_of(stages);
+      for (int stage = 0; stage < stages; stage++)
+        weights[static_cast<size_t>(stage)].register_hook(
+            [&, stage](const at::Tensor&) { sleep(costs.stages[static_cast<size_t>(stage)].weight_backward); });
+      const at::Tensor rows = values(1, {2, kWidth});
+      PipelineComputation computation = computation_of(weights, {rows, rows, rows, rows}, {1, 1, 1, 1});
+      computation.forward = [&](int stage, int, const c10::IValue& input) -> c10::IValue {
+        const StageCost& cost = costs.stages[static_cast<size_t>(stage)];
+        sleep(cost.forward);
+        const at::Tensor output = layer(input.toTensor(), weights[static_cast<size_t>(stage)]);
+        output.register_hook([&](const at::Tensor&) { sleep(cost.input_backward); });
+        return output;
+      };
+      StageRunner runner(schedule, communicator, c10::kCPU);
+      for (int step = 0; step < kMostSteps; step++) {
+        communicator->barrier();
+        const auto begun = std::chrono::steady_clock::now();
+        runner.run(computation);
+        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - begun;
+        {
+          const std::lock_guard<std::mutex> lock(mutex);
+          fastest = std::min(fastest, taken.count());
+        }
+        communicator->barrier();
+        bool is_close = false;
+        {
+          const std::lock_guard<std::mutex> lock(mutex);
+          is_close = fastest < expected * 1.05;
+        }
+        if (communicator->any_rank(is_close)) break;
+      }
+    });
+    EXPECT_NEAR(fastest / expected, 1, 0.05) << text_of(schedule, 0);
+  }
 }
 
 }  // namespace stage_runner_test

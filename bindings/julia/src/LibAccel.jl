@@ -8582,9 +8582,9 @@ Trains a model in stages on one batch: forwards and backwards of its micro-batch
 - `loss`: `nothing`/`C_NULL` is allowed. The program's own, called on the rank with the last stage; NULL beside a loss_name.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
-- `out_loss`: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all ranks along the axis. A rank with neither inputs nor targets counts micro-batches equally.
+- `out_loss`: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all ranks along the axes pipeline and context. A rank with neither inputs nor targets counts micro-batches equally.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are missing where the first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis, after which the gradients are to be zeroed; COLLECTIVE_MISMATCH, PEER_LOST; TIMEOUT, also for a step in which a rank waits longer than the state's timeout for a value of another stage, which it expects up to as many micro-batches ahead as there are ranks.
+Returns: ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are missing where the first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis and those that exchange gradients with them, after which the gradients are to be zeroed; COLLECTIVE_MISMATCH, PEER_LOST; TIMEOUT, also for a step in which a rank waits longer than the state's timeout for a value of another stage, which it expects up to as many micro-batches ahead as there are ranks.
 
 Threads: collective, waits.
 """

@@ -179,13 +179,15 @@ double LossBackward::run_in_stages(PreparedModel& model, const parallel::Pipelin
           "a rank without inputs cannot go along with steps of a pipeline; expected accel_pipeline_step() outside of "
           "accel_join_uneven_inputs_begin()");
   parallel::StagePipeline& pipeline = model.pipeline();
+  parallel::PipelineBatch own = batch;
   double factor = 0;
   if (loss.is_sum) {
     const int64_t count = pipeline.of_last_stage(pipeline.has_last_stage() ? loss.count(batch.targets) : 0);
-    if (count < 0 && batch.error) std::rethrow_exception(batch.error);
-    require(count >= 0, Status::kInvalidArgument,
-            "the rank with the last stage has no int64 labels to count; expected targets of the batch");
-    factor = weigh_sum(count);
+    if (count < 0 && !own.error)  // of a stage, so that ranks with other rows, which count theirs, hear of it
+      own.error = std::make_exception_ptr(
+          Error(Status::kInvalidArgument,
+                "the rank with the last stage has no int64 labels to count; expected targets of the batch"));
+    factor = weigh_sum(std::max<int64_t>(count, 0));
   } else {
     factor = weigh_mean();
   }
@@ -193,14 +195,24 @@ double LossBackward::run_in_stages(PreparedModel& model, const parallel::Pipelin
   try {
     const StepTimes::Section timed(*state_.communicator()->step_times(), StepPart::kBackward);
     const kernels::ComputeScope scope(state_.compute_policy());
-    const double result = model.train_in_stages(batch, loss, factor);
+    const double result = model.train_in_stages(own, loss, factor);
     prepared_.sequences->note_backward();
     verify_gradients();
-    return result;
+    return over_contexts(result, loss.is_sum);
   } catch (const std::exception& error) {
     note_failure(error);
     throw;
   }
+}
+
+// Each rank along the axis has the loss of its positions.
+double LossBackward::over_contexts(double loss, bool is_sum) const {
+  constexpr const char* kAxis = "context";
+  if (state_.groups().mesh()->size(kAxis) == 1) return loss;
+  comm::Communicator& ranks = *state_.groups().mesh()->group(kAxis);
+  const at::Tensor whole = at::full({1}, loss, at::TensorOptions().dtype(at::kDouble).device(ranks.device()));
+  ranks.all_reduce(whole, is_sum ? comm::ReduceOp::kSum : comm::ReduceOp::kMean);
+  return whole.item<double>();
 }
 
 void LossBackward::run_lomo(const at::Tensor& loss, std::optional<double> lr) {

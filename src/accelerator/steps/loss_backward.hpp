@@ -54,6 +54,8 @@ class LossBackward {
   // The weights of a mean, and of a sum over `count` items of this micro-batch; sets them in the open windows.
   double weigh_mean();
   double weigh_sum(int64_t count);
+  // The loss of whole sequences.
+  double over_contexts(double loss, bool is_sum) const;
   void note_failure(const std::exception& error) const;
   void back_propagate(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options);
   // Compares the gradients of the models of which that was asked and which have got some. Collective along the axis.

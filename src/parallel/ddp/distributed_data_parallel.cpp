@@ -55,8 +55,6 @@ DistributedDataParallel::DistributedDataParallel(nn::ModulePtr module, std::shar
   make_reducer();
 }
 
-DistributedDataParallel::~DistributedDataParallel() = default;
-
 void DistributedDataParallel::make_reducer(const BucketOrder& order) {
   nn::NamedTensors trainable;
   GradientClasses classes;
@@ -142,6 +140,16 @@ CommunicatorPtr DistributedDataParallel::set_gradient_group(CommunicatorPtr grou
 
 void DistributedDataParallel::note_failed_backward(const std::string& error) {
   if (reducer_ != nullptr) reducer_->note_failed_backward(error);
+}
+
+// Forwards exchange nothing then: one may fail on a rank alone.
+bool DistributedDataParallel::begin_micro_batches(bool follow_failure) {
+  former_forward_synced_ = former_forward_synced_ || follow_failure;
+  if (reducer_ != nullptr && follow_failure) reducer_->note_failed_backward("", /*all_know=*/true);
+  if (reducer_ != nullptr) reducer_->prepare_for_forward();
+  synchronize_buffers(/*from=*/0);
+  former_forward_synced_ = false;
+  return true;
 }
 
 void DistributedDataParallel::register_comm_hook(BucketCallback callback) {

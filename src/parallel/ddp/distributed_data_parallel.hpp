@@ -33,13 +33,13 @@ class DistributedDataParallel final : public ParallelModel, public GradientExcha
   // with one rank in `communicator`, these alone are exchanged.
   DistributedDataParallel(nn::ModulePtr module, std::shared_ptr<comm::Communicator> communicator,
                           const DdpSettings& options, ClassRanks class_ranks = {});
-  ~DistributedDataParallel() override;
 
   GradientExchange* exchange() override { return this; }
   void expect_backward(bool is_expected) override;
   void exchange_accumulated() override;
   CommunicatorPtr set_gradient_group(CommunicatorPtr group) override;
   void note_failed_backward(const std::string& error) override;
+  bool begin_micro_batches(bool follow_failure) override;
   void register_comm_hook(BucketCallback callback) override;
   // The state of the hook, with the buckets. Loading restores the buckets.
   c10::IValue reduction_state() const override;

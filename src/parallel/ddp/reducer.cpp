@@ -193,9 +193,10 @@ void Reducer::finish() {
 
 void Reducer::exchange_accumulated() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  state_ = State::kBroken;
-  exchange_.begin_backward();
-  for (size_t number = 0; number < parameters_.size(); number++) exchange_.add(number);
+  const bool is_under_way = std::exchange(state_, State::kBroken) == State::kExchanging;
+  if (!is_under_way) exchange_.begin_backward();
+  for (size_t number = 0; number < parameters_.size(); number++)
+    if (!exchange_.buffer().is_ready(number)) exchange_.add(number);
   exchange_.start_complete();
   exchange_.finish([](size_t) { return true; });
   if (searches_unused()) use_.forget();

@@ -45,10 +45,15 @@ class Reducer {
   void expect_no_backward();
   // At the end of the first backward of a static graph, in which nothing was exchanged yet.
   void reduce_static_graph();
-  // Exchanges what has accumulated since the last exchange; each parameter has a gradient afterwards.
+  // Exchanges what has accumulated since the last exchange, or what a backward that failed has left of one; each
+  // parameter has a gradient afterwards.
   void exchange_accumulated();
-  // The error of a backward, for the next forward.
-  void note_failed_backward(const std::string& error) { error_ = error; }
+  // The error of a backward, for the next forward. If all ranks know of it, they forget in which order gradients
+  // arrived, which is another one on each.
+  void note_failed_backward(const std::string& error, bool all_know = false) {
+    error_ = error;
+    if (all_know) arrivals_.forget();
+  }
   // Takes part in one backward of the other ranks, with zero gradients.
   void shadow_backward();
   // The gradients that no exchange has covered.

@@ -198,6 +198,11 @@ void FullyShardedDataParallel::begin_forward(bool records) {
   executor_->begin_forward(records);
 }
 
+bool FullyShardedDataParallel::begin_micro_batches(bool /*follow_failure*/) {
+  executor_->begin_micro_batches();
+  return !reshards_after_forward(settings_);
+}
+
 c10::IValue FullyShardedDataParallel::forward(const nn::Inputs& inputs) {
   const bool records = at::GradMode::is_enabled();
   if (has_uneven_inputs()) uneven_inputs()->announce(*this, {records, records && gradient_sync()});

@@ -106,6 +106,13 @@ void GradientReduction::keep_gradients() {
   in_backward_ = false;
 }
 
+void GradientReduction::drop_gradients() {
+  if (const auto reducing = std::exchange(reducing_, nullptr)) reducing->wait();
+  reduced_.clear();
+  for (const auto& parameter : parameters_) parameter->gradient().drop_whole();
+  in_backward_ = false;
+}
+
 bool GradientReduction::has_pending_gradients() const {
   return std::any_of(parameters_.begin(), parameters_.end(),
                      [](const auto& parameter) { return parameter->gradient().kept_whole().defined(); });

@@ -40,6 +40,8 @@ class GradientReduction {
   void finish_reduce();
   // Ends the backward without the other ranks: the gradients of whole parameters are kept for the next one.
   void keep_gradients();
+  // Ends the backward after an error, and forgets what backwards have computed since the gradients were reduced last.
+  void drop_gradients();
   bool has_pending_gradients() const;
 
  private:

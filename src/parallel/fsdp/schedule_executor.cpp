@@ -42,6 +42,29 @@ void ScheduleExecutor::note_failed_backward(const std::string& error) {
   schedule_.abandon_backward();
 }
 
+// The gradients of weights may come in a backward of their own, which no module announces.
+void ScheduleExecutor::begin_micro_batches() {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  in_micro_batches_ = true;
+  for (const auto& group : groups_) {
+    group->gather().note_update();
+    group->gradients().begin_backward();
+  }
+  execute(schedule_.set_micro_batches(true));
+}
+
+void ScheduleExecutor::end_micro_batches(bool have_failed) {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  in_micro_batches_ = false;
+  for (const auto& group : groups_)
+    have_failed ? group->gradients().drop_gradients() : group->gradients().keep_gradients();
+  if (have_failed) {
+    schedule_.abandon_backward();
+    events_.clear();
+  }
+  execute(schedule_.set_micro_batches(false));
+}
+
 void ScheduleExecutor::require_intact() const {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   require(!failed_backward_, Status::kInvalidState,
@@ -148,6 +171,7 @@ void ScheduleExecutor::execute(const ShardingActions& actions) {
         break;
       case Kind::kKeepGradients:
         group.gradients().keep_gradients();
+        if (in_micro_batches_) group.gradients().begin_backward();
         break;
       case Kind::kReduceKept:
         reduce_pending_gradients(group.gradients());

@@ -37,6 +37,11 @@ class ScheduleExecutor {
   void gradient_arrived(size_t group, size_t parameter);
   void inputs_arrived(size_t group);
   void note_failed_backward(const std::string& error);
+  // Around forwards and backwards between two updates. Where parameters stay whole through all of these, they are on
+  // their way now: nothing is exchanged before the end, so that an error of one rank leaves none waiting.
+  void begin_micro_batches();
+  // After an error the gradients of these are gone, and the model can be trained on.
+  void end_micro_batches(bool have_failed);
   // Throws after a backward that failed.
   void require_intact() const;
   // Reduces gradients that backwards kept, and releases all groups, unless a backward goes on.
@@ -72,7 +77,8 @@ class ScheduleExecutor {
   mutable std::recursive_mutex mutex_;
   ShardingSchedule schedule_;
   std::optional<std::string> failed_backward_;
-  bool repeats_ = false;              // in repeat()
+  bool repeats_ = false;  // in repeat()
+  bool in_micro_batches_ = false;
   std::vector<Event> events_;         // since the latest forward that was recorded began
   std::vector<Event> former_events_;  // of a forward and its backwards, complete
 };

@@ -19,6 +19,11 @@ void ShardGradient::add_zeros() {
   if (!parameter_.grad().defined()) parameter_.mutable_grad() = at::zeros_like(parameter_);
 }
 
+void ShardGradient::drop_whole() {
+  whole_.reset();
+  end_backward({});
+}
+
 void ShardGradient::end_backward(const at::Tensor& of_shard) {
   if (!std::exchange(in_backward_, false)) return;
   at::Tensor gradient = std::move(shard_);

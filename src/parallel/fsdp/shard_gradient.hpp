@@ -29,6 +29,8 @@ class ShardGradient {
   // Keeps it, so that the next backward adds to it.
   void keep_whole(at::Tensor whole) { whole_ = std::move(whole); }
   const at::Tensor& kept_whole() const { return whole_; }
+  // Ends the backward, and forgets the gradient of the whole parameter, also one that was kept.
+  void drop_whole();
   // Ends the backward: the gradient of the shard is what it was, plus `of_shard` if that is defined, which may have
   // another dtype and device.
   void end_backward(const at::Tensor& of_shard);

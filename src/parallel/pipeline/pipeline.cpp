@@ -93,6 +93,14 @@ bool is_backward(const PipelineAction& action) {
   return action.kind == Kind::kBackward || action.kind == Kind::kInputBackward;
 }
 
+// Others are in their last backward, and wait for the gradients of this rank, which has an error already.
+void end_exchange(GradientExchange& exchange) {
+  try {
+    exchange.exchange_accumulated();
+  } catch (const std::exception&) {
+  }
+}
+
 }  // namespace
 
 Pipeline::Pipeline(const ParallelModel& model, ParallelModel& exchanging, const PipelineSchedule& schedule,
@@ -114,7 +122,8 @@ bool Pipeline::is_last_backward(const PipelineAction& action) const {
 double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, double factor,
                        const std::function<c10::IValue(const Forward& forward, bool is_output)>& around) {
   const bool exchanges = model_.gradient_sync();
-  TrainedBatch rows(batch, loss, shape().micro_batches);
+  PipelineBatch own = batch;
+  TrainedBatch rows(own, loss, shape().micro_batches);
   PipelineComputation computation;
   computation.input = [&](int micro_batch) { return rows.input(micro_batch); };
   computation.forward = [&](int stage, int, const c10::IValue& input) {
@@ -124,10 +133,6 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
   computation.loss = [&](int micro_batch, const c10::IValue& output) { return rows.loss(micro_batch, output); };
   computation.weight = [&](int micro_batch) { return rows.weight(micro_batch); };
   computation.factor = factor;
-  // A sharded model frees its parameters at the end of each run of autograd's engine, and what exchanges gradients
-  // during the last backward waits for all of them in that.
-  computation.defers_products =
-      exchanging_.parts() == nullptr && (stages_.exchanges_at_end || exchanging_.exchange() == nullptr);
   const bool former = exchanging_.set_gradient_sync(false);
   const auto restored = c10::make_scope_exit([&] { exchanging_.set_gradient_sync(former); });
   // A failed step may have left it for its last backward, and would make the first one of this step exchange.
@@ -139,13 +144,45 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
       if (GradientExchange* const exchange = exchanging_.exchange()) exchange->expect_backward();
     };
   ties_.begin_step();
-  const double result = runner_.run(computation);
+  try {
+    // What exchanges gradients during the last backward waits for all of them in that.
+    const bool waits = !stages_.exchanges_at_end && exchanging_.exchange() != nullptr;
+    computation.defers_products = exchanging_.begin_micro_batches(std::exchange(has_failed_, false)) && !waits;
+  } catch (const std::exception&) {
+    own.error = std::current_exception();  // of the stages of this rank, so that others do not wait for it
+  }
+  const double result = run(computation, exchanges);
   if (!exchanges) return result;
   GradientExchange* const exchange = exchanging_.exchange();
   if (stages_.exchanges_at_end && exchange != nullptr) exchange->exchange_accumulated();
   exchanging_.finish_step();
   ties_.sum_gradients();
   return result;
+}
+
+double Pipeline::run(const PipelineComputation& computation, bool exchanges) try {
+  // Shards are gathered in each step, also of one that does not exchange.
+  const bool agrees = stages_.exchanging != nullptr && (exchanges || exchanging_.parts() != nullptr);
+  GradientExchange* const exchange = exchanges ? exchanging_.exchange() : nullptr;
+  double result = 0;
+  std::exception_ptr error;
+  try {
+    result = runner_.run(computation);
+  } catch (const std::exception&) {
+    if (!agrees) throw;
+    error = std::current_exception();
+    if (!stages_.exchanges_at_end && exchange != nullptr) end_exchange(*exchange);
+  }
+  if (agrees) {
+    has_failed_ = true;
+    agree_on_step(*stages_.exchanging, 0, error, "a step", "with the same stages and other rows");
+    has_failed_ = false;
+  }
+  exchanging_.end_micro_batches(/*have_failed=*/false);
+  return result;
+} catch (const std::exception&) {
+  exchanging_.end_micro_batches(/*have_failed=*/true);
+  throw;
 }
 
 int64_t Pipeline::of_last_stage(int64_t number) {

@@ -27,6 +27,8 @@ struct PipelineStages {
   // Gradients are exchanged behind the backwards instead of beside the last one.
   bool exchanges_at_end = false;
   BoundaryDtype boundary_dtype = std::nullopt;
+  // The ranks that exchange gradients, which throw the error of one that fails; null: there are no others.
+  CommunicatorPtr exchanging = nullptr;
 };
 
 class Pipeline final : public StagePipeline {
@@ -51,6 +53,8 @@ class Pipeline final : public StagePipeline {
  private:
   const PipelineShape& shape() const { return runner_.schedule().shape; }
   int last_rank() const { return shape().rank_of(shape().stages() - 1); }
+  // The actions of a step, at whose end all ranks that exchange gradients know whether it has failed.
+  double run(const PipelineComputation& computation, bool exchanges);
   // The backward of this rank behind which no other one comes.
   bool is_last_backward(const PipelineAction& action) const;
 
@@ -61,6 +65,7 @@ class Pipeline final : public StagePipeline {
   TiedStages ties_;
   StageRunner runner_;
   const c10::Device device_;
+  bool has_failed_ = false;  // the latest step, on all ranks that exchange gradients
 };
 
 }  // namespace accel::parallel

@@ -53,28 +53,30 @@ std::vector<StageTensor> state_of(const nn::Module& module, const StagePlan& pla
 }
 
 PipelineStages stages_of(const nn::Module& module, const ParallelModelPtr& inner, const StagePlan& plan,
-                         bool exchanges_at_end) {
+                         const CommunicatorPtr& gradient, bool exchanges_at_end) {
   const PipelineShape& shape = plan.schedule.shape;
-  // Kinds of data parallelism exchange in one run of autograd's engine.
+  // Replicas exchange in one run of autograd's engine, and shards when no rank can fail any more.
   const bool has_several_runs = shape.stages_per_rank > 1 || has_halves(plan.schedule);
+  const bool is_at_end = exchanges_at_end || has_several_runs || inner->parts() != nullptr;
   return {[inner](int stage, const c10::IValue& value) {
             return inner->call({c10::IValue(static_cast<int64_t>(stage)), value});
           },
           plan.ties,
           state_of(module, plan),
           describe_stages(plan.cut, shape),
-          exchanges_at_end || has_several_runs,
-          plan.boundary_dtype};
+          is_at_end,
+          plan.boundary_dtype,
+          gradient->size() > 1 ? gradient : nullptr};
 }
 
 }  // namespace
 
 PipelinedModel::PipelinedModel(nn::ModulePtr module, ParallelModelPtr inner, const StagePlan& plan,
-                               bool exchanges_at_end, c10::Device device)
+                               const CommunicatorPtr& gradient, bool exchanges_at_end, c10::Device device)
     : ParallelModel("PipelinedModel", std::move(module)),
       inner_(std::move(inner)),
       pipeline_(*this, *inner_, plan.schedule, plan.ranks, device,
-                stages_of(*this->module(), inner_, plan, exchanges_at_end)),
+                stages_of(*this->module(), inner_, plan, gradient, exchanges_at_end)),
       gathers_output_(plan.gathers_output) {}
 
 c10::IValue PipelinedModel::forward(const nn::Inputs& inputs) {

@@ -43,9 +43,10 @@ void place_stages(nn::Module& module, const StagePlan& plan);
 
 class PipelinedModel final : public ParallelModel {
  public:
-  // `inner` is the model around the stage module of this plan. Collective.
-  PipelinedModel(nn::ModulePtr module, ParallelModelPtr inner, const StagePlan& plan, bool exchanges_at_end,
-                 c10::Device device);
+  // `inner` is the model around the stage module of this plan, whose gradients the ranks of `gradient` average.
+  // Collective.
+  PipelinedModel(nn::ModulePtr module, ParallelModelPtr inner, const StagePlan& plan, const CommunicatorPtr& gradient,
+                 bool exchanges_at_end, c10::Device device);
 
   GradientExchange* exchange() override { return inner_->exchange(); }
   ParameterParts* parts() override { return inner_->parts(); }

@@ -112,7 +112,7 @@ void place_stages(nn::Module& module, const StagePlan& plan) {
 }
 
 StagePipelinePtr single_stage(ParallelModel& model, const PrepareModelSettings& settings, const CommunicatorPtr& alone,
-                              c10::Device device) {
+                              const CommunicatorPtr& gradient, c10::Device device) {
   ScheduleRequest request;
   request.micro_batches = static_cast<int>(std::max<int64_t>(settings.pipeline.micro_batches, 1));
   PipelineStages stages{[&model](int, const c10::IValue& value) {
@@ -123,7 +123,8 @@ StagePipelinePtr single_stage(ParallelModel& model, const PrepareModelSettings& 
                         {},
                         "one stage: the model is not cut, because pipeline_parallel_size is 1\n",
                         // The graph of the last micro-batch tells nothing of the others.
-                        settings.ddp.find_unused_parameters || settings.ddp.static_graph};
+                        settings.ddp.find_unused_parameters || settings.ddp.static_graph || model.parts() != nullptr,
+                        gradient->size() > 1 ? gradient : nullptr};
   return std::make_shared<Pipeline>(model, model, choose_schedule(request, nullptr), alone, device, std::move(stages));
 }
 

@@ -36,18 +36,23 @@ Outcome outcome_of(double loss, const std::exception_ptr& error, const std::stri
 
 }  // namespace
 
-double agree_on_step(comm::Communicator& ranks, double loss, const std::exception_ptr& error,
-                     const std::string& action) {
+// A group that fails meanwhile does not hide this rank's error.
+double agree_on_step(comm::Communicator& ranks, double loss, const std::exception_ptr& error, const std::string& action,
+                     const char* kind) {
   const Outcome own = outcome_of(loss, error, action);
-  const c10::IValue all = comm::gather_object(
-      ranks, tree::new_list({tree::new_list({own.loss, static_cast<int64_t>(own.status), own.error})}));
+  c10::IValue all;
+  try {
+    all = comm::gather_object(
+        ranks, tree::new_list({tree::new_list({own.loss, static_cast<int64_t>(own.status), own.error})}));
+  } catch (const std::exception&) {
+    if (!error) throw;
+  }
   if (error) std::rethrow_exception(error);
   double sum = 0;
   int rank = 0;
   for (const c10::IValue& gathered : tree::sequence_items(all)) {
     const Outcome outcome = outcome_in(gathered);
-    if (outcome.status != Status::kOk)
-      fail(outcome.status, "rank ", rank, " of the pipeline failed in ", outcome.error);
+    if (outcome.status != Status::kOk) fail(outcome.status, "rank ", rank, " ", kind, " failed in ", outcome.error);
     sum += outcome.loss;
     rank++;
   }

@@ -1,4 +1,4 @@
-// Step outcome: how the ranks of a pipeline end a step. If one of them has failed, all of them throw its error.
+// Step outcome: how ranks end a step of a pipeline. If one of them has failed, all of them throw its error.
 #pragma once
 
 #include <exception>
@@ -11,7 +11,8 @@ class Communicator;
 namespace accel::parallel {
 
 // Collective. `error` is this rank's, or null, and `action` what it failed in. Returns the sum of the ranks' losses.
-double agree_on_step(comm::Communicator& ranks, double loss, const std::exception_ptr& error,
-                     const std::string& action);
+// `kind` says of which ranks they are.
+double agree_on_step(comm::Communicator& ranks, double loss, const std::exception_ptr& error, const std::string& action,
+                     const char* kind = "of the pipeline");
 
 }  // namespace accel::parallel

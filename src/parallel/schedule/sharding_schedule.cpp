@@ -47,7 +47,9 @@ ShardingActions ShardingSchedule::end_module(size_t group, const ModuleOutput& o
   order_.end_use(group);
   const bool stays = output.is_recorded && (is_root(group) || !reshards_after_forward_);
   if (stays || output.has_parameters) return {};
-  return {{output.is_recorded ? Kind::kReshardForBackward : Kind::kReshard, group}};
+  ShardingActions actions;
+  reshard(output.is_recorded ? Kind::kReshardForBackward : Kind::kReshard, group, actions);
+  return actions;
 }
 
 bool ShardingSchedule::begin_backward(size_t group) {
@@ -76,15 +78,16 @@ void ShardingSchedule::prefetch_in_backward(ShardingActions& actions) const {
 ShardingActions ShardingSchedule::complete_gradients(size_t group, bool exchange, bool has_frozen) {
   ShardingActions actions;
   end_group(group, exchange, actions);
-  if (!has_frozen || groups_[group].has_inputs) actions.push_back({Kind::kReshard, group});
+  if (!has_frozen || groups_[group].has_inputs) reshard(Kind::kReshard, group, actions);
   if (backward_prefetch_ == BackwardPrefetch::kBackwardPost) prefetch_in_backward(actions);
   return actions;
 }
 
 ShardingActions ShardingSchedule::complete_inputs(size_t group, bool has_gradients) {
   groups_[group].has_inputs = true;
-  if (!has_gradients) return {};
-  return {{Kind::kReshard, group}};
+  ShardingActions actions;
+  if (has_gradients) reshard(Kind::kReshard, group, actions);
+  return actions;
 }
 
 void ShardingSchedule::end_group(size_t group, bool exchange, ShardingActions& actions) {
@@ -114,8 +117,24 @@ ShardingActions ShardingSchedule::end_backward(bool exchange) {
   return actions;
 }
 
+// The group of the whole model comes first, as in a forward.
+ShardingActions ShardingSchedule::set_micro_batches(bool follow) {
+  ShardingActions actions;
+  keeps_micro_batches_ = false;
+  reshard_all(actions);  // ahead of them what has been gathered may be older than the latest update
+  keeps_micro_batches_ = follow && !reshards_after_forward_;
+  if (!keeps_micro_batches_) return actions;
+  actions.push_back({Kind::kStartUnshard, groups_.size() - 1});
+  for (size_t group = 0; group + 1 < groups_.size(); group++) actions.push_back({Kind::kStartUnshard, group});
+  return actions;
+}
+
+void ShardingSchedule::reshard(Kind kind, size_t group, ShardingActions& actions) const {
+  if (!keeps_micro_batches_) actions.push_back({kind, group});
+}
+
 void ShardingSchedule::reshard_all(ShardingActions& actions) const {
-  for (size_t group = 0; group < groups_.size(); group++) actions.push_back({Kind::kReshard, group});
+  for (size_t group = 0; group < groups_.size(); group++) reshard(Kind::kReshard, group, actions);
 }
 
 }  // namespace accel::parallel

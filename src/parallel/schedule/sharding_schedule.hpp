@@ -65,8 +65,14 @@ class ShardingSchedule {
   // complete.
   ShardingActions complete_inputs(size_t group, bool has_gradients);
   ShardingActions end_backward(bool exchange);
+  // Forwards and backwards between two updates follow, in any order, or have ended. Where parameters stay from a
+  // forward to its backward, they stay through all of these.
+  ShardingActions set_micro_batches(bool follow);
   // The backward has failed on this rank.
-  void abandon_backward() { in_backward_ = false; }
+  void abandon_backward() {
+    in_backward_ = false;
+    reducing_.reset();
+  }
   bool in_backward() const { return in_backward_; }
 
  private:
@@ -79,6 +85,7 @@ class ShardingSchedule {
   void prefetch_in_backward(ShardingActions& actions) const;
   void end_group(size_t group, bool exchange, ShardingActions& actions);
   void finish_reduce(ShardingActions& actions);
+  void reshard(ShardingAction::Kind kind, size_t group, ShardingActions& actions) const;
   void reshard_all(ShardingActions& actions) const;
   bool is_root(size_t group) const { return group + 1 == groups_.size(); }
 
@@ -90,6 +97,7 @@ class ShardingSchedule {
   bool records_ = false;     // the latest forward may have a backward
   bool is_expected_ = true;  // the forward so far: behind another call what is gathered ahead would stay unused
   bool in_backward_ = false;
+  bool keeps_micro_batches_ = false;
   std::optional<size_t> reducing_;  // the group whose gradients are on their way
 };
 

@@ -1,0 +1,132 @@
+// Steps of a pipeline that fail on a rank, beside shards and replicas: all ranks throw its error, and the next step
+// trains as if there had been none.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/generated/choices/sharding_strategy.hpp"
+#include "expect_error.hpp"
+#include "nn/call_hooks.hpp"
+#include "pipelined_model_fixture.hpp"
+
+namespace accel::parallel {
+namespace pipelined_faults_test {
+
+using namespace pipelined_model_tests;
+
+enum class Where { kForward, kBackward };
+
+// A block of the second rank of a pipeline fails in one of its calls.
+struct Fault {
+  Where where = Where::kForward;
+  int call = 0;
+  bool is_everywhere = false;  // in all pipelines, instead of the first alone
+};
+
+constexpr int64_t kTimeoutMs = 20000;  // far above a step, in which nobody waits for a rank that failed
+
+class FailingBlock {
+ public:
+  FailingBlock(const AcceleratorPtr& accelerator, nn::Module& model, const Fault& fault) : left_(fault.call + 1) {
+    const state::ParallelGroups& groups = accelerator->state().groups();
+    fails_ = groups.mesh()->coordinate("pipeline") == 1 && (fault.is_everywhere || groups.data_parallel()->rank() == 0);
+    const auto hook = [this](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
+      if (fails_ && --left_ == 0) throw Error(Status::kShapeMismatch, "the rows are odd");
+      return std::nullopt;
+    };
+    nn::CallHooks& hooks = own_block(model)->hooks();
+    if (fault.where == Where::kForward)
+      hooks.add_pre_hook(hook);
+    else
+      hooks.add_backward_pre_hook(hook);
+  }
+  FailingBlock(const FailingBlock&) = delete;
+  FailingBlock& operator=(const FailingBlock&) = delete;
+
+ private:
+  bool fails_;
+  int left_;  // calls until it fails, once
+};
+
+void expect_recovery(const MeshSizes& mesh, const Case& test, const PrepareModelSettings& settings,
+                     const std::vector<Fault>& faults) {
+  SCOPED_TRACE(name_of(test));
+  const Trained expected = train_alone(test, mesh.replicas * mesh.shards);
+  const auto in_time = [](StateSettings& state, int) { state.timeout_ms = kTimeoutMs; };
+  for (const Fault& fault : faults) {
+    SCOPED_TRACE((fault.where == Where::kForward ? "forward " : "backward ") + std::to_string(fault.call));
+    on_mesh(
+        mesh,
+        [&](const AcceleratorPtr& accelerator) {
+          Training training(accelerator, test, settings);
+          const FailingBlock failing(accelerator, *training.model(), fault);
+          const std::string said = tests::message_of([&] { training.step(0); });
+          EXPECT_NE(said.find("the rows are odd"), std::string::npos) << said;
+          training.zero_grad();
+          for (int64_t step = 0; step < kSteps; step++)
+            EXPECT_NEAR(training.step(step).second, expected.norms[static_cast<size_t>(step)], kTolerance);
+          expect_weights(training.inner(), expected.weights);
+        },
+        in_time);
+  }
+}
+
+const std::vector<Fault> kOfOneRank{
+    {Where::kForward, 0}, {Where::kForward, 2}, {Where::kBackward, 0}, {Where::kBackward, 3}};
+
+TEST(PipelinedFaults, ShardsAreTrainedOn) {
+  for (const char* schedule : {"1f1b", "zero_bubble", "interleaved"}) {
+    const Case test{schedule, 4, true, 1, true};
+    expect_recovery({1, 2, 1, 1, 1, 2}, test, settings_of(test), kOfOneRank);
+  }
+}
+
+// What an earlier micro-batch of the window has left is gone, too.
+TEST(PipelinedFaults, ShardsThatAccumulate) {
+  const Case test{"1f1b", 4, true, 2, true};
+  expect_recovery({1, 2, 1, 1, 1, 2}, test, settings_of(test), {{Where::kForward, 5}, {Where::kBackward, 5}});
+}
+
+// Ranks that gather in each micro-batch wait for the one that failed, unless all do.
+TEST(PipelinedFaults, FullShardsWhereAllPipelinesFail) {
+  const Case test{"1f1b", 4, true, 1, true};
+  PrepareModelSettings settings = settings_of(test);
+  settings.fsdp.sharding_strategy = ShardingStrategy::kFullShard;
+  expect_recovery({1, 2, 1, 1, 1, 2}, test, settings,
+                  {{Where::kForward, 1, true}, {Where::kBackward, 0, true}, {Where::kBackward, 3, true}});
+}
+
+// The exchange is behind the backwards, or beside the last one.
+TEST(PipelinedFaults, ReplicasAreTrainedOn) {
+  for (const char* schedule : {"zero_bubble", "1f1b", "gpipe"}) {
+    const Case test{schedule, 4};
+    expect_recovery({2, 1, 1, 1, 1, 2}, test, settings_of(test), kOfOneRank);
+  }
+}
+
+// The other pipeline counts its labels, and hears of it.
+TEST(PipelinedFaults, LabelsThatOnePipelineCannotCount) {
+  const Case test{"1f1b", 4};
+  on_mesh({2, 1, 1, 1, 1, 2}, [&](const AcceleratorPtr& accelerator) {
+    Training training(accelerator, test);
+    const int64_t rank = accelerator->state().groups().data_parallel()->rank();
+    PipelineLoss sum;
+    sum.is_sum = true;
+    sum.of_output = [](const c10::IValue& output, const c10::IValue& targets) {
+      return tensor::cross_entropy(output.toTensor(), targets.toTensor(), /*sum=*/true);
+    };
+    const at::Tensor rows = rows_of(test, 0, 0, rank);
+    sum.count = [rank](const c10::IValue& targets) { return rank == 0 ? -1 : targets.toTensor().numel(); };
+    const std::string said = tests::message_of([&] { training.backward(rows, sum); });
+    EXPECT_NE(said.find("no int64 labels to count"), std::string::npos) << said;
+    training.zero_grad();
+    sum.count = [](const c10::IValue& targets) { return targets.toTensor().numel(); };
+    EXPECT_GT(training.backward(rows, sum), 0);
+  });
+}
+
+}  // namespace pipelined_faults_test
+}  // namespace accel::parallel

@@ -1,0 +1,138 @@
+// Backwards in two halves under mixed precision, beside shards and recompute: as backwards at once.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/prepare/grad_scaler.hpp"
+#include "config/generated/settings/state/state.hpp"
+#include "pipelined_model_fixture.hpp"
+
+namespace accel::parallel {
+namespace pipelined_precision_test {
+
+using namespace pipelined_model_tests;
+
+// Products of half precision, whose sums come in another order.
+constexpr double kHalfTolerance = 5e-3;
+
+struct Outcome {
+  std::vector<double> losses, norms;
+  std::vector<bool> skipped;
+  std::map<std::string, at::Tensor> weights;
+};
+
+// On the CPU losses are scaled where a program asks for it, as fp16 does elsewhere.
+void scale_losses(const AcceleratorPtr& accelerator) {
+  GradScalerSettings scaler;
+  scaler.enabled = true;
+  accelerator->precision().set_grad_scaler(scaler);
+}
+
+struct Mode {
+  Precision precision = Precision::kNo;
+  bool scales = false;
+  bool recomputes = false;
+};
+
+Outcome train(const MeshSizes& mesh, const Case& test, const Mode& mode) {
+  Outcome outcome;
+  PrepareModelSettings settings = settings_of(test);
+  settings.fsdp.activation_checkpointing = mode.recomputes;
+  on_mesh(
+      mesh,
+      [&](const AcceleratorPtr& accelerator) {
+        if (mode.scales) scale_losses(accelerator);
+        Training training(accelerator, test, settings);
+        Outcome own;
+        for (int64_t step = 0; step < kSteps; step++) {
+          const auto [loss, norm] = training.step(step);
+          own.losses.push_back(loss);
+          own.norms.push_back(norm);
+          own.skipped.push_back(training.optimizer()->step_was_skipped());
+        }
+        own.weights = training.weights();
+        if (accelerator->state().process_index() == 0) outcome = std::move(own);
+      },
+      [mode](StateSettings& state, int) { state.mixed_precision = mode.precision; });
+  return outcome;
+}
+
+void expect_as_at_once(const MeshSizes& mesh, Case test, const Mode& mode) {
+  SCOPED_TRACE(name_of(test) + ", precision " + std::to_string(static_cast<int>(mode.precision)) +
+               (mode.scales ? ", scaled" : "") + (mode.recomputes ? ", recomputed" : ""));
+  test.dtype = at::kFloat;
+  const Outcome halves = train(mesh, test, mode);
+  test.schedule = "gpipe";
+  const Outcome whole = train(mesh, test, mode);
+  EXPECT_EQ(halves.skipped, whole.skipped);
+  for (size_t step = 0; step < whole.losses.size(); step++) {
+    EXPECT_NEAR(halves.losses[step], whole.losses[step], kHalfTolerance);
+    EXPECT_NEAR(halves.norms[step] / whole.norms[step], 1, kHalfTolerance);
+  }
+  ASSERT_EQ(halves.weights.size(), whole.weights.size());
+  for (const auto& [name, values] : whole.weights)
+    EXPECT_LT((halves.weights.at(name) - values).abs().mean().item<double>(), 1e-3) << name;
+}
+
+const std::vector<Mode> kModes{{Precision::kNo}, {Precision::kNo, true}, {Precision::kBf16}, {Precision::kBf16, true}};
+
+TEST(PipelinedPrecision, HalvesOfBackwards) {
+  for (const Mode& mode : kModes)
+    for (const char* schedule : {"zero_bubble", "zero_bubble_v"}) {
+      expect_as_at_once(stages(2), {schedule, 4}, mode);
+      expect_as_at_once(stages(2), {schedule, 4, true, 2}, mode);
+    }
+}
+
+TEST(PipelinedPrecision, HalvesBesideShardsAndRecompute) {
+  for (Mode mode : kModes)
+    for (const bool recomputes : {false, true}) {
+      mode.recomputes = recomputes;
+      expect_as_at_once({1, 2, 1, 1, 1, 2}, {"zero_bubble", 4, true, 1, true}, mode);
+    }
+}
+
+TEST(PipelinedPrecision, HalvesBesideReplicas) {
+  expect_as_at_once({2, 1, 1, 1, 1, 2}, {"zero_bubble", 4, true, 2}, {Precision::kBf16, true});
+}
+
+// All in one process, within the rounding of bf16.
+TEST(PipelinedPrecision, LossesAreThoseOfOneProcess) {
+  const Case test{"zero_bubble", 4};
+  const Trained expected = train_alone(test, 1);
+  Case in_half = test;
+  in_half.dtype = at::kFloat;
+  for (const bool scales : {false, true}) {
+    const Outcome found = train(stages(2), in_half, {Precision::kBf16, scales});
+    for (size_t step = 0; step < expected.losses.size(); step++)
+      EXPECT_NEAR(found.losses[step], expected.losses[step], 2e-2);
+  }
+}
+
+// An overflow in one stage skips the step on all.
+TEST(PipelinedPrecision, AnOverflowSkipsTheStepOfAllStages) {
+  Case test{"zero_bubble", 4};
+  test.dtype = at::kFloat;
+  on_mesh(stages(2), [&](const AcceleratorPtr& accelerator) {
+    scale_losses(accelerator);
+    Training training(accelerator, test);
+    PipelineLoss loss = cross_entropy();
+    loss.of_output = [](const c10::IValue& output, const c10::IValue& targets) {
+      return tensor::cross_entropy(output.toTensor(), targets.toTensor()) * 1e36;
+    };
+    const auto before = training.weights();
+    training.backward(tokens(kRows, 1), loss);
+    training.optimizer()->step();
+    EXPECT_TRUE(training.optimizer()->step_was_skipped());
+    training.zero_grad();
+    for (const auto& [name, values] : training.weights()) EXPECT_TRUE(values.equal(before.at(name))) << name;
+  });
+}
+
+}  // namespace pipelined_precision_test
+}  // namespace accel::parallel
