@@ -14,7 +14,7 @@
 namespace accel::parallel {
 namespace {
 
-int64_t sum_of(const std::vector<int64_t>& sizes) { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
+int64_t total_of(const std::vector<int64_t>& sizes) { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); }
 
 at::Tensor rows_between(const at::Tensor& tensor, int64_t begin, int64_t size) {
   const int64_t rows = tensor.size(0), first = std::min(begin, rows), own = std::min(size, rows - first);
@@ -78,7 +78,7 @@ std::vector<c10::IValue> cut_rows(const c10::IValue& value, int64_t rows, const 
 }
 
 c10::IValue join_rows(const std::vector<c10::IValue>& parts, int64_t rows, const std::vector<int64_t>& sizes) {
-  if (parts.size() == 1 && sum_of(sizes) == rows) return parts[0];
+  if (parts.size() == 1 && total_of(sizes) == rows) return parts[0];
   std::vector<std::vector<at::Tensor>> tensors;
   for (const c10::IValue& part : parts) {
     tensors.push_back(tensors_of(part));
