@@ -31,7 +31,10 @@ ProgressLoop::ProgressLoop(int rank, int peers, Claim& claim, RequestQueue& requ
 
 void ProgressLoop::watch(ProgressedGroup& group) {
   wake_ups_.watch(group.detector().event_descriptor());
-  if (!group.detector().peers().cores_suffice()) spin_.turn_off();
+  if (!group.detector().peers().cores_suffice()) {
+    spin_.turn_off();
+    message_spin_.turn_off();
+  }
   const std::lock_guard<std::mutex> lock(claim_.mutex());
   const size_t most = groups_.size() + 1;
   wake_ups_.reserve(most);  // now, because a failure here is harmless

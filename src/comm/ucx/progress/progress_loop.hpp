@@ -72,6 +72,9 @@ class ProgressLoop {
   bool busy_ = false;                                   // one of them has a running call besides a blocking one
   int refusals_ = 0;                                    // consecutive ones, of the worker to report events
   Spin spin_{std::chrono::microseconds(20)};
+  // A caller that waits for a message spins for as long as the other rank may need to wake up: two that sleep would
+  // otherwise find each other asleep for ever.
+  Spin message_spin_{std::chrono::microseconds(100)};
   std::atomic<bool> attention_{false};  // groups_ or requests_ have changed
 };
 
@@ -84,11 +87,12 @@ void ProgressLoop::progress_until(const Done& done, Session* session, Sleep slee
   constexpr unsigned kRoundsBetweenChecks = 4096;
   Clock::time_point spin_end{};
   bool spinning = false;
+  Spin& spin = session == nullptr && sleep == Sleep::kClaimed ? message_spin_ : spin_;
   for (unsigned rounds = 1;; rounds++) {
     const bool progressed = progress();
     if (session != nullptr) session->waiter().throw_if_failed();
     if (done()) {
-      if (spinning) spin_.ended_early();
+      if (spinning) spin.ended_early();
       return;
     }
     if (progressed) {
@@ -98,16 +102,16 @@ void ProgressLoop::progress_until(const Done& done, Session* session, Sleep slee
         check(session);
       }
       refusals_ = 0;
-      if (std::exchange(spinning, false)) spin_.ended_early();
+      if (std::exchange(spinning, false)) spin.ended_early();
       continue;
     }
-    if (const auto spin = spin_.length(); spin.count() > 0) {
+    if (const auto length = spin.length(); length.count() > 0) {
       const auto now = Clock::now();
-      if (!spinning) spin_end = now + spin;
+      if (!spinning) spin_end = now + length;
       spinning = true;
       if (now < spin_end) continue;
     }
-    spin_.slept();
+    spin.slept();
     this->sleep(session, sleep);
     spinning = false;
   }
