@@ -125,7 +125,9 @@ void split_layers(nn::Module& module, const CommunicatorPtr& tensor_ranks, const
   }
   if (plan == "auto") rules = plan_of(module, sequence_parallel);
   if (is_stage) rules = rules_of_stage(rules, module);
-  split_model(module, rules, tensor_ranks, split_options(settings.tensor_parallel, *tensor_ranks, device));
+  SplitOptions options = split_options(settings.tensor_parallel, *tensor_ranks, device);
+  options.is_stage = is_stage;
+  split_model(module, rules, tensor_ranks, options);
 }
 
 void share_experts(nn::Module& module, const ModelRanks& ranks, const PrepareModelSettings& settings) {

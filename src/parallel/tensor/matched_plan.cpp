@@ -94,7 +94,8 @@ bool PlannedLayer::is_split_output() const {
   return rule != nullptr && rule->style->name == std::string_view("split_output");
 }
 
-MatchedPlan::MatchedPlan(nn::Module& model, std::vector<SplitRule> plan, int64_t ranks, bool sequence_parallel)
+MatchedPlan::MatchedPlan(nn::Module& model, std::vector<SplitRule> plan, int64_t ranks, bool sequence_parallel,
+                         bool is_stage)
     : model_(model), plan_(std::move(plan)), used_(plan_.size()), ranks_(ranks), sequence_parallel_(sequence_parallel) {
   add_layers(model, "", nullptr);
   for (const auto& layer : layers_) match(*layer);
@@ -104,7 +105,7 @@ MatchedPlan::MatchedPlan(nn::Module& model, std::vector<SplitRule> plan, int64_t
             "the model, such as '",
             example_path(), "'");
   for (const auto& layer : layers_) require_partner(*layer);
-  if (sequence_parallel) require_region_of_sequences();
+  if (sequence_parallel && !is_stage) require_region_of_sequences();
 }
 
 void MatchedPlan::add_layers(nn::Module& module, const std::string& path, PlannedLayer* parent) {

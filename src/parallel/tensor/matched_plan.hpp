@@ -53,7 +53,8 @@ struct PlannedParameter {
 class MatchedPlan {
  public:
   // Fails if the plan does not fit the model, or so many ranks.
-  MatchedPlan(nn::Module& model, std::vector<SplitRule> plan, int64_t ranks, bool sequence_parallel);
+  MatchedPlan(nn::Module& model, std::vector<SplitRule> plan, int64_t ranks, bool sequence_parallel,
+              bool is_stage = false);
 
   // Parents before children.
   const std::vector<std::unique_ptr<PlannedLayer>>& layers() const { return layers_; }

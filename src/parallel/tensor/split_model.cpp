@@ -43,8 +43,8 @@ class ModelSplit {
         group_(group),
         sequence_parallel_(options.sequence_parallel),
         region_(group, options),
-        matched_(model, plan, group->size(), options.sequence_parallel) {
-    if (options.loss_parallel) find_head();
+        matched_(model, plan, group->size(), options.sequence_parallel, options.is_stage) {
+    if (options.loss_parallel) find_head(options.is_stage);
   }
 
   void apply() {
@@ -96,10 +96,10 @@ class ModelSplit {
 
  private:
   // The last layer whose output is gathered.
-  void find_head() {
+  void find_head(bool is_stage) {
     for (const auto& layer : matched_.layers())
       if (layer->gathers_output()) head_ = layer.get();
-    require(head_ != nullptr, Status::kInvalidArgument,
+    require(head_ != nullptr || is_stage, Status::kInvalidArgument,
             "loss_parallel is 1, and the plan has no head whose class scores would be gathered; expected a layer with "
             "the style colwise_gather_output");
   }

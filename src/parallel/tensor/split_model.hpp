@@ -12,6 +12,7 @@ constexpr const char* kTensorAxis = "tensor";
 
 struct SplitOptions : SplitRegionOptions {
   bool loss_parallel = false;  // class scores stay split for their loss
+  bool is_stage = false;       // other ranks have the layers before these, or behind them
 };
 
 // Collective among the ranks of `group`, which get the weights of its first rank: one whole parameter after the other,
