@@ -6362,7 +6362,7 @@ type FsdpOptions struct {
 	// state is above 1
 	Enabled *bool
 
-	// Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
+	// A model in stages: SHARD_GRAD_OP unless it is set. Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
 	ShardingStrategy *ShardingStrategy
 
 	// The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION.

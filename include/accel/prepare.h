@@ -85,7 +85,7 @@ typedef struct accel_fsdp_options {
   size_t struct_size;
   accel_flag_t enabled;                     /* 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether
                                              * data_parallel_shard_size of the state is above 1 */
-  accel_sharding_strategy_t sharding_strategy; /* Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD */
+  accel_sharding_strategy_t sharding_strategy; /* A model in stages: SHARD_GRAD_OP unless it is set. Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD */
   int64_t fsdp_version;                     /* The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable
                                              * FSDP_VERSION. Default 1 */
   accel_flag_t reshard_after_forward;       /* 0: parameters stay whole until the backward, 1: they are gathered again.

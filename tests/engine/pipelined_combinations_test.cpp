@@ -14,6 +14,7 @@
 #include "accelerator/sharding_choice.hpp"
 #include "config/generated/choices/context_method.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
+#include "config/generated/settings/parallelism/tensor_parallel.hpp"
 #include "expect_error.hpp"
 #include "parallel/context/context_scope.hpp"
 #include "pipelined_model_fixture.hpp"
@@ -44,6 +45,20 @@ TEST(PipelinedCombinations, SplitLayersByEachSchedule) {
   expect_equality(
       {1, 1, 2, 1, 1, 2},
       {{"gpipe", 4, false, 2}, {"1f1b", 1}, {"zero_bubble", 3, true, 2}, {"zero_bubble_v", 4}, {"auto", 8}});
+}
+
+TEST(PipelinedCombinations, SplitLayersWithSequencesBetweenThem) {
+  for (const bool loss_parallel : {false, true})
+    expect_equality({1, 1, 2, 1, 1, 2}, {{"1f1b", 4}, {"interleaved", 4}, {"zero_bubble", 4, false, 2}},
+                    [loss_parallel](PrepareModelSettings& settings) {
+                      settings.tensor_parallel.sequence_parallel = true;
+                      settings.tensor_parallel.loss_parallel = loss_parallel;
+                    });
+}
+
+TEST(PipelinedCombinations, SplitClassesOfTheLastStage) {
+  expect_equality({1, 1, 2, 1, 1, 2}, {{"1f1b", 4}, {"zero_bubble_v", 4}},
+                  [](PrepareModelSettings& settings) { settings.tensor_parallel.loss_parallel = true; });
 }
 
 TEST(PipelinedCombinations, ShardsByEachSchedule) {

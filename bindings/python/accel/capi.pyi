@@ -724,7 +724,7 @@ class accel_fsdp_options_t:
     """Fully sharded data parallelism: each rank holds a part of each parameter, of its gradient and of its optimizer state, and parameters are gathered group by group when a forward or backward needs them (Rajbhandari et al., "ZeRO", 2020; Zhao et al., "PyTorch FSDP", 2023). Parameters are cut along dimension 0.
 
     enabled: 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state is above 1
-    sharding_strategy: Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
+    sharding_strategy: A model in stages: SHARD_GRAD_OP unless it is set. Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
     fsdp_version: The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1
     reshard_after_forward: 0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy
     backward_prefetch: Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE

@@ -540,7 +540,7 @@ constexpr OptionField kDdpOptions[] = {
 
 constexpr OptionField kFsdpOptions[] = {
     {"enabled", "1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state is above 1", OptionKind::kFlag, 4, 8, 26, kNone, "ACCELERATE_USE_FSDP", nullptr, "whether data_parallel_shard_size of the state is above 1", nullptr, 0, false},
-    {"sharding_strategy", "Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD", OptionKind::kChoice, 4, 12, 0, kNone, "FSDP_SHARDING_STRATEGY", "full_shard", nullptr, kShardingStrategyChoices, std::size(kShardingStrategyChoices), false},
+    {"sharding_strategy", "A model in stages: SHARD_GRAD_OP unless it is set. Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD", OptionKind::kChoice, 4, 12, 50, kNone, "FSDP_SHARDING_STRATEGY", "full_shard", nullptr, kShardingStrategyChoices, std::size(kShardingStrategyChoices), false},
     {"fsdp_version", "The version of FSDP whose names and defaults count; sharding is the same. In [1, 2]. Variable FSDP_VERSION. Default 1", OptionKind::kInteger, 8, 16, 73, {1, 2, false, false}, "FSDP_VERSION", "1", nullptr, nullptr, 0, false},
     {"reshard_after_forward", "0: parameters stay whole until the backward, 1: they are gathered again. Variable FSDP_RESHARD_AFTER_FORWARD. Default: as the strategy", OptionKind::kFlag, 4, 24, 72, kNone, "FSDP_RESHARD_AFTER_FORWARD", nullptr, "as the strategy", nullptr, 0, false},
     {"backward_prefetch", "Variable FSDP_BACKWARD_PREFETCH. Default BACKWARD_PRE", OptionKind::kChoice, 4, 28, 0, kNone, "FSDP_BACKWARD_PREFETCH", "backward_pre", nullptr, kBackwardPrefetchChoices, std::size(kBackwardPrefetchChoices), false},

@@ -2703,7 +2703,7 @@ pub struct accel_fsdp_options_t {
     pub struct_size: usize,
     /// 1: parameters are sharded. Variable ACCELERATE_USE_FSDP. Default: whether data_parallel_shard_size of the state is above 1
     pub enabled: accel_flag_t,
-    /// Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
+    /// A model in stages: SHARD_GRAD_OP unless it is set. Variable FSDP_SHARDING_STRATEGY. Default FULL_SHARD
     pub sharding_strategy: accel_sharding_strategy_t,
     /// The version of FSDP whose names and defaults count; sharding is the same. In \[1, 2\]. Variable FSDP_VERSION. Default 1
     pub fsdp_version: i64,

@@ -444,7 +444,8 @@ impl FsdpOptions {
         self
     }
 
-    /// Variable FSDP_SHARDING_STRATEGY. Default `ShardingStrategy::FullShard`.
+    /// A model in stages: SHARD_GRAD_OP unless it is set. Variable FSDP_SHARDING_STRATEGY. Default
+    /// `ShardingStrategy::FullShard`.
     pub fn sharding_strategy(mut self, sharding_strategy: ShardingStrategy) -> Self {
         self.0.sharding_strategy = sharding_strategy.into();
         self
