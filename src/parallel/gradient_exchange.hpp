@@ -50,6 +50,12 @@ class GradientExchange {
   // the mean with 0 as its own. After a backward that failed, it ends the exchange for which others wait. Nothing for
   // kinds that do it at the end of a step.
   virtual void exchange_accumulated() {}
+  // Around the forwards and backwards of a step of a pipeline, which come in any order, while gradients are not
+  // exchanged. Returns whether parameters keep their memory through all of these. Collective among the ranks that
+  // exchange gradients; `follow_failure`: the step before failed on all of these.
+  virtual bool begin_micro_batches(bool /*follow_failure*/) { return true; }
+  // Ahead of the exchange behind them. After an error gradients of these are gone, or not complete.
+  virtual void end_micro_batches(bool /*have_failed*/) {}
 };
 
 }  // namespace accel::parallel

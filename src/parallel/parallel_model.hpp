@@ -88,12 +88,6 @@ class ParallelModel : public nn::Module {
   // On a rank without inputs: takes part in the exchange of one forward and backward of the others. Buffers are taken
   // from rank `source`.
   virtual void shadow(const ForwardNotice& /*others*/, int /*source*/) {}
-  // Around the forwards and backwards of a step of a pipeline, which come in any order, while gradients are not
-  // exchanged. Returns whether parameters keep their memory through all of these. Collective among the ranks that
-  // exchange gradients; `follow_failure`: the step before failed on all of these.
-  virtual bool begin_micro_batches(bool /*follow_failure*/) { return true; }
-  // Ahead of the exchange behind them. After an error gradients of these are gone, or not complete.
-  virtual void end_micro_batches(bool /*have_failed*/) {}
 
  private:
   nn::ModulePtr module_;

@@ -145,9 +145,11 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
     };
   ties_.begin_step();
   try {
+    GradientExchange* const others = exchanging_.exchange();
+    const bool keeps_parameters = others == nullptr || others->begin_micro_batches(std::exchange(has_failed_, false));
     // What exchanges gradients during the last backward waits for all of them in that.
-    const bool waits = !stages_.exchanges_at_end && exchanging_.exchange() != nullptr;
-    computation.defers_products = exchanging_.begin_micro_batches(std::exchange(has_failed_, false)) && !waits;
+    const bool waits = !stages_.exchanges_at_end && others != nullptr;
+    computation.defers_products = keeps_parameters && !waits;
   } catch (const std::exception&) {
     own.error = std::current_exception();  // of the stages of this rank, so that others do not wait for it
   }
@@ -178,10 +180,10 @@ double Pipeline::run(const PipelineComputation& computation, bool exchanges) try
     agree_on_step(*stages_.exchanging, 0, error, "a step", "with the same stages and other rows");
     has_failed_ = false;
   }
-  exchanging_.end_micro_batches(/*have_failed=*/false);
+  if (GradientExchange* const others = exchanging_.exchange()) others->end_micro_batches(/*have_failed=*/false);
   return result;
 } catch (const std::exception&) {
-  exchanging_.end_micro_batches(/*have_failed=*/true);
+  if (GradientExchange* const others = exchanging_.exchange()) others->end_micro_batches(/*have_failed=*/true);
   throw;
 }
 
