@@ -95,21 +95,23 @@ def test_arguments_of_megatron():
 @pytest.mark.parametrize("said, world, sizes", [
     ({}, 1, {}), ({}, 4, {"dp_replicate": 4}), ({"tp_degree": 2}, 4, {"tp": 2, "dp_replicate": 2}),
     ({"tp_degree": 2, "context_parallel_size": 2}, 8, {"tp": 2, "cp": 2, "dp_replicate": 2}),
-    ({"pp_degree": 2, "use_distributed_optimizer": True}, 4, {"pp": 2, "dp_shard": 2}), ({"use_custom_fsdp": True}, 2, {"dp_shard": 2})])
+    ({"pp_degree": 2, "use_distributed_optimizer": True}, 4, {"pp": 2, "dp_shard": 2}), ({"use_custom_fsdp": True}, 2, {"dp_shard": 2}),
+    ({"expert_model_parallel_size": 2}, 2, {"dp_shard": 2, "ep": 2}),
+    ({"expert_model_parallel_size": 2, "tp_degree": 2, "expert_tensor_parallel_size": 2}, 4, {"tp": 2, "dp_shard": 2, "ep": 2})])
 def test_sizes_of_the_mesh(said, world, sizes):
     with patch_environment(world_size=world):
         plugin, sharding, config = layout.choose(MegatronLMPlugin(**said), None, None, None, None)
-    assert {axis: config.size_of(axis) for axis in ("pp", "dp_replicate", "dp_shard", "cp", "sp", "tp") if config.size_of(axis) > 1} == sizes
-    strategy = "FULL_SHARD" if plugin.use_custom_fsdp else "SHARD_GRAD_OP" if plugin.use_distributed_optimizer else None
+    assert {axis: config.size_of(axis) for axis in ("pp", "dp_replicate", "dp_shard", "cp", "sp", "tp", "ep") if config.size_of(axis) > 1} == sizes
+    strategy = ("FULL_SHARD" if plugin.use_custom_fsdp else "SHARD_GRAD_OP" if plugin.use_distributed_optimizer else
+                "NO_SHARD" if plugin.expert_model_parallel_size > 1 else None)
     assert getattr(getattr(sharding, "sharding_strategy", None), "name", None) == strategy
 
 
 def test_sizes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="need 2 processes, or a multiple of that; there are 1"):
         Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(tp_degree=2))
-    for name in ("expert_model_parallel_size", "expert_tensor_parallel_size"):
-        with pytest.raises(NotImplementedError, match=f"{name}=2: models .* of torch, whose experts are not shared out"):
-            Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(**{name: 2}))
+    with pytest.raises(ValueError, match="expert_tensor_parallel_size=2: expected 1, or tp_degree, which is 1"):
+        Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(expert_tensor_parallel_size=2))
     for name, other in {"fsdp_plugin": accel.FullyShardedDataParallelPlugin(), "parallelism_config": accel.ParallelismConfig(),
                         "deepspeed_plugin": accel.DeepSpeedPlugin()}.items():
         with pytest.raises(ValueError, match=f"megatron_lm_plugin and {name} both"):

@@ -69,7 +69,9 @@ TRAINING = """
     if "RECOMPUTE" in os.environ:
         model.gradient_checkpointing_enable({"use_reentrant": False})
     whole = sum(parameter.numel() for parameter in model.parameters())
-    options = {"tensor_parallel_experts": int("BOTH" in os.environ), "capacity_factor": float(os.environ.get("CAPACITY", 0))}
+    options = {"tensor_parallel_experts": 1} if "BOTH" in os.environ else None
+    if "CAPACITY" in os.environ:
+        options = {"capacity_factor": float(os.environ["CAPACITY"])}
     model = accelerator.prepare_model(model, tensor_parallel={"plan": plan} if plan and world > 1 else None, expert_parallel=options)
     optimizer = accelerator.prepare(torch.optim.SGD(model.parameters(), lr=0.2))
     own = sum(parameter.numel() for parameter in model.parameters())

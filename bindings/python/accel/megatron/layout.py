@@ -34,10 +34,8 @@ def choose(given, fsdp, parallelism, deepspeed, tensor_parallel):
 
 def data_ranks(plugin, world):
     """Over how many of the ranks data are shared out: the others split a model, or a sequence, with them."""
-    for name in ("expert_model_parallel_size", "expert_tensor_parallel_size"):
-        if getattr(plugin, name) > 1:
-            raise NotImplementedError(f"{name}={getattr(plugin, name)}: models under Megatron-LM's settings are of torch, whose experts are not shared out; "
-                                      "expected 1, or ParallelismConfig(ep_size=...) without the plugin, and a model of accel with nn.MixtureOfExperts")
+    if plugin.expert_tensor_parallel_size not in (1, plugin.tp_degree):
+        raise ValueError(f"expert_tensor_parallel_size={plugin.expert_tensor_parallel_size}: expected 1, or tp_degree, which is {plugin.tp_degree}")
     if plugin.pp_degree > 1 and plugin.context_parallel_size > 1:
         raise NotImplementedError(f"pp_degree={plugin.pp_degree} and context_parallel_size={plugin.context_parallel_size}: stages have whole sequences; "
                                   "expected one of them to be 1")
@@ -55,7 +53,9 @@ def _world_size():
 def _strategy(plugin):
     if plugin.use_custom_fsdp:
         return "FULL_SHARD"
-    return "SHARD_GRAD_OP" if plugin.use_distributed_optimizer or plugin.optimizer_cpu_offload else None
+    if plugin.use_distributed_optimizer or plugin.optimizer_cpu_offload:
+        return "SHARD_GRAD_OP"
+    return "NO_SHARD" if plugin.expert_model_parallel_size > 1 else None  # ranks that share experts out have one copy of the model
 
 
 def _sharding(plugin, data):
@@ -74,7 +74,7 @@ def _parallelism(plugin, data):
     handler = TorchTensorParallelConfig(sequence_parallel=True) if plugin.tp_degree > 1 and plugin.sequence_parallelism else None
     return ParallelismConfig(
         pp_size=plugin.pp_degree, dp_replicate_size=1 if is_sharded else data, dp_shard_size=data if is_sharded else 1,
-        cp_size=plugin.context_parallel_size, sp_size=1, tp_size=plugin.tp_degree, tp_handler=handler)
+        cp_size=plugin.context_parallel_size, sp_size=1, tp_size=plugin.tp_degree, tp_handler=handler, ep_size=plugin.expert_model_parallel_size)
 
 
 def stages_of(plugin, model):
@@ -96,3 +96,8 @@ def stages_of(plugin, model):
                              "layers to the other stages")
         options["split"] = ",".join(map(str, [*[others] * (plugin.pp_degree - 1), last + 1]))  # and the head
     return options
+
+
+def experts_of(plugin):
+    """How experts of a model are shared out, by fields of accel_expert_parallel_options_t."""
+    return {"tensor_parallel_experts": 1} if plugin is not None and plugin.expert_tensor_parallel_size > 1 else {}

@@ -92,7 +92,8 @@ class Experts:
     its experts, [tokens, experts of a token]; it returns the weighted sums."""
 
     def __init__(self, path, module, parameter, ranks, capacity_factor):
-        self.path, self.module, self.ranks, self.capacity_factor = path, module, ranks, capacity_factor
+        self.path, self.module, self.ranks = path, module, ranks
+        self.capacity_factor = max(capacity_factor, 0.0)  # one that is not set is below 0
         self.weight = getattr(module, parameter)
         self.number = self.weight.shape[0]  # of all experts
         self.forward = module.forward

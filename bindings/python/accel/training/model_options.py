@@ -23,7 +23,7 @@ def build(accelerator, model, device_placement, evaluation_mode, split_by_progra
         ddp, power = handler.to_engine()
         options.ddp = ddp
     options.tensor_parallel = layers = layer_options(config, given["tensor_parallel"])
-    options.expert_parallel = experts = fill(capi.accel_expert_parallel_options_t(), given["expert_parallel"] or {})
+    options.expert_parallel = experts = fill(capi.accel_expert_parallel_options_t(), given["expert_parallel"] or megatron_layout.experts_of(accelerator.state.megatron_lm_plugin))
     options.context_parallel = sequences = split_sequences.options(config, given["context_parallel"])
     options.pipeline = stages = capi.accel_pipeline_options_t(**(given["pipeline"] or megatron_layout.stages_of(accelerator.state.megatron_lm_plugin, model)))
     sharding = sharding_choice.options_of(model, options)
