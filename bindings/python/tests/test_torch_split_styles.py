@@ -143,7 +143,8 @@ def test_heads_are_shared_unevenly(ranks, kind):
 
 @pytest.mark.combinations
 @pytest.mark.parametrize("settings", [{"KIND": "blocks", "SEQUENCE": 1, "AXIS": "dp_replicate_size"},
-                                      {"KIND": "blocks", "SEQUENCE": 1, "AXIS": "dp_shard_size"}, {"KIND": "llama", "AXIS": "dp_shard_size"}], ids=str)
+                                      {"KIND": "blocks", "SEQUENCE": 1, "AXIS": "dp_shard_size"}, {"KIND": "llama", "AXIS": "dp_shard_size"},
+                                      {"KIND": "bert", "AXIS": "dp_shard_size"}], ids=str)
 def test_replicas_and_shards_of_split_models(ranks, settings):
     alone = numbers(ranks(TRAINING, 1, **settings)[0])
     for printed in ranks(TRAINING, 4, **settings):

@@ -122,7 +122,9 @@ class Split:
     def _own_sizes(self, layer):
         """Attention of transformers keeps sizes of what its projections give: those of this rank from now on."""
         parent = self.model.get_submodule(layer.parent)
-        whole, own = layer.shape[layer.output_dim] // layer.parts, layer.module.weight.shape[layer.output_dim] // layer.parts
+        whole, unit = layer.shape[layer.output_dim] // layer.parts, layer.head_size or 1
+        heads = whole // unit  # sharding may have cut the weight once more
+        own = unit * (heads // self.ranks + int(self.rank < heads % self.ranks))
         for name in ("split_size", "all_head_size"):
             if getattr(parent, name, None) == whole:
                 setattr(parent, name, own)
