@@ -113,7 +113,7 @@ class ConfigurationFile::Reader {
     if (!entry.value.is_scalar() || entry.value.is_null()) return;
     if (found.section == "megatron_lm_config") {
       const bool is_new = megatron_.try_emplace(std::string(found.name), &entry).second;
-      require(is_new, Status::kInvalidArgument, place(entry.line), ": '", entry.name,
+      require(is_new, Status::kInvalidArgument, location(entry.line), ": '", entry.name,
               "' stands twice; expected it once");
       return;
     }
@@ -126,12 +126,12 @@ class ConfigurationFile::Reader {
   void add_megatron_settings() {
     std::map<std::string, std::string, std::less<>> members;
     for (const auto& [name, entry] : megatron_) members.emplace(name, entry->value.text);
-    const auto place_of = [this](std::string_view name) { return place(megatron_.find(name)->second->line); };
-    for (const MegatronSetting& one : megatron_settings(members, place_of)) {
+    const auto location_of = [this](std::string_view name) { return location(megatron_.find(name)->second->line); };
+    for (const MegatronSetting& one : megatron_settings(members, location_of)) {
       const YamlNode::Entry& entry = *megatron_.find(one.name)->second;
       for (const ReferenceMeaning& meaning : one.settings) add(*meaning.table, meaning.field, meaning.value, entry);
       if (one.without_effect != nullptr)
-        log(LogLevel::kWarning, place(entry.line), ": ", one.name, " has no effect: ", one.without_effect);
+        log(LogLevel::kWarning, location(entry.line), ": ", one.name, " has no effect: ", one.without_effect);
     }
   }
 

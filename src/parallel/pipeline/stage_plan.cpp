@@ -124,6 +124,7 @@ StagePipelinePtr single_stage(ParallelModel& model, const PrepareModelSettings& 
                         "one stage: the model is not cut, because pipeline_parallel_size is 1\n",
                         // The graph of the last micro-batch tells nothing of the others.
                         settings.ddp.find_unused_parameters || settings.ddp.static_graph || model.parts() != nullptr,
+                        /*boundary_dtype=*/std::nullopt,
                         gradient->size() > 1 ? gradient : nullptr};
   return std::make_shared<Pipeline>(model, model, choose_schedule(request, nullptr), alone, device, std::move(stages));
 }
