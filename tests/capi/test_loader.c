@@ -298,6 +298,7 @@ static void config_is_told(void **state) {
   accel_dataloader_options_t options = ACCEL_DATALOADER_OPTIONS_INIT;
   accel_dataloader_config_t config = ACCEL_DATALOADER_CONFIG_INIT;
   options.batch_size = 4;
+  options.pin_memory = 0;
   accel_dataloader_t *plain = new_loader(10, &options), *loader = NULL;
   accel_value_t out = ACCEL_VALUE_INIT;
   int warnings = 0;

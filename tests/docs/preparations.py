@@ -52,6 +52,8 @@ Accelerator().save_model(model, "checkpoint")
 END
 python3 save.py && cp checkpoint/model.safetensors .
 """
+SPLIT = """echo '{{"model_type": "gpt2", "vocab_size": 256, "n_positions": 2048, "n_embd": 64, "n_layer": 2, "n_head": 4}}' > config.json
+"""
 RUNS = """mkdir -p runs && for name in a b; do
   {build}/examples/c/train_gpt --text {root}/README.md --log-dir runs/$name --steps 3 --layers 1 --width 32 \\
     --context 16 --batch 4 --log-every 1 --eval-every 0 --sample-length 8
@@ -84,6 +86,6 @@ OF = {
     "docs/installation.md": PROGRAM,
     "docs/launching.md": PROGRAM + SCRIPT + "echo '{{\"distributed_type\": \"NO\", \"mixed_precision\": \"bf16\"}}' > job.yaml\n",
     "docs/observability.md": IN_THE_SOURCE + PROGRAM + RUNS,
-    "docs/parallelism.md": SCRIPT,
+    "docs/parallelism.md": SCRIPT + SPLIT,
     "docs/sharding.md": MODEL,
 }

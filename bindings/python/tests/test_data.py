@@ -304,9 +304,10 @@ def test_prepared_loaders_tell_of_their_loops(accelerator):
 def test_copies_that_block_are_warned_of(accelerator):
     accelerator.dataloader_config.non_blocking = True
     with pytest.warns(UserWarning, match="non_blocking=True for a loader without pin_memory"):
-        accelerator.prepare(DataLoader([1, 2]))
+        accelerator.prepare(DataLoader([1, 2], pin_memory=False))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        accelerator.prepare(DataLoader([1, 2]))  # in page-locked memory by default
         accelerator.prepare_data_loader(DataLoader([1, 2]), device_placement=False)  # the host's batches are not copied
         accelerator.prepare(DataLoader([1, 2], pin_memory=True))
 
