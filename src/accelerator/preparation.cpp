@@ -61,6 +61,8 @@ void require_unprepared(const nn::Module& module, const std::vector<ModelEntry>&
             "' belongs to a model that is prepared already; expected that its layers are split before");
 }
 
+constexpr const char* kStageAxis = "pipeline";
+
 // Optimizers that compute an update from a whole parameter, or with the norm of all gradients in a backward.
 void require_whole_parameters(const optim::Optimizer& optimizer, const parallel::PlacedParameters& placed) {
   if (optimizer.is_elementwise() && !optim::is_lomo(optimizer)) return;
@@ -103,19 +105,21 @@ void draw_missing_values(nn::Module& module, const parallel::ModelRanks& ranks, 
 
 }  // namespace
 
-// Null where there is one stage, or the program has split the model.
+// Not where there is one stage, or the program has split the model.
+bool Preparation::is_for_stages(const nn::Module& module, const PrepareModelSettings& preparation) const {
+  return state_.groups().mesh()->size(kStageAxis) > 1 && !preparation.split_by_program &&
+         !preparation.evaluation_mode && !prepared_.placed->describe_parts(module, kStageAxis);
+}
+
 parallel::StagePlanPtr Preparation::cut_into_stages(nn::Module& module, const PrepareModelSettings& preparation,
                                                     const c10::IValue& sample_inputs,
                                                     const parallel::ModelRanks& ranks) const {
-  const char* const axis = "pipeline";
-  comm::Mesh& mesh = *state_.groups().mesh();
-  if (mesh.size(axis) == 1 || preparation.split_by_program || preparation.evaluation_mode ||
-      prepared_.placed->describe_parts(module, axis))
-    return nullptr;
-  parallel::require_plan(module, ranks.tensor, preparation);
+  if (!is_for_stages(module, preparation)) return nullptr;
+  parallel::require_plan(module, ranks, preparation);
   const bool is_sharded = preparation.fsdp.enabled.value_or(false) && ranks.gradient->size() > 1;
   const bool defers_products = !is_sharded || !parallel::reshards_after_forward(preparation.fsdp);
-  return parallel::cut_into_stages(module, mesh.group(axis), preparation.pipeline, sample_inputs, defers_products);
+  return parallel::cut_into_stages(module, state_.groups().mesh()->group(kStageAxis), preparation.pipeline,
+                                   sample_inputs, defers_products);
 }
 
 // A mesh with a shard axis says who shares a copy. Without one all ranks do.
@@ -167,13 +171,13 @@ void Preparation::add_expert_ranks(parallel::ModelRanks& ranks, const PrepareMod
   ranks.experts = std::move(of_experts);
 }
 
-ShardingChoice Preparation::choose_sharding(const PrepareModelSettings& preparation) const {
+ShardingChoice Preparation::choose_sharding(const PrepareModelSettings& preparation, bool has_stages) const {
   ShardingJob job;
   job.mixed_precision = state_.settings().mixed_precision;
   job.accumulation = state_.gradient_state()->settings();
   job.data_parallel_size = state_.groups().data_parallel()->size();
   job.has_shards = state_.groups().mesh()->size("shard") > 1;
-  job.has_stages = state_.groups().mesh()->size("pipeline") > 1;
+  job.has_stages = has_stages;
   job.reports_keys = prepared_.models.empty();
   for (const auto& loader : prepared_.loaders)
     if (const auto rows = loader->total_batch_size()) job.batch_sizes.push_back(*rows / job.data_parallel_size);
@@ -203,7 +207,7 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
           " processes, each of which would train all of it; expected a model on one device, or bypass_device_map");
   PrepareModelSettings settings = preparation;
   settings.deepspeed = find_deepspeed_plugin(preparation.deepspeed, prepared_.models);
-  ShardingChoice sharding = choose_sharding(settings);
+  ShardingChoice sharding = choose_sharding(settings, is_for_stages(*module, settings));
   if (sharding.gradient_clipping > 0) require_known_norm(*module, *prepared_.placed, *state_.groups().mesh());
   SequenceSplitting::ChoicePtr sequences = prepared_.sequences->with(settings.context_parallel);
   settings.fsdp = std::move(sharding.settings);
@@ -324,7 +328,7 @@ std::shared_ptr<PreparedParameters> Preparation::prepare_parameters(nn::ModulePt
   require_apart(*module, *prepared_.placed);
   PrepareModelSettings preparation;
   preparation.fsdp = fsdp;
-  const FsdpSettings settings = choose_sharding(preparation).settings;
+  const FsdpSettings settings = choose_sharding(preparation, /*has_stages=*/false).settings;
   require(!settings.activation_checkpointing, Status::kUnsupported,
           "activation_checkpointing is 1 for parameters whose gradients the program computes, and with them the "
           "activations; expected 0");

@@ -73,7 +73,8 @@ class Preparation {
  private:
   parallel::ModelRanks model_ranks(const FsdpSettings& settings) const;
   void add_expert_ranks(parallel::ModelRanks& ranks, const PrepareModelSettings& settings) const;
-  ShardingChoice choose_sharding(const PrepareModelSettings& preparation) const;
+  ShardingChoice choose_sharding(const PrepareModelSettings& preparation, bool has_stages) const;
+  bool is_for_stages(const nn::Module& module, const PrepareModelSettings& preparation) const;
   parallel::StagePlanPtr cut_into_stages(nn::Module& module, const PrepareModelSettings& preparation,
                                          const c10::IValue& sample_inputs, const parallel::ModelRanks& ranks) const;
 

@@ -20,7 +20,7 @@ struct ShardingJob {
   state::AccumulationSettings accumulation;
   int64_t data_parallel_size = 1;
   bool has_shards = false;           // the mesh has an axis of shards
-  bool has_stages = false;           // and one of stages
+  bool has_stages = false;           // the model will be cut into stages
   bool reports_keys = false;         // a warning names DeepSpeed's keys without effect
   std::vector<int64_t> batch_sizes;  // of the loaders, on one rank
 };

@@ -47,8 +47,8 @@ class GradientExchange {
   // Whether this exchange has covered the gradient that the parameter has.
   virtual bool covers(const at::Tensor& /*parameter*/) { return false; }
   // Collective: exchanges the gradients that have accumulated while the exchange was off; a parameter without one gets
-  // the mean with 0 as its own. After a backward that failed, it ends the exchange for which others wait. Nothing for
-  // kinds that do it at the end of a step.
+  // the mean with 0 as its own. After a backward that failed, it ends the exchange for which others wait. Nothing if
+  // the last backward of these micro-batches has ended, and for kinds that do it at the end of a step.
   virtual void exchange_accumulated() {}
   // Around the forwards and backwards of a step of a pipeline, which come in any order, while gradients are not
   // exchanged. Returns whether parameters keep their memory through all of these. Collective among the ranks that

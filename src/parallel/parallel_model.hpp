@@ -106,8 +106,9 @@ ParallelModelPtr single_process_model(nn::ModulePtr module);
 void split_layers(nn::Module& module, const CommunicatorPtr& tensor_ranks, const PrepareModelSettings& settings,
                   c10::Device device, bool is_stage = false);
 
-// Throws if split_layers() would refuse a model, which of a stage alone it cannot tell.
-void require_plan(nn::Module& module, const CommunicatorPtr& tensor_ranks, const PrepareModelSettings& settings);
+// Throws if split_layers() or share_experts() would refuse a model, and warns as these, which of a stage alone they
+// cannot tell.
+void require_plan(nn::Module& module, const ModelRanks& ranks, const PrepareModelSettings& settings);
 
 // Says how cut_into_stages() has cut a model.
 struct StagePlan;

@@ -3,8 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -35,9 +38,11 @@
 #include "parallel/parameters/gradient_buckets.hpp"
 #include "parallel/pipeline/pipelined_model.hpp"
 #include "parallel/pipeline/stage_module.hpp"
+#include "parallel/pipeline/step_outcome.hpp"
 #include "parallel/sequence_split.hpp"
 #include "parallel/strategy.hpp"
 #include "parallel/tensor/matched_plan.hpp"
+#include "parallel/tensor/same_plan.hpp"
 #include "parallel/tensor/saved_activations.hpp"
 #include "parallel/tensor/split_model.hpp"
 #include "parallel/tensor/split_parameters.hpp"
@@ -70,11 +75,16 @@ SplitOptions split_options(const TensorParallelSettings& settings, comm::Communi
           settings.loss_parallel};
 }
 
-// Without the rules for layers that other ranks have.
-std::vector<SplitRule> rules_of_stage(const std::vector<SplitRule>& rules, const nn::Module& module) {
+// The rules that name a module or a parameter. Of a stage, others are for layers that other ranks have.
+std::vector<SplitRule> rules_that_match(const std::vector<SplitRule>& rules, const nn::Module& module) {
   std::vector<std::string> paths;
   for (const auto& [path, part] : nn::named_modules(module)) paths.push_back(path);
-  for (const auto& [path, member] : nn::named_members(module)) paths.push_back(path);
+  const std::string_view packed = "_weight";  // a projection that is no module: in_proj_weight is that of in_proj
+  for (const auto& [path, member] : nn::named_members(module)) {
+    paths.push_back(path);
+    if (path.size() > packed.size() && path.compare(path.size() - packed.size(), packed.size(), packed) == 0)
+      paths.push_back(path.substr(0, path.size() - packed.size()));
+  }
   std::vector<SplitRule> own;
   for (const SplitRule& rule : rules)
     if (std::any_of(paths.begin(), paths.end(), [&](const std::string& path) { return rule.matches(path); }))
@@ -124,19 +134,22 @@ std::vector<SplitRule> given_rules(const PrepareModelSettings& settings, bool of
   return rules;
 }
 
-// The rules for layers that several ranks along the axis "tensor" have parts of.
-std::vector<SplitRule> rules_of_layers(const nn::Module& module, const PrepareModelSettings& settings) {
-  std::vector<SplitRule> rules = settings.tensor_parallel.plan.value == "auto"
-                                     ? plan_of(module, settings.tensor_parallel.sequence_parallel)
-                                     : given_rules(settings, /*of_experts=*/false);
-  if (!settings.expert_parallel.tensor_parallel_experts) return rules;
-  for (const auto& [path, part] : nn::named_modules(module)) {
-    const auto names = [&path = path](const SplitRule& rule) { return rule.matches(path); };
-    if (dynamic_cast<const nn::GroupedExperts*>(part) == nullptr || std::any_of(rules.begin(), rules.end(), names))
-      continue;
-    for (SplitRule& rule : read_plan(path + " moe_tp_experts")) rules.push_back(std::move(rule));
-  }
-  return rules;
+// The rules for layers that several ranks along the axis "tensor" have parts of. No kind of a stage may have a plan.
+std::vector<SplitRule> rules_of_layers(const nn::Module& module, const PrepareModelSettings& settings,
+                                       bool is_stage = false) {
+  const bool sequence_parallel = settings.tensor_parallel.sequence_parallel;
+  std::vector<SplitRule> rules = settings.tensor_parallel.plan.value != "auto"
+                                     ? given_rules(settings, /*of_experts=*/false)
+                                 : is_stage ? find_plan(module, sequence_parallel)
+                                            : plan_of(module, sequence_parallel);
+  if (settings.expert_parallel.tensor_parallel_experts)
+    for (const auto& [path, part] : nn::named_modules(module)) {
+      const auto names = [&path = path](const SplitRule& rule) { return rule.matches(path); };
+      if (dynamic_cast<const nn::GroupedExperts*>(part) == nullptr || std::any_of(rules.begin(), rules.end(), names))
+        continue;
+      for (SplitRule& rule : read_plan(path + " moe_tp_experts")) rules.push_back(std::move(rule));
+    }
+  return is_stage ? rules_that_match(rules, module) : rules;
 }
 
 bool leaves_layers_whole(const PrepareModelSettings& settings) {
@@ -145,34 +158,95 @@ bool leaves_layers_whole(const PrepareModelSettings& settings) {
          (plan == "none" && !settings.expert_parallel.tensor_parallel_experts);
 }
 
+// A router of experts, and a layer that is whole, need no rank beside this one.
+bool has_split_layers(const std::vector<SplitRule>& rules) {
+  return std::any_of(rules.begin(), rules.end(), [](const SplitRule& rule) {
+    return rule.style->along != SplitAlong::kNothing || rule.style->sums_gradients;
+  });
+}
+
+constexpr const char* kOverlaps[] = {"auto", "no", "yes"};
+
+// The lines of check_same_plan().
+std::vector<std::string> lines_of(const std::vector<SplitRule>& rules, const TensorParallelSettings& settings) {
+  std::vector<std::string> lines{"layers that are split",
+                                 text("sequence_parallel ", static_cast<int>(settings.sequence_parallel)),
+                                 text("regather_inputs ", static_cast<int>(settings.regather_inputs)),
+                                 text("loss_parallel ", static_cast<int>(settings.loss_parallel)),
+                                 text("overlap ", kOverlaps[static_cast<size_t>(settings.overlap.value)]),
+                                 text("overlap_chunks ", settings.overlap_chunks.value)};
+  for (const SplitRule& rule : rules) lines.push_back(text("the rule '", rule.text, "'"));
+  return lines;
+}
+
+// Collective: a rank that finds no layer to split tells those that do, and so does one whose plan is wrong. Nothing:
+// there is none.
+std::optional<std::vector<SplitRule>> agree_on_rules(const nn::Module& module, comm::Communicator& ranks,
+                                                     const PrepareModelSettings& settings, bool is_stage) {
+  std::vector<SplitRule> rules;
+  bool are_split = false;
+  std::exception_ptr error;
+  try {
+    if (!leaves_layers_whole(settings) && !nn::placements(module).have_axis(kTensorAxis)) {
+      rules = rules_of_layers(module, settings, is_stage);
+      are_split = is_stage || !rules.empty();
+    }
+  } catch (const std::exception&) {
+    error = std::current_exception();
+  }
+  agree_on_step(ranks, 0, error, "finding the layers to split", "of those that share layers");
+  check_same_plan(
+      are_split ? lines_of(rules, settings.tensor_parallel) : std::vector<std::string>{"layers that stay as they are"},
+      ranks);
+  return are_split ? std::optional<std::vector<SplitRule>>(std::move(rules)) : std::nullopt;
+}
+
 }  // namespace
 
 void split_layers(nn::Module& module, const CommunicatorPtr& tensor_ranks, const PrepareModelSettings& settings,
                   c10::Device device, bool is_stage) {
-  if (leaves_layers_whole(settings)) return;
   if (tensor_ranks == nullptr || tensor_ranks->size() == 1) {
-    if (!given_rules(settings, /*of_experts=*/false).empty())
+    if (!leaves_layers_whole(settings) && has_split_layers(given_rules(settings, /*of_experts=*/false)))
       log(LogLevel::kWarning,
           "there is a plan of tensor parallelism, and tensor_parallel_size is 1: no layer is split");
     return;
   }
-  if (nn::placements(module).have_axis(kTensorAxis)) return;  // it is split already
-  std::vector<SplitRule> rules = rules_of_layers(module, settings);
-  if (is_stage) rules = rules_of_stage(rules, module);
-  if (rules.empty() && !is_stage) return;
+  const auto rules = agree_on_rules(module, *tensor_ranks, settings, is_stage);
+  if (!rules) return;
   SplitOptions options = split_options(settings.tensor_parallel, *tensor_ranks, device);
   options.is_stage = is_stage;
-  split_model(module, rules, tensor_ranks, options);
+  split_model(module, *rules, tensor_ranks, options);
 }
 
-void require_plan(nn::Module& module, const CommunicatorPtr& tensor_ranks, const PrepareModelSettings& settings) {
+namespace {
+
+// Checks the rules against a whole model.
+void require_experts(const nn::Module& module, const std::vector<SplitRule>& rules, int64_t ranks) {
+  for (const SplitRule& rule : rules)
+    require(!rules_that_match({rule}, module).empty(), Status::kInvalidArgument, "rule '", rule.text,
+            "' of the plan matches no module and no parameter with experts; expected the path of one");
+  if (!rules.empty()) return;
+  const auto modules = nn::named_modules(module);
+  if (std::none_of(modules.begin(), modules.end(),
+                   [](const auto& each) { return dynamic_cast<const nn::GroupedExperts*>(each.second) != nullptr; }))
+    log(LogLevel::kWarning, "expert_parallel_size is ", ranks,
+        ", and the model has no mixture of experts, and the plan no rule that names its experts: no layer is shared "
+        "out");
+}
+
+}  // namespace
+
+void require_plan(nn::Module& module, const ModelRanks& ranks, const PrepareModelSettings& settings) {
   const TensorParallelSettings& splitting = settings.tensor_parallel;
-  if (tensor_ranks == nullptr || tensor_ranks->size() == 1 || leaves_layers_whole(settings) ||
-      nn::placements(module).have_axis(kTensorAxis))
+  const nn::Placements placements = nn::placements(module);
+  if (ranks.expert != nullptr && !placements.have_axis(kExpertAxes))
+    require_experts(module, given_rules(settings, /*of_experts=*/true), ranks.expert->size());
+  if (ranks.tensor == nullptr || ranks.tensor->size() == 1 || leaves_layers_whole(settings) ||
+      placements.have_axis(kTensorAxis))
     return;
   std::vector<SplitRule> rules = rules_of_layers(module, settings);
   if (rules.empty()) return;
-  const MatchedPlan matched(module, std::move(rules), tensor_ranks->size(), splitting.sequence_parallel);
+  const MatchedPlan matched(module, std::move(rules), ranks.tensor->size(), splitting.sequence_parallel);
   if (splitting.loss_parallel) matched.require_head();
 }
 
@@ -183,25 +257,17 @@ const char* expert_axis(const PrepareModelSettings& settings, bool has_tensor_ra
 void share_experts(nn::Module& module, const ModelRanks& ranks, const PrepareModelSettings& settings, bool is_stage) {
   set_capacity_factor(module, settings.expert_parallel.capacity_factor);
   if (settings.evaluation_mode) return;
-  std::vector<SplitRule> rules = given_rules(settings, /*of_experts=*/true);
+  const std::vector<SplitRule> rules = given_rules(settings, /*of_experts=*/true);
   if (ranks.expert == nullptr) {
     if (!rules.empty())
       log(LogLevel::kWarning, "the plan has rules that share experts out, and expert_parallel_size is 1: none is");
     return;
   }
   if (nn::placements(module).have_axis(kExpertAxes)) return;  // they are shared out already
-  if (is_stage) rules = rules_of_stage(rules, module);
-  std::vector<bool> used(rules.size());
+  if (!is_stage) require_experts(module, rules, ranks.expert->size());
   split_experts(module, ranks.expert, expert_axis(settings, ranks.tensor != nullptr), [&](const std::string& path) {
-    const auto rule =
-        std::find_if(rules.begin(), rules.end(), [&](const SplitRule& each) { return each.matches(path); });
-    if (rule == rules.end()) return false;
-    used[static_cast<size_t>(rule - rules.begin())] = true;
-    return true;
+    return std::any_of(rules.begin(), rules.end(), [&](const SplitRule& rule) { return rule.matches(path); });
   });
-  for (size_t i = 0; i < rules.size(); i++)
-    require(used[i], Status::kInvalidArgument, "rule '", rules[i].text,
-            "' of the plan matches no module and no parameter with experts; expected the path of one");
 }
 
 namespace {

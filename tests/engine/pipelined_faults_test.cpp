@@ -19,11 +19,12 @@ using namespace pipelined_model_tests;
 
 enum class Where { kForward, kBackward };
 
-// A block of the second rank of a pipeline fails in one of its calls.
+// A block of a rank of a pipeline fails in one of its calls.
 struct Fault {
   Where where = Where::kForward;
   int call = 0;
   bool is_everywhere = false;  // in all pipelines, instead of the first alone
+  int64_t rank = 1;
 };
 
 constexpr int64_t kTimeoutMs = 20000;  // far above a step, in which nobody waits for a rank that failed
@@ -32,7 +33,8 @@ class FailingBlock {
  public:
   FailingBlock(const AcceleratorPtr& accelerator, nn::Module& model, const Fault& fault) : left_(fault.call + 1) {
     const state::ParallelGroups& groups = accelerator->state().groups();
-    fails_ = groups.mesh()->coordinate("pipeline") == 1 && (fault.is_everywhere || groups.data_parallel()->rank() == 0);
+    fails_ = groups.mesh()->coordinate("pipeline") == fault.rank &&
+             (fault.is_everywhere || groups.data_parallel()->rank() == 0);
     const auto hook = [this](nn::Module&, const nn::Inputs&) -> std::optional<nn::Inputs> {
       if (fails_ && --left_ == 0) throw Error(Status::kShapeMismatch, "the rows are odd");
       return std::nullopt;
@@ -104,6 +106,15 @@ TEST(PipelinedFaults, ReplicasAreTrainedOn) {
   for (const char* schedule : {"zero_bubble", "1f1b", "gpipe"}) {
     const Case test{schedule, 4};
     expect_recovery({2, 1, 1, 1, 1, 2}, test, settings_of(test), kOfOneRank);
+  }
+}
+
+// The last backward of the second stage, with its exchange, is over before the first stage comes to its own.
+TEST(PipelinedFaults, ReplicasWhoseFirstStageFailsLast) {
+  for (const char* schedule : {"1f1b", "gpipe"}) {
+    const Case test{schedule, 4};
+    expect_recovery({2, 1, 1, 1, 1, 2}, test, settings_of(test),
+                    {{Where::kBackward, 3, false, 0}, {Where::kBackward, 3, true, 0}});
   }
 }
 

@@ -15,6 +15,7 @@
 #include "config/generated/choices/context_method.hpp"
 #include "config/generated/choices/ddp_comm_hook.hpp"
 #include "config/generated/choices/overlap.hpp"
+#include "config/generated/choices/sharding_strategy.hpp"
 #include "config/generated/settings/parallelism/tensor_parallel.hpp"
 #include "config/generated/settings/prepare/fsdp.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
@@ -22,9 +23,13 @@
 #include "expect_error.hpp"
 #include "machine/processors.hpp"
 #include "nn/callback_module.hpp"
+#include "nn/layers/attention.hpp"
 #include "nn/layers/linear.hpp"
+#include "nn/layers/mixture_of_experts.hpp"
+#include "nn/layers/sequential.hpp"
 #include "parallel/gradient_exchange.hpp"
 #include "parallel/localsgd/local_sgd.hpp"
+#include "settings_fixture.hpp"
 #include "split_model_fixture.hpp"
 #include "tensor/tree.hpp"
 
@@ -100,7 +105,67 @@ TEST(SplitPreparation, RanksWithOtherPlansAreNamed) {
     refuse("has sequence_parallel 1, and rank 0 has sequence_parallel 0", {"", gpt2, "auto"}, kSequences);
     refuse("has loss_parallel 0, and rank 0 has loss_parallel 1", {"", gpt2, "auto", 1e-9, false, true},
            {"", gpt2, "auto"});
+    const std::string stays =
+        "rank 1 of those that share layers has layers that are split, and rank 0 has layers that "
+        "stay as they are";
+    refuse(stays, {"", gpt2, "none"}, {"", gpt2, mlp});
+    refuse(stays, {"", gpt2, "transformer.h.*.mlp grouped_gemm"}, {"", gpt2, mlp});
   });
+  on_mesh({1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    const bool is_first = accelerator->state().process_index() == 0;
+    tests::expect_error(Status::kInvalidArgument,
+                        is_first ? "has the style 'columns'" : "rank 0 of those that share layers failed in", [&] {
+                          Training(accelerator, {"", gpt2, is_first ? "transformer.wte columns" : "auto"});
+                        });
+  });
+}
+
+nn::ModulePtr in_two_parts(const nn::ModulePtr& first) {
+  return with_known_weights(std::make_shared<nn::Sequential>(
+      std::vector<nn::ModulePtr>{first, std::make_shared<nn::Linear>(8, 8, true)}, nn::kProgramChain));
+}
+
+PrepareModelSettings settings_of_stages() {
+  PrepareModelSettings settings;
+  settings.pipeline.split = std::string("1,1");
+  return settings;
+}
+
+// The second stage has no layer with a plan.
+TEST(SplitPreparation, StagesWithoutAKnownKindAreWhole) {
+  on_mesh({1, 1, 2, 1, 1, 2}, [](const AcceleratorPtr& accelerator) {
+    const nn::ModulePtr model = in_two_parts(std::make_shared<nn::SelfAttention>(8, 2, true, true, 0.0));
+    accelerator->preparation().prepare_model(model, settings_of_stages());
+    const bool is_first = accelerator->state().groups().mesh()->coordinate("pipeline") == 0;
+    EXPECT_EQ(model->find(is_first ? "0" : "1")->parameter(0).size(0), is_first ? 12 : 8);
+  });
+}
+
+// A stage cannot tell a rule of another one from a rule of no layer.
+TEST(SplitPreparation, RulesOfExpertsAreOfTheWholeModel) {
+  const LoggedText logged;
+  on_mesh({1, 2, 1, 1, 2, 2}, [](const AcceleratorPtr& accelerator) {
+    const auto make = [] {
+      return in_two_parts(std::make_shared<nn::MixtureOfExperts>(nn::MixtureSettings{8, 12, 4, 2}));
+    };
+    PrepareModelSettings settings = settings_of_stages();
+    settings.tensor_parallel.plan = std::string("0.expertz grouped_gemm");
+    tests::expect_error(Status::kInvalidArgument, "rule '0.expertz grouped_gemm' of the plan matches no module",
+                        [&] { accelerator->preparation().prepare_model(make(), settings); });
+    settings.tensor_parallel.plan = std::string("0.gate ep_router; 0.experts grouped_gemm");
+    const nn::ModulePtr model = make();
+    accelerator->preparation().prepare_model(model, settings);
+    if (accelerator->state().groups().mesh()->coordinate("pipeline") == 0) {
+      EXPECT_EQ(model->find("0.experts")->parameter(0).size(0), 2);
+    }
+    PrepareModelSettings evaluation = settings_of_stages();
+    evaluation.evaluation_mode = true;
+    evaluation.fsdp.enabled = true;
+    evaluation.fsdp.sharding_strategy = ShardingStrategy::kFullShard;
+    accelerator->preparation().prepare_model(make(), evaluation);
+  });
+  for (const char* const words : {"the model has no mixture of experts", "no layer is split", "the model is in stages"})
+    EXPECT_EQ(logged.lines().find(words), std::string::npos) << logged.lines();
 }
 
 TEST(SplitPreparation, LayersOfAPreparedModelAreNotSplit) {

@@ -94,6 +94,7 @@ void Reducer::make_buckets(const BucketOrder& order) {
 }
 
 void Reducer::prepare_for_forward() {
+  if (state_ == State::kExchanged) state_ = State::kIdle;
   const bool is_under_way = state_ == State::kExchanging || state_ == State::kIncomplete;
   // In the second case a backward has ended with an error after all buckets were started.
   if (state_ == State::kBroken || (is_under_way && exchange_.buffer().all_taken())) {
@@ -128,8 +129,9 @@ void Reducer::expect_no_backward() {
 void Reducer::gradient_arrived(size_t number) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (parameters_[number].grad().defined()) use_.note(number);  // the next exchange covers what accumulates without one
-  if (state_ == State::kIdle) uncovered_.note(number);
-  if (state_ == State::kIdle || state_ == State::kBroken) return;
+  const bool is_idle = state_ == State::kIdle || state_ == State::kExchanged;
+  if (is_idle) uncovered_.note(number);
+  if (is_idle || state_ == State::kBroken) return;
   if (settings_.static_graph && !graph_.is_known()) return graph_.learn_visit(number);
   const State former = state_;
   if (former == State::kExpecting || former == State::kIncomplete) {
@@ -188,11 +190,12 @@ void Reducer::finish() {
   use_.wait();
   if (searches_unused()) use_.forget();
   uncovered_.forget();  // buckets have what has accumulated, too
-  state_ = State::kIdle;
+  state_ = State::kExchanged;
 }
 
 void Reducer::exchange_accumulated() {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (state_ == State::kExchanged || state_ == State::kIncomplete) return;  // others wait for nothing
   const bool is_under_way = std::exchange(state_, State::kBroken) == State::kExchanging;
   if (!is_under_way) exchange_.begin_backward();
   for (size_t number = 0; number < parameters_.size(); number++)
@@ -201,7 +204,7 @@ void Reducer::exchange_accumulated() {
   exchange_.finish([](size_t) { return true; });
   if (searches_unused()) use_.forget();
   uncovered_.forget();
-  state_ = State::kIdle;
+  state_ = State::kExchanged;
 }
 
 void Reducer::shadow_backward() {

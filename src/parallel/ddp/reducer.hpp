@@ -46,7 +46,7 @@ class Reducer {
   // At the end of the first backward of a static graph, in which nothing was exchanged yet.
   void reduce_static_graph();
   // Exchanges what has accumulated since the last exchange, or what a backward that failed has left of one; each
-  // parameter has a gradient afterwards.
+  // parameter has a gradient afterwards. Nothing if a backward since prepare_for_forward() has ended with its exchange.
   void exchange_accumulated();
   // The error of a backward, for the next forward. If all ranks know of it, they forget in which order gradients
   // arrived, which is another one on each.
@@ -67,6 +67,7 @@ class Reducer {
     kReached,     // autograd's backward has come to a parameter, and no gradient is complete
     kExchanging,  // gradients are complete, and the backward goes on; or it failed
     kIncomplete,  // the backward has ended, and gradients did not come
+    kExchanged,   // the exchange is over, and no forward follows yet
     kBroken,      // an exchange, or making buckets, failed or is going on
   };
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/log.hpp"
 #include "comm/collective.hpp"
 #include "nn/initial_values.hpp"
 #include "nn/layers/mixture_of_experts.hpp"
@@ -134,10 +133,6 @@ void mark_parameters(const SharedParameters& shared, const RankGroup& ranks) {
 void split_experts(nn::Module& model, const RankGroup& ranks, const std::string& axis,
                    const NamesExperts& names_experts) {
   const std::vector<SharedParameters> all = shared_parameters(model, names_experts);
-  if (all.empty())
-    return log(LogLevel::kWarning, text("expert_parallel_size is ", ranks->size(),
-                                        ", and the model has no mixture of experts, and the plan no rule that names "
-                                        "its experts: no layer is shared out"));
   for (const SharedParameters& shared : all) check_experts(shared, ranks->size(), axis);
   for (const SharedParameters& shared : all) check_same_model(*shared.module, *ranks);  // other layers may be split
   nn::register_operators();

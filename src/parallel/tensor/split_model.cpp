@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "comm/collectives.hpp"
 #include "nn/initial_values.hpp"
 #include "nn/layers/attention_heads.hpp"
 #include "nn/layers/dropout.hpp"
@@ -34,40 +33,9 @@
 #include "parallel/tensor/split_parameters.hpp"
 #include "tensor/set_data.hpp"
 #include "tensor/tensor_chunk.hpp"
-#include "tensor/tree.hpp"
 
 namespace accel::parallel {
 namespace {
-
-// The settings and rules that decide which exchanges a rank makes, as lines.
-std::vector<std::string> lines_of(const std::vector<SplitRule>& plan, const SplitOptions& options) {
-  std::vector<std::string> lines{text("sequence_parallel ", static_cast<int>(options.sequence_parallel)),
-                                 text("regather_inputs ", static_cast<int>(options.regather_inputs)),
-                                 text("loss_parallel ", static_cast<int>(options.loss_parallel)),
-                                 text("overlap_chunks ", options.overlap_chunks)};
-  for (const SplitRule& rule : plan) lines.push_back(text("the rule '", rule.text, "'"));
-  return lines;
-}
-
-// Collective: else a rank would wait in an exchange that the others do not make.
-void check_same_plan(const std::vector<SplitRule>& plan, const SplitOptions& options, comm::Communicator& ranks) {
-  auto own = tree::new_list();
-  for (const std::string& line : lines_of(plan, options)) own.push_back(line);
-  const c10::IValue all = comm::gather_object(ranks, tree::new_list({own}));
-  std::vector<std::vector<std::string>> lines;
-  size_t most = 0;
-  for (const c10::IValue& of_rank : tree::sequence_items(all)) {
-    lines.emplace_back();
-    for (const c10::IValue& line : tree::sequence_items(of_rank)) lines.back().push_back(line.toStringRef());
-    most = std::max(most, lines.back().size());
-  }
-  for (auto& of_rank : lines) of_rank.resize(most, "no further rule");
-  for (size_t rank = 1; rank < lines.size(); rank++)
-    for (size_t i = 0; i < most; i++)
-      require(lines[rank][i] == lines[0][i], Status::kCollectiveMismatch, "rank ", rank,
-              " of those that share layers has ", lines[rank][i], ", and rank 0 has ", lines[0][i],
-              "; expected one plan with its options on all ranks");
-}
 
 class ModelSplit {
  public:
@@ -240,7 +208,6 @@ class ModelSplit {
 
 void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group,
                  const SplitOptions& options) {
-  check_same_plan(plan, options, *group);
   ModelSplit(model, plan, group, options).apply();
 }
 

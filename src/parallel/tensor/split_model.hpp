@@ -15,9 +15,9 @@ struct SplitOptions : SplitRegionOptions {
   bool is_stage = false;       // of a model, in other stages of which sequences begin to be split, or the head is
 };
 
-// Collective among the ranks of `group`, which get the weights of its first rank: one whole parameter after the other,
-// of which each keeps its part. A model without memory stays so. Nothing is changed if the plan does
-// not fit the model.
+// Collective among the ranks of `group`, which have the same plan and options (check_same_plan()) and get the weights
+// of its first rank: one whole parameter after the other, of which each keeps its part. A model without memory stays
+// so. Nothing is changed if the plan does not fit the model.
 void split_model(nn::Module& model, const std::vector<SplitRule>& plan, const RankGroup& group,
                  const SplitOptions& options);
 
