@@ -58,8 +58,8 @@ class BlockStage:
             if self._given:
                 _require_alike(self._given, _hidden(output))
             if self.begin and _has_nan(output) and not _has_nan(passed):
-                raise NotImplementedError(f"what is behind {self.chain.names[self.begin - 1]} gives NaN and got none: it uses what modules before the blocks give, "
-                                          "which is NaN in stages behind the first one, or weights have overflowed; expected modules before the blocks whose "
+                raise NotImplementedError(f"what is behind {self.chain.names[self.begin - 1]} gives NaN and got none: it uses what modules before the blocks "
+                                          "give, which is NaN in stages behind the first one, or weights have overflowed; expected modules before the blocks whose "
                                           "results go into the first block only")
             self._is_checked, self._given = True, {}
         return output

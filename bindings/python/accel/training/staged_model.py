@@ -78,7 +78,8 @@ class StagedModel(Stages):
             return None
         shared = capi.accel_mesh_size(capi.accel_state_mesh(state), "context")
         if shared > 1:  # positions are given to the model's call, and stages call its forward
-            raise NotImplementedError(f"pp_size={ranks} and cp_size={shared}: models of torch in stages have whole sequences; expected one of both, or a model of accel")
+            raise NotImplementedError(f"pp_size={ranks} and cp_size={shared}: models of torch in stages have whole sequences; expected one of both, "
+                                      "or a model of accel")
         settings, chain = options.pipeline, chain_of(model)
         if settings.schedule == "auto" and settings.stages_per_rank < 1:
             settings.stages_per_rank = 1  # how many stages there are is decided here

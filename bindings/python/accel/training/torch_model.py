@@ -79,7 +79,8 @@ def prepare(model: torch.nn.Module, state, options, exchange):
         forward = _checkpointed(forward, plugin)
     if wraps:
         prepared = DistributedModel(model, exchange)
-        prepared.forward = PreparedForward(handle, prepared, forward) if stages is None else StagedForward(handle, prepared, stages, options.pipeline.gather_output == 1)
+        prepared.forward = (PreparedForward(handle, prepared, forward) if stages is None else
+                            StagedForward(handle, prepared, stages, options.pipeline.gather_output == 1))
         if not groups and stages is None:
             if sparse:
                 prepared.forward.sparse = sparse_gradients.SparseGradients(handle, sparse)
