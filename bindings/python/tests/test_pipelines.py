@@ -175,6 +175,11 @@ CHAINS = """
             raise AssertionError(wrong)
         except (ValueError, accel.Error):
             pass
+    try:
+        model(ids, mask=ids) if state.is_main_process else model()
+        raise AssertionError("two inputs")
+    except (ValueError, accel.Error) as error:
+        assert "called with 1 inputs by their places, mask; expected model(ids)" in str(error), error
     assert staged(max_new_tokens=12).tolist() == greedy.tolist()  # and can be used again
 """
 

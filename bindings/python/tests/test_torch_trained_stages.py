@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 MODELS = """
+    import collections
     import copy
     import json
     import os
@@ -24,7 +25,7 @@ MODELS = """
         def __init__(self):
             super().__init__()
             self.words, self.dropout = torch.nn.Embedding(17, 8), torch.nn.Dropout(0)
-            self.blocks = torch.nn.Sequential(*(torch.nn.Linear(8, 8) for _ in range(3)))
+            self.blocks = torch.nn.Sequential(collections.OrderedDict((name, torch.nn.Linear(8, 8)) for name in ("first", "second", "third")))
             self.register_buffer("scale", torch.full((1,), 2.0), persistent=False)
             self.head = torch.nn.Linear(8, 17)
 
@@ -107,7 +108,7 @@ TRAINING = MODELS + """
     given[1].pop("labels", None)
     output = model(*given[0], **given[1]) if accelerator.is_main_process else model()
     assert (output is None) == (not has_output and not options.get("gather_output")), output
-    if has_output:
+    if output is not None:
         expected = plain(*given[0], **given[1])
         assert type(output) is type(expected)
         scores = (lambda value: value) if isinstance(output, torch.Tensor) else (lambda value: value.logits)
@@ -162,43 +163,66 @@ def test_one_rank_computes_the_same_step(ranks, kind):
     ranks(ALONE, 1, KIND=kind)
 
 
-BESIDE_REPLICAS = """
+BESIDE_OTHERS = """
+    import collections
     import copy
     import os
     import torch
     import torch.nn.functional as F
     from accel import Accelerator
     from accel.utils import FullyShardedDataParallelPlugin, ParallelismConfig
-    from transformers import GPT2Config, GPT2LMHeadModel
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, MixtralConfig, MixtralForCausalLM
 
-    is_sharded = os.environ["SHARDED"] == "1"
-    axis = "dp_shard" if is_sharded else "dp_replicate"
-    plugin = FullyShardedDataParallelPlugin(sharding_strategy="FULL_SHARD", auto_wrap_policy="TRANSFORMER_BASED_WRAP",
-                                            transformer_cls_names_to_wrap=["GPT2Block"]) if is_sharded else None
+    kind = os.environ["KIND"]
+    axis = {"replicas": "dp_replicate", "tensor": "tp", "sequences": "cp"}.get(kind, "dp_shard")
+    plugin = None
+    if axis == "dp_shard":
+        wrapping = {"auto_wrap_policy": "NO_WRAP"} if kind in ("recomputed model", "experts") else {"auto_wrap_policy": "TRANSFORMER_BASED_WRAP",
+                                                                                       "transformer_cls_names_to_wrap": ["GPT2Block"]}
+        plugin = FullyShardedDataParallelPlugin(sharding_strategy="FULL_SHARD", activation_checkpointing=kind.startswith("recomputed"), **wrapping)
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2, fsdp_plugin=plugin,
-                              parallelism_config=ParallelismConfig(pp_size=2, **{f"{axis}_size": 2}))
+                              parallelism_config=ParallelismConfig(pp_size=2, ep_size=2 if kind == "experts" else 1, **{f"{axis}_size": 2}))
     torch.manual_seed(4)
-    model = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=3, n_head=2, vocab_size=17, n_positions=9, attn_pdrop=0, embd_pdrop=0, resid_pdrop=0))
-    if is_sharded:
+    if kind == "experts":
+        model = MixtralForCausalLM(MixtralConfig(hidden_size=8, intermediate_size=12, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1,
+                                                 num_local_experts=4, vocab_size=18))
+    elif kind in ("tensor", "sequences"):
+        model = LlamaForCausalLM(LlamaConfig(hidden_size=8, num_hidden_layers=3, num_attention_heads=2, intermediate_size=12, vocab_size=18))
+    else:
+        model = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=3, n_head=2, vocab_size=17, n_positions=9, attn_pdrop=0, embd_pdrop=0, resid_pdrop=0))
+    plain = copy.deepcopy(model)
+    if kind == "shards":
         model.gradient_checkpointing_enable()
     model.train()
-    ids, labels = torch.randint(17, (2, 8, 6)), torch.randint(17, (2, 8, 6))
-    plain = copy.deepcopy(model)
+    calls = collections.Counter()
+    for number, block in enumerate(model.base_model.h if hasattr(model.base_model, "h") else model.base_model.layers):
+        next(block.children()).register_forward_pre_hook(lambda *_, number=number: calls.update([number]))
+    ids, labels = torch.randint(17, (2, 8, 8)), torch.randint(17, (2, 8, 8))
     plain_optimizer = torch.optim.AdamW(plain.parameters(), lr=0.02)
     rank = accelerator.torch_device_mesh.get_local_rank(axis)
-    own = slice(4 * rank, 4 * rank + 4)
-    model, optimizer = accelerator.prepare(model, torch.optim.AdamW(model.parameters(), lr=0.02))
+    own = slice(4 * rank, 4 * rank + 4) if axis.startswith("dp") else slice(None)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
+    try:
+        model = accelerator.prepare_model(model, pipeline={"micro_batches": 2})
+    except NotImplementedError as error:
+        assert kind == "sequences" and "pp_size=2 and cp_size=2" in str(error), error
+        raise SystemExit
+    assert kind != "sequences"
+    optimizer = accelerator.prepare(optimizer)
     for _ in range(3):
         for batch in range(2):
             (F.cross_entropy(plain(ids[batch]).logits.flatten(0, 1), labels[batch].flatten()) / 2).backward()
+            inputs, targets = ids[batch][own].clone(), labels[batch][own].clone()
             with accelerator.accumulate(model):
-                accelerator.pipeline_step(model, ids[batch][own], labels[batch][own])
+                accelerator.pipeline_step(model, inputs, targets)
                 norm = accelerator.clip_grad_norm_(model.parameters(), 0.3)
                 optimizer.step()
                 optimizer.zero_grad()
         torch.testing.assert_close(norm, torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.3), atol=1e-5, rtol=1e-4)
         plain_optimizer.step()
         plain_optimizer.zero_grad()
+    is_recomputed = kind == "shards" or kind.startswith("recomputed")
+    assert calls and set(calls.values()) == {24 if is_recomputed else 12}, calls
     whole = accelerator.get_state_dict(model)
     for name, tensor in plain.state_dict().items() if accelerator.is_main_process else ():
         torch.testing.assert_close(whole[name], tensor, atol=2e-5, rtol=1e-4)
@@ -207,10 +231,10 @@ BESIDE_REPLICAS = """
 
 
 @pytest.mark.combinations
-@pytest.mark.parametrize("is_sharded", [0, 1])
-def test_replicas_of_stages_and_their_shards(ranks, is_sharded):
+@pytest.mark.parametrize("kind", ["replicas", "shards", "recomputed blocks", "recomputed model", "tensor", "experts", "sequences"])
+def test_stages_beside_other_axes(ranks, kind):
     pytest.importorskip("transformers")
-    ranks(BESIDE_REPLICAS, 4, SHARDED=is_sharded)
+    ranks(BESIDE_OTHERS, 4, KIND=kind)
 
 
 def test_what_is_refused(ranks):
@@ -239,9 +263,9 @@ def test_what_is_refused(ranks):
         class Biased(torch.nn.Module):
             _pp_plan = {"blocks": None}
 
-            def __init__(self):
+            def __init__(self, width):
                 super().__init__()
-                self.words, self.bias = torch.nn.Linear(2, 4), torch.nn.Linear(2, 3)
+                self.words, self.bias = torch.nn.Linear(2, 4), torch.nn.Linear(2, width)
                 self.blocks = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(2))
 
             def forward(self, rows):
@@ -250,9 +274,30 @@ def test_what_is_refused(ranks):
                     hidden = block(hidden) + bias
                 return hidden
 
-        biased = accelerator.prepare(Biased())
-        said = error_of(lambda: accelerator.pipeline_step(biased, torch.zeros(4, 2), torch.zeros(4, dtype=torch.long)))
-        assert "bias gives the shape (2, 3) and blocks compute (2, 4)" in said, said
+        class Repeated(torch.nn.Module):
+            _pp_plan = {"blocks": None}
+
+            def __init__(self):
+                super().__init__()
+                self.blocks = torch.nn.ModuleList(torch.nn.Linear(2, 2) for _ in range(2))
+
+            def forward(self, rows):
+                for block in (*self.blocks, *self.blocks):
+                    rows = block(rows)
+                return rows
+
+        for wrong, words in ((Biased(4), "what is behind blocks.0 gives NaN and got none"),
+                             (Biased(3), "bias gives the shape (2, 3) and blocks compute (2, 4)"),
+                             (Repeated(), "calls blocks.0 again")):
+            wrong = accelerator.prepare(wrong)
+            said = error_of(lambda: accelerator.pipeline_step(wrong, torch.zeros(4, 2), torch.zeros(4, dtype=torch.long)))
+            assert words in said, said
+        wrong = Repeated()
+        wrong.blocks = torch.nn.ModuleList([wrong.blocks[0], torch.nn.Tanh(), wrong.blocks[0]])
+        said = error_of(lambda: accelerator.prepare(wrong))
+        assert "NotImplementedError: blocks.2 of Repeated is blocks.0 again" in said, said
+        said = error_of(lambda: accelerator.prepare_model(layers(), pipeline={"sample_inputs": torch.zeros(1, 2)}))
+        assert said.startswith("NotImplementedError: sample_inputs"), said
 
         torch.manual_seed(1)
         model = accelerator.prepare(layers())

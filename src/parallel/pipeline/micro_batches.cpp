@@ -27,9 +27,11 @@ at::Tensor rows_between(const at::Tensor& tensor, int64_t begin, int64_t size) {
 
 at::Tensor join_tensors(const std::vector<at::Tensor>& parts, int64_t rows, const std::vector<int64_t>& sizes) {
   for (size_t part = 0; part < parts.size(); part++)
-    require(parts[part].dim() > 0 && parts[part].size(0) == sizes[part], Status::kShapeMismatch,
-            "the output of a chunk of ", sizes[part], " rows has a tensor of shape ", parts[part].sizes(),
-            "; expected its rows in dimension 0, so that chunks can be joined");
+    require(
+        parts[part].dim() > 0 && parts[part].size(0) == sizes[part], Status::kShapeMismatch,
+        "the output of a chunk of ", sizes[part], " rows has a tensor of shape ", parts[part].sizes(),
+        "; expected its rows in dimension 0, so that chunks can be joined. A loss has none: leave labels out of the "
+        "inputs, or compute it in a step (accel_pipeline_step())");
   return at::cat(parts).narrow(0, 0, rows);
 }
 

@@ -51,7 +51,8 @@ class PartStage:
         elif len(value["args"]) + len(value["named"]) == 1:
             inputs = [*value["args"], *value["named"].values()]
         else:
-            raise ValueError("a model of accel in stages is called with token ids alone")
+            given = [f"{len(value['args'])} inputs by their places", *value["named"]]
+            raise ValueError(f"a model of accel in stages is called with {', '.join(given)}; expected model(ids), with token ids alone")
         output = capi.accel_module_call(self.handle, inputs)
         return output if self.is_last else {"passed": output}
 

@@ -2,6 +2,8 @@
 
 import contextlib
 
+import torch
+
 
 def place(module, left_out, device):
     """Moves the tensors of a module to a device, but those of some modules below it."""
@@ -44,8 +46,9 @@ def without_cache(model):
 
 @contextlib.contextmanager
 def without_checkpoint(block):
-    """A block of transformers keeps its activations: a forward that is left before its end cannot be computed again."""
-    kept = getattr(block, "gradient_checkpointing", False)
+    """A block that checkpoints around its forward, as those of transformers 4 do, keeps its activations: what is left before its end, or replaced, cannot be
+    computed again. One that checkpoints inside of its forward goes on."""
+    kept = type(block).__call__ is not torch.nn.Module.__call__ and getattr(block, "gradient_checkpointing", False)
     if kept:
         block.gradient_checkpointing = False
     try:

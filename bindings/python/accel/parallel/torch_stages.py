@@ -64,7 +64,12 @@ class BlockChain:
     def __init__(self, model, path):
         self.model, self.path = model, path
         self.blocks = list(model.get_submodule(path))
-        self.names = [f"{path}.{number}" for number in range(len(self.blocks))]
+        self.names = [f"{path}.{name}" for name in model.get_submodule(path)._modules]
+        places = {block: self.blocks.index(block) for block in self.blocks}
+        twice = next((place for place, block in enumerate(self.blocks) if places[block] != place), None)
+        if twice is not None:
+            raise NotImplementedError(f"{self.names[twice]} of {type(model).__name__} is {self.names[places[self.blocks[twice]]]} again: a stage computes its blocks "
+                                      "once; expected a module for each block")
         self.forward = model.forward
         self.signature = inspect.signature(model.forward)
 

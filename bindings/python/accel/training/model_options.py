@@ -25,6 +25,8 @@ def build(accelerator, model, device_placement, evaluation_mode, split_by_progra
     options.tensor_parallel = layers = layer_options(config, given["tensor_parallel"])
     options.expert_parallel = experts = fill(capi.accel_expert_parallel_options_t(), given["expert_parallel"] or megatron_layout.experts_of(accelerator.state.megatron_lm_plugin))
     options.context_parallel = sequences = split_sequences.options(config, given["context_parallel"])
+    if is_of_torch and (given["pipeline"] or {}).get("sample_inputs") is not None:
+        raise NotImplementedError("sample_inputs: models of torch are cut by what their parts have; expected a pipeline without it")
     options.pipeline = stages = capi.accel_pipeline_options_t(**(given["pipeline"] or megatron_layout.stages_of(accelerator.state.megatron_lm_plugin, model)))
     sharding = sharding_choice.options_of(model, options)
     for chosen in (options, layers, experts, sequences, stages) if is_of_torch else (sequences,):  # part of the engine's work is done in Python

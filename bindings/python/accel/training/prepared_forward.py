@@ -131,9 +131,9 @@ class StagedForward(PreparedForward):
 
     is_split = True
 
-    def __init__(self, handle, model, stages):
+    def __init__(self, handle, model, stages, gathers):
         super().__init__(handle, model, model)
-        self.stages = stages
+        self.stages, self.gathers = stages, gathers
 
     @not_traced
     def __call__(self, *args, **kwargs):
@@ -141,6 +141,8 @@ class StagedForward(PreparedForward):
         given = [engine_values({"args": list(args), "named": kwargs}, "the inputs have")] if args or kwargs else ()
         with self.stages.step():
             value = capi.accel_module_call(self.handle, given)
+            if self.gathers:
+                return self.stages.with_classes(value)
             return None if value is None else self.stages.as_model(value)
 
     def __reduce__(self):

@@ -9,6 +9,8 @@ import torch
 from .. import capi
 from ..engine.bridge import not_traced, to_torch
 from ..engine.values import engine_values, like, map_leaves
+from ..parallel.collectives import from_rank
+from ..parallel.parallelism_config import Mesh
 from ..parallel.trained_stages import Parts, begins_of, chain_of
 from ..tensors.tensor_type import is_tensor
 
@@ -74,16 +76,22 @@ class StagedModel(Stages):
         ranks = capi.accel_mesh_size(capi.accel_state_mesh(state), "pipeline")
         if ranks == 1 or options.split_by_program == 1 or options.evaluation_mode == 1:
             return None
+        shared = capi.accel_mesh_size(capi.accel_state_mesh(state), "context")
+        if shared > 1:  # positions are given to the model's call, and stages call its forward
+            raise NotImplementedError(f"pp_size={ranks} and cp_size={shared}: models of torch in stages have whole sequences; expected one of both, "
+                                      "or a model of accel")
         settings, chain = options.pipeline, chain_of(model)
         if settings.schedule == "auto" and settings.stages_per_rank < 1:
             settings.stages_per_rank = 1  # how many stages there are is decided here
         each = settings.stages_per_rank if settings.stages_per_rank > 0 else 2 if settings.schedule in _TWO_STAGES_A_RANK else 1
-        staged = cls(chain, begins_of(chain, settings.split or "flops", ranks * each))
+        staged = cls(chain, begins_of(chain, settings.split or "flops", ranks * each), 0 if settings.schedule == "zero_bubble_v" else ranks - 1)
         settings.split = ",".join(map(str, staged.parts.counts))
         return staged
 
-    def __init__(self, chain, begins):
+    def __init__(self, chain, begins, last_rank):
         self.chain, self.parts, self._functions = chain, Parts(chain, begins), {}
+        self.last_rank = last_rank  # along the axis pp: with the last stage
+        self._recomputed, self._recomputing = frozenset(), None
 
     @property
     def containers(self):
@@ -96,6 +104,15 @@ class StagedModel(Stages):
         for number, path in enumerate(self.parts.paths):
             capi.accel_module_set_forward(capi.accel_module_child(root, path), lambda _, inputs, number=number: own()._run(number, inputs[0]))
 
+    def recompute(self, groups, recomputing):
+        """The forwards of some groups, "" for the whole model, are computed again in the backward: as the function that `recomputing` makes of them."""
+        self._recomputed, self._recomputing = frozenset(groups), recomputing
+
+    def _function(self, run):
+        function = self.chain.stage(*run)
+        paths = {path for unit in self.chain.units[slice(*run)] for path in unit.paths}
+        return self._recomputing(function) if "" in self._recomputed or paths & self._recomputed else function
+
     def compute_in_groups(self, groups):
         """Parameters of some modules are gathered around their call in the engine: what stays together is computed with its last part."""
         of_parts = [path for path in groups if path in self.parts.paths]
@@ -107,6 +124,14 @@ class StagedModel(Stages):
             raise NotImplementedError(f"{wrong[0]} is sharded by itself, and is computed with the block behind it; expected an auto_wrap_policy of blocks, or "
                                       "NO_WRAP")
 
+    def with_classes(self, value):
+        """A gathered output as the model returned it, on all ranks of the pipeline: the last one tells its classes."""
+        if is_tensor(value):
+            return to_torch(value)
+        with Mesh().get_group("pp"):
+            kinds = from_rank(self.last_rank, lambda: map_leaves(self.output, torch.is_tensor, lambda _: torch.empty(0)))
+        return like(kinds if self.output is None else self.output, value)
+
     @not_traced
     def _run(self, part, value):
         """The last part of a run computes all of it; those before it hand on its input."""
@@ -114,7 +139,7 @@ class StagedModel(Stages):
             return value
         run = self.parts.run_of(part)
         if run not in self._functions:
-            self._functions[run] = self.chain.stage(*run)
+            self._functions[run] = self._function(run)
         return self.passed_on(self._functions[run](torch_values(value)), is_last=part == len(self.parts.paths) - 1)
 
 

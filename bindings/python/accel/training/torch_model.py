@@ -5,6 +5,7 @@ the module's forward. Arguments stay in Python; the tensors of the result pass t
 """
 
 import contextlib
+import functools
 import logging
 
 import torch
@@ -68,6 +69,7 @@ def prepare(model: torch.nn.Module, state, options, exchange):
     checkpointed = _innermost(groups) if plugin is not None and plugin.checkpoints_activations_of(model) else ()
     if stages is not None:
         stages.compute_in_groups(groups)
+        stages.recompute(checkpointed, functools.partial(_checkpointed, plugin=plugin))
     for path in filter(None, groups):
         if stages is not None and path in stages.parts.paths:
             continue
@@ -77,7 +79,8 @@ def prepare(model: torch.nn.Module, state, options, exchange):
         forward = _checkpointed(forward, plugin)
     if wraps:
         prepared = DistributedModel(model, exchange)
-        prepared.forward = PreparedForward(handle, prepared, forward) if stages is None else StagedForward(handle, prepared, stages)
+        prepared.forward = (PreparedForward(handle, prepared, forward) if stages is None else
+                            StagedForward(handle, prepared, stages, options.pipeline.gather_output == 1))
         if not groups and stages is None:
             if sparse:
                 prepared.forward.sparse = sparse_gradients.SparseGradients(handle, sparse)
