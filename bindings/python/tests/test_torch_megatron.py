@@ -301,8 +301,9 @@ def test_stages_by_the_fields_of_the_plugin():
 
     assert layout.stages_of(None, gpt()) == layout.stages_of(MegatronLMPlugin(), gpt()) == {}
     assert stages() == {"micro_batches": 4}
-    assert stages(num_layers_per_virtual_pipeline_stage=1) == {"micro_batches": 4, "schedule": "interleaved", "stages_per_rank": 2}
-    assert stages(num_layers_per_virtual_pipeline_stage=2) == {"micro_batches": 4}
+    assert stages(num_layers_per_virtual_pipeline_stage=1) == {"micro_batches": 4, "schedule": "interleaved", "stages_per_rank": 2,
+                                                                "split": "1,1,1,2"}
+    assert stages(num_layers_per_virtual_pipeline_stage=2) == {"micro_batches": 4, "split": "2,3"}
     assert stages(decoder_last_pipeline_num_layers=1) == {"micro_batches": 4, "split": "3,2"}
     for wrong in ({"num_layers_per_virtual_pipeline_stage": 3}, {"decoder_last_pipeline_num_layers": 4}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
