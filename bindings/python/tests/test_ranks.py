@@ -643,6 +643,9 @@ STAGES = """
         print("the loss is a int; expected a tensor" in str(error))
     optimizer.zero_grad()
     print(abs(foreign - accelerator.pipeline_step(model, rows, labels)) < 1e-6)
+    whole = accelerator.get_state_dict(model)
+    print({name: list(value.shape) for name, value in whole.items()} == (
+        {"0.weight": [8, 4], "0.bias": [8], "2.weight": [8, 8], "2.bias": [8], "4.weight": [3, 8], "4.bias": [3]} if first else {}))
     accelerator.end_training()
 """
 
@@ -652,4 +655,4 @@ def test_a_model_in_stages(ranks):
         fits, *lines = printed.splitlines()
         assert fits == "True" and lines[0].startswith("True True ") and lines[1:3] == ["True", "True"]
         assert lines[3].startswith("TypeError True") == (rank == 0) and lines[4].startswith("TypeError True") == (rank == 1)
-        assert lines[5:] == ["True", "True"], printed
+        assert lines[5:] == ["True", "True", "True"], printed

@@ -138,6 +138,13 @@ def test_what_the_engine_is_told():
     assert (options.enabled, options.sharding_strategy, options.state_dict_type) == (1, 2, 1)
     assert (options.param_dtype, options.reduce_dtype, options.ignored_modules) == ("bfloat16", "bfloat16", r".*\.1")
     assert options.backward_prefetch == options.sync_module_states == options.reshard_after_forward == capi.ACCEL_UNSET
+    unsaid, said = FullyShardedDataParallelPlugin().to_engine(), FullyShardedDataParallelPlugin(sharding_strategy="FULL_SHARD").to_engine()
+    assert unsaid.sharding_strategy == capi.ACCEL_UNSET and said.sharding_strategy == capi.ACCEL_SHARDING_STRATEGY_FULL_SHARD
+    assert FullyShardedDataParallelPlugin(fsdp_version=2).to_engine().reshard_after_forward == capi.ACCEL_UNSET
+    assert FullyShardedDataParallelPlugin(fsdp_version=2, reshard_after_forward=True).to_engine().reshard_after_forward == 1
+    changed = FullyShardedDataParallelPlugin()
+    changed.sharding_strategy = type(changed.sharding_strategy).SHARD_GRAD_OP
+    assert changed.to_engine().sharding_strategy == capi.ACCEL_SHARDING_STRATEGY_SHARD_GRAD_OP
     assert FullyShardedDataParallelPlugin(backward_prefetch="NO_PREFETCH").to_engine().backward_prefetch == 3
     assert FullyShardedDataParallelPlugin(reshard_after_forward="NO_SHARD").to_engine().sharding_strategy == 3
     second = FullyShardedDataParallelPlugin(fsdp_version=2, reshard_after_forward=False, auto_wrap_policy="SIZE_BASED_WRAP", min_num_params=7).to_engine()

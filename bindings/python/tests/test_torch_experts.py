@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from test_tensor_parallel import numbers  # noqa: E402
 
+from accel import Accelerator  # noqa: E402
 from accel.parallel.shared_experts import Experts  # noqa: E402
 from accel.parallel.split_styles import Layer  # noqa: E402
 
@@ -144,6 +145,12 @@ class TwoExperts(torch.nn.Module):
 
     def forward(self, x, chosen, weights):
         return x
+
+
+def test_a_bound_without_shared_experts_is_a_warning(caplog):
+    for factor in (0.0, 1.0):
+        Accelerator(cpu=True).prepare_model(TwoExperts(), expert_parallel={"capacity_factor": factor})
+        assert ("capacity_factor is 1.0, and no experts of TwoExperts are shared out" in caplog.text) == (factor > 0)
 
 
 def test_modules_that_do_not_fit_are_refused():

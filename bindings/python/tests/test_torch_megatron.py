@@ -301,8 +301,9 @@ def test_stages_by_the_fields_of_the_plugin():
 
     assert layout.stages_of(None, gpt()) == layout.stages_of(MegatronLMPlugin(), gpt()) == {}
     assert stages() == {"micro_batches": 4}
-    assert stages(num_layers_per_virtual_pipeline_stage=1) == {"micro_batches": 4, "schedule": "interleaved", "stages_per_rank": 2}
-    assert stages(num_layers_per_virtual_pipeline_stage=2) == {"micro_batches": 4}
+    assert stages(num_layers_per_virtual_pipeline_stage=1) == {"micro_batches": 4, "schedule": "interleaved", "stages_per_rank": 2,
+                                                                "split": "1,1,1,2"}
+    assert stages(num_layers_per_virtual_pipeline_stage=2) == {"micro_batches": 4, "split": "2,3"}
     assert stages(decoder_last_pipeline_num_layers=1) == {"micro_batches": 4, "split": "3,2"}
     for wrong in ({"num_layers_per_virtual_pipeline_stage": 3}, {"decoder_last_pipeline_num_layers": 4}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
@@ -639,6 +640,38 @@ def test_whole_weights_are_on_the_main_process(ranks):
         accelerator.end_training()
     """)
     assert [text.split() for text in printed] == [["False", "False", "True"], ["True", "True", "True"]]
+
+
+# Regression: the first stage waited in the next forward, or for the values, until the deadline of communication.
+def test_an_error_behind_the_last_stage_is_one_of_all(ranks):
+    printed = ranks("""
+        import torch
+        from transformers import GPT2Config, GPT2LMHeadModel
+        from accel import Accelerator
+        from accel.utils import MegatronLMPlugin
+
+        def loss_of(mask, losses):
+            if wrong == "loss":
+                raise KeyError("absent")
+            loss = losses.mean()
+            return loss, {"own": 0.5 if wrong == "value" else loss.detach()}
+
+        accelerator = Accelerator(cpu=True, megatron_lm_plugin=MegatronLMPlugin(pp_degree=2, num_micro_batches=2, custom_loss_function=loss_of))
+        model = GPT2LMHeadModel(GPT2Config(n_embd=8, n_layer=2, n_head=2, vocab_size=18, n_positions=8, eos_token_id=16))
+        rows = torch.utils.data.DataLoader([{"input_ids": torch.arange(4)}] * 4, batch_size=2)
+        model, optimizer, rows = accelerator.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1), rows)
+        batch = next(iter(rows))
+        for is_training, wrong in ((False, "loss"), (False, "value"), (True, "loss"), (True, "value")):
+            model.train(is_training)
+            try:
+                model(**batch)
+            except Exception as error:
+                print("absent" in str(error) or "has no attribute 'dim'" in str(error))
+        wrong = None
+        print(model(**batch).loss > 0)
+        accelerator.end_training()
+    """, ACCEL_TIMEOUT_MS=60000)
+    assert [text.split() for text in printed] == [["True"] * 4 + ["tensor(True)"]] * 2
 
 
 def test_losses_of_one_rank():

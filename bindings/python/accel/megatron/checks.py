@@ -13,8 +13,6 @@ _LENGTHS = ("n_positions", "max_position_embeddings")
 _OF_PIPELINE = ("num_layers_per_virtual_pipeline_stage", "decoder_last_pipeline_num_layers", "pipeline_model_parallel_split_rank")
 _OF_SCHEDULE = ("train_iters", "train_samples", "lr_decay_style", "lr_decay_iters", "lr_decay_samples", "lr_warmup_iters", "lr_warmup_samples",
                 "lr_warmup_fraction", "min_lr", "weight_decay_incr_style", "start_weight_decay", "end_weight_decay")
-
-
 _NOT_LOGGED = ("log_num_zeros_in_grad", "log_throughput", "log_progress", "log_timers_to_tensorboard", "log_memory_to_tensorboard",
                "log_world_size_to_tensorboard")
 _OF_GPT = ("eod_mask_loss", "return_logits", "reset_position_ids", "reset_attention_mask")

@@ -89,13 +89,19 @@ def stages_of(plugin, model):
                              f"that, are the {layers} layers of the model, without decoder_last_pipeline_num_layers")
         if layers > each * plugin.pp_degree:
             options.update(schedule="interleaved", stages_per_rank=layers // (each * plugin.pp_degree))
+        options["split"] = _split([each] * (layers // each))
     if last is not None:
         others, rest = divmod(layers - last, plugin.pp_degree - 1)
         if rest or others < 1 or last < 1:
             raise ValueError(f"decoder_last_pipeline_num_layers={last}: expected a number that leaves a multiple of {plugin.pp_degree - 1} of the {layers} "
                              "layers to the other stages")
-        options["split"] = ",".join(map(str, [*[others] * (plugin.pp_degree - 1), last + 1]))  # and the head
+        options["split"] = _split([*[others] * (plugin.pp_degree - 1), last])
     return options
+
+
+def _split(layers):
+    """The cut into stages of so many layers; the head is a part of the last one."""
+    return ",".join(map(str, [*layers[:-1], layers[-1] + 1]))
 
 
 def experts_of(plugin):

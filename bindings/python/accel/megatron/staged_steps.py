@@ -63,13 +63,16 @@ class StagedSteps:
         return self._shared(results, parts)
 
     def evaluate(self, micro_batches):
-        """Forwards alone. The values by name."""
-        results = []
+        """Forwards alone. The values by name. Behind an error of the loss the forwards go on, in which the other ranks take part."""
+        results, failure = [], None
         for micro_batch, _ in micro_batches:
             output = self.engine.module(**self._inputs(micro_batch))
-            if self._has_last:
-                results.append(self._result(micro_batch, output))
-        return self._shared(results, micro_batches)
+            if self._has_last and failure is None:
+                try:
+                    results.append(self._result(micro_batch, output))
+                except Exception as error:
+                    failure = error
+        return self._shared(results, micro_batches, failure)
 
     def _called(self, micro_batch, output=None):
         model = as_megatron(_Model(self.engine.module, output), get_args())
@@ -90,8 +93,19 @@ class StagedSteps:
         returned, loss_of = self._called(micro_batch, output)
         return loss_of(returned)
 
-    def _shared(self, results, parts):
-        found = [self.engine.values_of(results, parts) if self._has_last else None]
+    def _shared(self, results, parts, failure=None):
+        """The values of the last rank on all of them; its error is one of all."""
+        values = None
+        if self._has_last and failure is None:
+            try:
+                values = self.engine.values_of(results, parts)
+            except Exception as error:
+                failure = error
+
+        def known():
+            if failure is not None:
+                raise failure
+            return values
+
         with self._mesh.get_group(_AXIS):
-            collectives.broadcast_object_list(found, from_process=self._last)
-        return found[0]
+            return collectives.from_rank(self._last, known)

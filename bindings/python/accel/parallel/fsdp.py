@@ -55,7 +55,7 @@ class FullyShardedDataParallelPlugin(settings.FullyShardedDataParallelPlugin):
         if self.fsdp_version not in (1, 2):
             raise ValueError(f"fsdp_version={self.fsdp_version!r}: expected 1 or 2")
         # What nobody has said: there the engine has defaults of its own.
-        self._unsaid = {name for name in ("sharding_strategy", "backward_prefetch", "sync_module_states")
+        self._unsaid = {name for name in ("sharding_strategy", "reshard_after_forward", "backward_prefetch", "sync_module_states")
                         if getattr(self, name) is None and f"FSDP_{name.upper()}" not in os.environ}
         self._checkpointed: "weakref.WeakSet[Any]" = weakref.WeakSet()
         obsolete = []
@@ -254,7 +254,10 @@ class FullyShardedDataParallelPlugin(settings.FullyShardedDataParallelPlugin):
             reshard_group_size=None if self.fsdp_version == 1 or isinstance(reshard, bool) else reshard, **self._dtypes())
         if self.fsdp_version == 1 and self.backward_prefetch is None:
             given["backward_prefetch"] = capi.ACCEL_BACKWARD_PREFETCH_NO_PREFETCH
-        return engine_options(self, **{**given, **dict.fromkeys({"backward_prefetch", "sync_module_states"} & self._unsaid)})
+        unsaid = {"backward_prefetch", "sync_module_states"}
+        if reshard is True if self.fsdp_version == 2 else reshard is None and strategy.name == "FULL_SHARD":
+            unsaid |= {"sharding_strategy", "reshard_after_forward"}  # the default of models in stages is another one
+        return engine_options(self, **{**given, **dict.fromkeys(unsaid & self._unsaid)})
 
     def _wrapping(self, model):
         """The policy's number, names of classes and number of parameters."""

@@ -18,6 +18,14 @@ _logger = logging.getLogger(__name__)
 
 def prepare(model: torch.nn.Module, state, options) -> "SharedExperts | None":
     """Takes the rules of experts out of the plan of a model that is about to be prepared; None: each rank has all its experts."""
+    shared = _shared_of(model, state, options)
+    if shared is None and options.expert_parallel.capacity_factor > 0:
+        _logger.warning("capacity_factor is %s, and no experts of %s are shared out, as ep_size does: none drops a token",
+                        options.expert_parallel.capacity_factor, type(model).__name__)
+    return shared
+
+
+def _shared_of(model, state, options):
     text = options.tensor_parallel.plan or "auto"
     if options.split_by_program == 1:
         return None

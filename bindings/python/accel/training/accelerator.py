@@ -521,13 +521,12 @@ class Accelerator(methods.Accelerator, Observed):
         elif is_torch_model(model):
             whole = pytorch_model().sharded_state_dict(model, self._models, self._current())
         elif isinstance(model, Module):
-            has_parts = capi.accel_sharded_modules(model.handle) or capi.accel_mesh_size(capi.accel_state_mesh(self._current()), "tensor") > 1
-            whole = capi.accel_get_state_dict(self._current(), model.handle) if has_parts else None  # also of the one inside a prepared model
+            whole = capi.accel_get_state_dict(self._current(), model.handle)  # also of the one inside a prepared model
         else:
             whole = None
         if whole is None:
-            is_model = is_torch_model(model) or isinstance(model, Module)  # and the prepared forward of one of torch stays
-            whole = (self.unwrap_model(model, keep_fp32_wrapper=is_torch_model(model)) if unwrap and is_model else model).state_dict()
+            is_wrapped = unwrap and is_torch_model(model)
+            whole = (self.unwrap_model(model, keep_fp32_wrapper=True) if is_wrapped else model).state_dict()  # its prepared forward stays
         return whole if kind is None else {name: in_floating_type(value, kind) for name, value in whole.items()}
 
     def _type_of_whole_weights(self):

@@ -13,7 +13,7 @@ from ..state.options import fill
 def build(accelerator, model, device_placement, evaluation_mode, split_by_program, given):
     """(accel_prepare_model_options_t, what it points to and does not keep, by name). `given` has by the names of its pointers the fields of a call,
     or None; split_by_program may be None."""
-    config, is_of_torch = accelerator.parallelism_config, is_torch_model(model)
+    config, is_of_torch, megatron = accelerator.parallelism_config, is_torch_model(model), accelerator.state.megatron_lm_plugin
     options = capi.accel_prepare_model_options_t(device_placement=int(device_placement), evaluation_mode=int(evaluation_mode))
     if split_by_program is not None or is_split(model):
         options.split_by_program = int(split_by_program is None or split_by_program)
@@ -23,11 +23,11 @@ def build(accelerator, model, device_placement, evaluation_mode, split_by_progra
         ddp, power = handler.to_engine()
         options.ddp = ddp
     options.tensor_parallel = layers = layer_options(config, given["tensor_parallel"])
-    options.expert_parallel = experts = fill(capi.accel_expert_parallel_options_t(), given["expert_parallel"] or megatron_layout.experts_of(accelerator.state.megatron_lm_plugin))
+    options.expert_parallel = experts = fill(capi.accel_expert_parallel_options_t(), given["expert_parallel"] or megatron_layout.experts_of(megatron))
     options.context_parallel = sequences = split_sequences.options(config, given["context_parallel"])
     if is_of_torch and (given["pipeline"] or {}).get("sample_inputs") is not None:
         raise NotImplementedError("sample_inputs: models of torch are cut by what their parts have; expected a pipeline without it")
-    options.pipeline = stages = capi.accel_pipeline_options_t(**(given["pipeline"] or megatron_layout.stages_of(accelerator.state.megatron_lm_plugin, model)))
+    options.pipeline = stages = capi.accel_pipeline_options_t(**(given["pipeline"] or megatron_layout.stages_of(megatron, model)))
     sharding = sharding_choice.options_of(model, options)
     for chosen in (options, layers, experts, sequences, stages) if is_of_torch else (sequences,):  # part of the engine's work is done in Python
         capi.accel_options_resolve(type(chosen).__name__, chosen)
