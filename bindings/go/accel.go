@@ -15269,10 +15269,10 @@ func (state *State) PipelineForward(stage *Module, batch any, chunks int64, chun
 // (accel_module_set_forward()). The first part gets the inputs of the model; each further one gets one input, the
 // output of the part before it, which may be any value with tensors inside. A part of the kind "Pipeline" counts with
 // its own parts, so that names of parts have levels; what accel_module_add_child() adds is a further part, and
-// without a forward a module that each rank has. Called without a pipeline, it computes the parts one after the
-// other. GPT-2, Llama and accel_module_sequential() are chains by themselves: one of them alone gives its parts, each
-// as a module of the kind "ChainPart" with the parameters under the model's names, of which runs can be the stages of
-// accel_pipeline_forward().
+// without a forward a module that each rank has, whose parameters require no gradient. Called without a pipeline, it
+// computes the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by themselves: one of
+// them alone gives its parts, each as a module of the kind "ChainPart" with the parameters under the model's names,
+// of which runs can be the stages of accel_pipeline_forward().
 //
 //   - parts: The modules, in their order; or one that is a chain by itself.
 //
@@ -15493,7 +15493,8 @@ func (state *State) PrepareModel(module *Module, options *PrepareModelOptions) (
 //   - options: NULL: defaults.
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy does
-// not allow, and for a batch_size with a model whose layers are unknown; NOT_FOUND for classes that no module has.
+// not allow, and for a batch_size with a model whose layers are unknown, or that has experts; NOT_FOUND for classes
+// that no module has.
 func EstimateMemory(module *Module, optimizer *Optimizer, options *EstimateMemoryOptions) (out any, err error) {
 	var given arguments
 	defer given.end()

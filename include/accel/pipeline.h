@@ -48,10 +48,10 @@ typedef struct accel_pipeline_options {
  * runs of these parts. A part may have a forward in any language (accel_module_set_forward()). The first part gets the
  * inputs of the model; each further one gets one input, the output of the part before it, which may be any value with
  * tensors inside. A part of the kind "Pipeline" counts with its own parts, so that names of parts have levels; what
- * accel_module_add_child() adds is a further part, and without a forward a module that each rank has. Called without a
- * pipeline, it computes the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by themselves:
- * one of them alone gives its parts, each as a module of the kind "ChainPart" with the parameters under the model's names,
- * of which runs can be the stages of accel_pipeline_forward().
+ * accel_module_add_child() adds is a further part, and without a forward a module that each rank has, whose
+ * parameters require no gradient. Called without a pipeline, it computes the parts one after the other. GPT-2, Llama and
+ * accel_module_sequential() are chains by themselves: one of them alone gives its parts, each as a module of the kind
+ * "ChainPart" with the parameters under the model's names, of which runs can be the stages of accel_pipeline_forward().
  * @param parts [n_parts] The modules, in their order; or one that is a chain by itself.
  * @param n_parts Their number, 1 or more.
  * @param out The module, of the kind "Pipeline".

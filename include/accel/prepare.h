@@ -320,7 +320,7 @@ typedef struct accel_estimate_memory_options {
  *   are being reduced), "activations", and their sum "peak"; "phase" is when: "forward", "backward" or "step"; and the
  *   peak of each phase by its name.
  * @return ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy
- *   does not allow, and for a batch_size with a model whose layers are unknown; NOT_FOUND for classes that no module has.
+ *   does not allow, and for a batch_size with a model whose layers are unknown, or that has experts; NOT_FOUND for classes that no module has.
  * @threads any */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_estimate_memory(const accel_module_t *module, const accel_optimizer_t *ACCEL_NULLABLE optimizer,

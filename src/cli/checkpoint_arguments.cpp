@@ -74,6 +74,8 @@ void declare_estimate_memory(CLI::App& app, EstimateArguments& options) {
       ->group("Options");
   add("--context-parallel-size,--context_parallel_size", options.context_size,
       "Number of ranks that share each sequence. Default: 1.", "N");
+  add("--expert-parallel-size,--expert_parallel_size", options.expert_size,
+      "Number of ranks that have different experts of a layer. Default: 1.", "N");
   add("--optimizer", options.optimizer,
       "Optimizer: adamw, adam, adamw_8bit, sgd, sgd_momentum, adagrad, lion or adafactor. Default: adamw.", "NAME");
   add("--mixed-precision,--mixed_precision", options.precision,

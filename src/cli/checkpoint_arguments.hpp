@@ -17,8 +17,8 @@ struct EstimateArguments {
   std::vector<std::string> dtypes = {"float32", "float16", "int8", "int4"};
   std::vector<std::string> strategies;
   std::string world_size = "1", shard_size, optimizer = "adamw", precision = "no", wrap, min_num_params,
-              accumulation = "1", activation_bytes = "0", library, tensor_size, plan, context_size, batch_size = "0",
-              sequence_length = "0";
+              accumulation = "1", activation_bytes = "0", library, tensor_size, plan, context_size, expert_size,
+              batch_size = "0", sequence_length = "0";
   bool sequence_parallel = false, loss_parallel = false, recompute = false, trust_remote_code = false, json = false;
 };
 

@@ -402,6 +402,12 @@ int64_t activations_of(const nn::ModulePtr& model, const EstimateMemorySettings&
   require(!rules.empty(), Status::kUnsupported, "batch_size is ", settings.batch_size.value,
           ", and nothing is known of the layers of a model of kind '", model->kind(),
           "'; expected rules in tensor_parallel.plan, or activation_bytes");
+  const bool has_experts = !parameters_of_experts(*model, prepared).empty() ||
+                           std::any_of(rules.begin(), rules.end(), [](const SplitRule& rule) {
+                             return rule.style->along == SplitAlong::kExpertFeatures;
+                           });
+  require(!has_experts, Status::kUnsupported, "batch_size is ", settings.batch_size.value, ", and a model of kind '",
+          model->kind(), "' has experts, whose activations depend on where tokens go; expected activation_bytes");
   ActivationSizes sizes;
   sizes.tokens = settings.batch_size * (settings.sequence_length / settings.context_parallel_size);
   const auto parameters = model->parameters();

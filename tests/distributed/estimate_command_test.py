@@ -195,6 +195,24 @@ class EstimateMemory(unittest.TestCase):
         self.assertAlmostEqual(one - recomputed, 3 * 16 * block - 4 * block, delta=block)
         self.assertEqual(activations(*batch, "--activation-bytes", 1000), {one + 1000})
 
+    def test_experts(self):
+        folder = self.root / "mixtures"
+        folder.mkdir()
+        (folder / "config.json").write_text(json.dumps({
+            "model_type": "llama", "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 16,
+            "num_local_experts": 4, "num_experts_per_tok": 2}))
+        experts = 2 * 4 * 3 * 32 * 64 * 4  # bytes
+        ranks = [folder, "--world-size", 2, "--strategy", "full_shard"]
+        whole, shared = (self.training(*ranks, *sharing)["full_shard"] for sharing in ([], ["--expert-parallel-size", 2]))
+        self.assertEqual(whole["parameters"], shared["parameters"])
+        self.assertGreater(whole["gathered_parameters"], shared["gathered_parameters"] + experts // 4)
+        result = accel(*ranks, "--expert-parallel-size", 3)
+        self.assertEqual((result.returncode, result.stdout), (3, ""))
+        self.assertIn("expert_parallel_size is 3", result.stderr)
+        result = accel(*ranks, "--batch-size", 2, "--sequence-length", 8)
+        self.assertEqual((result.returncode, result.stdout), (3, ""))
+        self.assertIn("has experts, whose activations depend on where tokens go; expected activation_bytes", result.stderr)
+
     def test_configurations_that_are_not_known(self):
         folder = self.root / "unknown"
         folder.mkdir()

@@ -130,10 +130,35 @@ TEST(ModelChain, ChainsOfTheProgramHaveLevels) {
   EXPECT_EQ(names_of(require_chain(*model)), (std::vector<std::string>{"0.0.0", "0.0.1", "0.1", "1"}));
   const at::Tensor ones = at::ones({2});
   EXPECT_TRUE(at::equal(call_chain(*model, {ones, ones}).toTensor(), ones + 16));
+  EXPECT_TRUE(at::equal(model->call({ones, ones}).toTensor(), ones + 16));
   const auto kept = [&] { return model->find("0.tables"); };
   keep_parts(*model, require_chain(*model), {3});
   EXPECT_NE(kept(), nullptr);
   EXPECT_EQ(names_of(require_chain(*model)), (std::vector<std::string>{"1"}));
+}
+
+// A module in no part is on every stage, with a weight that a part of another stage shares.
+TEST(ModelChain, ModulesBesideThePartsAreOnEachStage) {
+  const auto linear = [] { return std::make_shared<nn::Linear>(2, 2, false); };
+  const auto first = linear(), last = linear();
+  const auto tables = std::make_shared<nn::CallbackModule>("Tables");
+  const at::Tensor weight = at::ones({3}), shared = first->parameter(0);
+  tables->add_parameter("weight", weight);
+  tables->add_parameter("shared", shared);
+  const auto model = std::make_shared<nn::Sequential>(std::vector<nn::ModulePtr>{first, last}, nn::kProgramChain);
+  model->add_child("tables", tables);
+  const nn::ModuleChain chain = require_chain(*model);
+  EXPECT_EQ(modules_of_all_stages(*model, chain), (nn::NamedModules{{"", model.get()}, {"tables", tables.get()}}));
+  const std::vector<StageTie> ties = ties_between_stages(*model, chain, {0, 1});
+  ASSERT_EQ(ties.size(), 2u);
+  using Stages = std::vector<std::pair<int, std::string>>;
+  EXPECT_TRUE(ties[0].parameter.is_same(shared));
+  EXPECT_EQ(ties[0].stages, (Stages{{0, "0.weight"}, {1, "tables.shared"}}));
+  EXPECT_TRUE(ties[1].parameter.is_same(weight));
+  EXPECT_EQ(ties[1].stages, (Stages{{0, "tables.weight"}, {1, "tables.weight"}}));
+  keep_parts(*model, chain, {1});
+  EXPECT_FALSE(shared.is_meta());
+  EXPECT_FALSE(weight.is_meta());
 }
 
 TEST(ModelChain, HasTheNamesOfTheModel) {

@@ -1,8 +1,10 @@
 // Models in stages, with ranks as threads: a model trains as in one process, beside other kinds of parallelism.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
@@ -17,6 +19,7 @@
 #include "accelerator/join_uneven_inputs.hpp"
 #include "config/generated/choices/auto_wrap_policy.hpp"
 #include "expect_error.hpp"
+#include "nn/callback_module.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/normalization.hpp"
@@ -249,6 +252,35 @@ TEST(PipelinedModel, SequentialModelsAreChains) {
   test("1,1,1", false);
   test("1,1,1", true);
   test("flops", false);
+}
+
+// Each rank has a module without a forward, with the values of the first one.
+TEST(PipelinedModel, ModulesBesideThePartsAreFrozen) {
+  on_mesh(stages(2), [](const AcceleratorPtr& accelerator) {
+    const auto tables = std::make_shared<nn::CallbackModule>("Tables");
+    const int rank = accelerator->state().groups().mesh()->coordinate("pipeline");
+    const at::Tensor weight = at::full({3}, 1.0 + rank, at::kDouble);
+    tables->add_parameter("weight", weight);
+    const std::vector<nn::ModulePtr> parts{std::make_shared<nn::Linear>(5, 7, true),
+                                           std::make_shared<nn::Linear>(7, 3, true)};
+    const auto model = std::make_shared<nn::Sequential>(parts, nn::kProgramChain);
+    model->add_child("tables", tables);
+    with_known_weights(model);
+    const at::NoGradGuard no_grad;
+    weight.fill_(1.0 + rank);
+    tests::expect_error(Status::kUnsupported,
+                        "the parameter 'tables.weight' is trained, and in a module that is no part",
+                        [&] { accelerator->preparation().prepare_model(model, {}); });
+    weight.set_requires_grad(false);
+    const nn::ModulePtr prepared = accelerator->preparation().prepare_model(model, {});
+    EXPECT_TRUE(at::equal(weight, at::ones({3}, at::kDouble)));
+    const at::Tensor rows = at::linspace(-1, 1, 40, at::kDouble).view({8, 5}), labels = at::arange(8) % 3;
+    auto& in_stages = dynamic_cast<accelerator::PreparedModel&>(*prepared);
+    const at::AutoGradMode grad(true);
+    EXPECT_GT(accelerator->backward().run_in_stages(in_stages, {tree::new_tuple({rows}), labels}, cross_entropy()), 0);
+    EXPECT_FALSE(weight.grad().defined());
+    accelerator->free_memory();
+  });
 }
 
 TEST(PipelinedModel, RefusesUnevenInputs) {

@@ -10,6 +10,7 @@
 #include "config/generated/choices/precision.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
 #include "config/generated/settings/parallelism/context_parallel.hpp"
+#include "config/generated/settings/parallelism/expert_parallel.hpp"
 #include "config/generated/settings/parallelism/tensor_parallel.hpp"
 #include "config/generated/settings/pipeline/pipeline.hpp"
 #include "config/generated/settings/prepare/deepspeed.hpp"
@@ -167,6 +168,24 @@ constexpr const char* kMegatron =
     "  megatron_lm_attention_softmax_in_fp32: true\n"
     "  megatron_lm_expert_tensor_parallel_size: 1\n";
 
+// Layers of experts are split with the others, or whole.
+TEST(ReferenceFiles, MegatronsExpertsAreSplitWithTheLayers) {
+  const SettingsEnvironment environment;
+  const ConfigurationFileOfTest file(
+      "distributed_type: MEGATRON_LM\n"
+      "megatron_lm_config:\n"
+      "  megatron_lm_tp_degree: 2\n"
+      "  megatron_lm_expert_model_parallel_size: 4\n"
+      "  megatron_lm_expert_tensor_parallel_size: 2\n");
+  const StateSettings state = resolve_state_settings({});
+  EXPECT_EQ(state.tensor_parallel_size, 2);
+  EXPECT_EQ(state.expert_parallel_size, 4);
+  ExpertParallelSettings experts;
+  resolve_settings(experts);
+  EXPECT_TRUE(experts.tensor_parallel_experts);
+  EXPECT_EQ(experts.tensor_parallel_experts.source, file.line(5));
+}
+
 // The section counts by the type, wherever that stands.
 TEST(ReferenceFiles, MegatronsSettingsAreOptions) {
   const SettingsEnvironment environment;
@@ -231,7 +250,8 @@ TEST(ReferenceFiles, WhatIsNotThereOrNotKnownIsRefusedWithItsLine) {
     const char* expected;
   } files[] = {
       {"distributed_type: MEGATRON_LM\nmegatron_lm_config: {megatron_lm_expert_tensor_parallel_size: 2}\n", 2,
-       Status::kUnsupported, "the layers of an expert are not split"},
+       Status::kInvalidArgument,
+       "megatron_lm_expert_tensor_parallel_size is '2' and megatron_lm_tp_degree is '1'; expected 1, or the same"},
       {"distributed_type: MEGATRON_LM\nmegatron_lm_config:\n  megatron_lm_tp_degree: two\n", 3,
        Status::kInvalidArgument, "tensor_parallel_size is 'two'"},
       {"distributed_type: 'NO'\ndynamo_config:\n  dynamo_backend: INDUCTOR\n", 3, Status::kUnsupported,

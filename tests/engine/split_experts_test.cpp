@@ -116,6 +116,12 @@ TEST(SplitExperts, EstimatesKnowWhoShardsThem) {
   const auto shared = accelerator::estimate_memory(with_experts(), nullptr, estimate).peak;
   EXPECT_EQ(shared.parameters, alone.parameters);  // as many rows as one expert has
   EXPECT_LT(shared.gathered_parameters, alone.gathered_parameters / 2);
+  estimate.batch_size = 2;
+  estimate.sequence_length = 8;
+  estimate.model_options.tensor_parallel.plan = std::string("head colwise_gather_output");
+  tests::expect_error(Status::kUnsupported, "a model of kind 'Experts' has experts, whose activations depend on",
+                      [&] { accelerator::estimate_memory(with_experts(), nullptr, estimate); });
+  estimate.batch_size = estimate.sequence_length = 0;
   estimate.expert_parallel_size = 3;
   tests::expect_error(Status::kInvalidArgument, "a parameter has 4 experts, and expert_parallel_size is 3",
                       [&] { accelerator::estimate_memory(with_experts(), nullptr, estimate); });

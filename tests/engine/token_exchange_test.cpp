@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "comm/record/flight_record.hpp"
+#include "expect_error.hpp"
 #include "nn/layers/grouped_product.hpp"
 #include "rank_threads.hpp"
 #include "tensor/tree.hpp"
@@ -143,6 +144,23 @@ TEST(TokenExchange, RanksWithAnotherLayerAreNamed) {
       EXPECT_NE(message.find(test.part), std::string::npos) << message;
     }
   }
+}
+
+TEST(TokenExchange, ResultsComeBackAsTheyWereDispatched) {
+  tests::run_ranks(2, [](const RankGroup& group) {
+    const TokenExchange exchange(group, {1, kSize});
+    const auto refuse = [&](const std::vector<int64_t>& counts, const nn::ExpertCounts& received, const char* message) {
+      tests::expect_error(Status::kShapeMismatch, message, [&] {
+        exchange.combine(numbers({4, kSize}, 0.4), counts, received);
+      });
+    };
+    refuse({4}, {{2}, {2}}, "there are numbers of tokens for 1 experts, which 2 ranks share out");
+    refuse({1, 1, 2}, {{2}, {2}}, "there are numbers of tokens for 3 experts, which 2 ranks share out");
+    refuse({2, 2}, {}, "received has the shape [0, 0]; expected [2, 1]");
+    refuse({2, 2}, {{4}}, "received has the shape [1, 1]; expected [2, 1]");
+    refuse({2, 2}, {{2, 0}, {2, 0}}, "received has the shape [2, 2]; expected [2, 1]");
+    refuse({2, 2}, {{2}, {1, 1}}, "expected [2, 1], ranks and experts of each, as dispatch_tokens() has returned it");
+  });
 }
 
 }  // namespace token_exchange_test

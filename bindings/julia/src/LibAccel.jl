@@ -8556,7 +8556,7 @@ accel_pipeline_forward(state, stage, batch, chunks, chunk_rows, rounds, out) =
 """
     accel_pipeline_create(parts, n_parts, out)
 
-A model as a chain of the program's modules, as children \"0\", \"1\", ..., for pipelines: ranks along the axis \"pipeline\" get runs of these parts. A part may have a forward in any language (accel_module_set_forward()). The first part gets the inputs of the model; each further one gets one input, the output of the part before it, which may be any value with tensors inside. A part of the kind \"Pipeline\" counts with its own parts, so that names of parts have levels; what accel_module_add_child() adds is a further part, and without a forward a module that each rank has. Called without a pipeline, it computes the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by themselves: one of them alone gives its parts, each as a module of the kind \"ChainPart\" with the parameters under the model's names, of which runs can be the stages of accel_pipeline_forward().
+A model as a chain of the program's modules, as children \"0\", \"1\", ..., for pipelines: ranks along the axis \"pipeline\" get runs of these parts. A part may have a forward in any language (accel_module_set_forward()). The first part gets the inputs of the model; each further one gets one input, the output of the part before it, which may be any value with tensors inside. A part of the kind \"Pipeline\" counts with its own parts, so that names of parts have levels; what accel_module_add_child() adds is a further part, and without a forward a module that each rank has, whose parameters require no gradient. Called without a pipeline, it computes the parts one after the other. GPT-2, Llama and accel_module_sequential() are chains by themselves: one of them alone gives its parts, each as a module of the kind \"ChainPart\" with the parameters under the model's names, of which runs can be the stages of accel_pipeline_forward().
 
 - `parts`: The modules, in their order; or one that is a chain by itself.
 - `n_parts`: Their number, 1 or more.
@@ -8707,7 +8707,7 @@ The memory that training a model takes on the rank with the most of it (of split
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: A map. Bytes at the peak: \"parameters\", \"parameter_copies\" (in the precision of the forward), \"buffers\", \"optimizer_states\", \"gathered_parameters\", \"gradients\", \"exchanged_gradients\" (buckets, or gradients that are being reduced), \"activations\", and their sum \"peak\"; \"phase\" is when: \"forward\", \"backward\" or \"step\"; and the peak of each phase by its name.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy does not allow, and for a batch_size with a model whose layers are unknown; NOT_FOUND for classes that no module has.
+Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for an optimizer of the application, or one that the strategy does not allow, and for a batch_size with a model whose layers are unknown, or that has experts; NOT_FOUND for classes that no module has.
 
 Threads: any.
 """

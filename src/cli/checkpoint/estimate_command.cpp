@@ -206,6 +206,8 @@ class Estimate {
     tensor_.loss_parallel = options.loss_parallel ? 1 : 0;
     if (!options.context_size.empty())
       estimate_.context_parallel_size = number_of(options.context_size, "--context-parallel-size", 1, kMostRanks);
+    if (!options.expert_size.empty())
+      estimate_.expert_parallel_size = number_of(options.expert_size, "--expert-parallel-size", 1, kMostRanks);
     estimate_.batch_size = number_of(options.batch_size, "--batch-size", 0, kMost);
     estimate_.sequence_length = number_of(options.sequence_length, "--sequence-length", 0, kMost);
     fsdp_.activation_checkpointing = options.recompute ? 1 : 0;

@@ -82,15 +82,25 @@ std::vector<MegatronSetting> sharding(const Members& members) {
   return found;
 }
 
+// The layers of experts are whole, or split over the ranks that the others are split over.
+std::vector<MegatronSetting> splitting_of_experts(const Members& members,
+                                                  const std::function<std::string(std::string_view name)>& place_of) {
+  constexpr std::string_view kName = "megatron_lm_expert_tensor_parallel_size", kDegree = "megatron_lm_tp_degree";
+  const auto member = members.find(kName);
+  if (member == members.end() || member->second == "1") return {};
+  const auto found = members.find(kDegree);
+  const std::string degree = found == members.end() ? "1" : found->second;
+  require(member->second == degree, Status::kInvalidArgument, place_of(kName), ": ", kName, " is '", member->second,
+          "' and ", kDegree, " is '", degree, "'; expected 1, or the same");
+  return {{kName, {{&option_tables::expert_parallel_options, "tensor_parallel_experts", "yes"}}}};
+}
+
 }  // namespace
 
 std::vector<MegatronSetting> megatron_settings(const Members& members,
                                                const std::function<std::string(std::string_view name)>& place_of) {
-  const std::string_view split_experts = "megatron_lm_expert_tensor_parallel_size";
-  if (const auto member = members.find(split_experts); member != members.end() && member->second != "1")
-    fail(Status::kUnsupported, place_of(split_experts), ": ", split_experts, " is '", member->second,
-         "', and the layers of an expert are not split; expected 1");
-  std::vector<MegatronSetting> found = sharding(members);
+  std::vector<MegatronSetting> found = splitting_of_experts(members, place_of);
+  for (MegatronSetting& one : sharding(members)) found.push_back(std::move(one));
   for (const Same& same : kSame)
     if (const auto member = members.find(same.name); member != members.end())
       found.push_back({same.name, {{same.table, same.field, member->second}}});

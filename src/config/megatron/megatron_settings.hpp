@@ -24,7 +24,7 @@ struct MegatronSetting {
 };
 
 // The members that are there, by their names, as they are written. Members that ask for nothing decide nothing. Throws
-// UNSUPPORTED for one that asks for what is not there; `place_of` tells where it stands.
+// INVALID_ARGUMENT for one that does not fit another one; `place_of` tells where it stands.
 std::vector<MegatronSetting> megatron_settings(const std::map<std::string, std::string, std::less<>>& members,
                                                const std::function<std::string(std::string_view name)>& place_of);
 

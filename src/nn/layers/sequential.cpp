@@ -19,11 +19,14 @@ c10::IValue Sequential::forward(const Inputs& inputs) {
   if (children().empty()) return only_tensor(inputs);
   Inputs current = inputs;
   for (const auto& [name, module] : children()) {
+    if (!computes(*module)) continue;
     const c10::IValue output = module->call(current);
     current.assign(1, output);
   }
   return std::move(current.front());
 }
+
+bool Sequential::computes(const Module& child) const { return kind() != kProgramChain || child.has_forward(); }
 
 ModuleChain Sequential::chain() {
   ModuleChain chain;
@@ -36,7 +39,7 @@ void Sequential::append_parts(const std::string& path, ModuleChain& chain) const
   for (const auto& [name, module] : children()) {
     const std::string whole = join_path(path, name);
     const auto* const inner = dynamic_cast<const Sequential*>(module.get());
-    if (is_of_program(*this) && !module->has_forward()) continue;
+    if (!computes(*module)) continue;
     if (is_of_program(*this) && inner != nullptr && is_of_program(*inner)) {
       inner->append_parts(whole, chain);
       continue;

@@ -10,6 +10,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 
@@ -46,6 +47,12 @@ struct Routes {
   int64_t own_experts() const { return static_cast<int64_t>(segments.front().size()); }
 };
 using RoutesPtr = std::shared_ptr<const Routes>;
+
+void require_counts(const std::vector<int64_t>& counts, const RankGroup& ranks) {
+  require(!counts.empty() && counts.size() % static_cast<size_t>(ranks->size()) == 0, Status::kShapeMismatch,
+          "there are numbers of tokens for ", counts.size(), " experts, which ", ranks->size(),
+          " ranks share out; expected a number for each expert of all ranks");
+}
 
 // The experts are shared out evenly, in the order of the ranks.
 RoutesPtr routes_of(const std::vector<int64_t>& counts, const nn::ExpertCounts& received, const RankGroup& ranks) {
@@ -205,9 +212,7 @@ at::Tensor exchange_rows(const at::Tensor& rows, const RoutesPtr& routes, bool t
 }  // namespace
 
 nn::DispatchedTokens TokenExchange::dispatch(const at::Tensor& rows, const std::vector<int64_t>& counts) const {
-  require(!counts.empty() && counts.size() % static_cast<size_t>(ranks_->size()) == 0, Status::kShapeMismatch,
-          "there are numbers of tokens for ", counts.size(), " experts, which ", ranks_->size(),
-          " ranks share out; expected a number for each expert of all ranks");
+  require_counts(counts, ranks_);
   const auto bytes = static_cast<int64_t>(rows.element_size());
   nn::ExpertCounts received =
       exchange_counts(counts, {sizes_.experts_per_token, rows.size(1), sizes_.intermediate_size, bytes}, ranks_);
@@ -217,6 +222,14 @@ nn::DispatchedTokens TokenExchange::dispatch(const at::Tensor& rows, const std::
 
 at::Tensor TokenExchange::combine(const at::Tensor& results, const std::vector<int64_t>& counts,
                                   const nn::ExpertCounts& received) const {
+  require_counts(counts, ranks_);
+  const size_t ranks = static_cast<size_t>(ranks_->size()), experts = counts.size() / ranks;
+  const bool are_of_ranks =
+      received.size() == ranks &&
+      std::all_of(received.begin(), received.end(), [&](const auto& of_rank) { return of_rank.size() == experts; });
+  require(are_of_ranks, Status::kShapeMismatch, "received has the shape [", received.size(), ", ",
+          received.empty() ? 0 : received.front().size(), "]; expected [", ranks, ", ", experts,
+          "], ranks and experts of each, as dispatch_tokens() has returned it");
   return exchange_rows(results, routes_of(counts, received, ranks_), /*to_the_experts=*/false);
 }
 

@@ -39,6 +39,15 @@ std::vector<TiedCopy> find_ties(nn::Module& model, const StagePlan& plan) {
   return ties;
 }
 
+// The stages compute with their own copies of these; one that does not would leave others without a gradient.
+void require_frozen_beside_parts(const nn::Module& model, const nn::ModuleChain& chain) {
+  for (const auto& [path, module] : modules_of_all_stages(model, chain))
+    for (const auto& [name, parameter] : module->direct_parameters())
+      require(!parameter.requires_grad(), Status::kUnsupported, "the parameter '", nn::join_path(path, name),
+              "' is trained, and in a module that is no part of the chain: every stage has it; expected one in the "
+              "modules of the parts that use it, which may share it, or one that requires no gradient");
+}
+
 std::vector<WholeTensor> state_of(const nn::Module& model) {
   std::vector<WholeTensor> state;
   std::unordered_map<const at::TensorImpl*, std::string> first_names;
@@ -77,6 +86,7 @@ StagePlanPtr cut_into_stages(nn::Module& module, const CommunicatorPtr& pipeline
       sample_inputs.isNone() ? std::nullopt : std::optional<c10::IValue>(sample_inputs);
   const auto plan = std::make_shared<StagePlan>();
   plan->chain = require_chain(module);
+  require_frozen_beside_parts(module, plan->chain);
   plan->ranks = pipeline_ranks;
   plan->gathers_output = settings.gather_output;
   plan->boundary_dtype = read_boundary_dtype(settings.boundary_dtype);

@@ -11,11 +11,18 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "nn/module_walks.hpp"
 #include "tensor/set_data.hpp"
 
 namespace accel::parallel {
 namespace {
+
+void find_beside_parts(const nn::Module& module, const std::string& path, const std::unordered_set<std::string>& parts,
+                       nn::NamedModules& found) {
+  if (parts.count(path) > 0) return;
+  found.emplace_back(path, &module);
+  for (const auto& [name, child] : module.children())
+    find_beside_parts(*child, nn::join_path(path, name), parts, found);
+}
 
 struct Kept {
   std::unordered_set<std::string> paths;
@@ -25,6 +32,10 @@ struct Kept {
 
 Kept kept_of(nn::Module& model, const nn::ModuleChain& chain, const std::set<size_t>& parts) {
   Kept kept;
+  for (const auto& [path, module] : modules_of_all_stages(model, chain)) {
+    kept.modules.insert(module);
+    for (const auto& member : nn::members_of(*module)) kept.tensors.insert(member.tensor.unsafeGetTensorImpl());
+  }
   for (const size_t part : parts)
     for (const std::string& path : chain[part].modules) {
       kept.paths.insert(path);
@@ -68,6 +79,14 @@ std::pair<std::string, std::string> parent_and_name(const std::string& path) {
 }
 
 }  // namespace
+
+nn::NamedModules modules_of_all_stages(const nn::Module& model, const nn::ModuleChain& chain) {
+  std::unordered_set<std::string> parts;
+  for (const nn::ModulePart& part : chain) parts.insert(part.modules.begin(), part.modules.end());
+  nn::NamedModules found;
+  find_beside_parts(model, "", parts, found);
+  return found;
+}
 
 void keep_parts(nn::Module& model, const nn::ModuleChain& chain, const std::set<size_t>& parts) {
   const at::NoGradGuard no_grad;

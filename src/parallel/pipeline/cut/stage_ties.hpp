@@ -18,7 +18,8 @@ struct StageTie {
   std::vector<std::pair<int, std::string>> stages;  // those that have it, ascending, with its first name in each
 };
 
-// The ties of a model that has all of its parts, in the order of its parameters.
+// The ties of a model that has all of its parts, in the order of its parameters. All stages have those of modules that
+// are in no part.
 std::vector<StageTie> ties_between_stages(nn::Module& model, const nn::ModuleChain& chain, const StageBegins& begins);
 
 }  // namespace accel::parallel

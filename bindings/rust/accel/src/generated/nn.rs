@@ -168,10 +168,10 @@ pub fn sequential(modules: &[&Model]) -> Result<Model> {
 /// The first part gets the inputs of the model; each further one gets one input, the output of the part before
 /// it, which may be any value with tensors inside. A part of the kind "Pipeline" counts with its own parts, so
 /// that names of parts have levels; what [`Model::add_child`](crate::Model::add_child) adds is a further part, and without a forward
-/// a module that each rank has. Called without a pipeline, it computes the parts one after the other. GPT-2,
-/// Llama and [`nn::sequential`](crate::nn::sequential) are chains by themselves: one of them alone gives its parts, each as a
-/// module of the kind "ChainPart" with the parameters under the model's names, of which runs can be the stages
-/// of [`State::pipeline_forward`](crate::State::pipeline_forward).
+/// a module that each rank has, whose parameters require no gradient. Called without a pipeline, it computes
+/// the parts one after the other. GPT-2, Llama and [`nn::sequential`](crate::nn::sequential) are chains by themselves: one of
+/// them alone gives its parts, each as a module of the kind "ChainPart" with the parameters under the model's
+/// names, of which runs can be the stages of [`State::pipeline_forward`](crate::State::pipeline_forward).
 ///
 /// * `parts`: The modules, in their order; or one that is a chain by itself.
 ///
