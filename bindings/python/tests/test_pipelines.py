@@ -8,7 +8,7 @@ import pytest
 import accel
 from accel import nn
 from accel.inference import find_pippy_batch_size, generate_device_map, pippy_forward, prepare_pippy
-from accel.parallel.pipeline_cut import balanced
+from accel.parallel.stages.pipeline_cut import balanced
 
 
 def test_the_cut_is_that_of_all_which_is_best():
@@ -197,7 +197,8 @@ def test_an_error_behind_the_stages_is_one_of_all_ranks(ranks):
         import accel
         from accel import nn
         from accel.inference import prepare_pippy
-        from accel.parallel import chain_generation, pipeline_inference
+        from accel.parallel import pipeline_inference
+        from accel.parallel.stages import chain_generation
 
         state = accel.PartialState(cpu=True)
         model = prepare_pippy(nn.from_config({"model_type": "gpt2", "vocab_size": 5, "n_embd": 4, "n_layer": 2, "n_head": 1}), gather_output=True)

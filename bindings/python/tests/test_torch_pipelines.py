@@ -184,7 +184,7 @@ GENERATION = """
             raise AssertionError(wrong)
         except (ValueError, NotImplementedError):
             pass
-    from accel.parallel.pipelined_generation import Generation
+    from accel.parallel.stages.pipelined_generation import Generation
     sequences = Generation.sequences
 
     def broken(self):

@@ -20,9 +20,9 @@ from ..state.job import current
 from ..state.process import PartialState
 from ..tensors.tensor_type import is_tensor
 from ..tensors.trees import ignorant_find_batch_size
-from .chain_stages import PartChain
+from .stages.chain_stages import PartChain
 from .collectives import from_rank
-from .pipeline_cut import balanced
+from .stages.pipeline_cut import balanced
 
 
 def generate_device_map(model, num_processes=1, no_split_module_classes=None, max_memory=None):
@@ -139,12 +139,12 @@ def _chain_of(model, split_points, no_split, args, kwargs):
     """The model as a chain of parts; one of torch is traced where nothing says of which it consists."""
     if not is_torch_model(model):
         return LayerChain(model) if isinstance(model, Sequential) and not isinstance(model, ModuleList) else PartChain.of(model)
-    from .torch_stages import BlockChain, SequentialChain  # imports torch
+    from .stages.torch_stages import BlockChain, SequentialChain  # imports torch
 
     for chain in (SequentialChain.of(model), BlockChain.of(model)):
         if chain is not None and (split_points is None or chain.can_split(split_points)):
             return chain
-    from .traced_stages import TracedChain
+    from .stages.traced_stages import TracedChain
 
     return TracedChain(model, no_split, args, kwargs)
 
@@ -190,7 +190,7 @@ class PipelinedModule(PreparedModule):
                             "_original_forward": model.forward, "_original_call": model.__call__}.items():
             object.__setattr__(self, name, value)
         if isinstance(pipeline.chain, PartChain):
-            from .chain_generation import ChainGeneration
+            from .stages.chain_generation import ChainGeneration
 
             object.__setattr__(self, "generate", ChainGeneration(pipeline, gather_output))
 
@@ -233,7 +233,7 @@ def prepare_pippy(model, split_points="auto", no_split_module_classes=None, exam
     forward.__wrapped__ = model._original_forward  # which extract_model_from_parallel() finds again
     model.forward = forward
     if hasattr(chain, "blocks") and hasattr(model, "generate"):
-        from .pipelined_generation import PipelinedGeneration
+        from .stages.pipelined_generation import PipelinedGeneration
 
         model.generate = PipelinedGeneration(pipeline, gather_output)
     return model

@@ -11,7 +11,7 @@ from ..engine.bridge import not_traced, to_torch
 from ..engine.values import engine_values, like, map_leaves
 from ..parallel.collectives import from_rank
 from ..parallel.parallelism_config import Mesh
-from ..parallel.trained_stages import Parts, begins_of, chain_of
+from ..parallel.stages.trained_stages import Parts, begins_of, chain_of
 from ..tensors.tensor_type import is_tensor
 
 _TWO_STAGES_A_RANK = ("interleaved", "zero_bubble_v")

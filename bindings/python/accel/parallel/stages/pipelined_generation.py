@@ -8,7 +8,7 @@ the first, for all rows in each step.
 import torch
 from transformers import DynamicCache, LogitsProcessorList
 
-from ..state.process import PartialState
+from ...state.process import PartialState
 from .staged_generation import StagedGeneration
 
 

@@ -1,8 +1,8 @@
 """Generation with a model in stages: each stage keeps the keys of its layers, the last one chooses the tokens and passes them to the first, and as
 many groups of rows as there are stages are under way."""
 
-from ..state.process import PartialState
-from .collectives import from_rank
+from ...state.process import PartialState
+from ..collectives import from_rank
 
 
 class StagedGeneration:

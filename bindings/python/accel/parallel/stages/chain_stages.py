@@ -1,8 +1,8 @@
 """Stages of models of the engine that are chains by themselves, as GPT-2 and Llama are: runs of their parts, which the engine computes."""
 
-from .. import capi
-from ..big_models.device_maps import compute_module_sizes
-from ..modules.module import Module
+from ... import capi
+from ...big_models.device_maps import compute_module_sizes
+from ...modules.module import Module
 from .pipeline_cut import balanced
 
 

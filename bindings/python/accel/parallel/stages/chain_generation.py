@@ -6,10 +6,10 @@ numbers of the first.
 
 import math
 
-from ..state.random import get_rng_state, set_rng_state
-from ..tensors import ops
-from ..tensors.creation import arange, full, zeros
-from ..tensors.tensor_type import is_tensor
+from ...state.random import get_rng_state, set_rng_state
+from ...tensors import ops
+from ...tensors.creation import arange, full, zeros
+from ...tensors.tensor_type import is_tensor
 from .staged_generation import StagedGeneration
 
 _USUAL = {"max_new_tokens": 20, "do_sample": False, "temperature": 1.0, "top_k": 0, "eos_token_id": None, "pad_token_id": 0}

@@ -7,7 +7,7 @@ from torch.distributed.pipelining import SplitPoint
 from torch.distributed.pipelining._IR import MultiUseParameterConfig, Pipe, annotate_split_points
 from torch.utils import _pytree as pytree
 
-from ..tensors.trees import ignorant_find_batch_size
+from ...tensors.trees import ignorant_find_batch_size
 from .stage_costs import choose
 from .stage_modules import place, without_cache
 
