@@ -391,6 +391,11 @@ TEST(StageRunner, StepsTakeWhatTheSimulatorSays) {
             [&, stage](const at::Tensor&) { sleep(costs.stages[static_cast<size_t>(stage)].weight_backward); });
       const at::Tensor rows = values(1, {2, kWidth});
       PipelineComputation computation = computation_of(weights, {rows, rows, rows, rows}, {1, 1, 1, 1});
+      // A whole backward sends behind its products, as the simulator takes it.
+      const PipelineActions& actions = schedule.ranks[0];
+      computation.defers_products = std::any_of(actions.begin(), actions.end(), [](const PipelineAction& action) {
+        return action.kind == PipelineAction::Kind::kWeightBackward;
+      });
       computation.forward = [&](int stage, int, const c10::IValue& input) -> c10::IValue {
         const StageCost& cost = costs.stages[static_cast<size_t>(stage)];
         sleep(cost.forward);
