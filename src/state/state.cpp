@@ -118,7 +118,11 @@ void bind_processors(const StateSettings& settings) {
 // TORCH_CPP_LOG_LEVEL for the trace.
 void quiet_torch_log() {
   constexpr int kFatal = 3;
-  if (!environment_text("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = kFatal;
+  static const bool is_quiet = [] {  // states may be made on several threads
+    if (!environment_text("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = kFatal;
+    return true;
+  }();
+  (void)is_quiet;
 }
 
 // Tensors on the state's device can be sent, and those on the CPU.
