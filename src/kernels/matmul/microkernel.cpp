@@ -28,7 +28,53 @@ bool runs(Microkernel kernel) {
   }
 }
 
+// at::native::cpublas::brgemm() of bfloat16 and brgemm_release(), in LibTorch 2.11 to 2.15.
+constexpr const char* kBfloat16Symbol = "_ZN2at6native7cpublas6brgemmEllllllbPKN3c108BFloat16ES5_Pfb";
+constexpr const char* kReleaseSymbol = "_ZN2at6native7cpublas14brgemm_releaseEb";
+
+using Release = void (*)(bool is_paired);
+
+struct Bfloat16Symbols {
+  Bfloat16Microkernel kernel = nullptr;
+  Release release = nullptr;
+};
+
+// Where oneDNN has no kernel LibTorch multiplies as if the second matrix had no pairs.
+bool multiplies_pairs(const Bfloat16Symbols& symbols) {
+  constexpr int64_t kSize = 16;
+  constexpr uint16_t kOne = 0x3f80;
+  alignas(64) std::array<uint16_t, kSize * kSize> first{}, second{};
+  alignas(64) std::array<float, kSize * kSize> result{};
+  first[1] = kOne;                     // row 0, inner element 1
+  second[2 * (kSize - 1) + 1] = kOne;  // inner element 1, the last column
+  try {
+    symbols.kernel(kSize, kSize, kSize, kSize, kSize, kSize, false, first.data(), second.data(), result.data(), true);
+    symbols.release(true);
+    return result[kSize - 1] == 1;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception&) {  // LibTorch's, or oneDNN's own
+    return false;
+  }
+}
+
+Bfloat16Symbols find_bfloat16_symbols() {
+  const Bfloat16Symbols found{reinterpret_cast<Bfloat16Microkernel>(dlsym(RTLD_DEFAULT, kBfloat16Symbol)),
+                              reinterpret_cast<Release>(dlsym(RTLD_DEFAULT, kReleaseSymbol))};
+  const bool works = found.kernel != nullptr && found.release != nullptr && multiplies_pairs(found);
+  return works ? found : Bfloat16Symbols();
+}
+
+const Bfloat16Symbols& bfloat16_symbols() {
+  static const Bfloat16Symbols symbols = find_bfloat16_symbols();
+  return symbols;
+}
+
 }  // namespace
+
+Bfloat16Microkernel bfloat16_microkernel() { return bfloat16_symbols().kernel; }
+
+void release_microkernel() { bfloat16_symbols().release(true); }
 
 MicrokernelStatus load_microkernel(const char* symbol) {
   static std::once_flag once;

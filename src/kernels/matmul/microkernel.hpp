@@ -24,6 +24,17 @@ MicrokernelStatus load_microkernel(const char* symbol = kMicrokernelSymbol);
 // Null unless it is available. Any thread.
 Microkernel microkernel();
 
+// The microkernel of bfloat16 with sums in float32. The second matrix has pairs of neighbouring rows side by side:
+// element (k, column) is at (k / 2 * second_stride + column) * 2 + k % 2; `inner` is even.
+using Bfloat16Microkernel = void (*)(int64_t rows, int64_t columns, int64_t inner, int64_t first_stride,
+                                     int64_t second_stride, int64_t result_stride, bool accumulate,
+                                     const uint16_t* first, const uint16_t* second, float* result, bool is_paired);
+
+// Null unless it is available. The first call tries it. A thread that has called it calls release_microkernel()
+// before it runs code of others: the tile registers of a processor that has some keep a state until then.
+Bfloat16Microkernel bfloat16_microkernel();
+void release_microkernel();
+
 // The largest tile of `left` of which a kernel is compiled: `largest`, a power of two, or what is left below 16. So
 // matrices of any size need few kernels.
 constexpr int64_t microkernel_tile(int64_t left, int64_t largest) {
@@ -34,11 +45,15 @@ constexpr int64_t microkernel_tile(int64_t left, int64_t largest) {
   return tile;
 }
 
-// A matmul of blocks of any sizes by tiles for which kernels are compiled.
-inline void multiply_blocks(Microkernel kernel, int64_t rows, int64_t columns, int64_t inner, const float* first,
-                            int64_t first_stride, const float* second, int64_t second_stride, float* result,
-                            int64_t result_stride, bool accumulate) {
+// A matmul of blocks of any sizes by tiles for which kernels are compiled, by the microkernel of float32 or bfloat16.
+template <typename Element>
+void multiply_blocks(void (*kernel)(int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, bool, const Element*,
+                                    const Element*, float*, bool),
+                     int64_t rows, int64_t columns, int64_t inner, const Element* first, int64_t first_stride,
+                     const Element* second, int64_t second_stride, float* result, int64_t result_stride,
+                     bool accumulate) {
   constexpr int64_t kMaxRows = 64, kMaxColumns = 256, kMaxInner = 512;
+  constexpr bool kIsPaired = sizeof(Element) < sizeof(float);
   for (int64_t row = 0, height = 0; row < rows; row += height) {
     height = microkernel_tile(rows - row, kMaxRows);
     for (int64_t column = 0, width = 0; column < columns; column += width) {
@@ -46,8 +61,8 @@ inline void multiply_blocks(Microkernel kernel, int64_t rows, int64_t columns, i
       for (int64_t k = 0, depth = 0; k < inner; k += depth) {
         depth = microkernel_tile(inner - k, kMaxInner);
         kernel(height, width, depth, first_stride, second_stride, result_stride, accumulate || k > 0,
-               first + row * first_stride + k, second + k * second_stride + column,
-               result + row * result_stride + column, false);
+               first + row * first_stride + k, second + k * second_stride + column * (kIsPaired ? 2 : 1),
+               result + row * result_stride + column, kIsPaired);
       }
     }
   }

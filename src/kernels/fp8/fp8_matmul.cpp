@@ -1,0 +1,154 @@
+#include "kernels/fp8/fp8_matmul.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "kernels/fp8/fp8_kernels.hpp"
+#include "kernels/fp8/fp8_values.hpp"
+#include "kernels/instruction_set.hpp"
+#include "kernels/matmul/microkernel.hpp"
+#include "kernels/parallel.hpp"
+#include "kernels/update/elementwise.hpp"
+
+namespace accel::kernels {
+namespace {
+
+constexpr int64_t kTileRows = 64;
+constexpr int64_t kPanelColumns = 64;          // of the second matrix, which is packed panel by panel
+constexpr int64_t kPairsPacked = 256;          // of a panel at a time
+constexpr int64_t kMinWorkOfThread = 1 << 20;  // multiply-adds
+
+int64_t divide_up(int64_t count, int64_t size) { return (count + size - 1) / size; }
+
+Float8Format format_of(const at::Tensor& values) {
+  return values.scalar_type() == at::kFloat8_e4m3fn ? Float8Format::kE4M3 : Float8Format::kE5M2;
+}
+
+Fp8Scales scales_of(const at::Tensor& scales) { return {scales.const_data_ptr<float>(), scales.numel() == 1 ? 0 : 1}; }
+
+class Fp8Problem {
+ public:
+  Fp8Problem(const Fp8Matrix& first, const Fp8Matrix& second, const Fp8Epilogue& epilogue, const at::Tensor& result)
+      : first_(source_of(first.values)),
+        second_(source_of(second.values.t())),
+        epilogue_(epilogue),
+        result_(result),
+        rows_(first.values.size(0)),
+        inner_(first.values.size(1)),
+        columns_(second.values.size(1)),
+        pairs_((inner_ + 1) / 2) {}
+
+  void run(Bfloat16Microkernel kernel) const {
+    const int64_t panels = divide_up(columns_, kPanelColumns);
+    const at::Tensor packed = pack_second(panels);
+    // A thread takes all panels of a row of tiles, whose first matrix it packs once, unless there are few such rows.
+    const int64_t tile_rows = divide_up(rows_, kTileRows);
+    const int64_t parts = tile_rows < 2 * at::get_num_threads() ? panels : 1;
+    const int64_t work = inner_ * std::min(rows_, kTileRows) * columns_ / parts;
+    parallel_for(
+        tile_rows * parts, divide_up(kMinWorkOfThread, std::max<int64_t>(1, work)), [&](int64_t begin, int64_t end) {
+          const at::Tensor memory = at::empty({kTileRows * (pairs_ + kPanelColumns)}, at::kInt);
+          auto* const lines = reinterpret_cast<uint32_t*>(memory.mutable_data_ptr<int32_t>());
+          int64_t packed_row = -1;
+          for (int64_t i = begin; i < end; i++) {
+            const int64_t row = i / parts * kTileRows, height = std::min(kTileRows, rows_ - row);
+            if (row != packed_row) kernels_.pack_lines(at(first_, row), height, inner_, lines, pairs_);
+            packed_row = row;
+            const int64_t panel = i % parts;
+            multiply_row(kernel, lines, packed, row, height, parts == 1 ? 0 : panel, parts == 1 ? panels : panel + 1);
+          }
+          release_microkernel();
+        });
+  }
+
+ private:
+  static Fp8PackSource source_of(const at::Tensor& lines) {
+    const bool transposed = lines.stride(1) != 1 && lines.size(1) != 1;
+    const int64_t stride = transposed ? lines.stride(1) : lines.size(0) == 1 ? lines.size(1) : lines.stride(0);
+    return {static_cast<const uint8_t*>(lines.const_data_ptr()), stride, format_of(lines), transposed};
+  }
+  static Fp8PackSource at(const Fp8PackSource& source, int64_t line, int64_t k = 0) {
+    Fp8PackSource part = source;
+    part.data += source.transposed ? k * source.stride + line : line * source.stride + k;
+    return part;
+  }
+
+  at::Tensor pack_second(int64_t panels) const {
+    const at::Tensor packed = at::empty({panels, pairs_, kPanelColumns}, at::kInt);
+    auto* const to = reinterpret_cast<uint32_t*>(packed.mutable_data_ptr<int32_t>());
+    const int64_t depths = divide_up(pairs_, kPairsPacked);
+    parallel_for(panels * depths, 2, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; i++) {
+        const int64_t column = i / depths * kPanelColumns, pair = i % depths * kPairsPacked;
+        kernels_.pack_pairs(at(second_, column, 2 * pair), std::min(kPanelColumns, columns_ - column),
+                            std::min(2 * kPairsPacked, inner_ - 2 * pair),
+                            to + (i / depths * pairs_ + pair) * kPanelColumns, kPanelColumns);
+      }
+    });
+    return packed;
+  }
+
+  // Panels [begin, end) of a row of tiles, whose first matrix is packed in `lines`, with room for a tile behind it.
+  void multiply_row(Bfloat16Microkernel kernel, uint32_t* lines, const at::Tensor& packed, int64_t row, int64_t height,
+                    int64_t begin, int64_t end) const {
+    auto* const tile = reinterpret_cast<float*>(lines + kTileRows * pairs_);
+    for (int64_t panel = begin; panel < end; panel++) {
+      const int64_t column = panel * kPanelColumns, width = std::min(kPanelColumns, columns_ - column);
+      const auto* const second =
+          reinterpret_cast<const uint16_t*>(packed.const_data_ptr<int32_t>() + panel * pairs_ * kPanelColumns);
+      multiply_blocks(kernel, height, width, 2 * pairs_, reinterpret_cast<const uint16_t*>(lines), 2 * pairs_, second,
+                      kPanelColumns, tile, kPanelColumns, false);
+      auto* const to = static_cast<char*>(result_.mutable_data_ptr()) +
+                       (row * result_.stride(0) + column) * static_cast<int64_t>(result_.element_size());
+      kernels_.finish(tile, kPanelColumns, height, width, epilogue_.from(row, column), to, span_of(result_).format,
+                      result_.stride(0));
+    }
+  }
+
+  const Fp8Kernels kernels_ = ACCEL_FASTEST(fp8_kernels)();
+  const Fp8PackSource first_, second_;
+  const Fp8Epilogue epilogue_;
+  const at::Tensor result_;
+  const int64_t rows_, inner_, columns_, pairs_;
+};
+
+at::Tensor in_float32(const at::Tensor& values) {
+  return values.is_non_overlapping_and_dense() ? dequantized(values, 1, at::kFloat) : values.to(at::kFloat);
+}
+
+// Without the microkernel, as the definition has it.
+void multiply_in_float32(const Fp8Matrix& first, const Fp8Matrix& second, const Fp8Epilogue& epilogue,
+                         const at::Tensor& result) {
+  const at::Tensor sums = at::mm(in_float32(first.values), in_float32(second.values));
+  const auto finish = ACCEL_FASTEST(fp8_kernels)().finish;
+  const auto* const data = sums.const_data_ptr<float>();
+  auto* const to = static_cast<char*>(result.mutable_data_ptr());
+  const int64_t columns = sums.size(1), row_bytes = result.stride(0) * static_cast<int64_t>(result.element_size());
+  parallel_for(sums.size(0), std::max<int64_t>(1, kMinWorkOfThread / 64 / std::max<int64_t>(1, columns)),
+               [&](int64_t begin, int64_t end) {
+                 finish(data + begin * columns, columns, end - begin, columns, epilogue.from(begin, 0),
+                        to + begin * row_bytes, span_of(result).format, result.stride(0));
+               });
+}
+
+}  // namespace
+
+void fp8_matmul(const Fp8Matrix& first, const Fp8Matrix& second, const at::Tensor& bias, const at::Tensor& result) {
+  require(first.values.dim() == 2 && second.values.dim() == 2 && first.values.size(1) == second.values.size(0) &&
+              is_float8(first.values.scalar_type()) && is_float8(second.values.scalar_type()),
+          Status::kInternal, "8-bit matrices of ", first.values.sizes(), " and ", second.values.sizes(),
+          "; expected two whose inner sizes are equal");
+  if (result.numel() == 0) return;
+  const at::Tensor exact_bias = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
+  const Bfloat16Microkernel kernel = bfloat16_support() != Bfloat16Support::kNone ? bfloat16_microkernel() : nullptr;
+  const Fp8Epilogue epilogue{scales_of(first.scales), scales_of(second.scales),
+                             bias.defined() ? exact_bias.const_data_ptr<float>() : nullptr};
+  if (kernel == nullptr || first.values.size(1) == 0) return multiply_in_float32(first, second, epilogue, result);
+  Fp8Problem(first, second, epilogue, result).run(kernel);
+}
+
+}  // namespace accel::kernels
