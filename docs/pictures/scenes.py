@@ -75,6 +75,11 @@ SCENES = {
         "arrows": ["hidden -> chunk", "weight -> chunk", "chunk -> loss", "chunk -> grad"],
         "gap": 70,
     },
+    "precision": {
+        "rows": [["input: Input|float32 or bfloat16", "small: *E4M3|times a scale", "sum: Sums|float32"], ["weight: Weight|float32", "smallw: *E4M3|times a scale", "output: Output|scaled back, rounded once"]],
+        "arrows": ["input -> small", "weight -> smallw", "small -> sum", "smallw -> sum", "sum -> output"],
+        "gap": 70,
+    },
     "devices": {
         "rows": [["program: Your program|names no device"], ["accel: *libaccel|uses what all accelerators have in common"], ["cpu: CPU", "cuda: cuda|NVIDIA, AMD", "xpu: xpu|Intel", "other: any other|a vendor's plugin"]],
         "arrows": ["program -> accel", "accel -> cpu", "accel -> cuda", "accel -> xpu", "accel -> other"],

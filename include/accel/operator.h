@@ -8,7 +8,8 @@
  * ================================================================================================================== */
 
 /** Finds any operator of LibTorch, or one of our own. Keep the handle: finding costs more than calling.
- * @param name "aten::add"; "accel::linear_cross_entropy": the loss of a large vocabulary (docs/large_vocabularies.md).
+ * @param name "aten::add"; "accel::linear_cross_entropy": the loss of a large vocabulary (docs/large_vocabularies.md);
+ *   "accel::fp8_linear": a linear layer in 8-bit floating point (docs/precision.md).
  * @param overload "Tensor"; "" for the plain one.
  * @param out Interned, never released.
  * @return ACCEL_OK, or NOT_FOUND that lists the overloads or near names.

@@ -19,7 +19,9 @@
 #include "nn/split/split_classes.hpp"
 #include "nn/split/split_loss.hpp"
 #include "nn/split/split_sequence.hpp"
+#include "precision/autocast.hpp"
 #include "tensor/autograd/autograd_node.hpp"
+#include "tensor/autograd/plain_operators.hpp"
 #include "tensor/dtype.hpp"
 
 namespace accel::nn {
@@ -30,15 +32,10 @@ using kernels::LinearGradients;
 using kernels::LossReduction;
 using kernels::WantedGradients;
 using tensor::dtype_name;
+using tensor::PlainOperators;
 using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
-
-// No graph is recorded below, and nothing is cast.
-struct PlainOperators {
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
-};
 
 LossReduction reduction_of(std::string_view name) {
   if (name == "mean") return LossReduction::kMean;
@@ -115,14 +112,6 @@ void check_classes(const LinearCrossEntropy& problem) {
     require(is_class || classes[row] == problem.ignore_index, Status::kInvalidArgument, "target of row ", row, " is ",
             classes[row], "; expected a class below ", count, ", or ", problem.ignore_index, " to leave the row out");
   }
-}
-
-// The dtype of autocast where it is on.
-std::optional<at::ScalarType> autocast_dtype(c10::DeviceType device) {
-  if (!at::autocast::is_autocast_available(device) || !at::autocast::is_autocast_enabled(device)) return std::nullopt;
-  if (c10::impl::tls_is_dispatch_key_excluded(at::autocast::get_autocast_dispatch_key_from_device_type(device)))
-    return std::nullopt;
-  return at::autocast::get_autocast_dtype(device);
 }
 
 // The shape and dtypes of the arguments, which may differ from those of the matmuls.
@@ -234,7 +223,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& given_input, const at::Tensor&
   problem.label_smoothing = label_smoothing;
   problem.chunk_size = chunk_size;
   check_arguments(input, linear_weight, bias, problem);
-  const auto autocast = autocast_dtype(input.device().type());
+  const auto autocast = precision::autocast_dtype(input.device().type());
   const auto cast = [&](const at::Tensor& tensor) {
     return autocast && tensor.defined() ? at::autocast::cached_cast(*autocast, tensor, tensor.device().type()) : tensor;
   };

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "nn/linear_cross_entropy.hpp"
+#include "nn/low_precision/fp8_linear.hpp"
 #include "nn/split/expert_ranks.hpp"
 #include "nn/split/split_linear.hpp"
 
@@ -19,6 +20,7 @@ const torch::Library* make_library() {
   auto library = std::make_unique<torch::Library>(torch::Library::FRAGMENT, "accel", std::nullopt, __FILE__, __LINE__);
   // Without a dispatch key: the functions differentiate and cast by themselves, on every device.
   library->def(kLinearCrossEntropySchema, linear_cross_entropy);
+  library->def(kFp8LinearSchema, fp8_linear);
   library->def(kSplitLinearSchema, split_linear);
   library->def(kDispatchTokensSchema, dispatch_tokens);
   library->def(kCombineTokensSchema, combine_tokens);

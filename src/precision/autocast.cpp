@@ -19,6 +19,13 @@ bool has_autocast(c10::DeviceType device) {
   });
 }
 
+std::optional<c10::ScalarType> autocast_dtype(c10::DeviceType device) {
+  if (!at::autocast::is_autocast_available(device) || !at::autocast::is_autocast_enabled(device)) return std::nullopt;
+  const c10::DispatchKey key = at::autocast::get_autocast_dispatch_key_from_device_type(device);
+  if (c10::impl::tls_is_dispatch_key_excluded(key)) return std::nullopt;
+  return at::autocast::get_autocast_dtype(device);
+}
+
 AutocastState AutocastState::current(c10::DeviceType device) {
   return {device, at::autocast::is_autocast_enabled(device), at::autocast::is_autocast_cache_enabled(),
           at::autocast::get_autocast_dtype(device), AutocastWeightCache::current()};

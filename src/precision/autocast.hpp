@@ -19,6 +19,10 @@ namespace accel::precision {
 // Whether any operator runs in half precision under autocast on devices of this type.
 bool has_autocast(c10::DeviceType device);
 
+// The dtype in which autocast computes matmuls on this thread; nothing where it is off, or inside of an operator that
+// it has cast for.
+std::optional<c10::ScalarType> autocast_dtype(c10::DeviceType device);
+
 // The state of autocast on a thread, for one type of devices.
 struct AutocastState {
   c10::DeviceType device;

@@ -28,6 +28,7 @@ SMALL = {
     "pipeline-decode": ["--rows", "2", "--tokens", "2", "--steps", "1"],
     "pipeline-boundary": ["--micro-batches", "2", "--samples", "1"],
     "stage-cut": ["--width", "8", "--layers", "2"],
+    "fp8": ["--rows", "8", "--inputs", "8", "--outputs", "8", "--steps", "1"],
     "region-operators": ["--samples", "1"],
     "own-gradients": ["--steps", "1"],
     "optimizer": ["--optimizers", "sgd", "--steps", "1"],

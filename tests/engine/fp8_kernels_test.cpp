@@ -135,7 +135,7 @@ TEST(Fp8Kernels, RowsHaveScalesOfTheirOwn) {
 }
 
 // Sums of whole numbers are exact in any order.
-TEST(Fp8Matmul, EqualsItsDefinition) {
+TEST(Fp8KernelsMatmul, EqualsItsDefinition) {
   struct Shape {
     int64_t rows, inner, columns;
   };
@@ -163,7 +163,7 @@ TEST(Fp8Matmul, EqualsItsDefinition) {
   }
 }
 
-TEST(Fp8Matmul, NoInnerElementsGiveTheBias) {
+TEST(Fp8KernelsMatmul, NoInnerElementsGiveTheBias) {
   const at::Tensor one = at::full({1}, 1.0f), bias = at::randn({3}), result = at::empty({2, 3}, at::kFloat);
   fp8_matmul({at::empty({2, 0}, at::kFloat8_e4m3fn), one}, {at::empty({0, 3}, at::kFloat8_e4m3fn), one}, bias, result);
   EXPECT_TRUE(at::equal(result, bias.expand({2, 3})));

@@ -5335,7 +5335,7 @@ accel_tensor_contiguous(tensor, out) =
 
 Finds any operator of LibTorch, or one of our own. Keep the handle: finding costs more than calling.
 
-- `name`: \"aten::add\"; \"accel::linear_cross_entropy\": the loss of a large vocabulary (docs/large_vocabularies.md).
+- `name`: \"aten::add\"; \"accel::linear_cross_entropy\": the loss of a large vocabulary (docs/large_vocabularies.md); \"accel::fp8_linear\": a linear layer in 8-bit floating point (docs/precision.md).
 - `overload`: \"Tensor\"; \"\" for the plain one.
 - `out`: Interned, never released.
 

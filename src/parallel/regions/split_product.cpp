@@ -26,20 +26,16 @@
 #include "parallel/regions/region_entry.hpp"
 #include "parallel/regions/sequence_region.hpp"
 #include "tensor/autograd/autograd_node.hpp"
+#include "tensor/autograd/plain_operators.hpp"
 
 namespace accel::parallel {
 namespace {
 
+using tensor::PlainOperators;
 using torch::autograd::edge_list;
 using torch::autograd::Node;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
-
-// No graph is recorded below, and nothing is cast.
-struct PlainOperators {
-  const at::AutoDispatchBelowADInplaceOrView below_autograd;
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast{c10::autocast_dispatch_keyset};
-};
 
 // Autocast would compute with the result.
 at::Tensor cast_for_product(const at::Tensor& tensor) {

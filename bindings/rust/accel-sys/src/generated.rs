@@ -6141,7 +6141,7 @@ functions! {
     ///
     /// Keep the handle: finding costs more than calling.
     ///
-    /// * `name`: "aten::add"; "accel::linear_cross_entropy": the loss of a large vocabulary (docs/large_vocabularies.md).
+    /// * `name`: "aten::add"; "accel::linear_cross_entropy": the loss of a large vocabulary (docs/large_vocabularies.md); "accel::fp8_linear": a linear layer in 8-bit floating point (docs/precision.md).
     /// * `overload`: "Tensor"; "" for the plain one.
     /// * `out`: Interned, never released.
     ///
