@@ -20,6 +20,7 @@
 #include "device_fixture.hpp"
 #include "engine/expect_error.hpp"
 #include "nn/module_walks.hpp"
+#include "tensor/device/host_copy.hpp"
 
 namespace accel::bigmodel {
 namespace streamed_offload_test {
@@ -120,6 +121,19 @@ TEST_F(StreamedOffload, OutputsAreWhereTheInputsWere) {
   const at::NoGradGuard no_grad;
   EXPECT_TRUE(model->call(rows(16)).is_cpu());
   EXPECT_EQ(model->call(rows(16).to(device(1))).device(), device(1));
+}
+
+// As where `ulimit -l` is small.
+TEST_F(StreamedOffload, WithoutPageLockedMemoryCopiesWait) {
+  NEEDS_SIMULATION("a limit of pinned memory");
+  const auto model = block_model(), offloaded = block_model();
+  const at::Tensor expected = forward(*model, rows(16));
+  configure([](auto& settings) { settings.pinned_bytes = 16; });
+  cpu_offload(*offloaded, device(), {});
+  for (int pass = 0; pass < 2; pass++) EXPECT_TRUE(is_close(forward(*offloaded, rows(16)), expected));
+  const at::Tensor numbers = at::ones({100}, device());
+  const tensor::HostCopy copy(numbers);
+  EXPECT_TRUE(at::equal(copy.on_device(copy.host()).cpu(), numbers.cpu()));
 }
 
 TEST_F(StreamedOffload, CopiesAreBesideTheComputation) {

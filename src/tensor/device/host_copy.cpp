@@ -1,10 +1,10 @@
 #include "tensor/device/host_copy.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty_like.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "tensor/device/device_work.hpp"
+#include "tensor/device/page_locked.hpp"
 
 namespace accel::tensor {
 
@@ -14,7 +14,8 @@ bool HostCopy::is_possible(const at::Tensor& tensor) {
 
 HostCopy::HostCopy(const at::Tensor& tensor) : device_(tensor.device()), pinned_(can_pin(tensor.device().type())) {
   const at::NoGradGuard without_graph;
-  host_ = at::empty_like(tensor, tensor.options().device(at::kCPU).pinned_memory(pinned_));
+  host_ = empty_like_on_host(tensor, tensor.options().pinned_memory(pinned_));
+  pinned_ = pinned_ && host_.is_pinned();
   host_.copy_(tensor, /*non_blocking=*/pinned_);
   if (!pinned_) return;
   written_ = std::make_shared<c10::Event>(device_.type());

@@ -19,15 +19,26 @@ void warn_once(const c10::Error& error) {
       "; see `ulimit -l`, or make the tensors smaller");
 }
 
-}  // namespace
-
-at::Tensor empty_on_host(c10::IntArrayRef sizes, const at::TensorOptions& options) {
+// Makes it with the options; where there is no page-locked memory for it, without it.
+template <typename Make>
+at::Tensor make_on_host(at::TensorOptions options, const Make& make) {
+  options = options.device(at::kCPU);
   if (options.pinned_memory()) try {
-      return at::empty(sizes, options);
+      return make(options);
     } catch (const c10::Error& error) {
       warn_once(error);
     }
-  return at::empty(sizes, options.pinned_memory(false));
+  return make(options.pinned_memory(false));
+}
+
+}  // namespace
+
+at::Tensor empty_on_host(c10::IntArrayRef sizes, const at::TensorOptions& options) {
+  return make_on_host(options, [&](const at::TensorOptions& chosen) { return at::empty(sizes, chosen); });
+}
+
+at::Tensor empty_like_on_host(const at::Tensor& tensor, const at::TensorOptions& options) {
+  return make_on_host(options, [&](const at::TensorOptions& chosen) { return at::empty_like(tensor, chosen); });
 }
 
 at::Tensor page_locked(const at::Tensor& tensor) {

@@ -10,6 +10,8 @@ namespace accel::tensor {
 
 // at::empty() on the host, page-locked where the options ask for it.
 at::Tensor empty_on_host(c10::IntArrayRef sizes, const at::TensorOptions& options);
+// at::empty_like() on the host, the same.
+at::Tensor empty_like_on_host(const at::Tensor& tensor, const at::TensorOptions& options);
 
 // The tensor, or a page-locked copy of one that is dense, on the host and not page-locked.
 at::Tensor page_locked(const at::Tensor& tensor);
