@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every GoogleTest suite of a program runs in one of the tests that are registered for it, and every source is built.
+"""Every GoogleTest suite of a program runs in exactly one of the tests that are registered for it, and every source is built.
 
 usage: registered_suites_test.py PROGRAM FOLDER NAME=FILTER...
 
@@ -29,8 +29,11 @@ def problems(program, folder, filters):
     if not suites:
         yield f"{program} lists no test suite"
     for suite in suites:
-        if not any(matches(suite, pattern) for pattern in filters.values()):
+        names = [name for name, pattern in filters.items() if matches(suite, pattern)]
+        if not names:
             yield f"the suite {suite[:-1]} is in no registered test; add its prefix in {folder}/meson.build"
+        if len(names) > 1:
+            yield f"the suite {suite[:-1]} runs in {' and in '.join(names)}; give it another prefix"
     for source in sorted(pathlib.Path(folder).glob("*_test.cpp")):
         if source.name.removesuffix("_test.cpp") not in filters:
             yield f"{source.name} is not registered in {folder}/meson.build, so it is not built"

@@ -38,7 +38,7 @@ Variables launched(const Variables& changed) {
   return all;
 }
 
-TEST(FsdpSettings, AreOffUnlessTheyAreAskedFor) {
+TEST(ShardingSettings, AreOffUnlessTheyAreAskedFor) {
   const SettingsEnvironment environment;
   EXPECT_FALSE(*resolve_fsdp_settings({}).enabled);
   EXPECT_TRUE(*resolve_fsdp_settings({}, /*has_shards=*/true).enabled);
@@ -49,7 +49,7 @@ TEST(FsdpSettings, AreOffUnlessTheyAreAskedFor) {
   tests::expect_error(Status::kInvalidArgument, "data_parallel_shard_size", [&] { resolve_fsdp_settings(off, true); });
 }
 
-TEST(FsdpSettings, TheEnvironmentOfTheReferencesLauncherIsReadInFull) {
+TEST(ShardingSettings, TheEnvironmentOfTheReferencesLauncherIsReadInFull) {
   for (const char* const version : {"1", "2"}) {
     const SettingsEnvironment environment(
         launched({{"FSDP_VERSION", version}, {"FSDP_AUTO_WRAP_POLICY", "SIZE_BASED_WRAP"}}));
@@ -67,7 +67,7 @@ TEST(FsdpSettings, TheEnvironmentOfTheReferencesLauncherIsReadInFull) {
   }
 }
 
-TEST(FsdpSettings, ChoicesAreNamesInAnyCaseOrNumbers) {
+TEST(ShardingSettings, ChoicesAreNamesInAnyCaseOrNumbers) {
   for (const char* const written : {"SHARD_GRAD_OP", "shard_grad_op", "Shard_Grad_Op", "2"}) {
     const SettingsEnvironment environment({{"ACCELERATE_USE_FSDP", "1"},
                                            {"FSDP_SHARDING_STRATEGY", written},
@@ -86,7 +86,7 @@ TEST(FsdpSettings, ChoicesAreNamesInAnyCaseOrNumbers) {
                       [] { resolve_fsdp_settings({}); });
 }
 
-TEST(FsdpSettings, ReshardAfterForwardIsAStrategyInVersionOneAndYesOrNoInVersionTwo) {
+TEST(ShardingSettings, ReshardAfterForwardIsAStrategyInVersionOneAndYesOrNoInVersionTwo) {
   const auto resolved = [](const char* version, const char* written) {
     const SettingsEnvironment environment(
         {{"ACCELERATE_USE_FSDP", "1"}, {"FSDP_VERSION", version}, {"FSDP_RESHARD_AFTER_FORWARD", written}});
@@ -106,7 +106,7 @@ TEST(FsdpSettings, ReshardAfterForwardIsAStrategyInVersionOneAndYesOrNoInVersion
                       [&] { resolved("2", "full_shard"); });
 }
 
-TEST(FsdpSettings, OfTwoStrategiesTheOneOfThatNameCountsAndTheOtherIsNamed) {
+TEST(ShardingSettings, OfTwoStrategiesTheOneOfThatNameCountsAndTheOtherIsNamed) {
   const SettingsEnvironment environment(launched({{"FSDP_RESHARD_AFTER_FORWARD", "shard_grad_op"}}));
   const LoggedText logged;
   EXPECT_EQ(resolve_fsdp_settings({}).sharding_strategy, ShardingStrategy::kFullShard);
@@ -116,7 +116,7 @@ TEST(FsdpSettings, OfTwoStrategiesTheOneOfThatNameCountsAndTheOtherIsNamed) {
       << logged.lines();
 }
 
-TEST(FsdpSettings, WhatVersionTwoDoesNotHaveIsNamedInOneWarning) {
+TEST(ShardingSettings, WhatVersionTwoDoesNotHaveIsNamedInOneWarning) {
   const SettingsEnvironment environment(Variables{{"FSDP_BACKWARD_PREFETCH", "BACKWARD_POST"}});
   FsdpSettings settings = enabled();
   settings.fsdp_version = 2;
@@ -133,7 +133,7 @@ TEST(FsdpSettings, WhatVersionTwoDoesNotHaveIsNamedInOneWarning) {
       << logged.lines();
 }
 
-TEST(FsdpSettings, WhatDoesNotGoTogetherIsRefusedByName) {
+TEST(ShardingSettings, WhatDoesNotGoTogetherIsRefusedByName) {
   const SettingsEnvironment environment;
   const auto refused = [](int64_t version, const std::function<void(FsdpSettings&)>& change, const char* message) {
     FsdpSettings settings = enabled();
@@ -172,7 +172,7 @@ TEST(FsdpSettings, WhatDoesNotGoTogetherIsRefusedByName) {
       1, [](FsdpSettings& settings) { settings.transformer_cls_names_to_wrap = "Block,"; }, "a name is empty");
 }
 
-TEST(FsdpSettings, AFolderIsForWhatIsOffloaded) {
+TEST(ShardingSettings, AFolderIsForWhatIsOffloaded) {
   const SettingsEnvironment environment;
   FsdpSettings settings = enabled();
   settings.offload_folder = "/fast";
@@ -182,7 +182,7 @@ TEST(FsdpSettings, AFolderIsForWhatIsOffloaded) {
   EXPECT_EQ(resolve_fsdp_settings(settings).offload_folder.value, "/fast");
 }
 
-TEST(FsdpSettings, EfficientLoadingTakesTheWeightsFromRankZero) {
+TEST(ShardingSettings, EfficientLoadingTakesTheWeightsFromRankZero) {
   const SettingsEnvironment environment(launched({{"FSDP_SYNC_MODULE_STATES", "false"}}));
   const LoggedText logged;
   EXPECT_TRUE(resolve_fsdp_settings({}).sync_module_states);
@@ -190,7 +190,7 @@ TEST(FsdpSettings, EfficientLoadingTakesTheWeightsFromRankZero) {
       << logged.lines();
 }
 
-TEST(FsdpSettings, NamesOfTypesAndClassesAreBroughtIntoOneForm) {
+TEST(ShardingSettings, NamesOfTypesAndClassesAreBroughtIntoOneForm) {
   const SettingsEnvironment environment(
       {{"FSDP_TRANSFORMER_CLS_TO_WRAP", "Block, Head"}, {"FSDP_AUTO_WRAP_POLICY", "TRANSFORMER_BASED_WRAP"}});
   FsdpSettings settings = enabled();
@@ -207,7 +207,7 @@ TEST(FsdpSettings, NamesOfTypesAndClassesAreBroughtIntoOneForm) {
   EXPECT_TRUE(class_names("", "x").empty());
 }
 
-TEST(FsdpSettings, VariablesOfShardingThatIsOffAreNamed) {
+TEST(ShardingSettings, VariablesOfShardingThatIsOffAreNamed) {
   const SettingsEnvironment environment({{"FSDP_SHARDING_STRATEGY", "NO_SHARD"}, {"FSDP_USE_ORIG_PARAMS", "true"}});
   const LoggedText logged;
   EXPECT_FALSE(*resolve_fsdp_settings({}).enabled);
@@ -215,7 +215,7 @@ TEST(FsdpSettings, VariablesOfShardingThatIsOffAreNamed) {
       << logged.lines();
 }
 
-TEST(FsdpSettings, ResolvingTwiceChangesNothing) {
+TEST(ShardingSettings, ResolvingTwiceChangesNothing) {
   const SettingsEnvironment environment(launched({{"FSDP_VERSION", "2"}}));
   const FsdpSettings once = resolve_fsdp_settings({}), twice = resolve_fsdp_settings(once);
   EXPECT_EQ(describe_settings(once), describe_settings(twice));

@@ -101,7 +101,7 @@ const std::vector<Case> kCases = {
 
 constexpr MeshSizes kMeshes[] = {{1, 1, 2}, {1, 1, 3}, {2, 1, 2}, {1, 2, 2}};
 
-TEST(TensorParallel, TrainsAsOneProcess) {
+TEST(SplitTraining, TrainsAsOneProcess) {
   for (const Case& test : kCases) {
     const int steps = test.tolerance == 1e-9 && !test.returns_loss ? 50 : 20;
     const Trained expected = train_alone(test, steps);
@@ -110,7 +110,7 @@ TEST(TensorParallel, TrainsAsOneProcess) {
 }
 
 // A mesh that could shard the model, and settings that do not.
-TEST(TensorParallel, TrainsAsOneProcessWithoutShards) {
+TEST(SplitTraining, TrainsAsOneProcessWithoutShards) {
   constexpr int kSteps = 3;
   PrepareModelSettings settings;
   settings.fsdp.sharding_strategy = ShardingStrategy::kNoShard;
@@ -126,7 +126,7 @@ TEST(TensorParallel, TrainsAsOneProcessWithoutShards) {
   }
 }
 
-TEST(TensorParallel, CheckpointsLoadOnOtherMeshes) {
+TEST(SplitTraining, CheckpointsLoadOnOtherMeshes) {
   constexpr int kSteps = 2;
   for (const Case& test : {kCases[0], kCases[1]}) {
     SCOPED_TRACE(test.name);
@@ -153,7 +153,7 @@ TEST(TensorParallel, CheckpointsLoadOnOtherMeshes) {
 }
 
 // A rank stores its part of each split layer.
-TEST(TensorParallel, ARankStoresItsPart) {
+TEST(SplitTraining, ARankStoresItsPart) {
   on_mesh({1, 1, 2}, [](const AcceleratorPtr& accelerator) {
     Training training(accelerator, kCases[0]);
     std::map<std::string, std::vector<int64_t>> sizes;
@@ -170,7 +170,7 @@ TEST(TensorParallel, ARankStoresItsPart) {
 }
 
 // Class scores stay split for a loss, and are whole where nothing is differentiated.
-TEST(TensorParallel, ScoresOfAHeadAreWholeInAnEvaluation) {
+TEST(SplitTraining, ScoresOfAHeadAreWholeInAnEvaluation) {
   on_mesh({1, 1, 2}, [](const AcceleratorPtr& accelerator) {
     Case test = kCases[0];
     test.loss_parallel = true;
@@ -182,7 +182,7 @@ TEST(TensorParallel, ScoresOfAHeadAreWholeInAnEvaluation) {
   });
 }
 
-TEST(TensorParallel, GradientsThatDifferAreFoundInTheFirstBackward) {
+TEST(SplitTraining, GradientsThatDifferAreFoundInTheFirstBackward) {
   // The activation between the layers has a weight, of which each rank sees the features of its own alone.
   const Case scaled{"",
                     [] {
@@ -210,7 +210,7 @@ TEST(TensorParallel, GradientsThatDifferAreFoundInTheFirstBackward) {
 }
 
 // The same with the rule that the parameter needs.
-TEST(TensorParallel, ParametersMayHaveRulesOfTheirOwn) {
+TEST(SplitTraining, ParametersMayHaveRulesOfTheirOwn) {
   const Case scaled{"",
                     [] {
                       const auto model = std::make_shared<nn::CallbackModule>("Scaled");
@@ -259,7 +259,7 @@ nn::ModulePtr with_products_of_its_own() {
   return with_known_weights(model);
 }
 
-TEST(TensorParallel, ProgramsMultiplyWithPartsOfTheirOwnParameters) {
+TEST(SplitTraining, ProgramsMultiplyWithPartsOfTheirOwnParameters) {
   const Case test{"products of its own", with_products_of_its_own,
                   "layers.up rowwise; layers.shift colwise; layers.gate colwise; layers.down rowwise"};
   const Trained expected = train_alone({"", test.make, "none"}, 5);
@@ -275,7 +275,7 @@ TEST(TensorParallel, ProgramsMultiplyWithPartsOfTheirOwnParameters) {
 }
 
 // The estimate is that of the rank with the largest parts, the first one.
-TEST(TensorParallel, EstimatesAreWhatARankStores) {
+TEST(SplitTraining, EstimatesAreWhatARankStores) {
   for (const int parts : {2, 3})
     on_mesh({1, 1, parts}, [&](const AcceleratorPtr& accelerator) {
       EstimateMemorySettings settings;
@@ -294,7 +294,7 @@ TEST(TensorParallel, EstimatesAreWhatARankStores) {
     });
 }
 
-TEST(TensorParallel, OptimizersOfWholeParametersAreRefused) {
+TEST(SplitTraining, OptimizersOfWholeParametersAreRefused) {
   on_mesh({1, 1, 2}, [](const AcceleratorPtr& accelerator) {
     const Training training(accelerator, kCases[0]);
     const at::Tensor weight = training.inner()->find("transformer.h.0.mlp.c_fc")->parameter(0);
@@ -319,7 +319,7 @@ void expect_refused(Status status, const std::string& message, const Case& test)
   });
 }
 
-TEST(TensorParallel, PlansThatDoNotFitAreRefused) {
+TEST(SplitTraining, PlansThatDoNotFitAreRefused) {
   const auto refuse = [](const std::string& plan, const std::string& message,
                          Status status = Status::kInvalidArgument) {
     expect_refused(status, message, {"", mixed, plan});
