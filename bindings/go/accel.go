@@ -7402,7 +7402,8 @@ type SaveStateOptions struct {
 	// 1: models are safetensors; 0: files of torch.save(). Default 1
 	SafeSerialization *bool
 
-	// 1: returns when the tensors are copied; a thread writes them. Default 0
+	// 1: returns when the tensors are copied, those of accelerators where they are; a thread writes the copies.
+	// Default 0
 	Asynchronous *bool
 
 	// While an asynchronous save is under way. Default WAIT
@@ -7417,6 +7418,15 @@ type SaveStateOptions struct {
 	// 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not a crash of
 	// the machine. Default 1
 	Durable *bool
+
+	// The most memory of each accelerator that the copies of an asynchronous save take there until they are
+	// written. A state that needs more on one rank is written before the call returns, which the log says once. In
+	// [0, inf). Default: half of the memory that is free when the call begins
+	DeviceCopyBytes *int64
+
+	// The most page-locked memory of the host through which tensors of accelerators are written. 0: ordinary
+	// memory. In [0, 536870912]. Default 67108864
+	PageLockedBytes *int64
 }
 
 func (options *SaveStateOptions) c(given *arguments) *C.accel_save_state_options_t {
@@ -7442,6 +7452,12 @@ func (options *SaveStateOptions) c(given *arguments) *C.accel_save_state_options
 	}
 	if options.Durable != nil {
 		made.durable = C.accel_flag_t(flag(*options.Durable))
+	}
+	if options.DeviceCopyBytes != nil {
+		made.device_copy_bytes = C.int64_t(*options.DeviceCopyBytes)
+	}
+	if options.PageLockedBytes != nil {
+		made.page_locked_bytes = C.int64_t(*options.PageLockedBytes)
 	}
 	return made
 }

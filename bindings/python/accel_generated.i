@@ -586,7 +586,7 @@ static const char accel_project_options_text[] = "accel_project_options_t(*, pro
 %}
 %accel_options(accel_project_options, ACCEL_PROJECT_OPTIONS_INIT, free((char *)$self->project_dir); free((char *)$self->logging_dir);)
 %{
-static const char accel_save_state_options_text[] = "accel_save_state_options_t(*, safe_serialization=1, asynchronous=0, when_busy=ACCEL_WHEN_BUSY_WAIT, compression_level=0, incremental=0, durable=1)\n--\n\nHow a training state is written.\n\nsafe_serialization: 1: models are safetensors; 0: files of torch.save(). Default 1\nasynchronous: 1: returns when the tensors are copied; a thread writes them. Default 0\nwhen_busy: While an asynchronous save is under way. Default WAIT\ncompression_level: The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0\nincremental: 1: files that equal files of the checkpoint saved or loaded last become hard links to them. Default 0\ndurable: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not a crash of the machine. Default 1";
+static const char accel_save_state_options_text[] = "accel_save_state_options_t(*, safe_serialization=1, asynchronous=0, when_busy=ACCEL_WHEN_BUSY_WAIT, compression_level=0, incremental=0, durable=1, device_copy_bytes=None, page_locked_bytes=67108864)\n--\n\nHow a training state is written.\n\nsafe_serialization: 1: models are safetensors; 0: files of torch.save(). Default 1\nasynchronous: 1: returns when the tensors are copied, those of accelerators where they are; a thread writes the copies. Default 0\nwhen_busy: While an asynchronous save is under way. Default WAIT\ncompression_level: The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0\nincremental: 1: files that equal files of the checkpoint saved or loaded last become hard links to them. Default 0\ndurable: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not a crash of the machine. Default 1\ndevice_copy_bytes: The most memory of each accelerator that the copies of an asynchronous save take there until they are written. A state that needs more on one rank is written before the call returns, which the log says once. In [0, inf). Default: half of the memory that is free when the call begins\npage_locked_bytes: The most page-locked memory of the host through which tensors of accelerators are written. 0: ordinary memory. In [0, 536870912]. Default 67108864";
 %}
 %accel_options(accel_save_state_options, ACCEL_SAVE_STATE_OPTIONS_INIT, )
 %{
@@ -1146,6 +1146,8 @@ typedef struct accel_save_state_options {
   int32_t compression_level;
   accel_flag_t incremental;
   accel_flag_t durable;
+  int64_t device_copy_bytes;
+  int64_t page_locked_bytes;
 } accel_save_state_options_t;
 typedef struct accel_load_state_options {
   accel_flag_t allow_missing;

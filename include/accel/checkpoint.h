@@ -174,7 +174,8 @@ typedef int32_t accel_when_busy_t;
 typedef struct accel_save_state_options {
   size_t struct_size;
   accel_flag_t safe_serialization; /* 1: models are safetensors; 0: files of torch.save(). Default 1 */
-  accel_flag_t asynchronous;       /* 1: returns when the tensors are copied; a thread writes them. Default 0 */
+  accel_flag_t asynchronous;       /* 1: returns when the tensors are copied, those of accelerators where they are; a thread
+                                    * writes the copies. Default 0 */
   accel_when_busy_t when_busy;     /* While an asynchronous save is under way. Default WAIT */
   int32_t compression_level;       /* The level of Zstd for each tensor; 0: none, so that Accelerate can read the files.
                                     * In [0, 22]. Default 0 */
@@ -182,6 +183,12 @@ typedef struct accel_save_state_options {
                                     * them. Default 0 */
   accel_flag_t durable;            /* 1: the checkpoint is on the disk when it appears; 0: it survives the end of the
                                     * program, and not a crash of the machine. Default 1 */
+  int64_t device_copy_bytes;       /* The most memory of each accelerator that the copies of an asynchronous save take there
+                                    * until they are written. A state that needs more on one rank is written before the call
+                                    * returns, which the log says once. In [0, inf). Default: half of the memory that is free
+                                    * when the call begins */
+  int64_t page_locked_bytes;       /* The most page-locked memory of the host through which tensors of accelerators are
+                                    * written. 0: ordinary memory. In [0, 536870912]. Default 67108864 */
 } accel_save_state_options_t;
 
 /** Writes everything that is prepared (models, optimizers, schedulers, loaders, generators, registered objects) so that

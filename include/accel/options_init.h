@@ -252,7 +252,8 @@
 
 #define ACCEL_OPTIONS_SAVE_STATE "accel_save_state_options_t"
 #define ACCEL_SAVE_STATE_OPTIONS_INIT \
-  {sizeof(accel_save_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET}
+  {sizeof(accel_save_state_options_t), ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, ACCEL_UNSET, \
+   ACCEL_UNSET_INT64, ACCEL_UNSET_INT64}
 
 #define ACCEL_OPTIONS_LOAD_STATE "accel_load_state_options_t"
 #define ACCEL_LOAD_STATE_OPTIONS_INIT \

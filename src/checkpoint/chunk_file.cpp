@@ -106,10 +106,13 @@ class Splitter {
     size_t number = 0;
     for (const tensor::PlacedBox& box : chunk.placement->boxes) {
       if (!box.counts) continue;
-      const at::Tensor data = dense_on_cpu(chunk.part(box));
+      // A contiguous chunk stays on its accelerator; it is read for the hash, and again for the file.
+      at::Tensor data = chunk.part(box).detach();
+      if (data.is_cpu() || !data.is_contiguous()) data = dense_on_cpu(data);
+      ContentHash hash;
+      visit_elements(data, [&hash](const char* part, size_t size) { hash.add(part, size); });
       const std::string name = number == 0 ? path : path + "#" + std::to_string(number);
-      described_.emplace_back(
-          name, describe(path, chunk.placement->shape, box.whole, hash_of(data.const_data_ptr(), data.nbytes())));
+      described_.emplace_back(name, describe(path, chunk.placement->shape, box.whole, hash.value()));
       contents_.tensors.emplace_back(name, data);
       number++;
     }

@@ -26,6 +26,7 @@
 #include "os/mapped_file.hpp"
 #include "os/regular_file.hpp"
 #include "os/system_error.hpp"
+#include "tensor/device/host_ring.hpp"
 #include "tensor/tree.hpp"
 #include "trace/span.hpp"
 
@@ -239,6 +240,9 @@ TrainingState TrainingStateWriter::collect(const CollectState& collect, const Ra
 
 void TrainingStateWriter::write(const TrainingState& state, const Ranks& ranks) {
   const Span written(SpanKind::kCheckpoint, "write checkpoint");
+  // A small state takes a small ring.
+  const auto useful = std::max<uint64_t>(2 * plan_.bytes, tensor::HostRing::kLeastBytes);
+  const tensor::HostRing ring(std::min(static_cast<uint64_t>(options_.page_locked_bytes), useful));
   const std::vector<std::string> reports = run_on_all_ranks(ranks, [&] {
     struct stat status {};
     require(::stat(temporary_.c_str(), &status) == 0, Status::kIo, "'", temporary_, "', which rank ",

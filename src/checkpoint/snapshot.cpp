@@ -3,15 +3,16 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <map>
 #include <unordered_map>
 
 #include "base/error.hpp"
+#include "comm/backend/communication_stream.hpp"
 #include "kernels/parallel.hpp"
 #include "os/system_error.hpp"
 #include "tensor/device/device_work.hpp"
@@ -99,8 +100,15 @@ void keep_tensor(void* tensor) { delete static_cast<at::Tensor*>(tensor); }
 c10::Storage storage_in(const at::Tensor& memory, size_t offset, size_t size) {
   auto owner = std::make_unique<at::Tensor>(memory);
   char* const data = static_cast<char*>(memory.mutable_data_ptr()) + offset;
-  return {c10::Storage::use_byte_size_t(), size,
-          c10::DataPtr(data, owner.release(), &keep_tensor, c10::Device(c10::kCPU))};
+  return {c10::Storage::use_byte_size_t(), size, c10::DataPtr(data, owner.release(), &keep_tensor, memory.device())};
+}
+
+std::optional<int64_t> free_memory(c10::Device device) {
+  try {
+    return tensor::device_memory(device).free;
+  } catch (const Error&) {  // its plugin counts no memory
+    return std::nullopt;
+  }
 }
 
 // Places the copies of the parts that `belongs` accepts in one tensor, which `allocate` makes.
@@ -158,18 +166,58 @@ at::Tensor bytes_in(const c10::Storage& storage, size_t begin, size_t size) {
       .set_(storage, static_cast<int64_t>(begin), {static_cast<int64_t>(size)}, {1});
 }
 
-}  // namespace
-
-void Snapshot::wait() const {
-  for (const c10::Event& event : copied) event.synchronize();
+// Places the copies of a device's parts on that device; returns what there is too little of.
+std::string place_on_device(std::vector<Part>& parts, c10::Device device, std::optional<int64_t> given) {
+  const auto on_device = [device](const Part& part) { return part.source.device() == device; };
+  int64_t needed = 0;
+  for (const Part& part : parts)
+    if (on_device(part)) needed += static_cast<int64_t>(align_copy(part.size()));
+  std::optional<int64_t> most = given;
+  if (!most) {
+    const std::optional<int64_t> free = free_memory(device);
+    if (!free) return text(needed, " bytes of memory of ", device.str(), ", which does not tell how many are free");
+    most = *free / 2;
+  }
+  if (needed > *most)
+    return text(needed, " bytes of memory of ", device.str(), " and may take ", *most,
+                given ? "" : ", half of what is free");
+  try {
+    place(parts, on_device, [device](size_t bytes) {
+      return at::empty({static_cast<int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte).device(device));
+    });
+  } catch (const c10::OutOfMemoryError&) {
+    return text(needed, " bytes of memory of ", device.str(), ", which has no such part free");
+  }
+  return "";
 }
 
-Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values) {
+}  // namespace
+
+void Snapshot::begin_to_read() const {
+  for (const c10::Event& event : copied) event.synchronize();
+  for (const c10::Device device : devices)
+    if (const auto stream = comm::find_pool_stream(device))
+      c10::impl::VirtualGuardImpl(device.type()).exchangeStream(*stream);
+}
+
+Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values, std::optional<int64_t> device_bytes) {
   Parts parts;
   for (const c10::IValue& value : values)
     tree::for_each_leaf(value, [&](const c10::IValue& leaf) {
       if (const at::Tensor* const tensor = tensor_of(leaf)) parts.add(*tensor);
     });
+
+  Snapshot snapshot;
+  for (const Part& part : parts.all()) {
+    const c10::Device device = part.source.device();
+    const bool is_known = std::find(snapshot.devices.begin(), snapshot.devices.end(), device) != snapshot.devices.end();
+    if (!device.is_cpu() && !is_known) snapshot.devices.push_back(device);
+    snapshot.bytes += part.size();
+  }
+  for (const c10::Device device : snapshot.devices) {
+    snapshot.obstacle = place_on_device(parts.all(), device, device_bytes);
+    if (!snapshot.obstacle.empty()) return snapshot;
+  }
 
   const auto on_host = [](const Part& part) { return part.source.device().is_cpu(); };
   copy_on_host(place(parts.all(), on_host, [this](size_t bytes) {
@@ -181,26 +229,11 @@ Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values) {
     return host_;
   }));
 
-  Snapshot snapshot;
-  std::map<std::pair<c10::DeviceType, c10::DeviceIndex>, c10::Device> devices;
-  for (const Part& part : parts.all()) {
-    const c10::Device device = part.source.device();
-    if (!device.is_cpu()) devices.emplace(std::pair(device.type(), device.index()), device);
-    snapshot.bytes += part.size();
-  }
-  for (const auto& entry : devices) {
-    const c10::Device device = entry.second;
-    const bool is_pinned = tensor::can_pin(device.type());
-    // LibTorch keeps page-locked memory that is freed for the next snapshot.
-    const auto copied = place(
-        parts.all(), [&](const Part& part) { return part.source.device() == device; },
-        [&](size_t bytes) {
-          return at::empty({static_cast<int64_t>(bytes)},
-                           at::TensorOptions().dtype(at::kByte).pinned_memory(is_pinned));
-        });
-    for (const Part* part : copied)
-      bytes_in(part->copy, 0, part->size())
-          .copy_(bytes_in(part->source, part->bytes.begin, part->size()), /*non_blocking=*/is_pinned);
+  for (const Part& part : parts.all())
+    if (!part.source.device().is_cpu())
+      bytes_in(part.copy, 0, part.size())
+          .copy_(bytes_in(part.source, part.bytes.begin, part.size()), /*non_blocking=*/true);
+  for (const c10::Device device : snapshot.devices) {
     const c10::impl::VirtualGuardImpl guard(device.type());
     snapshot.copied.emplace_back(device.type());
     snapshot.copied.back().record(guard.getStream(device));

@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -18,6 +19,7 @@ constexpr size_t kPinnedAlignment = 64;
 struct PinnedRanges {
   std::mutex mutex;
   std::map<const char*, size_t> ranges;  // by first address
+  PinnedUse use;
 };
 
 PinnedRanges& pinned() {
@@ -32,6 +34,7 @@ void free_pinned(void* data) {
     const std::lock_guard<std::mutex> lock(pinned().mutex);
     const auto range = pinned().ranges.find(static_cast<const char*>(data));
     std::memset(data, kPoison, range->second);
+    pinned().use.now -= range->second;
     pinned().ranges.erase(range);
   }
   std::free(data);
@@ -48,6 +51,9 @@ class PinnedAllocator final : public c10::Allocator {
       std::memset(data, kPoison, bytes);
       const std::lock_guard<std::mutex> lock(pinned().mutex);
       pinned().ranges[static_cast<const char*>(data)] = bytes;
+      PinnedUse& use = pinned().use;
+      use.now += bytes;
+      use.peak = std::max(use.peak, use.now);
     }
     return {data, data, &free_pinned, c10::Device(c10::DeviceType::CPU)};
   }
@@ -68,6 +74,16 @@ bool is_pinned(const void* address) {
   if (after == pinned().ranges.begin()) return false;
   const auto range = std::prev(after);
   return static_cast<const char*>(address) < range->first + range->second;
+}
+
+PinnedUse pinned_use() {
+  const std::lock_guard<std::mutex> lock(pinned().mutex);
+  return pinned().use;
+}
+
+void reset_peak_pinned() {
+  const std::lock_guard<std::mutex> lock(pinned().mutex);
+  pinned().use.peak = pinned().use.now;
 }
 
 }  // namespace simulated_device

@@ -12,6 +12,7 @@
 #include "host_access.hpp"
 #include "host_fallback.hpp"
 #include "own_operators.hpp"
+#include "pinned_memory.hpp"
 #include "settings.hpp"
 #include "simulated_device.h"
 #include "storage_operators.hpp"
@@ -81,10 +82,14 @@ void simulated_device_get_statistics(int32_t device, simulated_device_statistics
   statistics->operators = of.operators;
   statistics->pageable_copies = of.pageable_copies;
   statistics->host_waits = of.host_waits;
+  statistics->pinned_bytes = static_cast<int64_t>(pinned_use().now);
+  statistics->peak_pinned_bytes = static_cast<int64_t>(pinned_use().peak);
   for (const Stream* stream : of.streams()) {
     ++statistics->streams;
     statistics->pending_tasks += static_cast<int64_t>(stream->num_pending());
   }
 }
+
+void simulated_device_reset_peak_pinned(void) { reset_peak_pinned(); }
 
 }  // extern "C"

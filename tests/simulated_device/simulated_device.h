@@ -45,10 +45,12 @@ typedef struct simulated_device_statistics {
   int64_t allocated_bytes; /* now, as tensors asked for them, rounded up to 512 bytes */
   int64_t copies;          /* to, from and on the device */
   int64_t operators;
-  int64_t streams;         /* streams of the device that were used */
-  int64_t pending_tasks;   /* of all its streams */
-  int64_t pageable_copies; /* between it and host memory that is not pinned */
-  int64_t host_waits;      /* of the program for it: for streams, events, and copies that block */
+  int64_t streams;           /* streams of the device that were used */
+  int64_t pending_tasks;     /* of all its streams */
+  int64_t pageable_copies;   /* between it and host memory that is not pinned */
+  int64_t host_waits;        /* of the program for it: for streams, events, and copies that block */
+  int64_t pinned_bytes;      /* pinned memory of the host now, whatever the device */
+  int64_t peak_pinned_bytes; /* the most since simulated_device_reset_peak_pinned() */
 } simulated_device_statistics;
 
 SIMULATED_DEVICE_API void simulated_device_get_settings(simulated_device_settings* settings);
@@ -67,6 +69,7 @@ SIMULATED_DEVICE_API void simulated_device_restore(void);
 /* Queues a kernel that takes this long on the calling thread's current stream of the device. Returns at once. */
 SIMULATED_DEVICE_API void simulated_device_run_kernel(int32_t device, int64_t microseconds);
 SIMULATED_DEVICE_API void simulated_device_get_statistics(int32_t device, simulated_device_statistics* statistics);
+SIMULATED_DEVICE_API void simulated_device_reset_peak_pinned(void);
 
 #ifdef __cplusplus
 }

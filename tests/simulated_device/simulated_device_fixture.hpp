@@ -38,6 +38,7 @@ struct Library {
     find(library, "simulated_device_restore", &restore);
     find(library, "simulated_device_run_kernel", &run_kernel);
     find(library, "simulated_device_get_statistics", &get_statistics);
+    find(library, "simulated_device_reset_peak_pinned", &reset_peak_pinned);
   }
 
   decltype(&simulated_device_get_settings) get_settings;
@@ -48,6 +49,7 @@ struct Library {
   decltype(&simulated_device_restore) restore;
   decltype(&simulated_device_run_kernel) run_kernel;
   decltype(&simulated_device_get_statistics) get_statistics;
+  decltype(&simulated_device_reset_peak_pinned) reset_peak_pinned;
 };
 
 inline const Library& library() {

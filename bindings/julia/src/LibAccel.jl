@@ -1774,6 +1774,8 @@ struct accel_save_state_options_t
     compression_level::Int32
     incremental::accel_flag_t
     durable::accel_flag_t
+    device_copy_bytes::Int64
+    page_locked_bytes::Int64
 end
 
 """Every field is unset that is not given."""
@@ -1784,8 +1786,10 @@ function accel_save_state_options_t(;
     compression_level = ACCEL_UNSET,
     incremental = ACCEL_UNSET,
     durable = ACCEL_UNSET,
+    device_copy_bytes = ACCEL_UNSET_INT64,
+    page_locked_bytes = ACCEL_UNSET_INT64,
 )
-    return accel_save_state_options_t(sizeof(accel_save_state_options_t), safe_serialization, asynchronous, when_busy, compression_level, incremental, durable)
+    return accel_save_state_options_t(sizeof(accel_save_state_options_t), safe_serialization, asynchronous, when_busy, compression_level, incremental, durable, device_copy_bytes, page_locked_bytes)
 end
 
 """How a training state is read."""

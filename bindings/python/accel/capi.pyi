@@ -1116,11 +1116,13 @@ class accel_save_state_options_t:
     """How a training state is written.
 
     safe_serialization: 1: models are safetensors; 0: files of torch.save(). Default 1
-    asynchronous: 1: returns when the tensors are copied; a thread writes them. Default 0
+    asynchronous: 1: returns when the tensors are copied, those of accelerators where they are; a thread writes the copies. Default 0
     when_busy: While an asynchronous save is under way. Default WAIT
     compression_level: The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0
     incremental: 1: files that equal files of the checkpoint saved or loaded last become hard links to them. Default 0
     durable: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not a crash of the machine. Default 1
+    device_copy_bytes: The most memory of each accelerator that the copies of an asynchronous save take there until they are written. A state that needs more on one rank is written before the call returns, which the log says once. In [0, inf). Default: half of the memory that is free when the call begins
+    page_locked_bytes: The most page-locked memory of the host through which tensors of accelerators are written. 0: ordinary memory. In [0, 536870912]. Default 67108864
     """
     safe_serialization: int
     asynchronous: int
@@ -1128,7 +1130,9 @@ class accel_save_state_options_t:
     compression_level: int
     incremental: int
     durable: int
-    def __init__(self, *, safe_serialization: int = 1, asynchronous: int = 0, when_busy: int = ACCEL_WHEN_BUSY_WAIT, compression_level: int = 0, incremental: int = 0, durable: int = 1) -> None: ...
+    device_copy_bytes: int
+    page_locked_bytes: int
+    def __init__(self, *, safe_serialization: int = 1, asynchronous: int = 0, when_busy: int = ACCEL_WHEN_BUSY_WAIT, compression_level: int = 0, incremental: int = 0, durable: int = 1, device_copy_bytes: Optional[int] = None, page_locked_bytes: int = 67108864) -> None: ...
 
 class accel_load_state_options_t:
     """How a training state is read.

@@ -19,14 +19,27 @@ checkpoint::FileSystem& BackgroundSave::files(bool durable) {
   return files_;
 }
 
-void BackgroundSave::copy(checkpoint::TrainingState& state) {
+std::string BackgroundSave::copy(checkpoint::TrainingState& state, std::optional<int64_t> device_bytes) {
   const Span copied(SpanKind::kCheckpoint, "copy state");
   std::vector<c10::IValue> values;
-  for (checkpoint::StateEntry& entry : state) values.push_back(std::move(entry.state));
+  for (const checkpoint::StateEntry& entry : state) values.push_back(entry.state);
   snapshot_ = {};  // gives its memory back
-  snapshot_ = memory_.take(values);
+  snapshot_ = memory_.take(values, device_bytes);
+  if (!snapshot_.obstacle.empty()) return snapshot_.obstacle;
   for (size_t i = 0; i < state.size(); i++) state[i].state = std::move(snapshot_.values[i]);
   snapshot_.values.clear();
+  return "";
+}
+
+void BackgroundSave::write_now(const std::string& folder, checkpoint::TrainingStateWriter& writer,
+                               const checkpoint::TrainingState& state, const checkpoint::Ranks& ranks,
+                               const std::string& obstacle) {
+  if (!obstacle.empty() && !std::exchange(has_told_obstacle_, true))
+    log(LogLevel::kWarning, "the asynchronous save of '", folder,
+        "' is synchronous, and so are later ones that find no more memory: the copies of its tensors need ", obstacle,
+        "; see device_copy_bytes of the save");
+  writer.write(state, ranks);
+  log(LogLevel::kInfo, "the training state is saved in '", folder, "'");
 }
 
 void BackgroundSave::start(const std::string& folder, std::unique_ptr<checkpoint::TrainingStateWriter> writer,
@@ -41,10 +54,11 @@ void BackgroundSave::start(const std::string& folder, std::unique_ptr<checkpoint
           std::move(writer), std::move(state));
   writer_.start("the asynchronous save of '" + folder + "'",
                 [this, work, folder, ranks = std::move(ranks), then = std::move(then)] {
-                  snapshot_.wait();
-                  work->first->write(work->second, ranks);
-                  work->first.reset();
-                  work->second.clear();
+                  {
+                    const auto [writer, state] = std::move(*work);  // whose memory is free again, also after an error
+                    snapshot_.begin_to_read();
+                    writer->write(state, ranks);
+                  }
                   then(ranks);
                   log(LogLevel::kInfo, "the training state is saved in '", folder, "'");
                 });

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "checkpoint/background_writer.hpp"
@@ -24,13 +25,20 @@ class BackgroundSave {
     int64_t total = 0;    // about
   };
 
-  // Copies the tensors of the state; the training may change them afterwards.
-  void copy(checkpoint::TrainingState& state);
+  // Copies the tensors of the state; the training may change them afterwards. Copies on an accelerator take at most
+  // `device_bytes`, or half of what is free; if that is too little, the state stays as it is, and the obstacle is
+  // returned.
+  std::string copy(checkpoint::TrainingState& state, std::optional<int64_t> device_bytes = std::nullopt);
   // Writes the state on the thread, in the folder that `writer` has made, and calls `then`. `group` is a group of the
   // job's ranks for this purpose; null for one rank.
   void start(const std::string& folder, std::unique_ptr<checkpoint::TrainingStateWriter> writer,
              checkpoint::TrainingState state, checkpoint::Ranks ranks,
              std::function<void(const checkpoint::Ranks&)> then);
+
+  // Writes the state before it returns, with what start() is given: the copies had an `obstacle` on this rank, if it is
+  // not empty, or on another.
+  void write_now(const std::string& folder, checkpoint::TrainingStateWriter& writer,
+                 const checkpoint::TrainingState& state, const checkpoint::Ranks& ranks, const std::string& obstacle);
 
   // The folder of a save that has ended well, once; empty without one. Waits for it, and throws its error.
   std::string finish();
@@ -58,6 +66,7 @@ class BackgroundSave {
   checkpoint::Snapshot snapshot_;
   std::shared_ptr<comm::Communicator> group_;
   std::string folder_;
+  bool has_told_obstacle_ = false;
   std::atomic<int64_t> total_{0};
   checkpoint::BackgroundWriter writer_;  // last: it uses the others until its destructor has ended
 };

@@ -1,5 +1,6 @@
 #include "accelerator/checkpoints/project_checkpoint.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -38,18 +39,17 @@ void ProjectCheckpoints::save_checkpoint(const std::optional<std::string>& given
       return {};
     });
   };
-  if (options.asynchronous) {
-    start_background_save(folder, options, ranks, rotate);
+  if (options.asynchronous && start_background_save(folder, options, ranks, rotate)) {
     project_.count_save();
     return;
   }
-  training_.save_state(folder, options);
+  if (!options.asynchronous) training_.save_state(folder, options);
   last_checkpoint_ = folder;
   project_.count_save();  // also when what is old cannot be removed
   rotate(ranks);
 }
 
-void ProjectCheckpoints::start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
+bool ProjectCheckpoints::start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
                                                const checkpoint::Ranks& ranks,
                                                const std::function<void(const checkpoint::Ranks&)>& then) {
   training_.require_known_parts();
@@ -59,15 +59,22 @@ void ProjectCheckpoints::start_background_save(const std::string& folder, const 
     background_->group() = comm::split_group(*state_.communicator(), 0, ranks.rank);
   auto writer =
       std::make_unique<checkpoint::TrainingStateWriter>(folder, options, ranks, background_->files(options.durable));
+  std::string obstacle;
   const auto collect = [&](const std::string& temporary) {
     checkpoint::TrainingState state = training_.collect_state(temporary);
-    background_->copy(state);
+    obstacle = background_->copy(state, options.device_copy_bytes.value);
     return state;
   };
   checkpoint::TrainingState state = writer->collect(collect, ranks);
+  const std::vector<std::string> obstacles = ranks.all_gather(obstacle);  // also of ranks with another folder
+  if (std::any_of(obstacles.begin(), obstacles.end(), [](const std::string& one) { return !one.empty(); })) {
+    background_->write_now(folder, *writer, state, ranks, obstacle);
+    return false;
+  }
   comm::Communicator& group = background_->group() == nullptr ? *state_.communicator() : *background_->group();
   background_->start(folder, std::move(writer), std::move(state), ranks_of(state_, group, options.save_on_each_node),
                      then);
+  return true;
 }
 
 void ProjectCheckpoints::finish_background_save(bool refuse) {

@@ -20,7 +20,8 @@ class ProjectCheckpoints {
 
   checkpoint::Project& project() { return project_; }
   // Collective. Saves the training in the folder, or as the project's next checkpoint if none is given.
-  // An asynchronous save returns when the tensors are copied.
+  // An asynchronous save returns when the tensors are copied, or if accelerators have no memory for the copies when it
+  // is complete.
   void save_checkpoint(const std::optional<std::string>& folder, checkpoint::SaveOptions options);
   // Collective. Loads the checkpoint of the folder, or the newest of the project.
   void load_checkpoint(const std::optional<std::string>& folder, checkpoint::LoadOptions options);
@@ -35,7 +36,8 @@ class ProjectCheckpoints {
   void release_memory();
 
  private:
-  void start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
+  // False: there was no memory for copies, and the state is written.
+  bool start_background_save(const std::string& folder, const checkpoint::SaveOptions& options,
                              const checkpoint::Ranks& ranks, const std::function<void(const checkpoint::Ranks&)>& then);
 
   state::State& state_;

@@ -38,7 +38,12 @@ void check_writable(const std::string& name, const at::Tensor& tensor) {
 }
 
 at::Tensor dense_on_cpu(const at::Tensor& tensor) {
-  return tensor.detach().to(at::kCPU).resolve_conj().resolve_neg().contiguous();
+  return tensor::on_host(tensor.detach()).resolve_conj().resolve_neg().contiguous();
+}
+
+void visit_elements(const at::Tensor& tensor, const tensor::VisitBytes& visit) {
+  const bool is_as_written = tensor.is_contiguous() && !tensor.is_conj() && !tensor.is_neg();
+  tensor::read_on_host(is_as_written ? tensor : dense_on_cpu(tensor), visit);
 }
 
 void write_safetensors(OutputFile& output, const NamedTensors& tensors, const Metadata& metadata) {
@@ -50,10 +55,8 @@ void write_safetensors(OutputFile& output, const NamedTensors& tensors, const Me
   std::vector<TensorEntry> entries = entries_of(tensors);
   const std::string header = print_safetensors_header(metadata, entries);
   output.write(header.data(), header.size());
-  for (const TensorEntry& entry : entries) {
-    const at::Tensor dense = dense_on_cpu(*by_name.at(entry.name));
-    output.write(dense.const_data_ptr(), dense.nbytes());
-  }
+  for (const TensorEntry& entry : entries)
+    visit_elements(*by_name.at(entry.name), [&](const char* data, size_t size) { output.write(data, size); });
 }
 
 void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata,

@@ -11,6 +11,7 @@
 #include "checkpoint/files/atomic_file.hpp"
 #include "checkpoint/formats/safetensors_header.hpp"
 #include "os/mapped_file.hpp"
+#include "tensor/device/host_ring.hpp"
 
 namespace accel::checkpoint {
 
@@ -26,8 +27,10 @@ void check_writable(const std::string& name, const at::Tensor& tensor);
 
 // Copies the elements to a dense tensor on the CPU; returns the same tensor if it is one.
 at::Tensor dense_on_cpu(const at::Tensor& tensor);
+// The bytes of dense_on_cpu(), without a copy of the whole where the tensor is dense on an accelerator.
+void visit_elements(const at::Tensor& tensor, const tensor::VisitBytes& visit);
 
-// Replaces the file atomically. Contiguous CPU tensors are written without a copy; others are copied one at a time.
+// Replaces the file atomically. Contiguous tensors are written without a copy; others are copied one at a time.
 void save_safetensors(const std::string& path, const NamedTensors& tensors, const Metadata& metadata,
                       FileSystem& files = system_files());
 void write_safetensors(OutputFile& output, const NamedTensors& tensors, const Metadata& metadata);

@@ -741,11 +741,13 @@ constexpr OptionField kProjectOptions[] = {
 
 constexpr OptionField kSaveStateOptions[] = {
     {"safe_serialization", "1: models are safetensors; 0: files of torch.save(). Default 1", OptionKind::kFlag, 4, 8, 52, kNone, nullptr, "1", nullptr, nullptr, 0, false},
-    {"asynchronous", "1: returns when the tensors are copied; a thread writes them. Default 0", OptionKind::kFlag, 4, 12, 61, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"asynchronous", "1: returns when the tensors are copied, those of accelerators where they are; a thread writes the copies. Default 0", OptionKind::kFlag, 4, 12, 105, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"when_busy", "While an asynchronous save is under way. Default WAIT", OptionKind::kChoice, 4, 16, 40, kNone, nullptr, "wait", nullptr, kWhenBusyChoices, std::size(kWhenBusyChoices), false},
     {"compression_level", "The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0", OptionKind::kInteger, 4, 20, 82, {0, 22, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
     {"incremental", "1: files that equal files of the checkpoint saved or loaded last become hard links to them. Default 0", OptionKind::kFlag, 4, 24, 91, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"durable", "1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not a crash of the machine. Default 1", OptionKind::kFlag, 4, 28, 120, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"device_copy_bytes", "The most memory of each accelerator that the copies of an asynchronous save take there until they are written. A state that needs more on one rank is written before the call returns, which the log says once. In [0, inf). Default: half of the memory that is free when the call begins", OptionKind::kInteger, 8, 32, 207, {0, kInfinity, false, true}, nullptr, nullptr, "half of the memory that is free when the call begins", nullptr, 0, false},
+    {"page_locked_bytes", "The most page-locked memory of the host through which tensors of accelerators are written. 0: ordinary memory. In [0, 536870912]. Default 67108864", OptionKind::kInteger, 8, 40, 110, {0, 536870912, false, false}, nullptr, "67108864", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kLoadStateOptions[] = {
@@ -893,7 +895,7 @@ const OptionTable save_options{"accel_save_options_t", 16, kSaveOptions, std::si
 const OptionTable load_options{"accel_load_options_t", 16, kLoadOptions, std::size(kLoadOptions)};
 const OptionTable save_model_options{"accel_save_model_options_t", 24, kSaveModelOptions, std::size(kSaveModelOptions)};
 const OptionTable project_options{"accel_project_options_t", 48, kProjectOptions, std::size(kProjectOptions)};
-const OptionTable save_state_options{"accel_save_state_options_t", 32, kSaveStateOptions, std::size(kSaveStateOptions)};
+const OptionTable save_state_options{"accel_save_state_options_t", 48, kSaveStateOptions, std::size(kSaveStateOptions)};
 const OptionTable load_state_options{"accel_load_state_options_t", 16, kLoadStateOptions, std::size(kLoadStateOptions)};
 const OptionTable merge_weights_options{"accel_merge_weights_options_t", 16, kMergeWeightsOptions, std::size(kMergeWeightsOptions)};
 const OptionTable fsdp_file_options{"accel_fsdp_file_options_t", 24, kFsdpFileOptions, std::size(kFsdpFileOptions)};

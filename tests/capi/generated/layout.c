@@ -524,7 +524,7 @@ SAME(place_of_accel_project_options_t_total_limit, offsetof(accel_project_option
 SAME(place_of_accel_project_options_t_iteration, offsetof(accel_project_options_t, iteration) == 32 && sizeof(((accel_project_options_t *)0)->iteration) == 8);
 SAME(place_of_accel_project_options_t_automatic_checkpoint_naming, offsetof(accel_project_options_t, automatic_checkpoint_naming) == 40 && sizeof(((accel_project_options_t *)0)->automatic_checkpoint_naming) == 4);
 SAME(place_of_accel_project_options_t_save_on_each_node, offsetof(accel_project_options_t, save_on_each_node) == 44 && sizeof(((accel_project_options_t *)0)->save_on_each_node) == 4);
-SAME(size_of_accel_save_state_options_t, sizeof(accel_save_state_options_t) == 32);
+SAME(size_of_accel_save_state_options_t, sizeof(accel_save_state_options_t) == 48);
 SAME(place_of_accel_save_state_options_t_struct_size, offsetof(accel_save_state_options_t, struct_size) == 0 && sizeof(((accel_save_state_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_save_state_options_t_safe_serialization, offsetof(accel_save_state_options_t, safe_serialization) == 8 && sizeof(((accel_save_state_options_t *)0)->safe_serialization) == 4);
 SAME(place_of_accel_save_state_options_t_asynchronous, offsetof(accel_save_state_options_t, asynchronous) == 12 && sizeof(((accel_save_state_options_t *)0)->asynchronous) == 4);
@@ -532,6 +532,8 @@ SAME(place_of_accel_save_state_options_t_when_busy, offsetof(accel_save_state_op
 SAME(place_of_accel_save_state_options_t_compression_level, offsetof(accel_save_state_options_t, compression_level) == 20 && sizeof(((accel_save_state_options_t *)0)->compression_level) == 4);
 SAME(place_of_accel_save_state_options_t_incremental, offsetof(accel_save_state_options_t, incremental) == 24 && sizeof(((accel_save_state_options_t *)0)->incremental) == 4);
 SAME(place_of_accel_save_state_options_t_durable, offsetof(accel_save_state_options_t, durable) == 28 && sizeof(((accel_save_state_options_t *)0)->durable) == 4);
+SAME(place_of_accel_save_state_options_t_device_copy_bytes, offsetof(accel_save_state_options_t, device_copy_bytes) == 32 && sizeof(((accel_save_state_options_t *)0)->device_copy_bytes) == 8);
+SAME(place_of_accel_save_state_options_t_page_locked_bytes, offsetof(accel_save_state_options_t, page_locked_bytes) == 40 && sizeof(((accel_save_state_options_t *)0)->page_locked_bytes) == 8);
 SAME(size_of_accel_load_state_options_t, sizeof(accel_load_state_options_t) == 16);
 SAME(place_of_accel_load_state_options_t_struct_size, offsetof(accel_load_state_options_t, struct_size) == 0 && sizeof(((accel_load_state_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_load_state_options_t_allow_missing, offsetof(accel_load_state_options_t, allow_missing) == 8 && sizeof(((accel_load_state_options_t *)0)->allow_missing) == 4);

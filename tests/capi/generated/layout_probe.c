@@ -532,6 +532,8 @@ int main(void) {
   printf("field compression_level %zu\n", offsetof(accel_save_state_options_t, compression_level));
   printf("field incremental %zu\n", offsetof(accel_save_state_options_t, incremental));
   printf("field durable %zu\n", offsetof(accel_save_state_options_t, durable));
+  printf("field device_copy_bytes %zu\n", offsetof(accel_save_state_options_t, device_copy_bytes));
+  printf("field page_locked_bytes %zu\n", offsetof(accel_save_state_options_t, page_locked_bytes));
   printf("struct accel_load_state_options_t %zu\n", sizeof(accel_load_state_options_t));
   printf("field struct_size %zu\n", offsetof(accel_load_state_options_t, struct_size));
   printf("field allow_missing %zu\n", offsetof(accel_load_state_options_t, allow_missing));

@@ -4201,11 +4201,13 @@ load.
 
 - `folder`: Its parent is made if missing. `nothing`: the folder of automatic naming.
 - `safe_serialization`: 1: models are safetensors; 0: files of torch.save(). Default 1
-- `asynchronous`: 1: returns when the tensors are copied; a thread writes them. Default 0
+- `asynchronous`: 1: returns when the tensors are copied, those of accelerators where they are; a thread writes the copies. Default 0
 - `when_busy`: While an asynchronous save is under way. Default WAIT
 - `compression_level`: The level of Zstd for each tensor; 0: none, so that Accelerate can read the files. In [0, 22]. Default 0
 - `incremental`: 1: files that equal files of the checkpoint saved or loaded last become hard links to them. Default 0
 - `durable`: 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not a crash of the machine. Default 1
+- `device_copy_bytes`: The most memory of each accelerator that the copies of an asynchronous save take there until they are written. A state that needs more on one rank is written before the call returns, which the log says once. In [0, inf). Default: half of the memory that is free when the call begins
+- `page_locked_bytes`: The most page-locked memory of the host through which tensors of accelerators are written. 0: ordinary memory. In [0, 536870912]. Default 67108864
 """
 save_state(state::State, folder; options...) =
     (with_options(given -> LibAccel.accel_save_state(state, something(folder, C_NULL), given), LibAccel.accel_save_state_options_t; options...); nothing)

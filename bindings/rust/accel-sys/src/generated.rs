@@ -3458,7 +3458,7 @@ pub struct accel_save_state_options_t {
     pub struct_size: usize,
     /// 1: models are safetensors; 0: files of torch.save(). Default 1
     pub safe_serialization: accel_flag_t,
-    /// 1: returns when the tensors are copied; a thread writes them. Default 0
+    /// 1: returns when the tensors are copied, those of accelerators where they are; a thread writes the copies. Default 0
     pub asynchronous: accel_flag_t,
     /// While an asynchronous save is under way. Default WAIT
     pub when_busy: accel_when_busy_t,
@@ -3468,6 +3468,10 @@ pub struct accel_save_state_options_t {
     pub incremental: accel_flag_t,
     /// 1: the checkpoint is on the disk when it appears; 0: it survives the end of the program, and not a crash of the machine. Default 1
     pub durable: accel_flag_t,
+    /// The most memory of each accelerator that the copies of an asynchronous save take there until they are written. A state that needs more on one rank is written before the call returns, which the log says once. In \[0, inf). Default: half of the memory that is free when the call begins
+    pub device_copy_bytes: i64,
+    /// The most page-locked memory of the host through which tensors of accelerators are written. 0: ordinary memory. In \[0, 536870912\]. Default 67108864
+    pub page_locked_bytes: i64,
 }
 
 /// Every field of [`accel_save_state_options_t`] unset.
@@ -3479,6 +3483,8 @@ pub const ACCEL_SAVE_STATE_OPTIONS_INIT: accel_save_state_options_t = accel_save
     compression_level: ACCEL_UNSET,
     incremental: ACCEL_UNSET,
     durable: ACCEL_UNSET,
+    device_copy_bytes: ACCEL_UNSET_INT64,
+    page_locked_bytes: ACCEL_UNSET_INT64,
 };
 impl Default for accel_save_state_options_t {
     fn default() -> Self {

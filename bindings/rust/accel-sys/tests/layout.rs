@@ -808,7 +808,7 @@ fn layout_of_accel_project_options() {
 
 #[test]
 fn layout_of_accel_save_state_options() {
-    assert_eq!(size_of::<accel_save_state_options_t>(), 32);
+    assert_eq!(size_of::<accel_save_state_options_t>(), 48);
     assert_eq!(align_of::<accel_save_state_options_t>(), 8);
     assert_eq!(offset_of!(accel_save_state_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_save_state_options_t, safe_serialization), 8);
@@ -817,6 +817,8 @@ fn layout_of_accel_save_state_options() {
     assert_eq!(offset_of!(accel_save_state_options_t, compression_level), 20);
     assert_eq!(offset_of!(accel_save_state_options_t, incremental), 24);
     assert_eq!(offset_of!(accel_save_state_options_t, durable), 28);
+    assert_eq!(offset_of!(accel_save_state_options_t, device_copy_bytes), 32);
+    assert_eq!(offset_of!(accel_save_state_options_t, page_locked_bytes), 40);
 }
 
 #[test]

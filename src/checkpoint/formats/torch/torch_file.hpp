@@ -30,9 +30,9 @@ c10::IValue read_torch_file_of_objects(const std::shared_ptr<const MappedFile>& 
 // One of several in a file, which `bytes` is a part of.
 c10::IValue read_torch_file(const std::shared_ptr<const MappedFile>& file, std::string_view bytes);
 
-// Writes what torch.load(weights_only=True) reads. Streams: contiguous or not, tensors on the CPU are written without a
-// copy, others one at a time. Tensors that share a storage share it in the file, of which only the part that they use
-// is written.
+// Writes what torch.load(weights_only=True) reads. Streams: tensors are written without a copy of the whole, contiguous
+// or not, on any device. Tensors that share a storage share it in the file, of which only the part that they use is
+// written.
 void write_torch_file(OutputFile& output, const c10::IValue& value);
 // Replaces the file atomically.
 void save_torch_file(const std::string& path, const c10::IValue& value, FileSystem& files = system_files());

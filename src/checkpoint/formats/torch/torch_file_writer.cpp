@@ -15,6 +15,7 @@
 #include "checkpoint/formats/torch/torch_tensors.hpp"
 #include "checkpoint/formats/torch/zip_reader.hpp"
 #include "checkpoint/formats/torch/zip_writer.hpp"
+#include "tensor/device/host_ring.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::checkpoint {
@@ -138,8 +139,8 @@ class TorchFileContents {
     const auto options = at::TensorOptions().dtype(at::kByte).device(stored.storage.device());
     at::Tensor bytes = at::empty({0}, options);
     if (size > 0) bytes.set_(stored.storage, static_cast<int64_t>(stored.begin), {static_cast<int64_t>(size)}, {1});
-    bytes = bytes.to(at::kCPU);
-    zip.add(path_of("data/" + stored.key), {static_cast<const char*>(bytes.const_data_ptr()), size});
+    zip.add(path_of("data/" + stored.key), size,
+            [&](const ZipWriter::Take& take) { tensor::read_on_host(bytes, take); });
   }
 
   std::vector<StoredStorage> storages_;

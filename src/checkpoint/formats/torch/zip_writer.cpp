@@ -42,10 +42,14 @@ void ZipWriter::write(std::string_view bytes) {
 }
 
 void ZipWriter::add(const std::string& name, std::string_view data) {
+  add(name, data.size(), [data](const Take& take) { take(data.data(), data.size()); });
+}
+
+void ZipWriter::add(const std::string& name, uint64_t size, const std::function<void(const Take&)>& read) {
   require(name.size() <= kMostZipEntries, Status::kInvalidArgument, "the name of an entry has ", name.size(),
           " bytes; expected at most ", kMostZipEntries);
-  const bool is_large = data.size() >= zip::kIn64Bits;
-  Entry entry{name, position_, data.size(), 0};
+  const bool is_large = size >= zip::kIn64Bits;
+  Entry entry{name, position_, size, 0};
   ZipRecord sizes;  // of an entry of 4 GiB or more, in the descriptor behind its data
   if (is_large) sizes.add(zip::kZip64Field, 2).add(16, 2).add(0, 8).add(0, 8);
   constexpr uint64_t kFieldBytes = 4;
@@ -63,11 +67,13 @@ void ZipWriter::add(const std::string& name, std::string_view data) {
   write(header.bytes());
 
   Crc32 checksum;
-  for (size_t begin = 0; begin < data.size(); begin += kZipChunk) {
-    const std::string_view chunk = data.substr(begin, kZipChunk);
-    checksum.add(chunk.data(), chunk.size());
-    write(chunk);
-  }
+  read([&](const char* data, size_t bytes) {
+    for (size_t begin = 0; begin < bytes; begin += kZipChunk) {
+      const std::string_view chunk = std::string_view(data, bytes).substr(begin, kZipChunk);
+      checksum.add(chunk.data(), chunk.size());
+      write(chunk);
+    }
+  });
   entry.checksum = checksum.value();
   const size_t size_bytes = is_large ? 8 : 4;
   write(ZipRecord()

@@ -1,7 +1,9 @@
 // Writer of zip archives of stored entries. It streams: each byte is written once, and none is kept.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +19,9 @@ class ZipWriter {
 
   // Names are different, and at most 64 KiB.
   void add(const std::string& name, std::string_view data);
+  // `read` hands over the data, which has so many bytes in all, in parts of any size.
+  using Take = std::function<void(const char* data, size_t size)>;
+  void add(const std::string& name, uint64_t size, const std::function<void(const Take&)>& read);
   // Writes the directory; no entries afterwards.
   void finish();
 

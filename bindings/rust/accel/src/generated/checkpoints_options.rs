@@ -132,6 +132,8 @@ crate::configuration::builder! {
     compression_level: i32 = compression_level,
     incremental: bool = incremental,
     durable: bool = durable,
+    device_copy_bytes: i64 = device_copy_bytes,
+    page_locked_bytes: i64 = page_locked_bytes,
 }
 
 impl SaveStateOptions {
@@ -141,7 +143,8 @@ impl SaveStateOptions {
         self
     }
 
-    /// Returns when the tensors are copied; a thread writes them. Default false.
+    /// Returns when the tensors are copied, those of accelerators where they are; a thread writes the copies.
+    /// Default false.
     pub fn asynchronous(mut self, asynchronous: bool) -> Self {
         self.0.asynchronous = asynchronous.into();
         self
@@ -169,6 +172,21 @@ impl SaveStateOptions {
     /// the machine. Default true.
     pub fn durable(mut self, durable: bool) -> Self {
         self.0.durable = durable.into();
+        self
+    }
+
+    /// The most memory of each accelerator that the copies of an asynchronous save take there until they are
+    /// written. A state that needs more on one rank is written before the call returns, which the log says once. In
+    /// \[0, inf). Default: half of the memory that is free when the call begins.
+    pub fn device_copy_bytes(mut self, device_copy_bytes: i64) -> Self {
+        self.0.device_copy_bytes = device_copy_bytes;
+        self
+    }
+
+    /// The most page-locked memory of the host through which tensors of accelerators are written. 0: ordinary
+    /// memory. In \[0, 536870912\]. Default 67108864.
+    pub fn page_locked_bytes(mut self, page_locked_bytes: i64) -> Self {
+        self.0.page_locked_bytes = page_locked_bytes;
         self
     }
 }

@@ -23,6 +23,8 @@ struct SaveStateSettings {
   Setting<int64_t> compression_level{0};
   Setting<bool> incremental{false};
   Setting<bool> durable{true};
+  Setting<std::optional<int64_t>> device_copy_bytes{};
+  Setting<int64_t> page_locked_bytes{67108864};
 
   static const OptionTable& table() { return option_tables::save_state_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -34,6 +36,8 @@ struct SaveStateSettings {
     visit(table().fields[3], settings.compression_level...);
     visit(table().fields[4], settings.incremental...);
     visit(table().fields[5], settings.durable...);
+    visit(table().fields[6], settings.device_copy_bytes...);
+    visit(table().fields[7], settings.page_locked_bytes...);
   }
 };
 
