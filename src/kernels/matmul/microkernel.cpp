@@ -28,7 +28,7 @@ bool runs(Microkernel kernel) {
   }
 }
 
-// at::native::cpublas::brgemm() of bfloat16 and brgemm_release(), in LibTorch 2.11 to 2.15.
+// at::native::cpublas::brgemm() of bfloat16 and brgemm_release(), in LibTorch 2.11 to 2.13.
 constexpr const char* kBfloat16Symbol = "_ZN2at6native7cpublas6brgemmEllllllbPKN3c108BFloat16ES5_Pfb";
 constexpr const char* kReleaseSymbol = "_ZN2at6native7cpublas14brgemm_releaseEb";
 
