@@ -226,6 +226,26 @@ TEST_F(DeviceSaves, AreSynchronousWithoutMemoryForCopies) {
   EXPECT_EQ(logged.count("half of what is free"), 1U) << logged.lines();
 }
 
+// The allocator keeps the memory of the last copies, which is free for the next ones.
+TEST_F(DeviceSaves, FindTheMemoryOfTheLastCopies) {
+  NEEDS_SIMULATION("a limit of memory");
+  Accelerator accelerator(on_device(device()));
+  const nn::ModulePtr model = make_model();
+  accelerator.preparation().prepare_model(model);
+  const Folder folder;
+  const Logged logged;
+  tensor::synchronize(device());
+  tensor::empty_cache(device_type());
+  const int64_t others = tensor::device_memory(device()).reserved;
+  configure([&](auto& settings) { settings.memory_bytes = others + 1000 * kKiB; });
+  for (int save = 0; save < 4; save++) {
+    accelerator.projects().save_checkpoint(folder / std::to_string(save), asynchronous());
+    EXPECT_TRUE(accelerator.projects().wait_for_checkpoint(kLong));
+    tensor::synchronize(device());  // what is freed is free when the work before it has ended
+  }
+  EXPECT_EQ(logged.count("is synchronous"), 0U) << logged.lines();
+}
+
 // The system gives no page-locked memory, or the program wants none.
 TEST_F(DeviceSaves, GoThroughOrdinaryMemory) {
   for (const bool limited : {false, true}) {
