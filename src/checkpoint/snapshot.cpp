@@ -237,11 +237,6 @@ Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values, std::optio
     if (!part.source.device().is_cpu())
       bytes_in(part.copy, 0, part.size())
           .copy_(bytes_in(part.source, part.bytes.begin, part.size()), /*non_blocking=*/true);
-  for (const c10::Device device : snapshot.devices) {
-    const c10::impl::VirtualGuardImpl guard(device.type());
-    snapshot.copied.emplace_back(device.type());
-    snapshot.copied.back().record(guard.getStream(device));
-  }
 
   for (const c10::IValue& value : values)
     snapshot.values.push_back(tree::map_leaves(value, [&](const c10::IValue& leaf) {
@@ -251,6 +246,11 @@ Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values, std::optio
       return chunk == nullptr ? c10::IValue(parts.copy_of(*tensor))
                               : tensor::chunk_value(parts.copy_of(*tensor), chunk->placement);
     }));
+  for (const c10::Device device : snapshot.devices) {
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    snapshot.copied.emplace_back(device.type());
+    snapshot.copied.back().record(guard.getStream(device));
+  }
   return snapshot;
 }
 

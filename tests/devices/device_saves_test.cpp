@@ -153,6 +153,30 @@ TEST_F(DeviceSaves, DoNotHoldTheLoop) {
   }
 }
 
+// A lazily conjugated tensor is copied on its own; the writer waits for that, too.
+TEST_F(DeviceSaves, HaveConjugatedNumbers) {
+  const at::Tensor numbers = at::randn({3000}, at::kComplexFloat), there = numbers.to(device());
+  BackgroundSave background;
+  const Folder folder;
+  for (int round = 0; round < 5; round++) {
+    const std::string path = folder / std::to_string(round);
+    auto writer = std::make_unique<checkpoint::TrainingStateWriter>(path, asynchronous(), checkpoint::Ranks(),
+                                                                    checkpoint::tests::quick_files());
+    if (is_simulated()) keep_busy(device(), 20000);
+    checkpoint::TrainingState state = writer->collect(
+        [&](const std::string&) {
+          checkpoint::TrainingState given{
+              {checkpoint::StateKind::kModel, "", checkpoint::model_state({{"a", there.conj()}, {"b", there}}), {}}};
+          EXPECT_EQ(background.copy(given), "");
+          return given;
+        },
+        {});
+    background.start(path, std::move(writer), std::move(state), {}, [](const checkpoint::Ranks&) {});
+    EXPECT_EQ(background.finish(), path);
+    expect_saved(path + "/model.safetensors", {{"a", numbers.conj().resolve_conj()}, {"b", numbers}});
+  }
+}
+
 // The next one waits for the first, and the copies of each are those of its call.
 TEST_F(DeviceSaves, FollowEachOther) {
   Accelerator accelerator(on_device(device()));
