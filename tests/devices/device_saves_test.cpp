@@ -320,6 +320,7 @@ TEST_F(DeviceSaves, GiveTheirMemoryBackWhenTheyFail) {
   for (const size_t free : {size_t{0}, size_t{1} << 20, size_t{20} << 20, size_t{1} << 40}) {
     FullDisk files(free);
     SaveOptions options = asynchronous();
+    options.page_locked_bytes = int64_t{4} << 20;
     auto writer = std::make_unique<checkpoint::TrainingStateWriter>(folder / "s", options, checkpoint::Ranks(), files);
     const auto collect = [&](const std::string&) {
       checkpoint::TrainingState state{
@@ -354,7 +355,7 @@ TEST_F(DeviceSaves, AgreeOnEveryRank) {
         accelerator.checkpoints().register_for_checkpointing({"own", [&] { return own; }, [](const c10::IValue&) {}});
         for (const bool scarce : {true, false}) {
           SaveOptions options = asynchronous();
-          if (scarce && communicator->rank() == 1) options.device_copy_bytes = std::optional<int64_t>(0);
+          if (scarce && communicator->rank() == 0) options.device_copy_bytes = std::optional<int64_t>(0);
           const std::string path = folder / (scarce ? "scarce" : "enough");
           accelerator.projects().save_checkpoint(path, options);
           if (scarce) {
