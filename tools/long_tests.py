@@ -78,7 +78,7 @@ def checks(options):
                               "safetensors compressed_tensors dispatch",
                               "meson test -C build/tsan --no-rebuild --print-errorlogs --timeout-multiplier 10 --suite simulated "
                               "simulated_memory simulated_streams simulated_copies simulated_generator simulated_faults "
-                              "simulated_random_programs simulated_training backend_names copies_ahead random_programs "
+                              "simulated_random_programs simulated_training backend_names copies_ahead device_saves random_programs "
                               "staged_collectives staged_training streamed_offload"]),
         **{f"libtorch_{version}": (f"LibTorch {version}: engine, plugins, program, Python package, their tests on the processor and the simulated device",
                                    [f"tools/test_libtorch.sh {version}"]) for version in find_libtorch.pinned_versions(ROOT)},

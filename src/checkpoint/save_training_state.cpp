@@ -238,6 +238,13 @@ TrainingState TrainingStateWriter::collect(const CollectState& collect, const Ra
   return state;
 }
 
+void TrainingStateWriter::drop_others(TrainingState& state) const {
+  std::unordered_set<size_t> written;
+  for (const WriteItem& item : plan_.items) written.insert(item.entry);
+  for (size_t i = 0; i < state.size(); i++)
+    if (!is_per_rank(state[i].kind) && written.count(i) == 0) state[i].state = {};
+}
+
 void TrainingStateWriter::write(const TrainingState& state, const Ranks& ranks) {
   const Span written(SpanKind::kCheckpoint, "write checkpoint");
   // A small state takes a small ring.

@@ -30,6 +30,9 @@ class TrainingStateWriter {
   // Returns the state of this rank, and makes the plan of the save. If `collect` throws on one rank, all ranks throw.
   TrainingState collect(const CollectState& collect, const Ranks& ranks);
 
+  // Drops what other ranks write from a state that was collected, so that it need not be copied.
+  void drop_others(TrainingState& state) const;
+
   // About how many bytes this rank will write of what was collected.
   uint64_t bytes_to_write() const { return plan_.bytes; }
 

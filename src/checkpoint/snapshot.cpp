@@ -103,9 +103,12 @@ c10::Storage storage_in(const at::Tensor& memory, size_t offset, size_t size) {
   return {c10::Storage::use_byte_size_t(), size, c10::DataPtr(data, owner.release(), &keep_tensor, memory.device())};
 }
 
-std::optional<int64_t> free_memory(c10::Device device) {
+// `freed` bytes were those of the last copies: LibTorch's allocator keeps them, and has them for the next ones.
+std::optional<int64_t> free_memory(c10::Device device, int64_t freed) {
   try {
-    return tensor::device_memory(device).free;
+    const tensor::DeviceMemory memory = tensor::device_memory(device);
+    if (!memory.free) return std::nullopt;
+    return *memory.free + std::min(freed, memory.reserved - memory.allocated);
   } catch (const Error&) {  // its plugin counts no memory
     return std::nullopt;
   }
@@ -167,14 +170,14 @@ at::Tensor bytes_in(const c10::Storage& storage, size_t begin, size_t size) {
 }
 
 // Places the copies of a device's parts on that device; returns what there is too little of.
-std::string place_on_device(std::vector<Part>& parts, c10::Device device, std::optional<int64_t> given) {
+std::string place_on_device(std::vector<Part>& parts, c10::Device device, std::optional<int64_t> given, int64_t& last) {
   const auto on_device = [device](const Part& part) { return part.source.device() == device; };
   int64_t needed = 0;
   for (const Part& part : parts)
     if (on_device(part)) needed += static_cast<int64_t>(align_copy(part.size()));
   std::optional<int64_t> most = given;
   if (!most) {
-    const std::optional<int64_t> free = free_memory(device);
+    const std::optional<int64_t> free = free_memory(device, last);
     if (!free) return text(needed, " bytes of memory of ", device.str(), ", which does not tell how many are free");
     most = *free / 2;
   }
@@ -188,6 +191,7 @@ std::string place_on_device(std::vector<Part>& parts, c10::Device device, std::o
   } catch (const c10::OutOfMemoryError&) {
     return text(needed, " bytes of memory of ", device.str(), ", which has no such part free");
   }
+  last = needed;
   return "";
 }
 
@@ -215,7 +219,7 @@ Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values, std::optio
     snapshot.bytes += part.size();
   }
   for (const c10::Device device : snapshot.devices) {
-    snapshot.obstacle = place_on_device(parts.all(), device, device_bytes);
+    snapshot.obstacle = place_on_device(parts.all(), device, device_bytes, on_devices_[device]);
     if (!snapshot.obstacle.empty()) return snapshot;
   }
 
@@ -233,11 +237,6 @@ Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values, std::optio
     if (!part.source.device().is_cpu())
       bytes_in(part.copy, 0, part.size())
           .copy_(bytes_in(part.source, part.bytes.begin, part.size()), /*non_blocking=*/true);
-  for (const c10::Device device : snapshot.devices) {
-    const c10::impl::VirtualGuardImpl guard(device.type());
-    snapshot.copied.emplace_back(device.type());
-    snapshot.copied.back().record(guard.getStream(device));
-  }
 
   for (const c10::IValue& value : values)
     snapshot.values.push_back(tree::map_leaves(value, [&](const c10::IValue& leaf) {
@@ -247,6 +246,11 @@ Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values, std::optio
       return chunk == nullptr ? c10::IValue(parts.copy_of(*tensor))
                               : tensor::chunk_value(parts.copy_of(*tensor), chunk->placement);
     }));
+  for (const c10::Device device : snapshot.devices) {
+    const c10::impl::VirtualGuardImpl guard(device.type());
+    snapshot.copied.emplace_back(device.type());
+    snapshot.copied.back().record(guard.getStream(device));
+  }
   return snapshot;
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace accel::checkpoint {
@@ -39,7 +40,8 @@ class SnapshotMemory {
   void release() { host_ = at::Tensor(); }
 
  private:
-  at::Tensor host_;  // bytes
+  at::Tensor host_;                                      // bytes
+  std::unordered_map<c10::Device, int64_t> on_devices_;  // bytes of the last copies on each accelerator
 };
 
 }  // namespace accel::checkpoint

@@ -300,6 +300,19 @@ static void test_what_is_in_a_checkpoint(void **unused) {
     with_tensors += accel_value_get(accel_value_at(smaller, i), "tensors") != NULL;
   assert_int_equal(with_tensors, 1);
   accel_value_dispose(&report);
+  accel_save_state_options_t limited = ACCEL_SAVE_STATE_OPTIONS_INIT;
+  limited.page_locked_bytes = 0;
+  limited.device_copy_bytes = 0;
+  limited.asynchronous = 1;
+  assert_ok(accel_save_state(state, path_of("limited"), &limited));
+  assert_ok(accel_checkpoint_wait(state, 60000));
+  limited.page_locked_bytes = (512 << 20) + 1;
+  assert_fails(accel_save_state(state, path_of("limited"), &limited), ACCEL_ERROR_INVALID_ARGUMENT,
+               "page_locked_bytes");
+  limited.page_locked_bytes = ACCEL_UNSET;
+  limited.device_copy_bytes = -1;
+  assert_fails(accel_save_state(state, path_of("limited"), &limited), ACCEL_ERROR_INVALID_ARGUMENT,
+               "device_copy_bytes");
   assert_ok(accel_checkpoint_diff(path_of("project/checkpoints/checkpoint_0"),
                                   path_of("project/checkpoints/checkpoint_10"), &report));
   const accel_value_t *const different = accel_value_get(&report, "different");

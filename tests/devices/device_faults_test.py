@@ -258,6 +258,16 @@ class DeviceFaults(unittest.TestCase):
                 self.accelerator.load_state(state)
                 self.assertEqual([parameter.tolist() for parameter in self.model.parameters()], saved)
 
+    @needs_simulation
+    def test_the_end_of_the_program_finishes_a_save(self):
+        program = ("import sys; from accel import Accelerator, nn; a = Accelerator(); m = a.prepare(nn.Linear(500, 500));"
+                   " weight = next(iter(m.parameters())).detach(); weight.fill_(7); a.save_state(sys.argv[1], asynchronous=True); weight.fill_(8)")
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, "-c", program, f"{folder}/s"], check=True, timeout=120,
+                           env={**os.environ, "SIMULATED_DEVICE_COPY_DELAY_US": "50000"})
+            saved = accel.capi.accel_load(f"{folder}/s/model.safetensors", None)
+            self.assertEqual({number for row in saved["weight"].tolist() for number in row}, {7.0})
+
     def lose_when_copies_wait(self):
         statistics, until = Statistics(), time.monotonic() + 60
         while statistics.pending_tasks < 2 and time.monotonic() < until:

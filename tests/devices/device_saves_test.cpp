@@ -153,6 +153,30 @@ TEST_F(DeviceSaves, DoNotHoldTheLoop) {
   }
 }
 
+// A lazily conjugated tensor is copied on its own; the writer waits for that, too.
+TEST_F(DeviceSaves, HaveConjugatedNumbers) {
+  const at::Tensor numbers = at::randn({3000}, at::kComplexFloat), there = numbers.to(device());
+  BackgroundSave background;
+  const Folder folder;
+  for (int round = 0; round < 5; round++) {
+    const std::string path = folder / std::to_string(round);
+    auto writer = std::make_unique<checkpoint::TrainingStateWriter>(path, asynchronous(), checkpoint::Ranks(),
+                                                                    checkpoint::tests::quick_files());
+    if (is_simulated()) keep_busy(device(), 20000);
+    checkpoint::TrainingState state = writer->collect(
+        [&](const std::string&) {
+          checkpoint::TrainingState given{
+              {checkpoint::StateKind::kModel, "", checkpoint::model_state({{"a", there.conj()}, {"b", there}}), {}}};
+          EXPECT_EQ(background.copy(given), "");
+          return given;
+        },
+        {});
+    background.start(path, std::move(writer), std::move(state), {}, [](const checkpoint::Ranks&) {});
+    EXPECT_EQ(background.finish(), path);
+    expect_saved(path + "/model.safetensors", {{"a", numbers.conj().resolve_conj()}, {"b", numbers}});
+  }
+}
+
 // The next one waits for the first, and the copies of each are those of its call.
 TEST_F(DeviceSaves, FollowEachOther) {
   Accelerator accelerator(on_device(device()));
@@ -226,6 +250,26 @@ TEST_F(DeviceSaves, AreSynchronousWithoutMemoryForCopies) {
   EXPECT_EQ(logged.count("half of what is free"), 1U) << logged.lines();
 }
 
+// The allocator keeps the memory of the last copies, which is free for the next ones.
+TEST_F(DeviceSaves, FindTheMemoryOfTheLastCopies) {
+  NEEDS_SIMULATION("a limit of memory");
+  Accelerator accelerator(on_device(device()));
+  const nn::ModulePtr model = make_model();
+  accelerator.preparation().prepare_model(model);
+  const Folder folder;
+  const Logged logged;
+  tensor::synchronize(device());
+  tensor::empty_cache(device_type());
+  const int64_t others = tensor::device_memory(device()).reserved;
+  configure([&](auto& settings) { settings.memory_bytes = others + 1000 * kKiB; });
+  for (int save = 0; save < 4; save++) {
+    accelerator.projects().save_checkpoint(folder / std::to_string(save), asynchronous());
+    EXPECT_TRUE(accelerator.projects().wait_for_checkpoint(kLong));
+    tensor::synchronize(device());  // what is freed is free when the work before it has ended
+  }
+  EXPECT_EQ(logged.count("is synchronous"), 0U) << logged.lines();
+}
+
 // The system gives no page-locked memory, or the program wants none.
 TEST_F(DeviceSaves, GoThroughOrdinaryMemory) {
   for (const bool limited : {false, true}) {
@@ -276,6 +320,7 @@ TEST_F(DeviceSaves, GiveTheirMemoryBackWhenTheyFail) {
   for (const size_t free : {size_t{0}, size_t{1} << 20, size_t{20} << 20, size_t{1} << 40}) {
     FullDisk files(free);
     SaveOptions options = asynchronous();
+    options.page_locked_bytes = int64_t{4} << 20;
     auto writer = std::make_unique<checkpoint::TrainingStateWriter>(folder / "s", options, checkpoint::Ranks(), files);
     const auto collect = [&](const std::string&) {
       checkpoint::TrainingState state{
@@ -310,7 +355,7 @@ TEST_F(DeviceSaves, AgreeOnEveryRank) {
         accelerator.checkpoints().register_for_checkpointing({"own", [&] { return own; }, [](const c10::IValue&) {}});
         for (const bool scarce : {true, false}) {
           SaveOptions options = asynchronous();
-          if (scarce && communicator->rank() == 1) options.device_copy_bytes = std::optional<int64_t>(0);
+          if (scarce && communicator->rank() == 0) options.device_copy_bytes = std::optional<int64_t>(0);
           const std::string path = folder / (scarce ? "scarce" : "enough");
           accelerator.projects().save_checkpoint(path, options);
           if (scarce) {

@@ -225,6 +225,32 @@ TEST(BackgroundSave, TheEndOfTheProcessFinishesIt) {
   EXPECT_EQ(folder.entries(), 2U);
 }
 
+// Each rank copies those of the states of all ranks that it will write.
+TEST(BackgroundSave, CopiesWhatTheRankWrites) {
+  const Folder folder;
+  checkpoint::tests::on_ranks(2, [&](const checkpoint::Ranks& ranks) {
+    checkpoint::TrainingStateWriter writer(folder / "s", {}, ranks);
+    checkpoint::TrainingState state = writer.collect(
+        [&](const std::string&) {
+          checkpoint::TrainingState given = checkpoint::tests::example(ranks.rank, 3);
+          for (checkpoint::StateEntry& entry : given)
+            entry.is_equal_on_all_ranks = entry.kind == checkpoint::StateKind::kModel;
+          return given;
+        },
+        ranks);
+    writer.drop_others(state);
+    int models = 0, own = 0;
+    for (const checkpoint::StateEntry& entry : state)
+      (is_per_rank(entry.kind) ? own : models) += entry.state.isNone() ? 0 : 1;
+    EXPECT_EQ(models, ranks.rank == 0 ? 4 : 1);  // one of two models, and what the first rank writes for all
+    EXPECT_EQ(own, 4);
+    writer.write(state, ranks);
+  });
+  EXPECT_EQ(checkpoint::load_manifest(folder / "s").world_size, 2);
+  for (const char* const name : {"model.safetensors", "model_1.safetensors", "optimizer.bin"})
+    EXPECT_TRUE(std::filesystem::exists(folder / (std::string("s/") + name))) << name;
+}
+
 TEST(BackgroundSave, ASnapshotKeepsTiesViewsAndChunks) {
   checkpoint::SnapshotMemory memory;
   const at::Tensor base = at::arange(12, at::kFloat).view({3, 4});

@@ -38,6 +38,18 @@ TEST_F(SimulatedCopies, PinnedMemoryIsKnown) {
   EXPECT_THROW(at::empty({2}, at::TensorOptions().device(device()).pinned_memory(true)), c10::Error);
 }
 
+TEST_F(SimulatedCopies, PinnedMemoryIsCounted) {
+  library().reset_peak_pinned();
+  const int64_t before = statistics().pinned_bytes;
+  EXPECT_EQ(statistics().peak_pinned_bytes, before);
+  {
+    const at::Tensor one = pinned(at::ones({1000}));
+    EXPECT_EQ(statistics(1).pinned_bytes, before + 4000);
+  }
+  EXPECT_EQ(statistics().pinned_bytes, before);
+  EXPECT_EQ(statistics().peak_pinned_bytes, before + 4000);
+}
+
 TEST_F(SimulatedCopies, ThereAndBackInEveryLayout) {
   const at::Tensor host = at::randn({3, 4, 5});
   for (const at::Tensor& tensor : {host, host.transpose(0, 2), host.slice(1, 0, 4, 2), host[1], host.to(at::kHalf),

@@ -59,13 +59,14 @@ bool ProjectCheckpoints::start_background_save(const std::string& folder, const 
     background_->group() = comm::split_group(*state_.communicator(), 0, ranks.rank);
   auto writer =
       std::make_unique<checkpoint::TrainingStateWriter>(folder, options, ranks, background_->files(options.durable));
+  checkpoint::TrainingState state =
+      writer->collect([&](const std::string& temporary) { return training_.collect_state(temporary); }, ranks);
+  writer->drop_others(state);
   std::string obstacle;
-  const auto collect = [&](const std::string& temporary) {
-    checkpoint::TrainingState state = training_.collect_state(temporary);
+  checkpoint::run_on_all_ranks(ranks, [&]() -> std::string {
     obstacle = background_->copy(state, options.device_copy_bytes.value);
-    return state;
-  };
-  checkpoint::TrainingState state = writer->collect(collect, ranks);
+    return {};
+  });
   const std::vector<std::string> obstacles = ranks.all_gather(obstacle);  // also of ranks with another folder
   if (std::any_of(obstacles.begin(), obstacles.end(), [](const std::string& one) { return !one.empty(); })) {
     background_->write_now(folder, *writer, state, ranks, obstacle);
