@@ -54,6 +54,8 @@ struct Collective {
   int tag = 0;
   std::optional<c10::DeviceType> device = std::nullopt;  // of a barrier
   bool replaces_exchange = false;                        // a barrier that has the part of without_tensors()
+  // A receive takes fewer bytes, too, and the result of its work is their number: see comm/shorter_message.hpp.
+  bool may_be_shorter = false;
 };
 
 }  // namespace accel::comm

@@ -322,6 +322,23 @@ TEST(ModelChain, MeasuringChangesNothing) {
   for (const at::Tensor& parameter : model.parameters()) EXPECT_FALSE(parameter.grad().defined());
 }
 
+// Gradients of weights are measured apart from those that the former stage waits for; both by the first rank.
+TEST(ModelChain, BothHalvesAreMeasured) {
+  run_ranks(2, [](const std::shared_ptr<comm::Communicator>& communicator) {
+    nn::Sequential model({std::make_shared<nn::Linear>(64, 256, true), std::make_shared<nn::Activation>("relu")});
+    const nn::ModuleChain chain = require_chain(model);
+    const auto seconds = measure_parts(model, chain, tuple_of({at::ones({32, 64})}), *communicator);
+    ASSERT_EQ(seconds.size(), 2u);
+    for (const PartSeconds& part : seconds) {
+      EXPECT_GT(part.forward, 0);
+      EXPECT_GT(part.input_backward, 0);
+    }
+    EXPECT_GT(seconds[0].weight_backward, seconds[1].weight_backward);
+    EXPECT_TRUE(measure_parts(model, chain, std::nullopt, *communicator).empty());
+    for (const at::Tensor& parameter : model.parameters()) EXPECT_FALSE(parameter.grad().defined());
+  });
+}
+
 nn::ModulePtr empty(const std::function<nn::ModulePtr()>& make) {
   const nn::CreationDevice scope(c10::Device(at::kMeta), /*include_buffers=*/false);
   return make();

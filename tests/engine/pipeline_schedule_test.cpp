@@ -209,6 +209,35 @@ TEST(PipelineScheduleSimulator, NamesWhatIsWrong) {
             "the pipeline schedule has no backward of micro-batch 1 by stage 1");
 }
 
+// The gradient of the input is on its way while those of the weights are computed.
+TEST(PipelineScheduleSimulator, WholeBackwardsMaySendEarly) {
+  for (const int ranks : {1, 2, 4})
+    for (const int micro_batches : {4, 8}) {
+      PipelineCosts costs{std::vector<StageCost>(static_cast<size_t>(ranks), StageCost{2, 3, 1})};
+      const PipelineSchedule schedule = one_forward_one_backward_schedule(ranks, micro_batches);
+      EXPECT_NEAR(simulate(schedule, costs).bubble(0), (ranks - 1) * 6, 1e-9);
+      costs.sends_early = true;
+      EXPECT_NEAR(simulate(schedule, costs).bubble(0), (ranks - 1) * 5, 1e-9);
+    }
+}
+
+// Halves that are apart cost more, so that a schedule which needs none may be the faster one.
+TEST(PipelineScheduleChoice, CountsWhatHalvesCost) {
+  const auto has_halves = [](const PipelineSchedule& schedule) {
+    return text_of(schedule, 0).find('W') != std::string::npos;
+  };
+  PipelineCosts costs;
+  costs.sends_early = true;
+  const auto costs_of = [&costs](int stages) {
+    PipelineCosts one = costs;
+    one.stages.resize(stages == 2 ? 2 : 0, costs.stages.empty() ? StageCost{1, 1, 1} : costs.stages[0]);
+    return one;
+  };
+  EXPECT_TRUE(has_halves(choose_schedule({"auto", 2, 8}, costs_of)));
+  costs.stages = {{1, 1, 1, 0.2}};
+  EXPECT_FALSE(has_halves(choose_schedule({"auto", 2, 8}, costs_of)));
+}
+
 TEST(PipelineScheduleChoice, AutoIsTheFastest) {
   std::mt19937 random(2);
   for (int round = 0; round < 60; round++) {

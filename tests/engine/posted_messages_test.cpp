@@ -19,6 +19,7 @@
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/communicator.hpp"
+#include "comm/shorter_message.hpp"
 #include "rank_threads.hpp"
 
 namespace accel::comm {
@@ -326,6 +327,45 @@ TEST(PostedMessages, TheyLetGoOfTheirTensorsBeforeTheyEnd) {
         [&](const std::exception_ptr& /*error*/) { owners.set_value(sent.use_count() + received.use_count()); });
     EXPECT_EQ(owners.get_future().get(), 2U);
   });
+}
+
+// Below and above what is read out of the sender's memory, and nothing at all.
+TEST(PostedMessages, AReceiveMayTakeFewerBytes) {
+  run_ranks(2, [](const CommunicatorPtr& communicator) {
+    ASSERT_TRUE(takes_shorter_messages(*communicator, c10::DeviceType::CPU));
+    constexpr int64_t kRoom = 1 << 18;
+    int tag = 0;
+    for (const int64_t numel : {int64_t{0}, int64_t{1}, int64_t{2}, int64_t{3000}, int64_t{1} << 17, kRoom}) {
+      for (const RunsOn thread : {RunsOn::kCaller, RunsOn::kBackground}) {
+        tag++;
+        if (communicator->rank() == 0) {
+          communicator->send(at::full({numel}, 3, at::kFloat), 1, tag);
+          continue;
+        }
+        const at::Tensor memory = at::full({kRoom}, -1, at::kFloat);
+        Collective receive = Collective::receive(memory, 0, tag);
+        receive.may_be_shorter = true;
+        const auto work = communicator->start(receive, thread);
+        work->synchronize();
+        work->wait();
+        EXPECT_EQ(work->result().toInt(), numel * 4);
+        EXPECT_TRUE(is_filled(memory.narrow(0, 0, numel), 3));
+        EXPECT_TRUE(is_filled(memory.narrow(0, numel, kRoom - numel), -1));
+      }
+    }
+  });
+}
+
+// What is longer is an error there, too.
+TEST(PostedMessages, AReceiveThatMayBeShorterTakesNothingLonger) {
+  for (const int64_t numel : {int64_t{9}, int64_t{1} << 18})
+    run_ranks(2, [numel](const CommunicatorPtr& communicator) {
+      if (communicator->rank() == 0) return communicator->send(at::ones({numel}, at::kFloat), 1, 0);
+      Collective receive = Collective::receive(at::ones({8}, at::kFloat), 0, 0);
+      receive.may_be_shorter = true;
+      const auto work = communicator->start(receive, RunsOn::kCaller);
+      EXPECT_THROW(work->synchronize(), CollectiveError);
+    });
 }
 
 }  // namespace posted_messages_test

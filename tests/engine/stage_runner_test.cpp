@@ -29,6 +29,7 @@
 
 #include "base/error.hpp"
 #include "comm/communicator.hpp"
+#include "comm/record/flight_record.hpp"
 #include "parallel/pipeline/schedule_simulator.hpp"
 #include "parallel/pipeline/schedules/schedules.hpp"
 #include "rank_threads.hpp"
@@ -184,6 +185,72 @@ TEST(StageRunner, EachValueKeepsItsDescription) {
     runner.run(computation);
     if (communicator->rank() == 1) {
       EXPECT_EQ(numbers, (std::vector<int64_t>{0, 1, 2}));
+    }
+  });
+}
+
+size_t count_sends(const comm::Communicator& communicator) {
+  const std::string record = communicator.flight_record()->to_json(), name = "\"send\"";
+  size_t count = 0;
+  for (size_t at = record.find(name); at != std::string::npos; at = record.find(name, at + 1)) count++;
+  return count / 2;  // it is the operation, and the call that it is in
+}
+
+// A value with its product by the weight beside it; their shapes and those of the gradients change with the rows.
+PipelineComputation two_tensors_of(const at::Tensor& weight, const std::vector<int64_t>& rows, int failing) {
+  PipelineComputation computation;
+  computation.input = [rows](int micro_batch) {
+    return c10::IValue(values(micro_batch, {rows[static_cast<size_t>(micro_batch)], kWidth}));
+  };
+  computation.forward = [weight, failing](int stage, int micro_batch, const c10::IValue& input) -> c10::IValue {
+    require(stage != 0 || micro_batch != failing, Status::kShapeMismatch, "the rows are odd");
+    if (stage == 0) return tree::new_list({input.toTensor() * weight, input.toTensor() + weight});
+    const auto items = tree::sequence_items(input);
+    return items[0].toTensor() * items[1].toTensor();
+  };
+  computation.loss = [](int, const c10::IValue& output) { return output.toTensor().sum(); };
+  computation.weight = [](int) { return 1.0; };
+  return computation;
+}
+
+// A value like those before it is its tensors alone; else what was posted for it is used up.
+TEST(StageRunner, ValuesLikeTheFormerOnesAreNotAnnounced) {
+  struct Case {
+    std::vector<int64_t> rows;
+    int failing;   // -1: none
+    size_t sends;  // of the first rank, without those of the end of the step; 0: not asked
+  };
+  // With two ranks three values are posted ahead, those of the first step by no description: an announcement and two
+  // tensors each, the first with a description.
+  const std::vector<Case> cases{{{4, 4, 4, 4, 4}, -1, 3 * 3 + 1 + 2 * 2},  //
+                                {{4, 4, 4, 4, 4}, -1, 5 * 2},
+                                {{4, 5, 4, 5, 5}, -1, 0},
+                                {{3, 4, 4, 3, 3}, -1, 0},
+                                {{3, 3, 3, 3, 3}, 1, 0},
+                                {{3, 3, 3, 3, 3}, -1, 5 * 2},
+                                {{9, 3, 3, 3, 3}, 0, 0},
+                                {{1, 2, 3, 4, 5}, -1, 0},
+                                {{5, 4, 3, 2, 1}, -1, 0},
+                                {{1, 1, 1, 1, 1}, -1, 5 * 2}};
+  run_ranks(2, [&](const CommunicatorPtr& communicator) {
+    const at::Tensor weight = at::ones({}, at::kDouble).requires_grad_();
+    StageRunner runner(one_forward_one_backward_schedule(2, 5), communicator, c10::kCPU);
+    for (const Case& each : cases) {
+      const size_t before = count_sends(*communicator);
+      double expected = 0;
+      for (size_t i = 0; i < each.rows.size(); i++) {
+        const at::Tensor input = values(static_cast<int>(i), {each.rows[i], kWidth});
+        expected += (input * (input + 1)).sum().item<double>();
+      }
+      const PipelineComputation computation = two_tensors_of(weight, each.rows, each.failing);
+      if (each.failing >= 0) {
+        EXPECT_THROW(runner.run(computation), std::exception);
+        continue;
+      }
+      EXPECT_NEAR(runner.run(computation), expected, 1e-9);
+      if (communicator->rank() == 0 && each.sends > 0) {
+        EXPECT_EQ(count_sends(*communicator) - before, each.sends);
+      }
     }
   });
 }

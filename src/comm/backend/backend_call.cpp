@@ -11,6 +11,7 @@
 #include "base/torch_compat.hpp"
 #include "comm/backend/coalescing.hpp"
 #include "comm/backend/collective_backend.hpp"
+#include "comm/backend/job_group.hpp"
 #include "comm/backend/queued_work.hpp"
 #include "comm/reduce_op.hpp"
 #include "tensor/lack_of_memory.hpp"
@@ -33,12 +34,16 @@ Options options_of(const BackendCallOptions& given) {
 c10::intrusive_ptr<c10d::Work> post_message(c10d::Backend& backend, const Collective& message, bool is_async) {
   const bool sends = message.kind == Kind::kSend;
   Tensors tensors{message.tensor()};
-  if (auto* const own = is_async ? nullptr : dynamic_cast<CollectiveBackend*>(&backend)) {
+  require(!message.may_be_shorter || dynamic_cast<JobGroup*>(&backend) != nullptr, Status::kInternal, "the backend ",
+          backend.getBackendName(), " receives no message that is shorter than its tensor");
+  const bool as_c10d = is_async && !message.may_be_shorter;
+  if (auto* const own = as_c10d ? nullptr : dynamic_cast<CollectiveBackend*>(&backend)) {
     CollectiveCall call(message.kind, sends ? c10d::OpType::SEND : c10d::OpType::RECV);
     (sends ? call.inputs : call.outputs) = std::move(tensors);
     call.rank = message.rank;
     call.tag = message.tag;
-    call.is_async = false;
+    call.is_async = is_async;
+    call.may_be_shorter = message.may_be_shorter;
     return own->start(std::move(call));
   }
   return sends ? backend.send(tensors, message.rank, message.tag) : backend.recv(tensors, message.rank, message.tag);

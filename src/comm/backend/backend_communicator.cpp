@@ -22,6 +22,7 @@
 #include "comm/in_place_gather.hpp"
 #include "comm/job_rank.hpp"
 #include "comm/record/call_report.hpp"
+#include "comm/shorter_message.hpp"
 #include "comm/staged/staged_backend.hpp"
 #include "os/polling.hpp"
 #include "tensor/access.hpp"
@@ -347,7 +348,8 @@ std::shared_ptr<Work> BackendCommunicator::start_batch(const DeviceBackend& devi
   auto work = std::make_shared<Work>();
   const Posted posted = post_batch(device, batch, thread);
   const bool in_place = batch[0]->kind == Collective::Kind::kAllGather && !batch[0]->output.defined();
-  const auto end = [work, group = group_, posted, in_place](const std::exception_ptr& error) {
+  const bool has_length = batch[0]->may_be_shorter;
+  const auto end = [work, group = group_, posted, in_place, has_length](const std::exception_ptr& error) {
     std::exception_ptr told;
     c10::IValue result;
     if (error) {
@@ -355,6 +357,7 @@ std::shared_ptr<Work> BackendCommunicator::start_batch(const DeviceBackend& devi
     } else {
       end_entries(*group, posted.entries);
       if (in_place) result = static_cast<NotifyingWork&>(*posted.work).blocks();
+      if (has_length) result = static_cast<NotifyingWork&>(*posted.work).received_bytes();
     }
     work->complete(std::move(result), told);
   };
@@ -418,6 +421,11 @@ void BackendCommunicator::shutdown() {
   for (const DeviceBackend& device : devices_)
     if (device.backend) device.backend->shutdown();
   device_waiter_->join();
+}
+
+bool takes_shorter_messages(const Communicator& group, c10::DeviceType device) {
+  const auto* const known = dynamic_cast<const BackendCommunicator*>(&group);
+  return known != nullptr && dynamic_cast<const JobGroup*>(known->backend_of(device)) != nullptr;
 }
 
 bool shares_memory(const Communicator& group) {

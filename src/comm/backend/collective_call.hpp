@@ -55,8 +55,9 @@ struct CollectiveCall {
   // The rows for, and from, each rank; empty: equally many.
   std::vector<int64_t> input_splits = {}, output_splits = {};
   c10d::ReduceOp reduction = c10d::ReduceOp::SUM;
-  int64_t rank = kNoRank;  // the source, the destination, or the other rank of a message
-  int tag = 0;             // of a message
+  int64_t rank = kNoRank;       // the source, the destination, or the other rank of a message
+  int tag = 0;                  // of a message
+  bool may_be_shorter = false;  // of a receive: than the tensor
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
   bool is_async = true;
   std::optional<WholeCall> whole = std::nullopt;  // set: this call is a chunk of it

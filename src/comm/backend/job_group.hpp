@@ -1,5 +1,5 @@
-// Job group: facts about the ranks of its group that a backend of ours knows, beside those of c10d. Header only,
-// because backends are plugins.
+// Job group: facts about the ranks of its group that a backend of ours knows, beside those of c10d. It also receives
+// messages that are shorter than their tensors. Header only, because backends are plugins.
 #pragma once
 
 namespace accel::comm {

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <torch/csrc/distributed/c10d/Work.hpp>
@@ -21,6 +22,8 @@ class NotifyingWork : public c10d::Work {
   virtual void on_end(OnEnd callback) = 0;
   // The tensors of all ranks, after a gather in place.
   virtual std::vector<at::Tensor> blocks() const { return {}; }
+  // The length of the message, after a receive that may be shorter.
+  virtual int64_t received_bytes() const { return 0; }
 };
 
 }  // namespace accel::comm

@@ -116,35 +116,35 @@ c10::intrusive_ptr<c10d::Work> UcxBackend::start_message(const CollectiveCall& m
   static_assert(CollectiveCall::kNoRank == kAnyRank, "a receive without a rank is from any");
   const int peer = static_cast<int>(message.rank), tag = message.tag;
   const bool is_rank = peer >= 0 && peer < getSize();
-  const int named = is_rank ? job_rank(peer) : peer;
-  const std::string name =
-      receives ? text("recv from ", peer == kAnyRank ? "any rank" : text("rank ", named), " with tag ", tag)
-               : text("send to rank ", named, " with tag ", tag);
-  const auto require = [&](bool condition, const std::string& reason) {
+  const MessageName name{receives, is_rank ? job_rank(peer) : peer, tag};
+  const auto require = [&](bool condition, const auto&... reason) {
     if (!condition)
       throw CollectiveError(CollectiveFailure::kInvalid, job_rank(getRank()),
-                            text(name, " on rank ", job_rank(getRank()), ": ", reason));
+                            text(name.text(), " on rank ", job_rank(getRank()), ": ", reason...));
   };
-  require(tensors.size() == 1, text("got ", tensors.size(), " tensors, expected one"));
+  require(tensors.size() == 1, "got ", tensors.size(), " tensors, expected one");
   require(peer == kAnyRank ? receives : is_rank && peer != getRank(),
-          text("the peer must be another rank of the group, which has ", getSize()));
+          "the peer must be another rank of the group, which has ", getSize());
   require(tag >= 0, "the tag must be 0 or more");
   require(coalesced_.current() == nullptr, "a message is a call of its own; post it outside of a coalesced call");
   const at::Tensor& tensor = tensors[0];
-  require_dense_cpu(tensor, getRank(), name.c_str());
+  if (const std::string defect = defect_of(tensor); !defect.empty())
+    throw CollectiveError(CollectiveFailure::kInvalid, getRank(), accel::text(name.text(), ": ", defect));
 
   PointToPoint call;
   call.peer = peer;
   call.tag = static_cast<uint64_t>(tag);
   call.receives = receives;
   call.is_async = message.is_async;
+  call.may_be_shorter = message.may_be_shorter;
   call.memory = tensor;
   if (!tensor.is_contiguous()) {
     call.memory = receives ? at::empty_like(tensor, at::MemoryFormat::Contiguous) : tensor.contiguous();
     if (receives) call.target = tensor;
   }
   call.deadline = Deadline(timeout_);
-  call.thread_state = std::make_unique<at::ThreadLocalState>();
+  // Who waits needs none for the engine's callbacks, the only ones of such a call.
+  if (call.is_async) call.thread_state = std::make_unique<at::ThreadLocalState>();
   auto work = c10::make_intrusive<UcxWork>(group_, job_rank(getRank()), message.type, name, tensors);
   call.work = work;
   group_->submit(std::move(call));

@@ -1,6 +1,7 @@
 #include "parallel/pipeline/boundary_value.hpp"
 
 #include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <utility>
@@ -94,6 +95,9 @@ ValueLayout::ValueLayout(std::string_view description) {
   for (const c10::IValue& wanted : tree::sequence_items(parts[2])) wants_gradient_.push_back(wanted.toBool());
   for (const c10::IValue& dtype : tree::sequence_items(parts[3]))
     sent_dtypes_.push_back(static_cast<at::ScalarType>(dtype.toInt()));
+  for (size_t index = 0; index < sizes_.size(); index++)
+    sent_bytes_.push_back(c10::multiply_integers(sizes_[index]) *
+                          static_cast<int64_t>(c10::elementSize(sent_dtypes_[index])));
 }
 
 std::vector<at::Tensor> ValueLayout::allocate(c10::Device device) const {

@@ -39,7 +39,8 @@ class ValueLayout {
   // Reads a description.
   explicit ValueLayout(std::string_view description);
 
-  // Memory for the tensors as they are sent.
+  // The bytes of each tensor as it is sent, and memory for them.
+  const std::vector<int64_t>& sent_bytes() const { return sent_bytes_; }
   std::vector<at::Tensor> allocate(c10::Device device) const;
   // The value with these tensors, which become leaves of a graph of their own where gradients are wanted.
   c10::IValue value_of(const std::vector<at::Tensor>& tensors) const;
@@ -48,6 +49,7 @@ class ValueLayout {
   c10::IValue structure_;  // with an empty tensor in the place of each
   std::vector<std::vector<int64_t>> sizes_;
   std::vector<at::ScalarType> sent_dtypes_;
+  std::vector<int64_t> sent_bytes_;
   std::vector<bool> wants_gradient_;
 };
 

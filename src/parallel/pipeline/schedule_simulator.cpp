@@ -26,7 +26,7 @@ double StageCost::of(Kind kind) const {
     case Kind::kInputBackward:
       return input_backward;
     case Kind::kWeightBackward:
-      return weight_backward;
+      return weight_backward + apart;
   }
   return 0;
 }
@@ -40,7 +40,9 @@ double SimulatedStep::peak_in_flight() const {
 StageTimes::StageTimes(const PipelineShape& shape, const PipelineCosts& costs)
     : shape_(shape),
       message_(costs.message),
-      ends_(kResults * static_cast<size_t>(shape.stages()) * static_cast<size_t>(shape.micro_batches), kNever) {}
+      ends_(kResults * static_cast<size_t>(shape.stages()) * static_cast<size_t>(shape.micro_batches), kNever) {
+  for (const StageCost& cost : costs.stages) behind_sends_.push_back(costs.sends_early ? cost.weight_backward : 0);
+}
 
 double& StageTimes::end_of(Result result, int stage, int micro_batch) {
   return ends_[(result * static_cast<size_t>(shape_.stages()) + static_cast<size_t>(stage)) *
@@ -77,7 +79,9 @@ double StageTimes::ready_at(const PipelineAction& action) const {
 void StageTimes::set_end(const PipelineAction& action, double end) {
   const auto [kind, stage, micro_batch] = action;
   if (kind == Kind::kForward) end_of(kOutput, stage, micro_batch) = end;
-  if (kind == Kind::kBackward || kind == Kind::kInputBackward) end_of(kInputGradient, stage, micro_batch) = end;
+  if (kind == Kind::kInputBackward) end_of(kInputGradient, stage, micro_batch) = end;
+  if (kind == Kind::kBackward)
+    end_of(kInputGradient, stage, micro_batch) = end - behind_sends_[static_cast<size_t>(stage)];
   if (kind == Kind::kBackward || kind == Kind::kWeightBackward) end_of(kWeightGradients, stage, micro_batch) = end;
 }
 

@@ -12,6 +12,7 @@ namespace accel::parallel {
 // Seconds for one micro-batch.
 struct StageCost {
   double forward = 1, input_backward = 1, weight_backward = 1;
+  double apart = 0;  // in addition where the halves of a backward are actions of their own
 
   double of(PipelineAction::Kind kind) const;
 };
@@ -19,6 +20,8 @@ struct StageCost {
 struct PipelineCosts {
   std::vector<StageCost> stages;
   double message = 0;  // from one rank to another, beside the computation of both
+  // A whole backward sends the gradient of its input before it computes those of the weights.
+  bool sends_early = false;
 };
 
 struct SimulatedStep {
@@ -65,7 +68,8 @@ class StageTimes {
 
   const PipelineShape shape_;
   const double message_;
-  std::vector<double> ends_;  // by result, stage and micro-batch
+  std::vector<double> behind_sends_;  // seconds that a whole backward goes on behind its send, by stage
+  std::vector<double> ends_;          // by result, stage and micro-batch
 };
 
 }  // namespace accel::parallel

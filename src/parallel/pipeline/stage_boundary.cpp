@@ -1,7 +1,6 @@
 #include "parallel/pipeline/stage_boundary.hpp"
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/scalar_tensor.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "comm/communicator.hpp"
+#include "comm/shorter_message.hpp"
 #include "comm/work.hpp"
 #include "tensor/tree.hpp"
 
@@ -18,11 +18,6 @@ namespace accel::parallel {
 namespace {
 
 using Kind = PipelineAction::Kind;
-
-// The messages of a value: these, then its tensors.
-enum Slot : size_t { kAnnouncement, kDescription, kFirstTensor };
-constexpr size_t kSlots = 1024;
-constexpr int64_t kAsBefore = 0, kFailed = -1;
 
 // The value that an action needs from another stage.
 std::optional<StageEdge> needed_by(const PipelineAction& action, int stages) {
@@ -33,12 +28,6 @@ std::optional<StageEdge> needed_by(const PipelineAction& action, int stages) {
   return std::nullopt;
 }
 
-at::Tensor bytes_of(std::string_view text) {
-  at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
-  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
-  return bytes;
-}
-
 std::string_view text_in(const at::Tensor& bytes) {
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
 }
@@ -46,17 +35,18 @@ std::string_view text_in(const at::Tensor& bytes) {
 }  // namespace
 
 StageBoundary::StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, c10::Device device, BoundaryDtype dtype)
-    : shape_(shape), ranks_(std::move(ranks)), device_(device), dtype_(dtype) {
-  static_assert(2 * kMostStageBatches * static_cast<int64_t>(kSlots) <= std::numeric_limits<int>::max());
+    : shape_(shape),
+      ranks_(std::move(ranks)),
+      device_(device),
+      dtype_(dtype),
+      posted_ahead_(static_cast<size_t>(shape.ranks) + 1),
+      posts_memory_ahead_(device.is_cpu() && comm::takes_shorter_messages(*ranks_, device.type())) {
+  static_assert(2 * kMostStageBatches * static_cast<int64_t>(kBoundarySlots) <= std::numeric_limits<int>::max());
   require_numbered(shape.stages(), shape.micro_batches);
 }
 
-bool StageBoundary::is_announced(Incoming::State state) {
-  return state == Incoming::State::kAnnouncement || state == Incoming::State::kDescription;
-}
-
-bool StageBoundary::is_known(Incoming::State state) {
-  return state == Incoming::State::kTensors || state == Incoming::State::kFailed;
+bool StageBoundary::Incoming::is_awaited() const {
+  return state == State::kForeseen || state == State::kAnnouncement || state == State::kDescription;
 }
 
 StageBoundary::Channel StageBoundary::channel_of(const StageEdge& edge) const {
@@ -70,7 +60,8 @@ bool StageBoundary::is_local(const StageEdge& edge) const {
 
 int StageBoundary::tag_of(const StageEdge& edge, size_t slot) const {
   const int channel = edge.from < edge.to ? 2 * edge.from : 2 * edge.to + 1;
-  return (channel * shape_.micro_batches + edge.micro_batch) * static_cast<int>(kSlots) + static_cast<int>(slot);
+  return (channel * shape_.micro_batches + edge.micro_batch) * static_cast<int>(kBoundarySlots) +
+         static_cast<int>(slot);
 }
 
 void StageBoundary::begin_step(const PipelineActions& actions) {
@@ -85,53 +76,82 @@ void StageBoundary::begin_step(const PipelineActions& actions) {
     channels.insert(incoming.channel);
   }
   channels_ = channels.size();
-  for (const Channel& channel : channels) post_announcements(channel);
+  for (auto& [channel, sent] : sent_) sent.begin_step();
+  for (const Channel& channel : channels) post_ahead(channel);
 }
 
-void StageBoundary::post_announcements(const Channel& channel) {
-  int ahead = shape_.ranks + 1;
+void StageBoundary::post_ahead(const Channel& channel) {
+  size_t ahead = posted_ahead_;
+  const LayoutPtr& layout = received_[channel].taken;
   for (Incoming& incoming : incoming_) {
     if (incoming.channel != channel) continue;
     if (ahead-- == 0) return;
     if (incoming.state != Incoming::State::kExpected) continue;
+    if (posts_memory_ahead_ && layout != nullptr && count_foreseen(layout->sent_bytes()) > 0) {
+      post_foreseen(incoming, layout);
+      continue;
+    }
     incoming.state = Incoming::State::kAnnouncement;
     incoming.message = at::empty({1}, at::kLong);
-    post_receive(incoming, {incoming.message}, kAnnouncement);
+    incoming.work = post_receive(incoming, incoming.message, kAnnouncement);
   }
 }
 
-void StageBoundary::post_receive(Incoming& incoming, std::vector<at::Tensor> messages, size_t slot) {
+void StageBoundary::post_foreseen(Incoming& incoming, const LayoutPtr& layout) {
+  incoming.state = Incoming::State::kForeseen;
+  incoming.layout = layout;
+  incoming.tensors = layout->allocate(device_);
+  incoming.foreseen_tensors = incoming.tensors.size();
+  const at::TensorList tensors = incoming.tensors;
+  incoming.work = post_receive(incoming, tensors[0], kFirstTensor, /*may_be_shorter=*/true);
+  incoming.foreseen = post_receive(incoming, tensors.slice(1), kFirstTensor + 1, /*may_be_shorter=*/true);
+}
+
+StageBoundary::WorkPtr StageBoundary::post_receive(const Incoming& incoming, at::TensorList messages, size_t slot,
+                                                   bool may_be_shorter) {
   std::vector<comm::Collective> receives;
-  for (at::Tensor& message : messages)
-    receives.push_back(comm::Collective::receive(std::move(message), shape_.rank_of(incoming.edge.from),
-                                                 tag_of(incoming.edge, slot++)));
-  incoming.work = receives.empty() ? nullptr : ranks_->start(receives, comm::RunsOn::kCaller);
+  for (const at::Tensor& message : messages) {
+    receives.push_back(
+        comm::Collective::receive(message, shape_.rank_of(incoming.edge.from), tag_of(incoming.edge, slot++)));
+    receives.back().may_be_shorter = may_be_shorter;
+  }
+  return receives.empty() ? nullptr : ranks_->start(receives, comm::RunsOn::kCaller);
 }
 
 void StageBoundary::receive_tensors(Incoming& incoming) {
   incoming.state = Incoming::State::kTensors;
-  incoming.layout = layouts_.at(incoming.channel);
+  incoming.layout = received_[incoming.channel].latest;
   incoming.tensors = incoming.layout->allocate(device_);
-  post_receive(incoming, incoming.tensors, kFirstTensor);
+  incoming.work = post_receive(incoming, incoming.tensors, kFirstTensor + incoming.foreseen_tensors);
 }
 
 bool StageBoundary::advance(Incoming& incoming) {
-  if (!is_announced(incoming.state) || !incoming.work->ended()) return false;
-  incoming.work->result();
+  if (!incoming.is_awaited() || !incoming.work->ended()) return false;
+  const c10::IValue received = incoming.work->result();
+  LayoutPtr& latest = received_[incoming.channel].latest;
   if (incoming.state == Incoming::State::kDescription) {
-    layouts_[incoming.channel] = std::make_shared<const ValueLayout>(text_in(incoming.message));
+    latest = std::make_shared<const ValueLayout>(text_in(incoming.message));
     receive_tensors(incoming);
     return true;
   }
+  if (incoming.state == Incoming::State::kForeseen) {
+    if (static_cast<size_t>(received.toInt()) == incoming.tensors[0].nbytes()) {
+      incoming.state = Incoming::State::kTensors;
+      latest = incoming.layout;
+      return true;
+    }
+    incoming.message = at::empty({1}, at::kLong);
+    std::memcpy(incoming.message.mutable_data_ptr(), incoming.tensors[0].const_data_ptr(), sizeof(int64_t));
+  }
   const int64_t announced = *incoming.message.const_data_ptr<int64_t>();
-  if (announced == kFailed) {
+  if (announced == kSenderFailed) {
     incoming.state = Incoming::State::kFailed;
   } else if (announced == kAsBefore) {
     receive_tensors(incoming);
   } else {
     incoming.state = Incoming::State::kDescription;
     incoming.message = at::empty({announced}, at::kByte);
-    post_receive(incoming, {incoming.message}, kDescription);
+    incoming.work = post_receive(incoming, incoming.message, kDescription);
   }
   return true;
 }
@@ -143,7 +163,7 @@ void StageBoundary::advance() {
     if (waiting.count(incoming.channel) != 0) continue;
     while (advance(incoming)) {
     }
-    if (!is_known(incoming.state)) waiting.insert(incoming.channel);
+    if (!incoming.is_known()) waiting.insert(incoming.channel);
   }
 }
 
@@ -156,10 +176,10 @@ std::optional<c10::IValue> StageBoundary::receive(const StageEdge& edge) {
     return incoming.edge.from == edge.from && incoming.edge.to == edge.to &&
            incoming.edge.micro_batch == edge.micro_batch;
   });
-  for (advance(); !is_known(found->state); advance()) {
+  for (advance(); !found->is_known(); advance()) {
     // Values between two stages come in their order, so what this one waits for is its own message or one before.
     for (auto& before : incoming_) {
-      if (before.channel != found->channel || !is_announced(before.state)) continue;
+      if (before.channel != found->channel || !before.is_awaited()) continue;
       before.work->synchronize();
       before.work->wait();
       break;
@@ -167,16 +187,22 @@ std::optional<c10::IValue> StageBoundary::receive(const StageEdge& edge) {
   }
   Incoming incoming = std::move(*found);
   incoming_.erase(found);
-  post_announcements(incoming.channel);
-  if (incoming.state == Incoming::State::kFailed) return std::nullopt;
-  if (incoming.work) {
-    incoming.work->synchronize();
-    incoming.work->result();
+  if (incoming.state != Incoming::State::kFailed) received_[incoming.channel].taken = incoming.layout;
+  post_ahead(incoming.channel);
+  for (const WorkPtr& work : {incoming.work, incoming.foreseen}) {
+    if (work == nullptr) continue;
+    work->synchronize();
+    work->result();
   }
+  if (incoming.state == Incoming::State::kFailed) return std::nullopt;
   return incoming.layout->value_of(incoming.tensors);
 }
 
-void StageBoundary::post_send(const StageEdge& edge, const std::vector<std::pair<size_t, at::Tensor>>& messages) {
+SentValues& StageBoundary::sent_values(const StageEdge& edge) {
+  return sent_.try_emplace(channel_of(edge), posts_memory_ahead_ ? posted_ahead_ : 0, dtype_).first->second;
+}
+
+void StageBoundary::post_send(const StageEdge& edge, const BoundaryMessages& messages) {
   std::vector<comm::Collective> sends;
   for (const auto& [slot, message] : messages)
     sends.push_back(comm::Collective::send(message, shape_.rank_of(edge.to), tag_of(edge, slot)));
@@ -193,33 +219,14 @@ void StageBoundary::send(const StageEdge& edge, const c10::IValue& value) {
         value, [](const at::Tensor& tensor) { return tensor.detach().requires_grad_(tensor.requires_grad()); });
     return;
   }
-  const std::vector<at::Tensor> tensors = tensors_of(value);
-  require(tensors.size() <= kSlots - kFirstTensor, Status::kUnsupported, "a stage returns ", tensors.size(),
-          " tensors; expected at most ", kSlots - kFirstTensor);
-  Sent& sent = sent_[channel_of(edge)];
-  std::string outline = outline_of(value), description;
-  bool is_new = outline.empty() || outline != sent.outline;
-  if (is_new) {
-    description = describe(value, dtype_);
-    is_new = description != sent.description;
-  }
-  std::vector<std::pair<size_t, at::Tensor>> messages;
-  messages.emplace_back(
-      kAnnouncement,
-      at::scalar_tensor(is_new ? static_cast<int64_t>(description.size()) : kAsBefore, at::kLong).view({1}));
-  if (is_new) messages.emplace_back(kDescription, bytes_of(description));
-  for (size_t index = 0; index < tensors.size(); index++)
-    messages.emplace_back(kFirstTensor + index, sent_form(tensors[index], dtype_));
-  post_send(edge, messages);
-  sent.outline = std::move(outline);
-  if (is_new) sent.description = std::move(description);
+  post_send(edge, sent_values(edge).put(value));
 }
 
 void StageBoundary::send_failure(const StageEdge& edge) {
   if (is_local(edge))
     local_[{{edge.from, edge.to}, edge.micro_batch}] = std::nullopt;
   else
-    post_send(edge, {{kAnnouncement, at::scalar_tensor(kFailed, at::kLong).view({1})}});
+    post_send(edge, sent_values(edge).put_failure());
 }
 
 void StageBoundary::end_step() {

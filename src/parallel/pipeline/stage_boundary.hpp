@@ -1,9 +1,5 @@
 // Stage boundary: passes values between the stages of a pipeline. Sends do not wait, and receives are posted before
 // they are needed: no order of actions that the simulator accepts can make ranks wait for each other.
-//
-// Note: the messages of a value. The first one has 8 bytes: 0 if the value is described as the last one between these
-// stages, the size of a new description, which follows, or -1 if the sender failed and no value comes. Its tensors
-// follow. So lengths and numbers may change from one micro-batch to the next.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,6 +16,7 @@
 #include <vector>
 
 #include "parallel/gradient_exchange.hpp"
+#include "parallel/pipeline/boundary_messages.hpp"
 #include "parallel/pipeline/boundary_value.hpp"
 #include "parallel/pipeline/pipeline_schedule.hpp"
 
@@ -60,41 +57,49 @@ class StageBoundary {
 
  private:
   using WorkPtr = std::shared_ptr<comm::Work>;
+  using LayoutPtr = std::shared_ptr<const ValueLayout>;
   using Channel = std::pair<int, int>;  // the stages, whose values are mostly described alike
 
   struct Incoming {
-    enum class State : uint8_t { kExpected, kAnnouncement, kDescription, kTensors, kFailed };
+    enum class State : uint8_t { kExpected, kForeseen, kAnnouncement, kDescription, kTensors, kFailed };
     StageEdge edge{};
     Channel channel{};
     State state = State::kExpected;
     at::Tensor message;  // the announcement, then the description
     WorkPtr work;
+    WorkPtr foreseen;  // the other tensors that were posted ahead
+    size_t foreseen_tensors = 0;
     std::vector<at::Tensor> tensors;
-    std::shared_ptr<const ValueLayout> layout = nullptr;  // of this value: a later one may be described otherwise
+    LayoutPtr layout = nullptr;  // of this value: a later one may be described otherwise
+
+    bool is_awaited() const;  // a message that tells what is to come
+    bool is_known() const { return state == State::kTensors || state == State::kFailed; }
   };
 
-  struct Sent {
-    std::string outline, description;
+  struct Received {
+    LayoutPtr latest, taken;
   };
 
-  static bool is_announced(Incoming::State state);  // and messages are to come before its tensors
-  static bool is_known(Incoming::State state);
   Channel channel_of(const StageEdge& edge) const;
   bool is_local(const StageEdge& edge) const;
   int tag_of(const StageEdge& edge, size_t slot) const;
   // Goes on with what has arrived; false if nothing has.
   bool advance(Incoming& incoming);
-  void post_announcements(const Channel& channel);
+  void post_ahead(const Channel& channel);
+  void post_foreseen(Incoming& incoming, const LayoutPtr& layout);
   void receive_tensors(Incoming& incoming);
-  void post_receive(Incoming& incoming, std::vector<at::Tensor> messages, size_t slot);
-  void post_send(const StageEdge& edge, const std::vector<std::pair<size_t, at::Tensor>>& messages);
+  WorkPtr post_receive(const Incoming& incoming, at::TensorList messages, size_t slot, bool may_be_shorter = false);
+  SentValues& sent_values(const StageEdge& edge);
+  void post_send(const StageEdge& edge, const BoundaryMessages& messages);
 
   const PipelineShape shape_;
   const CommunicatorPtr ranks_;
   const c10::Device device_;
   const BoundaryDtype dtype_;
-  std::map<Channel, Sent> sent_;                                         // the latest
-  std::map<Channel, std::shared_ptr<const ValueLayout>> layouts_;        // the latest of what is received
+  const size_t posted_ahead_;  // values of a channel
+  const bool posts_memory_ahead_;
+  std::map<Channel, SentValues> sent_;
+  std::map<Channel, Received> received_;
   std::deque<Incoming> incoming_;                                        // in the order of the actions
   std::map<std::pair<Channel, int>, std::optional<c10::IValue>> local_;  // between stages of this rank
   size_t channels_ = 0;                                                  // from which values come in this step

@@ -59,6 +59,65 @@ std::vector<WholeTensor> state_of(const nn::Module& model) {
   return state;
 }
 
+// Where the halves of a backward are apart, what they share has left the caches meanwhile, and several stages of a rank
+// compute a little slower than one. Measured with GPT-2: bench/results/earlier/pipelines.json.
+constexpr double kHalvesApart = 0.02, kMoreStages = 0.01;
+constexpr double kMessageSeconds = 50e-6;
+
+// The costs for the simulator, in seconds where they are measured.
+class ScheduleCosts {
+ public:
+  ScheduleCosts(nn::Module& model, const nn::ModuleChain& chain, const std::string& split,
+                std::optional<c10::IValue> sample, comm::Communicator& ranks, bool defers_products)
+      : model_(model),
+        chain_(chain),
+        kind_(is_cost_kind(split) ? split : "parameters"),
+        sample_(std::move(sample)),
+        ranks_(ranks),
+        defers_products_(defers_products) {}
+
+  PipelineCosts of(int stages) {
+    PipelineCosts costs;
+    if (static_cast<size_t>(stages) > chain_.size()) return costs;
+    const ChainCut cut = cut_chain(model_, chain_, {kind_, stages, sample_}, ranks_);
+    if (!seconds_) seconds_ = measure_parts(model_, chain_, sample_, ranks_);
+    costs.sends_early = defers_products_;
+    costs.message = seconds_->empty() ? 0 : kMessageSeconds;
+    const double scale = 1 + kMoreStages * (stages / ranks_.size() - 1);
+    for (size_t stage = 0; stage < cut.begins.size(); stage++) {
+      const PartSeconds of_stage = seconds_of(cut, stage);
+      StageCost& cost = costs.stages.emplace_back();
+      cost.forward = scale * of_stage.forward;
+      cost.input_backward = scale * of_stage.input_backward;
+      cost.weight_backward = scale * of_stage.weight_backward;
+      if (!defers_products_) cost.input_backward += std::exchange(cost.weight_backward, 0);
+      cost.apart = kHalvesApart * (cost.input_backward + cost.weight_backward);
+    }
+    return costs;
+  }
+
+ private:
+  PartSeconds seconds_of(const ChainCut& cut, size_t stage) const {
+    PartSeconds sum;
+    for (size_t part = cut.begins[stage]; part < cut.end_of(stage); part++) {
+      const double cost = cut.parts[part].cost;
+      const PartSeconds one = seconds_->empty() ? PartSeconds{cost, cost, cost} : (*seconds_)[part];
+      sum.forward += one.forward;
+      sum.input_backward += one.input_backward;
+      sum.weight_backward += one.weight_backward;
+    }
+    return sum;
+  }
+
+  nn::Module& model_;
+  const nn::ModuleChain& chain_;
+  const std::string kind_;
+  const std::optional<c10::IValue> sample_;
+  comm::Communicator& ranks_;
+  const bool defers_products_;
+  std::optional<std::vector<PartSeconds>> seconds_;
+};
+
 PipelineSchedule choose(nn::Module& model, const nn::ModuleChain& chain, const PipelineSettings& settings,
                         const std::optional<c10::IValue>& sample, comm::Communicator& ranks, bool defers_products) {
   ScheduleRequest request;
@@ -67,15 +126,8 @@ PipelineSchedule choose(nn::Module& model, const nn::ModuleChain& chain, const P
   request.micro_batches = static_cast<int>(settings.micro_batches == 0 ? ranks.size() : settings.micro_batches.value);
   request.stages_per_rank = static_cast<int>(settings.stages_per_rank);
   request.max_in_flight = static_cast<int>(settings.max_in_flight);
-  return choose_schedule(request, [&](int stages) {
-    PipelineCosts costs;
-    if (static_cast<size_t>(stages) > chain.size()) return costs;
-    const std::string kind = is_cost_kind(settings.split.value) ? settings.split.value : "parameters";
-    const ChainCut cut = cut_chain(model, chain, {kind, stages, sample}, ranks);
-    for (const double cost : stage_costs(cut.parts, cut.begins))
-      costs.stages.push_back(defers_products ? StageCost{cost, cost, cost} : StageCost{cost, 2 * cost, 0});
-    return costs;
-  });
+  ScheduleCosts costs(model, chain, settings.split.value, sample, ranks, defers_products);
+  return choose_schedule(request, [&costs](int stages) { return costs.of(stages); });
 }
 
 }  // namespace

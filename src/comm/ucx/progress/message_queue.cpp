@@ -166,8 +166,8 @@ void MessageQueue::take_arrived(PointToPoint& call) const {
     received = call.offer.bytes;
   }
   const size_t expected = call.memory.nbytes();
-  call.work->set_source(message.source());
-  if (received != expected)
+  call.work->set_received(message.source(), received);
+  if (call.may_be_shorter ? received > expected : received != expected)
     throw CollectiveError(
         CollectiveFailure::kMismatch, peers_.job_ranks().own(),
         text(call.work->title(), " on rank ", peers_.job_ranks().own(), ": rank ", peers_.job_ranks()[message.source()],

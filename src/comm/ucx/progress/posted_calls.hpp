@@ -37,9 +37,10 @@ struct PointToPoint {
   int peer = 0;  // kAnyRank receives from the first sender
   uint64_t tag = 0;
   bool receives = false;
-  bool is_async = true;  // otherwise its caller makes the progress that it needs soon
-  at::Tensor memory;     // contiguous
-  at::Tensor target;     // receives a copy of the result; undefined if it is `memory`
+  bool is_async = true;         // otherwise its caller makes the progress that it needs soon
+  bool may_be_shorter = false;  // what a receive takes
+  at::Tensor memory;            // contiguous
+  at::Tensor target;            // receives a copy of the result; undefined if it is `memory`
   Deadline deadline{Deadline::Milliseconds(0)};
   std::unique_ptr<at::ThreadLocalState> thread_state;
   Message message;  // or the answer to the offer, and then the message that was not read

@@ -6,6 +6,7 @@
 #include "base/current_call.hpp"
 #include "base/error.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/ucx/transport/transport.hpp"
 
 namespace accel::comm::ucx {
 namespace {
@@ -24,7 +25,17 @@ UcxWork::UcxWork(std::shared_ptr<WorkProgress> group, int rank, c10d::OpType ope
                  std::vector<at::Tensor> outputs)
     : NotifyingWork(rank, operation), group_(std::move(group)), name_(std::move(name)), outputs_(std::move(outputs)) {}
 
+UcxWork::UcxWork(std::shared_ptr<WorkProgress> group, int rank, c10d::OpType operation, MessageName name,
+                 std::vector<at::Tensor> outputs)
+    : NotifyingWork(rank, operation), group_(std::move(group)), message_(name), outputs_(std::move(outputs)) {}
+
+std::string MessageName::text() const {
+  const std::string other = rank == kAnyRank ? "any rank" : accel::text("rank ", rank);
+  return accel::text(receives ? "recv from " : "send to ", other, " with tag ", tag);
+}
+
 std::string UcxWork::title() const {
+  if (message_) return message_->text();
   return sequence_ == kNoSequence ? name_ : text(call_name(call_, name_), " #", sequence_);
 }
 

@@ -7,9 +7,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
@@ -33,11 +35,22 @@ class WorkProgress {
   ~WorkProgress() = default;
 };
 
+// Names a message in errors.
+struct MessageName {
+  bool receives;
+  int rank;  // of the other one in the job; kAnyRank
+  int tag;
+
+  std::string text() const;  // "recv from rank 1 with tag 0"
+};
+
 class UcxWork final : public NotifyingWork {
  public:
   static constexpr uint64_t kNoSequence = ~uint64_t{0};
 
   UcxWork(std::shared_ptr<WorkProgress> group, int rank, c10d::OpType operation, std::string name,
+          std::vector<at::Tensor> outputs);
+  UcxWork(std::shared_ptr<WorkProgress> group, int rank, c10d::OpType operation, MessageName name,
           std::vector<at::Tensor> outputs);
 
   // Throws the error of the call. The calling thread makes progress itself unless another thread does.
@@ -58,7 +71,12 @@ class UcxWork final : public NotifyingWork {
   }
   // The number of the collective that it is in.
   void set_sequence(uint64_t sequence) { sequence_.store(sequence, std::memory_order_relaxed); }
-  void set_source(int rank) { source_ = rank; }
+  // For messages.
+  void set_received(int from, size_t bytes) {
+    source_ = from;
+    received_bytes_ = static_cast<int64_t>(bytes);
+  }
+  int64_t received_bytes() const override { return received_bytes_; }
   void set_blocks(std::shared_ptr<std::vector<at::Tensor>> blocks) { blocks_ = std::move(blocks); }
   std::vector<at::Tensor> blocks() const override { return blocks_ != nullptr ? *blocks_ : std::vector<at::Tensor>(); }
   // Once. Runs the callbacks on the calling thread, which must hold no lock; they see the thread state of the caller,
@@ -70,6 +88,7 @@ class UcxWork final : public NotifyingWork {
 
   const std::shared_ptr<WorkProgress> group_;
   const std::string name_;
+  const std::optional<MessageName> message_;  // set: names it in the place of `name_`
   std::vector<at::Tensor> outputs_;
   std::shared_ptr<std::vector<at::Tensor>> blocks_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  // made when asked for; under mutex_
@@ -77,6 +96,7 @@ class UcxWork final : public NotifyingWork {
   const char* call_ = nullptr;
   std::atomic<uint64_t> sequence_{kNoSequence};
   int source_ = -1;
+  int64_t received_bytes_ = 0;
 };
 
 }  // namespace accel::comm::ucx

@@ -54,17 +54,13 @@ double factor_of(const c10d::ReduceOp& reduction) {
 
 }  // namespace
 
-void require_dense_cpu(const at::Tensor& tensor, int rank, const char* name) {
-  std::string reason;
-  if (!tensor.defined())
-    reason = "a tensor is undefined; pass tensors only";
-  else if (!tensor.device().is_cpu())
-    reason = text("a tensor is on ", tensor.device().str(), "; this group moves CPU tensors, copy it first");
-  else if (tensor.layout() != c10::kStrided)
-    reason = "a tensor is sparse; make it dense first";
-  else if (tensor.is_conj() || tensor.is_neg())
-    reason = "a tensor is a lazy conjugate or negation; resolve it first";
-  if (!reason.empty()) throw CollectiveError(CollectiveFailure::kInvalid, rank, text(name, ": ", reason));
+std::string defect_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) return "a tensor is undefined; pass tensors only";
+  if (!tensor.device().is_cpu())
+    return text("a tensor is on ", tensor.device().str(), "; this group moves CPU tensors, copy it first");
+  if (tensor.layout() != c10::kStrided) return "a tensor is sparse; make it dense first";
+  if (tensor.is_conj() || tensor.is_neg()) return "a tensor is a lazy conjugate or negation; resolve it first";
+  return {};
 }
 
 void TaskBuilder::refuse(const std::string& reason) const {
@@ -90,7 +86,10 @@ void TaskBuilder::require_times(const at::Tensor& tensor, const at::Tensor& part
           dtype_name(part.scalar_type()));
 }
 
-void TaskBuilder::check(const at::Tensor& tensor) const { require_dense_cpu(tensor, rank(), call_.traits().name); }
+void TaskBuilder::check(const at::Tensor& tensor) const {
+  if (const std::string defect = defect_of(tensor); !defect.empty())
+    throw CollectiveError(CollectiveFailure::kInvalid, rank(), text(call_.traits().name, ": ", defect));
+}
 
 void TaskBuilder::begin_barrier() {
   Collective collective;

@@ -68,7 +68,7 @@ class TaskBuilder {
   Task& task_;
 };
 
-// A dense CPU tensor, or a kInvalid error that begins with `name`.
-void require_dense_cpu(const at::Tensor& tensor, int rank, const char* name);
+// Why the group cannot move the tensor, which must be dense and on the CPU; empty if it can.
+std::string defect_of(const at::Tensor& tensor);
 
 }  // namespace accel::comm::ucx

@@ -24,11 +24,16 @@
 namespace accel::parallel {
 namespace {
 
+constexpr char kHalves[] = "the seconds of both halves";
+
+bool takes_tokens(const nn::Module& model) {
+  const std::vector<std::string> names = model.input_names();
+  return !names.empty() && names.front() == "input_ids";
+}
+
 // Token ids for a model that takes them: one row, as long as all tables of the first part have rows.
 c10::IValue sample_tokens(nn::Module& model, const nn::ModuleChain& chain) {
-  const std::vector<std::string> names = model.input_names();
-  require(!names.empty() && names.front() == "input_ids", Status::kInvalidArgument,
-          "split is \"measured\", and a module of kind '", model.kind(),
+  require(takes_tokens(model), Status::kInvalidArgument, "split is \"measured\", and a module of kind '", model.kind(),
           "' takes no token ids; expected sample inputs to measure with, or \"flops\"");
   int64_t length = 128;
   for (const std::string& path : chain.front().modules)
@@ -45,7 +50,12 @@ std::vector<double> costs_of(nn::Module& model, const nn::ModuleChain& chain, co
     return costs;
   }
   if (kind == "flops") return sample ? counted_operations(model, chain, *sample) : weight_operations(model, chain);
-  return measured_seconds(model, chain, sample ? *sample : sample_tokens(model, chain));
+  if (kind == "measured") return measured_seconds(model, chain, sample ? *sample : sample_tokens(model, chain));
+  std::vector<double> costs;
+  if (!sample && !takes_tokens(model)) return costs;
+  for (const PartSeconds& part : measured_halves(model, chain, sample ? *sample : sample_tokens(model, chain)))
+    costs.insert(costs.end(), {part.forward, part.input_backward, part.weight_backward});
+  return costs;
 }
 
 // The costs of the first rank, or its error.
@@ -179,6 +189,14 @@ ChainCut cut_chain(nn::Module& model, const nn::ModuleChain& chain, const ChainS
                        : cut_as_said(split.split, cut.parts, split.stages);
   require_room(cut.parts, cut.begins, split.max_bytes);
   return cut;
+}
+
+std::vector<PartSeconds> measure_parts(nn::Module& model, const nn::ModuleChain& chain,
+                                       const std::optional<c10::IValue>& sample, comm::Communicator& ranks) {
+  const std::vector<double> costs = costs_of_first_rank(model, chain, {kHalves, ranks.size(), sample}, kHalves, ranks);
+  std::vector<PartSeconds> parts;
+  for (size_t i = 0; i + 2 < costs.size(); i += 3) parts.push_back({costs[i], costs[i + 1], costs[i + 2]});
+  return parts;
 }
 
 std::set<size_t> parts_of_rank(const ChainCut& cut, const PipelineShape& shape, int rank) {

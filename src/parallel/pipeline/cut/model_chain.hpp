@@ -11,6 +11,7 @@
 
 #include "comm/communicator.hpp"
 #include "nn/module.hpp"
+#include "parallel/pipeline/cut/part_cost.hpp"
 #include "parallel/pipeline/cut/stage_cut.hpp"
 #include "parallel/pipeline/pipeline_schedule.hpp"
 
@@ -44,6 +45,11 @@ struct ChainSplit {
 // Throws COLLECTIVE_MISMATCH for other chains or splits on other ranks, OUT_OF_MEMORY for a stage that needs more than
 // its bytes, and an error of the first rank on all.
 ChainCut cut_chain(nn::Module& model, const nn::ModuleChain& chain, const ChainSplit& split, comm::Communicator& ranks);
+
+// The seconds of the parts, as the first rank measures them with the sample, or a row of token ids. Empty without
+// either. Collective, with the errors of cut_chain().
+std::vector<PartSeconds> measure_parts(nn::Module& model, const nn::ModuleChain& chain,
+                                       const std::optional<c10::IValue>& sample, comm::Communicator& ranks);
 
 // The parts of the stages that this rank has.
 std::set<size_t> parts_of_rank(const ChainCut& cut, const PipelineShape& shape, int rank);

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "nn/deferred_products.hpp"
 #include "nn/initial_values.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/recompute/forward_state.hpp"
@@ -115,11 +116,19 @@ void run_chain(nn::Module& model, const nn::ModuleChain& chain, const c10::IValu
   });
 }
 
-// The seconds of one forward and backward. Leaves the output in `output`.
-double time_part(const nn::ModulePart& part, const c10::IValue& input, c10::Device device, c10::IValue& output) {
+// Leaves the output in `output`.
+PartSeconds time_part(const nn::ModulePart& part, const c10::IValue& input, c10::Device device, c10::IValue& output) {
   const c10::IValue leaf = as_input(input);
+  const auto products = nn::DeferredProducts::create();
+  const nn::DeferredProducts::Scope scope(products);
   tensor::synchronize(device);
-  const auto begin = std::chrono::steady_clock::now();
+  auto begin = std::chrono::steady_clock::now();
+  const auto seconds_since = [&begin, device] {
+    tensor::synchronize(device);
+    const auto former = std::exchange(begin, std::chrono::steady_clock::now());
+    return std::chrono::duration<double>(begin - former).count();
+  };
+  PartSeconds seconds;
   output = part.call(leaf);
   std::vector<at::Tensor> outputs, gradients;
   tree::for_each_tensor(output, [&](const at::Tensor& tensor) {
@@ -127,9 +136,12 @@ double time_part(const nn::ModulePart& part, const c10::IValue& input, c10::Devi
     outputs.push_back(tensor);
     gradients.push_back(at::ones_like(tensor));
   });
+  seconds.forward = seconds_since();
   if (!outputs.empty()) tensor::backward(outputs, gradients);
-  tensor::synchronize(device);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  seconds.input_backward = seconds_since();
+  products->complete();
+  seconds.weight_backward = seconds_since();
+  return seconds;
 }
 
 }  // namespace
@@ -175,21 +187,27 @@ std::vector<double> counted_operations(nn::Module& model, const nn::ModuleChain&
   return operations;
 }
 
-std::vector<double> measured_seconds(nn::Module& model, const nn::ModuleChain& chain, const c10::IValue& sample) {
-  std::vector<double> seconds(chain.size(), std::numeric_limits<double>::infinity());
+std::vector<PartSeconds> measured_halves(nn::Module& model, const nn::ModuleChain& chain, const c10::IValue& sample) {
+  std::vector<PartSeconds> seconds(chain.size(), PartSeconds{std::numeric_limits<double>::infinity()});
   const c10::Device device = device_of(model);
   for (int run = -1; run < kTimedRuns; run++) {  // the first one warms up
     size_t number = 0;
     run_chain(model, chain, sample, [&](const nn::ModulePart& part, const c10::IValue& input) {
       const std::vector<at::Tensor> parameters = without_gradients(model, part);
       c10::IValue output;
-      const double taken = time_part(part, input, device, output);
-      if (run >= 0) seconds[number] = std::min(seconds[number], taken);
+      const PartSeconds taken = time_part(part, input, device, output);
+      if (run >= 0 && taken.all() < seconds[number].all()) seconds[number] = taken;
       number++;
       for (const at::Tensor& parameter : parameters) parameter.mutable_grad().reset();
       return output;
     });
   }
+  return seconds;
+}
+
+std::vector<double> measured_seconds(nn::Module& model, const nn::ModuleChain& chain, const c10::IValue& sample) {
+  std::vector<double> seconds;
+  for (const PartSeconds& part : measured_halves(model, chain, sample)) seconds.push_back(part.all());
   return seconds;
 }
 

@@ -23,7 +23,15 @@ std::vector<double> weight_operations(nn::Module& model, const nn::ModuleChain& 
 // The operations of the products in a forward of each part: of matrices, convolutions and attention.
 std::vector<double> counted_operations(nn::Module& model, const nn::ModuleChain& chain, const c10::IValue& sample);
 
-// The seconds of a forward and backward of each part: the least of several runs of the chain, behind one that warms up.
+// The seconds of a part's forward, and of the halves of its backward.
+struct PartSeconds {
+  double forward = 0, input_backward = 0, weight_backward = 0;
+
+  double all() const { return forward + input_backward + weight_backward; }
+};
+
+// By part: those of the fastest of several runs of the chain, behind one that warms up; and all of a part together.
+std::vector<PartSeconds> measured_halves(nn::Module& model, const nn::ModuleChain& chain, const c10::IValue& sample);
 std::vector<double> measured_seconds(nn::Module& model, const nn::ModuleChain& chain, const c10::IValue& sample);
 
 }  // namespace accel::parallel
