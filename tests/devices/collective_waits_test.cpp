@@ -13,10 +13,12 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/late_failure.hpp"
@@ -175,6 +177,49 @@ TEST_F(CollectiveWaits, TensorsOfTheHostInTheSameCallAreThere) {
           }
         },
         backend);
+}
+
+TEST_F(CollectiveWaits, ACallThatAStreamIsBehindKeepsNoTensor) {
+  NEEDS_SIMULATION("copies that take as long as they are told");
+  run_ranks(
+      2, /*on_cpu=*/false,
+      [&](const tests::CommunicatorPtr& ranks, c10::Device place) {
+        make_copies_take(std::chrono::milliseconds(100));
+        ranks->barrier();
+        at::Tensor given = at::ones({100'000}, place);
+        const auto work = ranks->start(Collective::all_reduce(given, ReduceOp::kSum));
+        EXPECT_GT(given.use_count(), 1U);
+        work->synchronize();
+        const auto is_under_way = [&] { return statistics(ranks->rank()).pending_tasks > 0; };
+        while (given.use_count() > 1 && is_under_way())
+          std::this_thread::yield();  // the thread that watches looks at it
+        EXPECT_TRUE(is_under_way());
+      },
+      "null");
+}
+
+// No call hangs that is queued when another rank gives up.
+TEST_F(CollectiveWaits, ARankThatAbortsIsTheErrorOfWhatIsQueued) {
+  struct Ended : std::exception {};
+  for (const std::string& backend : with_every_work()) {
+    SCOPED_TRACE(backend);
+    const auto body = [&](const tests::CommunicatorPtr& ranks, c10::Device place) {
+      const at::Tensor sum = at::ones({2'000'000}, place);
+      ranks->all_reduce(sum, ReduceOp::kSum);
+      keep_busy(place, 20'000);
+      if (ranks->rank() == 1) {
+        ranks->abort();
+        throw Ended();
+      }
+      const std::string message = message_of([&] {
+        for (int i = 0; i < 3; i++) ranks->start(Collective::all_reduce(sum, ReduceOp::kSum))->synchronize();
+        ranks->all_reduce(sum, ReduceOp::kSum);
+      });
+      EXPECT_NE(message.find("rank 1"), std::string::npos) << message;
+      throw Ended();  // without the barrier at the end
+    };
+    EXPECT_THROW(run_ranks(2, /*on_cpu=*/false, body, backend), Ended);
+  }
 }
 
 // Where a program makes no further call, the wait for its device tells.
