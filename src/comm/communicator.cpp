@@ -21,12 +21,14 @@ void Communicator::wait_for_turn(Collectives collectives) const {
 }
 
 std::shared_ptr<Work> Communicator::start(Collectives collectives, RunsOn thread) {
+  group_->late_failure->rethrow();
   const StepTimes::Section waiting(*step_times(), StepPart::kCommunication);
   wait_for_turn(collectives);
   return post(collectives, thread);
 }
 
 void Communicator::run(Collectives collectives) {
+  group_->late_failure->rethrow();
   const StepTimes::Section waiting(*step_times(), StepPart::kCommunication);
   wait_for_turn(collectives);
   post_and_wait(collectives);

@@ -15,6 +15,7 @@
 
 #include "comm/collective.hpp"
 #include "comm/collective_error.hpp"
+#include "comm/late_failure.hpp"
 #include "comm/posting_order.hpp"
 #include "comm/record/flight_record.hpp"
 #include "comm/work.hpp"
@@ -50,6 +51,7 @@ struct GroupInfo {
   bool debug = false;
   PostingOrder order;
   const std::shared_ptr<WorkList> works = std::make_shared<WorkList>();
+  const std::shared_ptr<LateFailure> late_failure = std::make_shared<LateFailure>();
 };
 
 using Collectives = c10::ArrayRef<Collective>;
@@ -71,9 +73,12 @@ class Communicator {
   // Posts the collectives as one call and returns its work, which ends when all have. They run after those posted
   // before; sends and receives are unordered, and are posted before the collectives of the call. Messages that cross go
   // in one call on every rank: with NCCL, those of two calls wait for each other. The call keeps the tensors, and
-  // writes them until it ends. Throws at once for invalid arguments, before anything is posted.
+  // writes them until it ends. Throws at once for invalid arguments, before anything is posted, and the late failure of
+  // a call before it.
   std::shared_ptr<Work> start(Collectives collectives, RunsOn thread = RunsOn::kBackground);
-  // Posts the collectives and waits until they are complete; throws the error of the first that failed.
+  // Posts the collectives and waits until they are complete; throws the error of the first that failed. Those of a
+  // device whose backend orders streams are complete in the order of this thread's current stream, which then waits
+  // instead of the thread; their errors are late failures. A barrier is complete on all ranks.
   void run(Collectives collectives);
   // start() of a call that has its turn (posting_order.hpp).
   virtual std::shared_ptr<Work> post(Collectives collectives, RunsOn thread) = 0;

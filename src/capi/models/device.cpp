@@ -7,6 +7,7 @@
 #include "capi/calls/guard.hpp"
 #include "capi/calls/object.hpp"
 #include "capi/values/value.hpp"
+#include "comm/late_failure.hpp"
 #include "kernels/memory/cpu_allocator.hpp"
 #include "tensor/device/device.hpp"
 #include "tensor/device/device_availability.hpp"
@@ -102,7 +103,11 @@ ACCEL_FUNCTION accel_status_t accel_device_set_current(const accel_device_t* dev
 }
 
 ACCEL_FUNCTION accel_status_t accel_device_synchronize(const accel_device_t* device) {
-  return guarded(__func__, [&] { tensor::synchronize(to_device(device)); });
+  return guarded(__func__, [&] {
+    const c10::Device meant = to_device(device);
+    tensor::synchronize(meant);
+    comm::rethrow_late_failure(meant.type());
+  });
 }
 
 ACCEL_FUNCTION accel_status_t accel_device_empty_cache(const accel_device_t* device) {

@@ -18,6 +18,7 @@
 #include "comm/backend/job_group.hpp"
 #include "comm/backend/notifying_work.hpp"
 #include "comm/backend/plugin.hpp"
+#include "comm/backend/watched_call.hpp"
 #include "comm/collective_error.hpp"
 #include "comm/in_place_gather.hpp"
 #include "comm/job_rank.hpp"
@@ -75,22 +76,16 @@ std::shared_ptr<GroupInfo> info_of_one(const std::vector<c10::DeviceType>& devic
   return group;
 }
 
-// Returns when the tensors can be used. Waits until devices have completed, so that the wait for a missing rank is
-// here, with a deadline, and not in a later operation.
-void wait_for_backend(c10d::Work& work, c10::DeviceType device, const GroupInfo& group) {
-  if (device == c10::DeviceType::CPU) {
-    work.wait();  // its deadline is the backend's
-    return;
-  }
+// Returns when the device has completed the call, so that the wait for a missing rank has a deadline.
+void wait_for_device(const WatchedCall& call, c10::DeviceType device, const GroupInfo& group) {
   const Deadline deadline(group.timeout);
-  for (Polling polling; !work.isCompleted(); polling.pause()) {
+  for (Polling polling; !call.is_complete(); polling.pause()) {
     if (deadline.passed())
       throw CollectiveError(
           CollectiveFailure::kTimeout, group.rank,
           text("the ", c10::DeviceTypeName(device), " has not done it after ", group.timeout.count(), " ms"));
   }
-  if (const auto error = work.exception()) std::rethrow_exception(error);
-  work.wait();  // what follows on this thread's stream comes after it
+  call.finish();
 }
 
 using Entries = c10::SmallVector<uint64_t, 1>;
@@ -142,9 +137,9 @@ std::exception_ptr record_failure(const std::exception_ptr& error, const GroupIn
   return told;
 }
 
-// The device on whose communication stream a collective runs; nothing for a device without streams.
+// The device on whose streams a collective runs; nothing for a device without streams.
 std::optional<c10::Device> stream_device(c10::DeviceType device, const Collective& collective) {
-  if (device == c10::DeviceType::Meta) return std::nullopt;
+  if (device == c10::DeviceType::CPU || device == c10::DeviceType::Meta) return std::nullopt;
   return collective.tensor().defined() ? collective.tensor().device() : c10::Device(device);
 }
 
@@ -155,6 +150,29 @@ bool coalesces(const c10d::Backend& backend, bool messages) {
 // The backend for the CPU, if it is one of ours.
 const JobGroup* own_backend(const BackendCommunicator& group) {
   return dynamic_cast<const JobGroup*>(group.backend_of(c10::DeviceType::CPU));
+}
+
+// A late failure leaves a stream behind a call that may never end, and everything that waits for that stream.
+bool holds_streams(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CollectiveError& failure) {
+    return !group_survives(failure.failure());
+  } catch (const std::exception&) {
+    return true;
+  }
+}
+
+void abort_backend(c10d::Backend& backend) noexcept {
+  try {
+    backend.abort();
+  } catch (const std::exception& error) {
+    try {
+      log(LogLevel::kWarning, "a process group cannot be aborted: ", error.what());
+    } catch (const std::exception&) {
+      // No memory for the log message.
+    }
+  }
 }
 
 void end_entries(const GroupInfo& group, const Entries& entries) {
@@ -173,7 +191,7 @@ BackendCommunicator::BackendCommunicator(c10::intrusive_ptr<c10d::Store> store, 
                                          std::chrono::milliseconds timeout, const std::string& backend_name,
                                          const BackendCommunicator* parent)
     : Communicator(info_of(rank, size, backend_name, parent != nullptr ? parent->step_times() : nullptr)),
-      device_waiter_(std::make_unique<DeviceWaiter>()) {
+      device_waiter_(std::make_unique<DeviceWaiter>(timeout)) {
   group_->timeout = timeout;
   group_->store = std::move(store);
   for (const auto& [device, name] : parse_backend_names(backend_name))
@@ -263,7 +281,12 @@ BackendCommunicator::Posted BackendCommunicator::post_batch(const DeviceBackend&
                                                             RunsOn thread) const {
   c10d::Backend* const backend = device.backend.get();
   const bool is_async = thread == RunsOn::kBackground || !device.runs_calls_here;
-  Posted posted{{}, device.device, batch[0]->is_message(), {}};
+  const bool is_barrier = batch[0]->kind == Collective::Kind::kBarrier;
+  Posted posted{{},
+                device.device,
+                batch[0]->is_message(),
+                is_barrier ? std::nullopt : stream_device(device.device, *batch[0]),
+                backend};
   const uint64_t sequence = backend != nullptr ? backend->getSequenceNumberForGroup() : 0;
   for (const Collective* collective : batch) {
     if (collective->output.defined()) tensor::count_write(collective->output);
@@ -282,16 +305,49 @@ BackendCommunicator::Posted BackendCommunicator::post_batch(const DeviceBackend&
   return posted;
 }
 
-void BackendCommunicator::post_and_wait(Collectives collectives) {
-  const auto wait = [this](const Posted& posted) {
+std::function<void()> BackendCommunicator::watch(Posted posted, const std::shared_ptr<WatchedCall>& call) const {
+  posted.work = nullptr;  // the call keeps it as long as it has to
+  return [group = group_, backend = c10::intrusive_ptr<c10d::Backend>::reclaim_copy(posted.backend),
+          posted = std::move(posted), call] {
     try {
-      if (posted.work) wait_for_backend(*posted.work, posted.device, *group_);
+      wait_for_device(*call, posted.device, *group);
     } catch (const std::exception&) {
-      std::rethrow_exception(record_failure(std::current_exception(), *group_, posted.device, posted.entries,
-                                            posted.work.get(), posted.messages));
+      const std::exception_ptr told = record_failure(std::current_exception(), *group, posted.device, posted.entries,
+                                                     call->work().get(), posted.messages);
+      if (call->is_late(told)) {
+        group->late_failure->set(told, posted.device);
+        if (holds_streams(told)) abort_backend(*backend);
+      }
+      std::rethrow_exception(told);
     }
-    end_entries(*group_, posted.entries);
+    end_entries(*group, posted.entries);
   };
+}
+
+void BackendCommunicator::finish(const Posted& posted) const {
+  try {
+    if (posted.work && posted.device == c10::DeviceType::CPU) {
+      posted.work->wait();  // its deadline is the backend's
+    } else if (posted.work) {
+      const auto call = std::make_shared<WatchedCall>(posted.work, std::vector<at::Tensor>(), posted.streams);
+      if (!posted.streams) {
+        wait_for_device(*call, posted.device, *group_);
+      } else {
+        call->order_stream();
+        if (!call->is_complete()) {
+          device_waiter_->start([&] { return watch(posted, call); });
+          return;
+        }
+      }
+    }
+  } catch (const std::exception&) {
+    std::rethrow_exception(record_failure(std::current_exception(), *group_, posted.device, posted.entries,
+                                          posted.work.get(), posted.messages));
+  }
+  end_entries(*group_, posted.entries);
+}
+
+void BackendCommunicator::post_and_wait(Collectives collectives) {
   c10::SmallVector<Posted, 2> messages;  // a send may end only when the receive beside it is posted
   std::exception_ptr error;
   try {
@@ -300,14 +356,14 @@ void BackendCommunicator::post_and_wait(Collectives collectives) {
       if (posted.messages)
         messages.push_back(std::move(posted));
       else
-        wait(posted);
+        finish(posted);
     });
   } catch (const std::exception&) {
     error = std::current_exception();
   }
   for (const Posted& posted : messages) {
     try {
-      wait(posted);
+      finish(posted);
     } catch (const std::exception&) {
       if (!error) error = std::current_exception();
     }
@@ -323,28 +379,24 @@ std::shared_ptr<Work> BackendCommunicator::post(Collectives collectives, RunsOn 
   return when_all(std::move(works));
 }
 
+std::shared_ptr<Work> BackendCommunicator::start_on_stream(const DeviceBackend& device, Batch batch, RunsOn thread) {
+  std::shared_ptr<WatchedCall> call;
+  const auto post_on_stream = [&]() -> DeviceWaiter::Wait {
+    std::vector<at::Tensor> tensors;
+    for (const Collective* const one : batch)
+      for (const at::Tensor& tensor : {one->input, one->output})
+        if (tensor.defined()) tensors.push_back(tensor);
+    Posted posted = post_batch(device, batch, thread);
+    call = std::make_shared<WatchedCall>(posted.work, std::move(tensors), posted.streams);
+    return watch(std::move(posted), call);
+  };
+  auto work = device_waiter_->start(post_on_stream, stream_device(device.device, *batch[0]));
+  work->set_backend_wait([call] { call->order_stream(); });
+  return work;
+}
+
 std::shared_ptr<Work> BackendCommunicator::start_batch(const DeviceBackend& device, Batch batch, RunsOn thread) {
-  const auto backend_wait = [](const c10::intrusive_ptr<c10d::Work>& posted) { return [posted] { posted->wait(); }; };
-  if (device.device != c10::DeviceType::CPU && device.backend) {
-    Posted posted;
-    const auto post_on_stream = [&]() -> DeviceWaiter::Wait {
-      std::vector<Collective> owned;  // a work that fails drops its tensors, and its stream may still write to them
-      for (const Collective* const one : batch) owned.push_back(*one);
-      posted = post_batch(device, batch, thread);
-      return [group = group_, posted, owned = std::move(owned)] {
-        try {
-          wait_for_backend(*posted.work, posted.device, *group);
-        } catch (const std::exception&) {
-          std::rethrow_exception(record_failure(std::current_exception(), *group, posted.device, posted.entries,
-                                                posted.work.get(), posted.messages));
-        }
-        end_entries(*group, posted.entries);
-      };
-    };
-    auto work = device_waiter_->start(post_on_stream, stream_device(device.device, *batch[0]));
-    work->set_backend_wait(backend_wait(posted.work));
-    return work;
-  }
+  if (device.device != c10::DeviceType::CPU && device.backend) return start_on_stream(device, batch, thread);
   auto work = std::make_shared<Work>();
   const Posted posted = post_batch(device, batch, thread);
   const bool in_place = batch[0]->kind == Collective::Kind::kAllGather && !batch[0]->output.defined();
@@ -365,7 +417,7 @@ std::shared_ptr<Work> BackendCommunicator::start_batch(const DeviceBackend& devi
     end(nullptr);
     return work;
   }
-  work->set_backend_wait(backend_wait(posted.work));
+  work->set_backend_wait([posted = posted.work] { posted->wait(); });
   if (auto* const notifying = dynamic_cast<NotifyingWork*>(posted.work.get()))
     notifying->on_end(end);
   else
@@ -402,17 +454,8 @@ c10d::Backend* BackendCommunicator::backend_of(c10::DeviceType device) const {
 }
 
 void BackendCommunicator::abort() noexcept {
-  for (const DeviceBackend& device : devices_) {
-    try {
-      if (device.backend) device.backend->abort();
-    } catch (const std::exception& error) {
-      try {
-        log(LogLevel::kWarning, "a process group cannot be aborted: ", error.what());
-      } catch (const std::exception&) {
-        // No memory for the log message.
-      }
-    }
-  }
+  for (const DeviceBackend& device : devices_)
+    if (device.backend) abort_backend(*device.backend);
 }
 
 void BackendCommunicator::shutdown() {

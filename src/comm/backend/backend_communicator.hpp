@@ -1,12 +1,14 @@
 // Communicator over c10d backends, one for each device type. Blocking calls bypass c10d's dispatcher.
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/core/DeviceType.h>
 #include <c10/util/SmallVector.h>
 #include <c10/util/intrusive_ptr.h>
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +25,7 @@ class Work;
 namespace accel::comm {
 
 class DeviceWaiter;
+class WatchedCall;
 
 class BackendCommunicator final : public Communicator {
  public:
@@ -59,7 +62,9 @@ class BackendCommunicator final : public Communicator {
     c10::intrusive_ptr<c10d::Work> work;  // null without a backend: it is complete
     c10::DeviceType device;
     bool messages;
-    c10::SmallVector<uint64_t, 1> entries;  // in the flight record
+    std::optional<c10::Device> streams;          // that of the streams which wait instead of threads; not for a barrier
+    c10d::Backend* backend;                      // null with one rank
+    c10::SmallVector<uint64_t, 1> entries = {};  // in the flight record
   };
 
   DeviceBackend make_backend(c10::DeviceType device, const std::string& name, const BackendCommunicator* parent) const;
@@ -69,6 +74,11 @@ class BackendCommunicator final : public Communicator {
   const DeviceBackend& device_of(const Collective& collective) const;
   Posted post_batch(const DeviceBackend& device, Batch batch, RunsOn thread) const;
   std::shared_ptr<Work> start_batch(const DeviceBackend& device, Batch batch, RunsOn thread);
+  std::shared_ptr<Work> start_on_stream(const DeviceBackend& device, Batch batch, RunsOn thread);
+  // Returns when the device has completed the call; for the thread that watches it.
+  std::function<void()> watch(Posted posted, const std::shared_ptr<WatchedCall>& call) const;
+  // Returns when what this thread does next has the results.
+  void finish(const Posted& posted) const;
 
   bool left_ = false;
   std::vector<DeviceBackend> devices_;

@@ -35,8 +35,6 @@ class CommunicationStream {
     ~Guard();
     Guard(const Guard&) = delete;
     Guard& operator=(const Guard&) = delete;
-    // Waits until the device has completed the stream's work.
-    void synchronize() const { side_.guard_.synchronizeStream(side_.stream_); }
 
    private:
     const CommunicationStream& side_;

@@ -11,8 +11,11 @@
 #include <utility>
 
 #include "base/current_call.hpp"
+#include "base/deadline.hpp"
+#include "base/error.hpp"
 #include "comm/backend/communication_stream.hpp"
 #include "os/background_thread.hpp"
+#include "os/polling.hpp"
 
 namespace accel::comm {
 
@@ -32,6 +35,9 @@ struct DeviceWaiter::Shared {
     c10::Event end;
   };
 
+  explicit Shared(std::chrono::milliseconds timeout) : timeout(timeout) {}
+
+  const std::chrono::milliseconds timeout;
   std::mutex mutex;
   std::condition_variable changed;
   std::list<Posted> posted;
@@ -57,7 +63,11 @@ struct DeviceWaiter::Shared {
       hold(one);
       throw;
     }
-    stream.synchronize();
+    const c10::Event end = one.stream->end();
+    const Deadline deadline(timeout);
+    for (Polling polling; !end.query(); polling.pause())
+      require(!deadline.passed(), Status::kTimeout, "the communication stream of ", one.stream->device(),
+              " has not come to its end after ", timeout.count(), " ms");
   }
 
   // The error that is under way is told, whatever becomes of the event.
@@ -88,7 +98,7 @@ struct DeviceWaiter::Shared {
   }
 };
 
-DeviceWaiter::DeviceWaiter() : shared_(std::make_shared<Shared>()) {}
+DeviceWaiter::DeviceWaiter(std::chrono::milliseconds timeout) : shared_(std::make_shared<Shared>(timeout)) {}
 
 DeviceWaiter::~DeviceWaiter() { join(); }
 

@@ -4,6 +4,7 @@
 
 #include <c10/core/Device.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,7 +17,8 @@ class DeviceWaiter {
  public:
   using Wait = std::function<void()>;
 
-  DeviceWaiter();
+  // `timeout` is that of the wait for a communication stream.
+  explicit DeviceWaiter(std::chrono::milliseconds timeout = std::chrono::hours(24 * 365));
   DeviceWaiter(const DeviceWaiter&) = delete;
   DeviceWaiter& operator=(const DeviceWaiter&) = delete;
   ~DeviceWaiter();

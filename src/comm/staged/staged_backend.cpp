@@ -1,6 +1,5 @@
 #include "comm/staged/staged_backend.hpp"
 
-#include <ATen/ops/empty.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
@@ -52,7 +51,7 @@ class ReceivedWork final : public c10d::Work {
   std::exception_ptr exception() const override { return message_->exception(); }
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override {
     message_->wait(timeout);
-    tensor_.copy_(host_);
+    tensor_.copy_(host_, /*non_blocking=*/host_.is_pinned());
     return true;
   }
   int sourceRank() const override { return message_->sourceRank(); }
@@ -259,7 +258,7 @@ c10::intrusive_ptr<c10d::Work> StagedBackend::start_message(CollectiveCall call)
     Tensors message{pipeline_->copy_to_host(tensors[0])};
     return work_or_queued(host_->send(message, peer, call.tag), message);
   }
-  Tensors message{at::empty(tensors[0].sizes(), tensors[0].options().device(at::kCPU))};
+  Tensors message{pipeline_->host_like(tensors[0])};
   auto received = work_or_queued(host_->recv(message, peer, call.tag), message);
   return c10::make_intrusive<ReceivedWork>(std::move(received), message[0], tensors[0].detach());
 }

@@ -190,9 +190,13 @@ void StagingPipeline::run(const std::vector<StagedOperation>& operations, const 
   }
 }
 
+at::Tensor StagingPipeline::host_like(const at::Tensor& tensor) const {
+  return at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(pinned_));
+}
+
 at::Tensor StagingPipeline::copy_to_host(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
-  at::Tensor copy = at::empty(tensor.sizes(), tensor.options().device(at::kCPU).pinned_memory(pinned_));
+  at::Tensor copy = host_like(tensor);
   copy.copy_(tensor, pinned_);
   c10::Event event(device_);
   event.record(c10::impl::VirtualGuardImpl(device_).getStream(tensor.device()));

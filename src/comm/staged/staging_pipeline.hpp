@@ -47,6 +47,8 @@ class StagingPipeline {
   // copies are queued on stream_to_device(). By one thread at a time. Throws CollectiveError.
   void run(const std::vector<StagedOperation>& operations, const std::vector<c10::Event>& ready);
   c10::Stream stream_to_device(c10::Device device) { return streams_of(device).to_device; }
+  // Host memory like the tensor, for copies that do not wait where the device has such.
+  at::Tensor host_like(const at::Tensor& tensor) const;
   // A copy in host memory, when the current stream has come to it.
   at::Tensor copy_to_host(const at::Tensor& tensor);
   // The index of the operation that the latest run() was at.

@@ -126,7 +126,10 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
     for (const auto& parameter : groups_.back()->parameters())
       parameter->gradient().set_summed(summed.find(parameter->tensor()) != nullptr);
   }
-  executor_.emplace(*this, groups_, ShardingSchedule(registration_order(*module(), modules), settings_));
+  FsdpSettings scheduled = settings_;
+  // A gather begins behind what is queued on the stream, so only one that is queued ahead runs beside a forward.
+  if (!device.is_cpu()) scheduled.forward_prefetch = true;
+  executor_.emplace(*this, groups_, ShardingSchedule(registration_order(*module(), modules), scheduled));
   check_same_model(*module(), *ranks_.gradient);
   const bool sync = settings_.sync_module_states;
   for (const auto& group : groups_) {

@@ -66,10 +66,7 @@ void GradientReduction::start_reduce(double factor) {
 
 void GradientReduction::finish_reduce() {
   const at::NoGradGuard no_grad;
-  if (const auto reducing = std::exchange(reducing_, nullptr)) {
-    reducing->wait();
-    reducing->result();  // throws its error
-  }
+  if (const auto reducing = std::exchange(reducing_, nullptr)) reducing->synchronize();
   if (ranks_.replicate != nullptr && ranks_.replicate->size() > 1 && !reduced_.empty()) {
     std::vector<comm::Collective> collectives;
     for (const Reduced& reduced : reduced_)

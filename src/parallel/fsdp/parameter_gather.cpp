@@ -91,10 +91,7 @@ void ParameterGather::start_unshard() {
 void ParameterGather::unshard() {
   if (unsharded_) return;
   start_unshard();
-  if (const auto gathering = std::exchange(gathering_, nullptr)) {
-    gathering->wait();
-    gathering->result();  // throws its error
-  }
+  if (const auto gathering = std::exchange(gathering_, nullptr)) gathering->synchronize();
   for (size_t i = 0; i < parameters_.size(); i++) parameters_[i]->unshard(whole_[i]);
   if (on_host_ && !settings_.offload_optimizer) {  // the copies are of no use until the next time
     sent_shards_.clear();

@@ -83,8 +83,7 @@ void ShardedParts::gather_into(const std::vector<at::Tensor>& parameters, const 
     if (!collectives.empty()) gathered.push_back({group->ranks().shard->start(collectives), std::move(padded)});
   }
   for (const Gathered& part : gathered) {
-    part.work->wait();
-    part.work->result();
+    part.work->synchronize();
     for (const Padded& padded : part.padded)
       padded.memory.view({-1}).copy_(padded.whole.narrow(0, 0, padded.memory.numel()));
   }

@@ -107,9 +107,7 @@ void GradientBuckets::synchronize(Exchange exchange) {
       communicator_->all_reduce(*last, comm::ReduceOp::kMean, *exchange);
   }
   const StepTimes::Section waiting(*communicator_->step_times(), StepPart::kCommunication);
-  const auto works = started();
-  works->wait();
-  works->result();
+  started()->synchronize();
 }
 
 }  // namespace accel::parallel
