@@ -39,6 +39,7 @@ class SimulatedDevice {
   std::atomic<int64_t> host_waits{0};
   std::atomic<int64_t> operators{0};
   std::atomic<int64_t> launches{0};
+  std::atomic<int64_t> casts{0};
 
  private:
   const c10::DeviceIndex index_;

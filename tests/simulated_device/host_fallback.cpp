@@ -46,6 +46,7 @@ class HostCall {
     call(on_host);
     replace_results();
     if (!results_.empty()) ++device.launches;
+    if (casts()) ++device.casts;
     if (op_.hasTag(at::Tag::data_dependent_output)) ++device.host_waits;  // the host reads the result
     stream.enqueue([results = std::move(results_)] { write(results); },
                    std::chrono::microseconds(settings().operator_delay_us));
@@ -112,6 +113,13 @@ class HostCall {
     }
     of_device->set_state(*cpu->get_state());
     cpu->set_state(*before);
+  }
+
+  // The copies are ordinary ones otherwise, which are counted where they are made.
+  bool casts() const {
+    if (op_.operator_name().name != "aten::_foreach_copy_") return false;
+    const auto to = arguments_[0].toTensorVector(), from = arguments_[1].toTensorVector();
+    return to[0].dtype() != from[0].dtype();
   }
 
   bool has_generator() const {

@@ -25,6 +25,11 @@ class SimulatedLaunches : public SimulatedDeviceTest {
     call();
     return statistics().launches - before;
   }
+  static int64_t casts_of(const std::function<void()>& call) {
+    const int64_t before = statistics().casts;
+    call();
+    return statistics().casts - before;
+  }
   static Tensors three(at::ScalarType dtype = at::kFloat) {
     return {at::ones({4}, at::TensorOptions(device()).dtype(dtype)),
             at::ones({2, 3}, at::TensorOptions(device()).dtype(dtype)),
@@ -85,6 +90,16 @@ TEST_F(SimulatedLaunches, ACopyIsOneWhereItConverts) {
   EXPECT_EQ(launches_of([&] { tensor.t().contiguous(); }), 1);
   EXPECT_EQ(launches_of([&] { tensor.cpu(); }), 0);
   EXPECT_EQ(launches_of([&] { at::ones({4, 3}).to(device()); }), 0);
+}
+
+TEST_F(SimulatedLaunches, ACopyBetweenDtypesIsACast) {
+  const Tensor tensor = at::randn({4, 3}, device());
+  EXPECT_EQ(casts_of([&] { tensor.to(at::kBFloat16); }), 1);
+  EXPECT_EQ(casts_of([&] { tensor.t().contiguous(); }), 0);
+  EXPECT_EQ(casts_of([&] { tensor.add(1); }), 0);
+  const Tensors tensors = three(), others = three(), halves = three(at::kBFloat16);
+  EXPECT_EQ(casts_of([&] { at::_foreach_copy_(halves, tensors); }), 1);
+  EXPECT_EQ(casts_of([&] { at::_foreach_copy_(others, tensors); }), 0);
 }
 
 }  // namespace launches_test

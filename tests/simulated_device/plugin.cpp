@@ -82,6 +82,7 @@ void simulated_device_get_statistics(int32_t device, simulated_device_statistics
   statistics->pageable_copies = of.pageable_copies;
   statistics->host_waits = of.host_waits;
   statistics->launches = of.launches;
+  statistics->casts = of.casts;
   for (const Stream* stream : of.streams()) {
     ++statistics->streams;
     statistics->pending_tasks += static_cast<int64_t>(stream->num_pending());

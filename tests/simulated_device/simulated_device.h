@@ -51,6 +51,7 @@ typedef struct simulated_device_statistics {
   int64_t host_waits; /* of the program for it: for streams, events, copies that block, and numbers that it reads */
   int64_t launches;   /* kernels: operators that compute on the device, and copies on it that convert. One of lists
                          (_foreach, _fused) is one where CUDA has a kernel for the lists, else one for each tensor */
+  int64_t casts;      /* of these, copies between dtypes on the device */
 } simulated_device_statistics;
 
 SIMULATED_DEVICE_API void simulated_device_get_settings(simulated_device_settings* settings);
