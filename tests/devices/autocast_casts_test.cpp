@@ -76,13 +76,20 @@ class AutocastCasts : public tests::DeviceTest {
       EXPECT_TRUE(numbers.values[i].equal(expected.values[i])) << "tensor " << i;
   }
 
+  struct Counts {
+    int64_t forward, backward;
+  };
   // Casts within attention, which no kernel of the device fuses.
-  static int64_t casts_of_attention() {
-    const auto heads = [] { return at::randn({2, 4, kLength, kHeadSize}, device()).to(at::kBFloat16); };
+  static Counts casts_of_attention() {
+    const auto heads = [] {
+      return at::randn({2, 4, kLength, kHeadSize}, device()).to(at::kBFloat16).requires_grad_();
+    };
     const at::Tensor query = heads(), key = heads(), value = heads();
     const int64_t before = casts();
-    at::scaled_dot_product_attention(query, key, value, {}, 0.0, /*is_causal=*/true);
-    return casts() - before;
+    const at::Tensor mixed = at::scaled_dot_product_attention(query, key, value, {}, 0.0, /*is_causal=*/true);
+    const int64_t between = casts();
+    mixed.backward(mixed.detach());
+    return {between - before, casts() - between};
   }
 };
 
@@ -97,22 +104,24 @@ TEST_F(AutocastCasts, ChangeNoNumbers) {
 
 TEST_F(AutocastCasts, OfAStepOfGpt2AreOneForWeightsAndOneForTheInputOfALayer) {
   NEEDS_SIMULATION("counts of casts");
-  const int64_t of_attention = casts_of_attention();
+  const Counts attention = casts_of_attention();
   const Numbers kept = train(kGpt2, true), plain = train(kGpt2, false);
   // The norms' outputs, for two layers of a block and the last one; the scores for the loss; the weights.
-  EXPECT_EQ(kept.forward.back(), 2 * kBlocks + 1 + 1 + 1 + of_attention * kBlocks);
+  EXPECT_EQ(kept.forward.back(), 2 * kBlocks + 1 + 1 + 1 + attention.forward * kBlocks);
   const int64_t weights = 8 * kBlocks + 1;  // with biases, and the last layer's
   EXPECT_EQ(plain.forward.back() - kept.forward.back(), weights - 1);
+  // Of weights, of what was cast, and of the two branches that are added to a block's input.
+  EXPECT_EQ(kept.backward.back(), weights + 2 * kBlocks + 1 + 1 + 2 * kBlocks + attention.backward * kBlocks);
   EXPECT_EQ(plain.backward.back(), kept.backward.back());
 }
 
 TEST_F(AutocastCasts, OfAnActivationAreSharedByItsReaders) {
   NEEDS_SIMULATION("counts of casts");
-  const int64_t of_attention = casts_of_attention();
+  const Counts attention = casts_of_attention();
   const Numbers kept = train(kLlama, true), plain = train(kLlama, false);
   // One for query, key and value, one for the two layers that read the norm's output, and the turned query and key;
   // beside those of GPT-2 one of the positions.
-  EXPECT_EQ(kept.forward.back(), (2 + 2 + of_attention) * kBlocks + 1 + 1 + 1 + 1);
+  EXPECT_EQ(kept.forward.back(), (2 + 2 + attention.forward) * kBlocks + 1 + 1 + 1 + 1);
   const int64_t weights = 7 * kBlocks + 1;
   EXPECT_EQ(plain.forward.back() - kept.forward.back(), weights - 1 + 3 * kBlocks);
   EXPECT_EQ(plain.backward.back(), kept.backward.back());
