@@ -15,16 +15,25 @@
 namespace accel::kernels {
 namespace {
 
-// The rows whose target is a class. The others take no part in anything: they are not even multiplied.
+// The rows whose target is a class. The others take no part in anything: on the CPU they are not even multiplied. On a
+// device the host would wait for their number, so they are rows of zeros there.
 struct Rows {
   explicit Rows(const LinearCrossEntropy& problem) : target(problem.target) {
-    const at::Tensor has_class = problem.target.ne(problem.ignore_index);
-    if (has_class.all().item<bool>()) return;
-    places = has_class.nonzero().squeeze(1);
-    target = target.index_select(0, places);
+    const at::Tensor without_class = problem.target.eq(problem.ignore_index);
+    if (!target.is_cpu() || problem.uses_operators) {
+      is_left_out = without_class;
+      target = target.masked_fill(without_class, 0);
+    } else if (without_class.any().item<bool>()) {
+      places = without_class.logical_not().nonzero().squeeze(1);
+      target = target.index_select(0, places);
+    }
   }
   at::Tensor of(const at::Tensor& whole, int64_t begin, int64_t count) const {
-    return places.defined() ? whole.index_select(0, places.narrow(0, begin, count)) : whole.narrow(0, begin, count);
+    if (places.defined()) return whole.index_select(0, places.narrow(0, begin, count));
+    const at::Tensor rows = whole.narrow(0, begin, count);
+    if (!is_left_out.defined()) return rows;
+    const at::Tensor mask = is_left_out.narrow(0, begin, count);
+    return rows.masked_fill(rows.dim() == 1 ? mask : mask.unsqueeze(1), 0);
   }
   void put(const at::Tensor& part, int64_t begin, const at::Tensor& whole) const {
     if (places.defined())
@@ -34,7 +43,8 @@ struct Rows {
   }
   int64_t count() const { return target.size(0); }
 
-  at::Tensor places;  // undefined: all
+  at::Tensor places;       // undefined: all
+  at::Tensor is_left_out;  // of all rows, or undefined
   at::Tensor target;
 };
 
@@ -43,15 +53,18 @@ struct Rows {
 constexpr int64_t kChunkBytes = int64_t{64} << 20;
 constexpr int64_t kMinRows = 256;
 
-// sum += left * right, where the sum may have a wider dtype; then a part of its rows at a time, to stay in the caches.
+// sum += left * right, where the sum may have a wider dtype; then a part of its rows at a time, to stay in the CPU's
+// caches or to bound a device's memory.
 void add_matmul(const at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
   if (sum.scalar_type() == left.scalar_type()) {
     sum.addmm_(left, right);
     return;
   }
-  constexpr int64_t kRowsOfPart = 4096;
-  for (int64_t begin = 0; begin < sum.size(0); begin += kRowsOfPart) {
-    const int64_t count = std::min(kRowsOfPart, sum.size(0) - begin);
+  constexpr int64_t kRowsInCaches = 4096;
+  const int64_t row_bytes = std::max<int64_t>(1, sum.size(1) * left.element_size());
+  const int64_t rows_of_part = sum.is_cpu() ? kRowsInCaches : std::max(kRowsInCaches, kChunkBytes / row_bytes);
+  for (int64_t begin = 0; begin < sum.size(0); begin += rows_of_part) {
+    const int64_t count = std::min(rows_of_part, sum.size(0) - begin);
     sum.narrow(0, begin, count).add_(at::mm(left.narrow(0, begin, count), right));
   }
 }
@@ -73,7 +86,7 @@ class ChunkLoop {
   explicit ChunkLoop(const LinearCrossEntropy& problem)
       : problem_(problem),
         rows_(problem),
-        losses_(problem, rows_.target, all_classes(problem), sum_dtype(problem.input)) {}
+        losses_(problem, rows_.target, rows_.is_left_out, all_classes(problem), sum_dtype(problem.input)) {}
 
   // The divisor of the mean.
   at::Tensor count() const { return losses_.row_weight().sum(); }

@@ -11,8 +11,10 @@ namespace accel::kernels {
 
 class RowLosses {
  public:
-  // The rows have these targets, each of which is one of `classes`. `dtype` is that of the sums.
-  RowLosses(const CrossEntropy& problem, const at::Tensor& target, int64_t classes, at::ScalarType dtype);
+  // The rows have these targets, each of which is one of `classes`. Those where `is_left_out` is true, if it is
+  // defined, have the loss 0 and no slopes. `dtype` is that of the sums.
+  RowLosses(const CrossEntropy& problem, const at::Tensor& target, at::Tensor is_left_out, int64_t classes,
+            at::ScalarType dtype);
 
   // A factor for each class, or undefined.
   const at::Tensor& class_weight() const { return class_weight_; }
@@ -26,7 +28,7 @@ class RowLosses {
 
  private:
   double label_smoothing_, smoothing_;
-  at::Tensor class_weight_, row_weight_, total_weight_;
+  at::Tensor class_weight_, row_weight_, total_weight_, is_left_out_;
 };
 
 }  // namespace accel::kernels

@@ -56,7 +56,11 @@ std::optional<at::ScalarType> half_dtype(c10::DeviceType device) {
 // Autocast casts so what a product takes.
 at::Tensor cast(const at::Tensor& tensor, std::optional<at::ScalarType> half) {
   const bool stays = !half || !tensor.defined() || !tensor.is_floating_point() || tensor.scalar_type() == at::kDouble;
-  return stays ? tensor : tensor.to(*half);
+  if (stays) return tensor;
+  // The mark of what autocast casts itself, by which casts are kept.
+  const c10::impl::ExcludeDispatchKeyGuard in_autocast(
+      at::autocast::get_autocast_dispatch_key_from_device_type(tensor.device().type()));
+  return tensor.to(*half);
 }
 
 bool is_parameter(const at::Tensor& tensor) { return tensor.requires_grad() && tensor.is_leaf(); }
@@ -130,15 +134,11 @@ std::shared_ptr<DeferredProducts> DeferredProducts::of(const at::Tensor& weight,
 
 at::Tensor DeferredProducts::multiply(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                       int64_t output_dim) {
-  const c10::DeviceType device = weight.device().type();
-  const std::optional<at::ScalarType> half = half_dtype(device);
+  const std::optional<at::ScalarType> half = half_dtype(weight.device().type());
   const at::Tensor rows = cast(input, half);  // recorded
   at::Tensor output, factor;
   {
     const at::NoGradGuard not_recorded;
-    // The mark of what autocast casts itself, by which casts of parameters are kept.
-    std::optional<c10::impl::ExcludeDispatchKeyGuard> in_autocast;
-    if (half) in_autocast.emplace(at::autocast::get_autocast_dispatch_key_from_device_type(device));
     factor = cast(weight, half);
     output = at::linear(rows, output_dim == 0 ? factor : factor.t(), cast(bias, half));
   }

@@ -225,7 +225,12 @@ at::Tensor linear_cross_entropy(const at::Tensor& given_input, const at::Tensor&
   check_arguments(input, linear_weight, bias, problem);
   const auto autocast = precision::autocast_dtype(input.device().type());
   const auto cast = [&](const at::Tensor& tensor) {
-    return autocast && tensor.defined() ? at::autocast::cached_cast(*autocast, tensor, tensor.device().type()) : tensor;
+    if (!autocast || !tensor.defined()) return tensor;
+    const c10::DeviceType device = tensor.device().type();
+    // The mark of what autocast casts itself, by which casts are kept.
+    const c10::impl::ExcludeDispatchKeyGuard in_autocast(
+        at::autocast::get_autocast_dispatch_key_from_device_type(device));
+    return at::autocast::cached_cast(*autocast, tensor, device);
   };
   problem.input = cast(input);
   problem.weight = cast(linear_weight);

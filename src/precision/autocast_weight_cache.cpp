@@ -2,8 +2,12 @@
 
 #include <ATen/CompositeExplicitAutogradFunctions.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
@@ -18,7 +22,7 @@
 namespace accel::precision {
 namespace {
 
-thread_local AutocastWeightCache* current_casts = nullptr;
+thread_local AutocastWeightCache::Scope* current_scope = nullptr;
 
 // All existing caches, for optimizers. Never destroyed: models may outlive everything else.
 struct Registry {
@@ -41,11 +45,19 @@ bool is_autocasting(const at::Tensor& tensor) {
 at::Tensor to_copy(const at::Tensor& self, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                    std::optional<at::Device> device, std::optional<bool> pinned, bool non_blocking,
                    std::optional<at::MemoryFormat> format) {
-  const bool kept = current_casts != nullptr && dtype && (*dtype == at::kBFloat16 || *dtype == at::kHalf) &&
-                    self.scalar_type() == at::kFloat && self.requires_grad() && self.is_leaf() && !self.is_view() &&
-                    !self.is_inference() && (!device || *device == self.device()) && is_autocasting(self);
-  if (kept) return current_casts->cast(self, *dtype);
-  return at::compositeexplicitautograd::_to_copy(self, dtype, layout, device, pinned, non_blocking, format);
+  const auto cast = [&] {
+    return at::compositeexplicitautograd::_to_copy(self, dtype, layout, device, pinned, non_blocking, format);
+  };
+  const bool is_own = AutocastWeightCache::current() != nullptr && dtype &&
+                      (*dtype == at::kBFloat16 || *dtype == at::kHalf) && self.scalar_type() == at::kFloat &&
+                      !self.is_inference() && (!device || *device == self.device()) && is_autocasting(self);
+  if (!is_own) return cast();
+  if (self.requires_grad() && self.is_leaf() && !self.is_view())
+    return AutocastWeightCache::current()->cast(self, *dtype);
+  ActivationCasts& activations = current_scope->activations();
+  at::Tensor values = activations.find(self, *dtype);
+  if (!values.defined()) activations.remember(self, values = cast());
+  return values;
 }
 
 // Below autograd, for which it is an ordinary cast. A plugin that casts by a kernel of its own keeps it: weights on its
@@ -77,10 +89,13 @@ AutocastWeightCache::~AutocastWeightCache() {
   all.members.erase(std::find(all.members.begin(), all.members.end(), this));
 }
 
-AutocastWeightCache::Scope::Scope(AutocastWeightCache* casts) : former_(std::exchange(current_casts, casts)) {}
-AutocastWeightCache::Scope::~Scope() { current_casts = former_; }
+AutocastWeightCache::Scope::Scope(AutocastWeightCache* casts)
+    : casts_(casts), former_(std::exchange(current_scope, this)) {}
+AutocastWeightCache::Scope::~Scope() { current_scope = former_; }
 
-AutocastWeightCache* AutocastWeightCache::current() { return current_casts; }
+AutocastWeightCache* AutocastWeightCache::current() {
+  return current_scope == nullptr ? nullptr : current_scope->casts_;
+}
 
 bool AutocastWeightCache::exists(const AutocastWeightCache* casts) {
   const std::lock_guard lock(registry().mutex);
@@ -89,29 +104,83 @@ bool AutocastWeightCache::exists(const AutocastWeightCache* casts) {
 }
 
 bool AutocastWeightCache::Cast::is_of(const at::Tensor& now) const {
-  return values.defined() && weight._unsafe_get_target() == now.unsafeGetTensorImpl() &&
+  return values.defined() && !may_differ && weight._unsafe_get_target() == now.unsafeGetTensorImpl() &&
          memory._unsafe_get_target() == now.storage().unsafeGetStorageImpl() && version == now._version();
+}
+
+bool AutocastWeightCache::Cast::fits(const at::Tensor& now, c10::ScalarType dtype) const {
+  return values.defined() && values.scalar_type() == dtype && values.device() == now.device() &&
+         values.strides() == now.strides() && values.sizes() == now.sizes();
 }
 
 at::Tensor AutocastWeightCache::cast(const at::Tensor& weight, c10::ScalarType dtype) {
   const std::lock_guard lock(mutex_);
-  const auto found = casts_.find(weight.unsafeGetTensorImpl());
-  if (found != casts_.end() && found->second.is_of(weight) && found->second.values.scalar_type() == dtype)
-    return found->second.values.variable_data();
-  const uint32_t version = weight._version();
-  at::Tensor values = at::compositeexplicitautograd::_to_copy(weight, weight.options().dtype(dtype));
-  casts_.insert_or_assign(weight.unsafeGetTensorImpl(),
-                          Cast{decltype(Cast::weight)(weight.getIntrusivePtr()), weight.storage().getWeakStorageImpl(),
-                               version, values.variable_data()});
-  return values;
+  auto found = casts_.find(weight.unsafeGetTensorImpl());
+  if (found == casts_.end())
+    found = casts_
+                .emplace(weight.unsafeGetTensorImpl(),
+                         Cast{decltype(Cast::weight)(weight.getIntrusivePtr()), weight.storage().getWeakStorageImpl(),
+                              /*version=*/0, /*may_differ=*/true, at::Tensor()})
+                .first;
+  Cast& cast = found->second;
+  if (cast.is_of(weight) && cast.values.scalar_type() == dtype) return cast.values.variable_data();
+  std::vector<Written> written;
+  if (!weight.is_cpu() && cast.fits(weight, dtype)) written = outdated(weight.device(), dtype);
+  if (written.empty()) written.push_back({&cast, weight});
+  write(written, dtype);
+  return cast.values.variable_data();
+}
+
+std::vector<AutocastWeightCache::Written> AutocastWeightCache::outdated(c10::Device device, c10::ScalarType dtype) {
+  std::vector<Written> found;
+  for (auto& [_, cast] : casts_) {
+    auto locked = cast.weight.lock();
+    if (!locked) continue;
+    at::Tensor weight(std::move(locked));
+    const bool has_numbers = weight.has_storage() && weight.storage().data() != nullptr;  // else they are elsewhere
+    if (has_numbers && weight.device() == device && cast.fits(weight, dtype) && !cast.is_of(weight))
+      found.push_back({&cast, std::move(weight)});
+  }
+  return found;
+}
+
+void AutocastWeightCache::write(const std::vector<Written>& casts, c10::ScalarType dtype) {
+  const c10::InferenceMode not_inference(false);  // a later forward may need a backward
+  const at::AutoDispatchBelowADInplaceOrView below_autograd;
+  const Scope no_casts(nullptr);
+  std::vector<at::Tensor> from, to;
+  std::vector<int64_t> versions;
+  for (const auto& [cast, weight] : casts) {
+    cast->may_differ = true;  // until it is written
+    if (!cast->fits(weight, dtype) || cast->values.storage().use_count() > 1)
+      cast->values = at::empty_like(weight, weight.options().dtype(dtype));
+    from.push_back(weight.variable_data());
+    to.push_back(cast->values);
+    versions.push_back(weight._version());
+  }
+  if (to.size() == 1) {
+    to[0].copy_(from[0]);
+  } else {
+    at::_foreach_copy_(to, from);
+  }
+  for (size_t i = 0; i < casts.size(); ++i) {
+    Cast& cast = *casts[i].cast;
+    cast.memory = casts[i].weight.storage().getWeakStorageImpl();
+    cast.version = versions[i];
+    cast.may_differ = false;
+  }
 }
 
 void AutocastWeightCache::start_accumulation_window() {
   const std::lock_guard lock(mutex_);
   for (auto cast = casts_.begin(); cast != casts_.end();) {
     const auto weight = cast->second.weight.lock();
-    const bool stays = weight && !tensor::is_externally_aliased(at::Tensor(weight));
-    cast = stays ? std::next(cast) : casts_.erase(cast);
+    if (!weight) {
+      cast = casts_.erase(cast);
+      continue;
+    }
+    cast->second.may_differ |= tensor::is_externally_aliased(at::Tensor(weight));
+    ++cast;
   }
 }
 
@@ -137,6 +206,7 @@ void AutocastWeightCache::put_back(const at::Tensor& weight, at::Tensor values) 
   const auto found = casts_.find(weight.unsafeGetTensorImpl());
   if (found == casts_.end()) return;
   found->second.version = weight._version();
+  found->second.may_differ = false;
   found->second.values = std::move(values);
 }
 

@@ -11,6 +11,9 @@
 
 #include <mutex>
 #include <unordered_map>
+#include <vector>
+
+#include "precision/activation_casts.hpp"
 
 namespace accel::precision {
 
@@ -22,7 +25,8 @@ class AutocastWeightCache {
   AutocastWeightCache(const AutocastWeightCache&) = delete;
   AutocastWeightCache& operator=(const AutocastWeightCache&) = delete;
 
-  // During its lifetime the autocast regions of this thread use `casts`, or no cache if that is null.
+  // During its lifetime the autocast regions of this thread use `casts`, or no cache if that is null. Those that use
+  // one share casts of activations too.
   class Scope {
    public:
     explicit Scope(AutocastWeightCache* casts);
@@ -30,8 +34,13 @@ class AutocastWeightCache {
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
+    ActivationCasts& activations() { return activations_; }
+
    private:
-    AutocastWeightCache* former_;
+    friend class AutocastWeightCache;
+    AutocastWeightCache* casts_;
+    Scope* former_;
+    ActivationCasts activations_;
   };
 
   // The cache that this thread uses, or null.
@@ -39,12 +48,14 @@ class AutocastWeightCache {
   // Whether a cache of this address has not been destroyed.
   static bool exists(const AutocastWeightCache* casts);
 
-  // Starts an accumulation window: drops casts that may be outdated, and those of deleted weights.
+  // Starts an accumulation window: casts that may be outdated are written anew when they are needed, those of deleted
+  // weights are dropped.
   void start_accumulation_window();
   // The number of valid casts.
   size_t size();
 
-  // The cast of `weight`, which is created if there is none. Each caller gets its own tensor, with shared memory.
+  // The cast of `weight`, which is created if there is none. Each caller gets its own tensor, with shared memory. On a
+  // device the first call for a weight that has changed writes the casts of all that have, in one launch.
   at::Tensor cast(const at::Tensor& weight, c10::ScalarType dtype);
 
   // For CastUpdate, which puts it back. Undefined if there is none, or if it is also used elsewhere.
@@ -55,11 +66,23 @@ class AutocastWeightCache {
   struct Cast {
     c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl> weight;
     c10::weak_intrusive_ptr<c10::StorageImpl> memory;  // of the weight
-    uint32_t version;                                  // of the weight
+    int64_t version;                                   // of the weight
+    bool may_differ;                                   // not written yet, or the weight may have been, by address
     at::Tensor values;                                 // undefined while an optimizer writes it
 
     bool is_of(const at::Tensor& now) const;
+    // Whether the values have the dtype, and the layout and device of the weight.
+    bool fits(const at::Tensor& now, c10::ScalarType dtype) const;
   };
+  struct Written {
+    Cast* cast;
+    at::Tensor weight;
+  };
+
+  // All casts to the dtype that differ from their weights on the device.
+  std::vector<Written> outdated(c10::Device device, c10::ScalarType dtype);
+  // In their memory, unless that is also used elsewhere, such as by a graph for a later backward.
+  static void write(const std::vector<Written>& casts, c10::ScalarType dtype);
 
   std::mutex mutex_;
   std::unordered_map<const c10::TensorImpl*, Cast> casts_;

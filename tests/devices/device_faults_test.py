@@ -48,7 +48,8 @@ class Statistics(ctypes.Structure):
     """simulated_device_statistics"""
 
     _fields_ = [(name, ctypes.c_int64) for name in ("allocations", "allocated_bytes", "copies", "operators", "streams", "pending_tasks",
-                                                     "pageable_copies", "host_waits", "pinned_bytes", "peak_pinned_bytes")]
+                                                     "pageable_copies", "host_waits", "pinned_bytes", "peak_pinned_bytes", "launches",
+                                                     "casts")]
 
 
 def leave_memory(size):

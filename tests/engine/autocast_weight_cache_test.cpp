@@ -8,6 +8,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/ones.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -205,6 +206,18 @@ TEST(AutocastWeightCache, AreThereForEvaluationToo) {
   }
   EXPECT_EQ(casts.size(), 3U);
   loss_of(model.forward(&casts)).backward();  // the cast made without gradients leads to the weight all the same
+  EXPECT_TRUE(model.first.grad().defined());
+}
+
+TEST(AutocastWeightCache, OfAnInferenceServeTrainingToo) {
+  AutocastWeightCache casts(c10::DeviceType::CPU);
+  const Model model;
+  {
+    const c10::InferenceMode inference;
+    EXPECT_TRUE(model.forward(&casts).equal(model.forward(nullptr)));
+  }
+  EXPECT_EQ(casts.size(), 3U);
+  loss_of(model.forward(&casts)).backward();
   EXPECT_TRUE(model.first.grad().defined());
 }
 

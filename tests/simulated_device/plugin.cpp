@@ -84,6 +84,8 @@ void simulated_device_get_statistics(int32_t device, simulated_device_statistics
   statistics->host_waits = of.host_waits;
   statistics->pinned_bytes = static_cast<int64_t>(pinned_use().now);
   statistics->peak_pinned_bytes = static_cast<int64_t>(pinned_use().peak);
+  statistics->launches = of.launches;
+  statistics->casts = of.casts;
   for (const Stream* stream : of.streams()) {
     ++statistics->streams;
     statistics->pending_tasks += static_cast<int64_t>(stream->num_pending());

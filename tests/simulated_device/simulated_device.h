@@ -45,12 +45,15 @@ typedef struct simulated_device_statistics {
   int64_t allocated_bytes; /* now, as tensors asked for them, rounded up to 512 bytes */
   int64_t copies;          /* to, from and on the device */
   int64_t operators;
-  int64_t streams;           /* streams of the device that were used */
-  int64_t pending_tasks;     /* of all its streams */
-  int64_t pageable_copies;   /* between it and host memory that is not pinned */
-  int64_t host_waits;        /* of the program for it: for streams, events, and copies that block */
-  int64_t pinned_bytes;      /* pinned memory of the host now, whatever the device */
+  int64_t streams;         /* streams of the device that were used */
+  int64_t pending_tasks;   /* of all its streams */
+  int64_t pageable_copies; /* between it and host memory that is not pinned */
+  int64_t host_waits;   /* of the program for it: for streams, events, copies that block, and numbers that it reads */
+  int64_t pinned_bytes; /* pinned memory of the host now, whatever the device */
   int64_t peak_pinned_bytes; /* the most since simulated_device_reset_peak_pinned() */
+  int64_t launches; /* kernels: operators that compute on the device, and copies on it that convert. One of lists
+                     * (_foreach, _fused) is one where CUDA has a kernel for the lists, else one for each tensor */
+  int64_t casts;    /* of these, copies between dtypes on the device */
 } simulated_device_statistics;
 
 SIMULATED_DEVICE_API void simulated_device_get_settings(simulated_device_settings* settings);

@@ -54,12 +54,11 @@ struct Rows {
   }
 
   RowLosses losses(const at::Tensor& scores) const {
-    return {problem, problem.target, problem.share->whole, kernels::sum_dtype(scores)};
+    return {problem, problem.target, is_left_out, problem.share->whole, kernels::sum_dtype(scores)};
   }
   ClassScores scores(const at::Tensor& of_rows, const RowLosses& losses) const {
     return {problem, of_rows, problem.target, losses.class_weight()};
   }
-  at::Tensor divisor(const RowLosses& losses) const { return losses.row_weight().masked_fill(is_left_out, 0).sum(); }
 
   kernels::CrossEntropy problem;
   at::Tensor is_left_out;
@@ -80,8 +79,7 @@ class SplitCrossEntropyBackward final : public Node {
       const at::Tensor own = as_rows(scores).to(scores.scalar_type(), false, /*copy=*/true);
       const RowLosses losses = rows->losses(own);
       at::Tensor factor = arriving[0].to(at::kDouble).reshape({-1});
-      if (rows->problem.reduction == LossReduction::kMean) factor = factor / rows->divisor(losses);
-      factor = factor.expand({own.size(0)}).masked_fill(rows->is_left_out, 0);
+      if (rows->problem.reduction == LossReduction::kMean) factor = factor / losses.row_weight().sum();
       rows->scores(own, losses).differentiate(sums, losses.factors(factor));
       gradient = as_scores(own, scores.sizes());
     }
@@ -142,11 +140,11 @@ at::Tensor split_cross_entropy(const at::Tensor& scores, const at::Tensor& targe
     const at::Tensor own = as_rows(scores);
     const RowLosses losses = rows->losses(own);
     sums = rows->scores(own, losses).measure();
-    const at::Tensor of_rows = losses.losses(sums, 0).masked_fill(rows->is_left_out, 0);
+    const at::Tensor of_rows = losses.losses(sums, 0);
     const LossReduction kind = rows->problem.reduction;
     loss = kind == LossReduction::kNone  ? of_rows.view(target.sizes())
            : kind == LossReduction::kSum ? of_rows.sum()
-                                         : of_rows.sum() / rows->divisor(losses);
+                                         : of_rows.sum() / losses.row_weight().sum();
     loss = loss.to(scores.scalar_type());
   }
   if (!differentiable) return loss;
