@@ -15,13 +15,14 @@ constexpr size_t kMostCasts = 8;  // as many as a block of a transformer makes b
 }  // namespace
 
 bool ActivationCasts::Cast::is_of(const at::Tensor& now, const at::Tensor& held) const {
-  return version == now._version() && values_version == held._version() && held.sizes() == now.sizes() &&
-         held.device() == now.device() && !(now.is_cpu() && tensor::is_externally_aliased(now));
+  return memory._unsafe_get_target() == now.storage().unsafeGetStorageImpl() && version == now._version() &&
+         values_version == held._version() && held.sizes() == now.sizes() && held.device() == now.device() &&
+         !(now.is_cpu() && tensor::is_externally_aliased(now));
 }
 
 at::Tensor ActivationCasts::find(const at::Tensor& activation, c10::ScalarType dtype) const {
   for (const Cast& cast : casts_) {
-    if (cast.activation._unsafe_get_target() != activation.unsafeGetTensorImpl()) continue;
+    if (cast.activation._unsafe_get_target() != activation.unsafeGetTensorImpl() || !activation.has_storage()) continue;
     auto locked = cast.values.lock();
     if (!locked) continue;
     const at::Tensor values(std::move(locked));
@@ -35,8 +36,9 @@ at::Tensor ActivationCasts::find(const at::Tensor& activation, c10::ScalarType d
 
 void ActivationCasts::remember(const at::Tensor& activation, const at::Tensor& values) {
   if (!at::GradMode::is_enabled() || values.is_inference()) return;  // no graph will hold the values
-  Cast cast{WeakTensor(activation.getIntrusivePtr()), WeakTensor(values.getIntrusivePtr()), activation._version(),
-            values._version()};
+  if (!activation.has_storage()) return;
+  Cast cast{WeakTensor(activation.getIntrusivePtr()), WeakTensor(values.getIntrusivePtr()),
+            activation.storage().getWeakStorageImpl(), activation._version(), values._version()};
   if (casts_.size() < kMostCasts) {
     casts_.push_back(std::move(cast));
     return;

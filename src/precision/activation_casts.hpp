@@ -2,7 +2,8 @@
 // activation, such as those for attention's query, key and value, share its cast; each has its own in the graph, so
 // that gradients are added as without sharing.
 //
-// Nothing is kept alive: a cast is shared while a graph holds it for a backward, and is made again otherwise.
+// Nothing is kept alive: a cast is shared while a graph holds it for a backward, and is made again otherwise. Changes
+// are seen by the versions of activation and cast, as autograd sees them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,6 +23,7 @@ class ActivationCasts {
   using WeakTensor = c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>;
   struct Cast {
     WeakTensor activation, values;
+    c10::weak_intrusive_ptr<c10::StorageImpl> memory;  // of the activation
     int64_t version, values_version;
 
     bool is_of(const at::Tensor& now, const at::Tensor& held) const;

@@ -51,6 +51,10 @@ TEST(ActivationCasts, GoWhenEitherChanges) {
   casts.remember(activation, other);
   casts.find(activation, at::kBFloat16).zero_();
   EXPECT_FALSE(casts.find(activation, at::kBFloat16).defined());
+  const at::Tensor third = activation.to(at::kBFloat16);
+  casts.remember(activation, third);
+  activation.set_data(activation.mul(2));
+  EXPECT_FALSE(casts.find(activation, at::kBFloat16).defined()) << "in other memory";
 }
 
 TEST(ActivationCasts, AreNotKeptWithoutAGraph) {
