@@ -13231,8 +13231,9 @@ func (optimizer *Optimizer) AddGroup(parameters []*Tensor, lr float64, weightDec
 //
 //   - optimizer: An optimizer.
 //
-// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before, and
-// for gradients of parameters of LOMO, which updates in its own backward; TORCH.
+// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow, but for one that only a device knows of: that is
+// what accel_optimizer_step_was_skipped() waits for. INVALID_STATE without a scaled backward before, and for
+// gradients of parameters of LOMO, which updates in its own backward; TORCH.
 func (optimizer *Optimizer) Step() (ok bool, err error) {
 	var failure C.go_failure
 	code := C.go_accel_optimizer_step(optimizer.c(), &failure)
@@ -13302,7 +13303,7 @@ func (optimizer *Optimizer) ZeroGrad(setToNone bool) error {
 //
 //   - optimizer: An optimizer.
 //
-// Returns: 1 when the latest update was skipped.
+// Returns: 1 when the latest update was skipped. Waits for a device that has yet to tell.
 func (optimizer *Optimizer) StepWasSkipped() bool {
 	result := C.accel_optimizer_step_was_skipped(optimizer.c())
 	runtime.KeepAlive(optimizer)

@@ -3722,7 +3722,7 @@ accel_status_t accel_optimizer_add_group(accel_optimizer_t *optimizer, accel_ten
 %feature("docstring") accel_optimizer_step "One update of all parameters that require a gradient and have one; a prepared optimizer does nothing while gradients accumulate.
 
 optimizer: An optimizer.
-Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before, and for gradients of parameters of LOMO, which updates in its own backward; TORCH.";
+Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow, but for one that only a device knows of: that is what accel_optimizer_step_was_skipped() waits for. INVALID_STATE without a scaled backward before, and for gradients of parameters of LOMO, which updates in its own backward; TORCH.";
 information_t accel_optimizer_step(accel_optimizer_t *optimizer);
 
 %feature("docstring") accel_optimizer_step_closure "One update by the gradients of a closure, which is called within the call, with gradients recorded. Every optimizer of the library calls it once, before its update. A prepared optimizer does not call it while gradients accumulate.
@@ -3752,7 +3752,7 @@ accel_status_t accel_optimizer_zero_grad(accel_optimizer_t *optimizer, int32_t s
 %feature("docstring") accel_optimizer_step_was_skipped "Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an update.
 
 optimizer: An optimizer.
-Returns: 1 when the latest update was skipped.";
+Returns: 1 when the latest update was skipped. Waits for a device that has yet to tell.";
 int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t *optimizer);
 
 %feature("docstring") accel_any_optimizer_step_was_skipped "Whether the latest update of any prepared optimizer was skipped.

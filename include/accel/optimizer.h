@@ -233,8 +233,9 @@ accel_optimizer_add_group(accel_optimizer_t *optimizer, accel_tensor_t *const *p
 /** One update of all parameters that require a gradient and have one; a prepared optimizer does nothing while gradients
  * accumulate.
  * @param optimizer An optimizer.
- * @return ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before, and for gradients of
- *   parameters of LOMO, which updates in its own backward; TORCH.
+ * @return ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow, but for one that only a device knows of: that is what
+ *   accel_optimizer_step_was_skipped() waits for. INVALID_STATE without a scaled backward before, and for gradients of parameters
+ *   of LOMO, which updates in its own backward; TORCH.
  * @threads object, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_step(accel_optimizer_t *optimizer);
 
@@ -281,7 +282,7 @@ ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t accel_optimizer_zero_grad(accel
 
 /** Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an update.
  * @param optimizer An optimizer.
- * @return 1 when the latest update was skipped.
+ * @return 1 when the latest update was skipped. Waits for a device that has yet to tell.
  * @threads any
  * @accelerate optimizer_step_was_skipped */
 ACCEL_SINCE(0, 1) int32_t accel_optimizer_step_was_skipped(const accel_optimizer_t *optimizer);

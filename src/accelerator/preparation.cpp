@@ -257,7 +257,7 @@ std::shared_ptr<optim::Optimizer> Preparation::prepare_optimizer(std::shared_ptr
   require_whole_parameters(*optimizer, *prepared_.placed);
   auto prepared = std::make_shared<PreparedOptimizer>(
       std::move(optimizer), state_.gradient_state(), prepared_.grad_scaler, state_.communicator()->step_times(),
-      prepared_.placed, step_clipping_, exchange_check_, prepared_.optimizers.size(), expert_balance_);
+      prepared_.placed, step_clipping_, exchange_check_, prepared_.optimizers.size(), expert_balance_, state_.device());
   prepared_.optimizers.push_back(prepared);
   return prepared;
 }

@@ -1,6 +1,7 @@
 // Prepared optimizer: steps only when gradients are complete.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -29,17 +30,25 @@ class PreparedOptimizer final : public optim::Optimizer {
                     std::shared_ptr<const parallel::PlacedParameters> placed,
                     std::shared_ptr<const StepClipping> clipping = nullptr,
                     std::shared_ptr<ExchangeCheck> exchanged = nullptr, size_t index = 0,
-                    std::shared_ptr<const ExpertBalance> balance = nullptr);
+                    std::shared_ptr<const ExpertBalance> balance = nullptr, c10::Device device = c10::kCPU);
 
   bool step() override;
   bool step_by(const optim::Closure& closure) override;
   void train(bool training) override { optimizer_->train(training); }
-  bool step_was_skipped() const override { return update_.was_skipped(); }
+  bool step_was_skipped() const override { return update_.outcome().was_skipped(); }
+  bool knows_step() const override { return update_.outcome().is_known(); }
+  void when_step_is_known(std::function<void()> action) override { update_.outcome().when_known(std::move(action)); }
   void zero_grad(bool set_to_none) override {
     if (gradient_state_->sync_gradients()) optimizer_->zero_grad(set_to_none);
   }
-  const std::vector<optim::ParameterGroup>& groups() const override { return optimizer_->groups(); }
-  optim::ParameterGroup& group(size_t index) override { return optimizer_->group(index); }
+  const std::vector<optim::ParameterGroup>& groups() const override {
+    update_.outcome().settle();
+    return optimizer_->groups();
+  }
+  optim::ParameterGroup& group(size_t index) override {
+    update_.outcome().settle();
+    return optimizer_->group(index);
+  }
   void add_group(std::vector<at::Tensor> parameters, std::optional<double> lr,
                  std::optional<double> weight_decay) override {
     optimizer_->add_group(std::move(parameters), lr, weight_decay);
@@ -54,8 +63,14 @@ class PreparedOptimizer final : public optim::Optimizer {
   int64_t expected_state_bytes(const at::Tensor& parameter) const override {
     return optimizer_->expected_state_bytes(parameter);
   }
-  c10::IValue state_dict() const override { return optimizer_->state_dict(); }
-  void load_state_dict(const c10::IValue& state_dict) override { optimizer_->load_state_dict(state_dict); }
+  c10::IValue state_dict() const override {
+    update_.outcome().settle();
+    return optimizer_->state_dict();
+  }
+  void load_state_dict(const c10::IValue& state_dict) override {
+    update_.outcome().settle();
+    optimizer_->load_state_dict(state_dict);
+  }
 
   const std::shared_ptr<optim::Optimizer>& inner() const { return optimizer_; }
   // What the ranks do together; its steps are taken by step() alone.

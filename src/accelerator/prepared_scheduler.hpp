@@ -16,7 +16,9 @@ struct SchedulerStepping {
   bool stop_at_end = true;
 };
 
-class PreparedScheduler final : public optim::Scheduler {
+// A step behind an update of which only a device knows whether it was skipped is taken when the host hears of it:
+// before the next update, or before anything looks at the rates.
+class PreparedScheduler final : public optim::Scheduler, public std::enable_shared_from_this<PreparedScheduler> {
  public:
   // Steps after these optimizers.
   PreparedScheduler(std::shared_ptr<optim::Scheduler> scheduler,
@@ -31,22 +33,42 @@ class PreparedScheduler final : public optim::Scheduler {
   void step() override;
   // A metric is counted once, whatever the number of ranks.
   void step_metric(double metric) override;
-  void count_step() override { scheduler_->count_step(); }
-  bool has_ended() const override { return scheduler_->has_ended(); }
+  void count_step() override {
+    settle();
+    scheduler_->count_step();
+  }
+  bool has_ended() const override {
+    settle();
+    return scheduler_->has_ended();
+  }
   const std::shared_ptr<optim::Optimizer>& optimizer() const override { return scheduler_->optimizer(); }
-  const std::vector<double>& last_lrs() const override { return scheduler_->last_lrs(); }
-  c10::IValue state_dict() const override { return scheduler_->state_dict(); }
-  void load_state_dict(const c10::IValue& state_dict) override { scheduler_->load_state_dict(state_dict); }
+  const std::vector<double>& last_lrs() const override {
+    settle();
+    return scheduler_->last_lrs();
+  }
+  c10::IValue state_dict() const override {
+    settle();
+    return scheduler_->state_dict();
+  }
+  void load_state_dict(const c10::IValue& state_dict) override {
+    settle();
+    scheduler_->load_state_dict(state_dict);
+  }
   // Not linked: each of its steps counts.
   std::shared_ptr<optim::Scheduler> copy_for(std::shared_ptr<optim::Optimizer> optimizer) const override;
 
  private:
   bool may_step();
+  bool has_skipped_update() const;
+  void advance() const;
+  // Takes the step that waits.
+  void settle() const;
 
   std::shared_ptr<optim::Scheduler> scheduler_;
   std::vector<std::shared_ptr<optim::Optimizer>> optimizers_;
   std::shared_ptr<const state::GradientState> gradient_state_;
   SchedulerStepping stepping_;
+  mutable bool is_open_ = false;  // a step waits for updates
 };
 
 }  // namespace accel::accelerator

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -14,6 +15,10 @@
 
 #include "optim/settings.hpp"
 #include "tensor/stateful.hpp"
+
+namespace accel::precision {
+class OverflowFlag;
+}
 
 namespace accel::optim {
 
@@ -48,7 +53,7 @@ class Optimizer : public tensor::Stateful {
   virtual bool step() = 0;
   // Steps with a closure, which is called once, with grad mode enabled.
   virtual bool step_by(const Closure& closure);
-  // Whether the latest update was skipped.
+  // Whether the latest update was skipped. Waits for a device that has yet to tell.
   virtual bool step_was_skipped() const = 0;
   // Sets the gradients to none or to zeros; with zeros, parameters that the next backward does not reach are still
   // updated by momentum and weight decay.
@@ -85,6 +90,14 @@ class Optimizer : public tensor::Stateful {
   // Whether an entry of a parameter's state has the parameter's shape, and one element for each of the parameter's. Not
   // set where only the entry itself can tell: its shape does.
   virtual std::optional<bool> is_like_parameter(std::string_view /*entry*/) const { return std::nullopt; }
+
+  // Steps unless the flag of a device is set, which the host does not wait for. False, and nothing has been done, if
+  // the optimizer has to know it.
+  virtual bool step_unless(const std::shared_ptr<precision::OverflowFlag>& /*overflow*/) { return false; }
+  // Whether step_was_skipped() answers at once. If not, `action` is called when it does: before anything looks at the
+  // settings again.
+  virtual bool knows_step() const { return true; }
+  virtual void when_step_is_known(std::function<void()> action) { action(); }
 
   double lr(size_t index) const { return setting(index, "lr"); }
   void set_lr(size_t index, double lr) { set_setting(index, "lr", lr); }

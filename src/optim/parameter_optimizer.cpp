@@ -51,6 +51,30 @@ void bring(at::Tensor& tensor, c10::Device device, c10::ScalarType dtype) {
   if (tensor.device() != device || tensor.scalar_type() != dtype) tensor = tensor.to(device, dtype);
 }
 
+// A rule that updates in its own backward has no use for gradients of another one.
+bool step_after_backward(const std::vector<ParameterGroup>& groups) {
+  for (const auto& group : groups)
+    for (const auto& parameter : group.parameters)
+      require(!parameter.grad().defined(), Status::kInvalidState,
+              "a parameter of LOMO has a gradient, which would not be used: LOMO updates in its backward; expected "
+              "accel_lomo_backward() in place of accel_backward()");
+  return true;
+}
+
+void count_step(c10::ArrayRef<Update> updates) {
+  std::vector<at::Tensor> on_device;
+  for (const Update& update : updates) {
+    const at::Tensor& step = update.state->step;
+    if (!step.defined()) continue;
+    if (step.is_cpu()) {
+      *step.mutable_data_ptr<float>() += 1;  // an operator call each would cost more than small updates
+    } else {
+      on_device.push_back(step);
+    }
+  }
+  if (!on_device.empty()) at::_foreach_add_(on_device, 1);
+}
+
 }  // namespace
 
 double Update::step() const { return *state->step.const_data_ptr<float>(); }
@@ -109,22 +133,21 @@ std::vector<ParameterOptimizer::ParameterGradient> ParameterOptimizer::parameter
   return pairs;
 }
 
-// A rule that updates in its own backward has no use for gradients of another one.
-bool ParameterOptimizer::step_after_backward() const {
-  for (const auto& group : groups_)
-    for (const auto& parameter : group.parameters)
-      require(!parameter.grad().defined(), Status::kInvalidState,
-              "a parameter of LOMO has a gradient, which would not be used: LOMO updates in its backward; expected "
-              "accel_lomo_backward() in place of accel_backward()");
-  return true;
-}
-
 bool ParameterOptimizer::step_by(const Closure& closure) {
-  return rule_->updates_in_backward() ? step_after_backward() : Optimizer::step_by(closure);
+  return rule_->updates_in_backward() ? step_after_backward(groups_) : Optimizer::step_by(closure);
 }
 
 bool ParameterOptimizer::step() {
-  if (rule_->updates_in_backward()) return step_after_backward();
+  if (rule_->updates_in_backward()) return step_after_backward(groups_);
+  return step_unless(nullptr);
+}
+
+bool ParameterOptimizer::step_unless(const std::shared_ptr<precision::OverflowFlag>& overflow) {
+  const bool is_placed =
+      std::any_of(groups_.begin(), groups_.end(), [](const auto& group) { return group.state_memory; });
+  if (overflow != nullptr && (rule_->updates_in_backward() || rule_->is_program() || is_placed)) return false;
+  latest_.settle(states_);
+  latest_ = OpenStep(overflow);
   for (const auto& group : groups_) {
     const auto modes = rule_->modes(group);
     require(!modes || group.values[modes->mode] != 0, Status::kInvalidState,
@@ -155,8 +178,18 @@ bool ParameterOptimizer::step() {
   return true;
 }
 
-// States that are in files are read a window ahead, while the one before it is updated.
+// States that are in files are read a window ahead, while the one before it is updated. Where former values are kept, a
+// window bounds their memory.
 void ParameterOptimizer::update_in_windows(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs) {
+  if (const auto most = latest_.most_bytes(*rule_)) {
+    for (size_t begin = 0, end = 0; begin < pairs.size(); begin = end) {
+      size_t bytes = 0;
+      do bytes += pairs[end++].parameter.nbytes();
+      while (end < pairs.size() && bytes + pairs[end].parameter.nbytes() <= *most);
+      update(group, pairs.slice(begin, end - begin));
+    }
+    return;
+  }
   if (!group.state_memory) return update(group, pairs);
   constexpr size_t kWindowBytes = 32 << 20;  // of parameters: some milliseconds of work
   const auto end_of_window = [&pairs](size_t begin) {
@@ -228,20 +261,6 @@ bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const Parame
   return is_first;
 }
 
-void ParameterOptimizer::count_step(c10::ArrayRef<Update> updates) const {
-  std::vector<at::Tensor> on_device;
-  for (const Update& update : updates) {
-    const at::Tensor& step = update.state->step;
-    if (!step.defined()) continue;
-    if (step.is_cpu()) {
-      *step.mutable_data_ptr<float>() += 1;  // an operator call each would cost more than small updates
-    } else {
-      on_device.push_back(step);
-    }
-  }
-  if (!on_device.empty()) at::_foreach_add_(on_device, 1);
-}
-
 void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs) {
   std::vector<Update> updates;
   std::vector<precision::CastUpdate> casts;  // of the parameters for the next forward
@@ -250,6 +269,7 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Param
   const bool stochastic_rounding = in_float32 && group.precision == UpdatePrecision::kStochasticRounding;
   const bool rule_rounds = rule_->rounds() && pairs[0].parameter.is_cpu();
   for (const ParameterGradient& pair : pairs) {
+    latest_.note(pair.index, states_[pair.index]);
     Update update{pair.index, pair.parameter, pair.gradient, &states_[pair.index]};
     update.is_first = prepare_state(group, pair);
     if (in_float32) {
@@ -269,7 +289,7 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Param
     updates.push_back(std::move(update));
   }
   count_step(updates);
-  rule_->update(group, updates);
+  latest_.update(*rule_, group, updates);
   for (size_t i = 0; i < pairs.size(); ++i) {
     const at::Tensor& parameter = pairs[i].parameter;
     if (in_float32 && !rule_rounds) {
@@ -286,6 +306,7 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Param
 }
 
 void ParameterOptimizer::train(bool training) {
+  latest_.settle(states_);
   const at::NoGradGuard no_grad;
   size_t index = 0;
   for (auto& group : groups_) {
@@ -321,7 +342,10 @@ void ParameterOptimizer::zero_grad(bool set_to_none) {
   if (!filled.empty()) at::_foreach_zero_(filled);
 }
 
-c10::IValue ParameterOptimizer::state_dict() const { return write_state_dict(*rule_, groups_, states_); }
+c10::IValue ParameterOptimizer::state_dict() const {
+  latest_.settle(states_);
+  return write_state_dict(*rule_, groups_, states_);
+}
 
 std::optional<bool> ParameterOptimizer::is_like_parameter(std::string_view entry) const {
   return optim::is_like_parameter(*rule_, entry);
@@ -342,6 +366,7 @@ int64_t ParameterOptimizer::state_bytes() const {
 }
 
 void ParameterOptimizer::load_state_dict(const c10::IValue& state_dict) {
+  latest_.settle(states_);
   LoadedState loaded = read_state_dict(*rule_, groups_, states_, state_dict);
   groups_ = std::move(loaded.groups);
   states_ = std::move(loaded.states);

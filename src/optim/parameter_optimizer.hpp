@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "optim/open_step.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/rules/update_rule.hpp"
 #include "optim/settings.hpp"
@@ -20,7 +21,8 @@ class ParameterOptimizer final : public Optimizer {
   ParameterOptimizer(std::unique_ptr<const UpdateRule> rule, const GivenSettings& settings);
 
   bool step() override;
-  bool step_was_skipped() const override { return false; }
+  bool step_unless(const std::shared_ptr<precision::OverflowFlag>& overflow) override;
+  bool step_was_skipped() const override { return latest_.was_skipped(); }
   bool step_by(const Closure& closure) override;
   void zero_grad(bool set_to_none) override;
   void train(bool training) override;
@@ -42,7 +44,6 @@ class ParameterOptimizer final : public Optimizer {
   void update_one(size_t group, size_t parameter);
 
  private:
-  bool step_after_backward() const;
   // A parameter and a gradient of the same dtype and memory layout: kernels can treat both as flat arrays.
   struct ParameterGradient {
     size_t index;
@@ -56,13 +57,13 @@ class ParameterOptimizer final : public Optimizer {
   void update(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs);
   // Creates or converts the state of a parameter as this step needs it. True if an entry is new.
   bool prepare_state(const ParameterGroup& group, const ParameterGradient& pair);
-  void count_step(c10::ArrayRef<Update> updates) const;
 
   std::unique_ptr<const UpdateRule> rule_;
   ParameterGroup defaults_;  // without parameters
   std::vector<ParameterGroup> groups_;
-  std::vector<at::Tensor> parameters_;  // of all groups
-  std::vector<ParameterState> states_;  // of each parameter
+  std::vector<at::Tensor> parameters_;          // of all groups
+  mutable std::vector<ParameterState> states_;  // of each parameter
+  mutable OpenStep latest_;
 };
 
 }  // namespace accel::optim

@@ -258,6 +258,17 @@ bool PlacedParameters::any_rank(const std::string& axes, bool flag) const {
   return axes.empty() ? flag : mesh().group(axes)->any_rank(flag);
 }
 
+at::Tensor PlacedParameters::any_rank(const std::string& axes, const at::Tensor& flag, c10::Device device) const {
+  if (axes.empty()) return flag;
+  comm::Communicator& ranks = *mesh().group(axes);
+  const auto& devices = ranks.group().devices;
+  const bool is_sent_there = std::find(devices.begin(), devices.end(), device.type()) != devices.end();
+  const c10::Device place = is_sent_there ? device : ranks.device();
+  const at::Tensor votes = flag.reshape({1}).to(place, at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+  ranks.all_reduce(votes, comm::ReduceOp::kMax);
+  return votes.squeeze(0);
+}
+
 at::Tensor PlacedParameters::clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm,
                                                     double norm_type) const {
   for (const ParallelModelPtr& model : models_of(parameters)) model->finish_step();

@@ -52,6 +52,9 @@ class PlacedParameters {
   at::Tensor gather(const at::Tensor& part, const tensor::Placement& placement) const;
   // Collective among the ranks along `axes`, which may be empty: whether the flag is set on any of them.
   bool any_rank(const std::string& axes, bool flag) const;
+  // For a float32 flag. The result stays on `device` if the ranks can send tensors of it: nothing waits for it
+  // there.
+  at::Tensor any_rank(const std::string& axes, const at::Tensor& flag, c10::Device device) const;
   // Collective among the ranks that store other parts. As optim/clip.hpp, with the norm of whole gradients, each
   // element of which counts once.
   at::Tensor clip_gradients_by_norm(const std::vector<at::Tensor>& parameters, double max_norm, double norm_type) const;

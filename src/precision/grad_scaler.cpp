@@ -1,11 +1,14 @@
 #include "precision/grad_scaler.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/_amp_update_scale.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -51,61 +54,160 @@ float in_float32(const char* name, double scale) {
 
 GradScaler::GradScaler(const GradScalerSettings& settings) : settings_(settings) {
   check_settings(settings);
-  scale_ = in_float32("init_scale", settings.init_scale);
+  scale_.value = in_float32("init_scale", settings.init_scale);
 }
 
 void GradScaler::follow(const GradScalerSettings& settings, const BackoffRules& rules) {
   check_settings(settings);
-  scale_ = in_float32("init_scale", settings.init_scale);
+  const float scale = in_float32("init_scale", settings.init_scale);
   settings_ = settings;
   rules_ = rules;
-  tolerated_ = rules.hysteresis;
-  growth_tracker_ = 0;
+  begin({scale, 0, rules.hysteresis});
 }
 
-void GradScaler::shrink() {
-  if (tolerated_ > 1) {
-    tolerated_ -= 1;
+void GradScaler::begin(const LossScale& scale) {
+  scale_ = scale;
+  unknown_.clear();
+  on_device_.reset();
+}
+
+void GradScaler::count(bool overflowed) const {
+  if (overflowed) {
+    scale_.growth_tracker = 0;
+    if (scale_.tolerated > 1) {
+      scale_.tolerated -= 1;
+      return;
+    }
+    require(rules_.least_scale == 0 || scale_.value > rules_.least_scale, Status::kInvalidState,
+            "gradients overflow although the loss scale is ", scale_.value,
+            ", the least one that is allowed; expected a training that does not diverge, or a smaller min_loss_scale");
+    scale_.value =
+        std::max(static_cast<float>(scale_.value * settings_.backoff_factor), static_cast<float>(rules_.least_scale));
     return;
   }
-  require(rules_.least_scale == 0 || scale_ > rules_.least_scale, Status::kInvalidState,
-          "gradients overflow although the loss scale is ", scale_,
-          ", the least one that is allowed; expected a training that does not diverge, or a smaller min_loss_scale");
-  scale_ = std::max(static_cast<float>(scale_ * settings_.backoff_factor), static_cast<float>(rules_.least_scale));
+  const bool grows = ++scale_.growth_tracker == settings_.growth_interval;
+  if (grows || rules_.is_consecutive) scale_.tolerated = rules_.hysteresis;
+  const auto grown = static_cast<float>(scale_.value * settings_.growth_factor);
+  if (grows && std::isfinite(grown)) scale_.value = grown;
+  if (grows) scale_.growth_tracker = 0;
+}
+
+// The numbers of count(). The products are rounded once, from float64, as there.
+void GradScaler::count_on_device(const at::Tensor& found) {
+  auto& [scale, tracker, tolerated] = *on_device_;
+  const double growth = settings_.growth_factor, backoff = settings_.backoff_factor;
+  const int64_t interval = settings_.growth_interval;
+  if (rules_.hysteresis == 1 && rules_.least_scale == 0) {
+    at::_amp_update_scale_(scale, tracker, found, growth, backoff, interval);
+    return;
+  }
+  const at::Tensor overflow = found.ne(0);
+  const at::Tensor shrinks = overflow.logical_and(tolerated.le(1));
+  const at::Tensor wide = scale.to(at::kDouble);
+  at::Tensor shrunk = (wide * backoff).to(at::kFloat);
+  if (rules_.least_scale > 0)  // no step shrinks it there: count() fails
+    shrunk = at::where(scale.gt(rules_.least_scale), shrunk.clamp_min(static_cast<float>(rules_.least_scale)), scale);
+  const at::Tensor grown = (wide * growth).to(at::kFloat);
+  const at::Tensor counted = (tracker + 1).masked_fill(overflow, 0);
+  const at::Tensor grows = counted.eq(interval);
+  const at::Tensor refills = rules_.is_consecutive ? overflow.logical_not() : grows;
+  scale.copy_(at::where(shrinks, shrunk, at::where(grows.logical_and(grown.isfinite()), grown, scale)));
+  tracker.copy_(counted.masked_fill(grows, 0));
+  tolerated.copy_((tolerated - overflow.to(at::kInt)).clamp_min(1).masked_fill(refills, rules_.hysteresis));
+}
+
+void GradScaler::hear() const {
+  while (!unknown_.empty() && unknown_.front()->is_known()) {
+    const auto overflow = unknown_.front();
+    unknown_.pop_front();
+    count(overflow->value());
+  }
+}
+
+const LossScale& GradScaler::settled() const {
+  while (!unknown_.empty()) {
+    unknown_.front()->value();
+    hear();
+  }
+  return scale_;
+}
+
+// A scale above the least one shrinks without an error.
+bool GradScaler::may_fail() const {
+  if (rules_.least_scale == 0) return false;
+  const double backoff = settings_.backoff_factor;
+  const double lowest = scale_.value * std::pow(backoff, static_cast<double>(unknown_.size()));
+  return lowest <= rules_.least_scale;
+}
+
+at::Tensor GradScaler::begin_backward(c10::Device device) {
+  backwards_ += 1;
+  hear();
+  const bool is_known = unknown_.empty() || !on_device_ || on_device_->value.device() != device;
+  return is_known ? at::Tensor() : on_device_->value;
 }
 
 double GradScaler::scale_for_backward() {
   backwards_ += 1;
-  return scale_;
+  return scale();
+}
+
+at::Tensor GradScaler::inverse_on(c10::Device device) const {
+  hear();
+  if (!unknown_.empty() && on_device_ && on_device_->value.device() == device) return on_device_->value.reciprocal();
+  return at::full({}, static_cast<float>(1.0 / scale()), at::TensorOptions().dtype(at::kFloat).device(device));
+}
+
+std::vector<std::shared_ptr<ScaledGradients>> GradScaler::carriers(const ScaledGradients* stepped) const {
+  std::vector<std::shared_ptr<ScaledGradients>> carriers;
+  for (const auto& user : users_)
+    if (const auto gradients = user.lock(); gradients != nullptr && gradients.get() != stepped)
+      if (gradients->carry_the_scale()) carriers.push_back(gradients);
+  return carriers;
 }
 
 void GradScaler::update(bool overflowed, const ScaledGradients* stepped) {
   if (rules_.is_constant) return;
-  const float former = scale_;
-  if (overflowed) {
-    growth_tracker_ = 0;
-    shrink();
-  } else {
-    const bool grows = ++growth_tracker_ == settings_.growth_interval;
-    if (grows || rules_.is_consecutive) tolerated_ = rules_.hysteresis;
-    const auto grown = static_cast<float>(scale_ * settings_.growth_factor);
-    if (grows && std::isfinite(grown)) scale_ = grown;
-    if (grows) growth_tracker_ = 0;
+  const float former = settled().value;
+  on_device_.reset();
+  count(overflowed);
+  if (scale_.value == former) return;
+  const at::Tensor factor = at::full({}, static_cast<double>(scale_.value) / former, at::kDouble);
+  for (const auto& gradients : carriers(stepped)) gradients->multiply(factor);
+}
+
+void GradScaler::update(const std::shared_ptr<OverflowFlag>& overflow, const ScaledGradients* stepped) {
+  if (rules_.is_constant) return;
+  const at::NoGradGuard no_grad;
+  hear();
+  const at::Tensor& found = overflow->tensor();
+  if (!on_device_ || on_device_->value.device() != found.device()) {
+    const LossScale& scale = settled();
+    const auto options = at::TensorOptions().device(found.device());
+    on_device_ = DeviceLossScale{at::full({}, scale.value, options.dtype(at::kFloat)),
+                                 at::full({}, scale.growth_tracker, options.dtype(at::kInt)),
+                                 at::full({}, scale.tolerated, options.dtype(at::kInt))};
   }
-  if (scale_ == former) return;
-  for (const auto& user : users_)
-    if (const auto gradients = user.lock(); gradients != nullptr && gradients.get() != stepped)
-      if (gradients->carry_the_scale()) gradients->multiply(static_cast<double>(scale_) / former);
+  const auto others = carriers(stepped);
+  const at::Tensor former = others.empty() ? at::Tensor() : on_device_->value.clone();
+  count_on_device(found);
+  if (!others.empty()) {
+    const at::Tensor factor = on_device_->value / former;
+    for (const auto& gradients : others) gradients->multiply(factor);
+  }
+  unknown_.push_back(overflow);
+  if (may_fail()) settled();
 }
 
 c10::IValue GradScaler::state_dict() const {
+  const LossScale& scale = settled();
   Map state = tree::new_map();
-  state.insert("scale", static_cast<double>(scale_));
+  state.insert("scale", static_cast<double>(scale.value));
   state.insert("growth_factor", settings_.growth_factor);
   state.insert("backoff_factor", settings_.backoff_factor);
   state.insert("growth_interval", settings_.growth_interval);
-  state.insert("_growth_tracker", growth_tracker_);
-  if (rules_.hysteresis > 1) state.insert(kTolerated, tolerated_);
+  state.insert("_growth_tracker", scale.growth_tracker);
+  if (rules_.hysteresis > 1) state.insert(kTolerated, scale.tolerated);
   return state;
 }
 
@@ -123,10 +225,8 @@ void GradScaler::load_state_dict(const c10::IValue& state_dict) {
   const bool counts = rules_.hysteresis > 1 && state.contains(kTolerated);
   const int64_t tolerated = counts ? count_of(state, kTolerated, 1) : rules_.hysteresis;
   check_settings(loaded);
-  tolerated_ = std::min(tolerated, rules_.hysteresis);
   settings_ = loaded;
-  scale_ = scale;
-  growth_tracker_ = tracker;
+  begin({scale, tracker, std::min(tolerated, rules_.hysteresis)});
 }
 
 std::shared_ptr<ScaledGradients> ScaledGradients::create(const std::shared_ptr<GradScaler>& scaler,
@@ -160,9 +260,14 @@ std::vector<std::vector<at::Tensor>> ScaledGradients::gradients_by_kernel() cons
   return lists;
 }
 
-void ScaledGradients::multiply(double factor) const {
+void ScaledGradients::multiply(const at::Tensor& factor) const {
   const at::NoGradGuard no_grad;
-  for (const auto& list : gradients_by_kernel()) at::_foreach_mul_(list, factor);
+  for (const auto& list : gradients_by_kernel()) {
+    if (factor.is_cpu())
+      at::_foreach_mul_(list, factor.item());
+    else
+      at::_foreach_mul_(list, factor.to(list[0].device()));
+  }
 }
 
 void ScaledGradients::unscale() {
@@ -171,24 +276,38 @@ void ScaledGradients::unscale() {
           "the optimizer has stepped since the latest accel_backward(), and its gradients carry no scale any more; "
           "expected a backward before each step");
   const at::NoGradGuard no_grad;
-  const auto inverse = static_cast<float>(1.0 / scaler_->scale());
+  std::vector<at::Tensor> inverses;  // as found_
   for (const auto& list : gradients_by_kernel()) {
-    const auto options = at::TensorOptions().dtype(at::kFloat).device(list[0].device());
-    found_.push_back(at::zeros({}, options));
-    at::_amp_foreach_non_finite_check_and_unscale_(list, found_.back(), at::full({}, inverse, options));
+    const c10::Device device = list[0].device();
+    size_t place = 0;
+    while (place < found_.size() && found_[place].device() != device) place++;
+    if (place == found_.size()) {
+      inverses.push_back(scaler_->inverse_on(device));
+      found_.push_back(at::zeros({}, at::TensorOptions().dtype(at::kFloat).device(device)));
+    }
+    at::_amp_foreach_non_finite_check_and_unscale_(list, found_[place], inverses[place]);
   }
   if (found_.empty()) found_.push_back(at::zeros({}, at::kFloat));  // nothing to step with
 }
 
-bool ScaledGradients::overflowed() {
+at::Tensor ScaledGradients::found() {
   unscale();
-  return std::any_of(found_.begin(), found_.end(), [](const at::Tensor& found) { return found.item<float>() != 0; });
+  if (found_.size() == 1) return found_[0];
+  const bool any =
+      std::any_of(found_.begin(), found_.end(), [](const at::Tensor& found) { return found.item<float>() != 0; });
+  return at::full({}, any ? 1 : 0, at::kFloat);
 }
 
 void ScaledGradients::finish(bool overflowed) {
   found_.clear();
   stepped_at_ = scaler_->backwards_;
   scaler_->update(overflowed, this);
+}
+
+void ScaledGradients::finish(const std::shared_ptr<OverflowFlag>& overflow) {
+  found_.clear();
+  stepped_at_ = scaler_->backwards_;
+  scaler_->update(overflow, this);
 }
 
 }  // namespace accel::precision

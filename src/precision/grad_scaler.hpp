@@ -7,12 +7,14 @@
 #include <ATen/core/ivalue.h>
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "config/generated/settings/prepare/grad_scaler.hpp"
+#include "precision/overflow_flag.hpp"
 #include "tensor/stateful.hpp"
 
 namespace accel::precision {
@@ -27,15 +29,34 @@ struct BackoffRules {
   double least_scale = 0;       // an overflow there is an error; 0: there is no least
 };
 
-// The scale is a number on the CPU: every step has to wait for the check of overflows anyway.
+// The scale as it changes from step to step.
+struct LossScale {
+  float value = 1;  // in float32, as the reference has it
+  int64_t growth_tracker = 0;
+  int64_t tolerated = 1;  // overflows until it shrinks
+};
+
+// Scalars on a device that its work reads and changes.
+struct DeviceLossScale {
+  at::Tensor value;           // float32
+  at::Tensor growth_tracker;  // int32
+  at::Tensor tolerated;       // int32
+};
+
+// Where gradients are on a device the scale changes there, by the flag of each step, and the host follows when it hears
+// of the flags: nothing waits but a question for the scale.
 class GradScaler final : public tensor::Stateful {
  public:
   explicit GradScaler(const GradScalerSettings& settings);
 
+  // Counts a backward. Returns the scale on this device if the host does not know it yet; otherwise, an undefined
+  // tensor: it is scale().
+  at::Tensor begin_backward(c10::Device device);
   // The factor for the next backward, which is counted.
   double scale_for_backward();
-  double scale() const { return scale_; }
-  int64_t growth_tracker() const { return growth_tracker_; }
+  // These wait for a device that has yet to tell.
+  double scale() const { return settled().value; }
+  int64_t growth_tracker() const { return settled().growth_tracker; }
   const GradScalerSettings& settings() const { return settings_; }
 
   // Begins again with these settings and rules.
@@ -43,6 +64,8 @@ class GradScaler final : public tensor::Stateful {
 
   // After the step of one optimizer. Gradients of others that have the former scale are multiplied to the new one.
   void update(bool overflowed, const ScaledGradients* stepped);
+  // With a flag of a device. Waits only where an overflow may be the error of the least scale.
+  void update(const std::shared_ptr<OverflowFlag>& overflow, const ScaledGradients* stepped);
 
   // The keys of torch.amp.GradScaler.
   c10::IValue state_dict() const override;
@@ -51,13 +74,22 @@ class GradScaler final : public tensor::Stateful {
  private:
   friend class ScaledGradients;
 
-  void shrink();
+  void begin(const LossScale& scale);
+  const LossScale& settled() const;
+  // Counts the steps whose flags have arrived.
+  void hear() const;
+  void count(bool overflowed) const;
+  void count_on_device(const at::Tensor& found);
+  bool may_fail() const;
+  // 1 / scale on a device.
+  at::Tensor inverse_on(c10::Device device) const;
+  std::vector<std::shared_ptr<ScaledGradients>> carriers(const ScaledGradients* stepped) const;
 
   GradScalerSettings settings_;
   BackoffRules rules_;
-  int64_t tolerated_ = 1;  // overflows until the scale shrinks
-  float scale_ = 1;        // in float32, as the reference has it
-  int64_t growth_tracker_ = 0;
+  mutable LossScale scale_;                                    // without the steps in unknown_
+  mutable std::deque<std::shared_ptr<OverflowFlag>> unknown_;  // of the latest steps
+  std::optional<DeviceLossScale> on_device_;                   // with them
   int64_t backwards_ = 0;
   std::vector<std::weak_ptr<ScaledGradients>> users_;
 };
@@ -72,10 +104,13 @@ class ScaledGradients : public std::enable_shared_from_this<ScaledGradients> {
   // Divides them by the scale, once per step. An error if the optimizer has stepped since the latest backward: its
   // gradients are not scaled then.
   void unscale();
-  // Whether one of them is infinite or NaN; unscales first, and waits for the device.
-  bool overflowed();
+  // A float32 scalar, not 0 if one of them is infinite or NaN; unscales first. It is on their device if all are on one;
+  // otherwise, the host waits for it.
+  at::Tensor found();
+  bool overflowed() { return found().item<float>() != 0; }
   // After the step, or after it was skipped.
   void finish(bool overflowed);
+  void finish(const std::shared_ptr<OverflowFlag>& overflow);
 
  private:
   friend class GradScaler;
@@ -84,11 +119,11 @@ class ScaledGradients : public std::enable_shared_from_this<ScaledGradients> {
 
   bool carry_the_scale() const { return found_.empty() && stepped_at_ != scaler_->backwards_; }
   std::vector<std::vector<at::Tensor>> gradients_by_kernel() const;
-  void multiply(double factor) const;
+  void multiply(const at::Tensor& factor) const;
 
   std::shared_ptr<GradScaler> scaler_;
   Parameters parameters_;
-  std::vector<at::Tensor> found_;  // a flag for each foreach call; not empty once they are unscaled
+  std::vector<at::Tensor> found_;  // a flag for each device; not empty once they are unscaled
   int64_t stepped_at_ = 0;         // the number of backwards at the latest step
 };
 

@@ -6703,7 +6703,7 @@ One update of all parameters that require a gradient and have one; a prepared op
 
 - `optimizer`: An optimizer.
 
-Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before, and for gradients of parameters of LOMO, which updates in its own backward; TORCH.
+Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow, but for one that only a device knows of: that is what accel_optimizer_step_was_skipped() waits for. INVALID_STATE without a scaled backward before, and for gradients of parameters of LOMO, which updates in its own backward; TORCH.
 
 Threads: object, waits.
 """
@@ -6765,7 +6765,7 @@ Whether the latest update was skipped: gradients overflowed. A step while gradie
 
 - `optimizer`: An optimizer.
 
-Returns: 1 when the latest update was skipped.
+Returns: 1 when the latest update was skipped. Waits for a device that has yet to tell.
 
 Threads: any.
 """

@@ -14,6 +14,7 @@ class ExpertBalance {
  public:
   // Adds the layers that have biases, as long as they exist; `ranks` are those that train the model with other tokens.
   void add(nn::Module& model, const std::shared_ptr<comm::Communicator>& ranks);
+  bool empty() const { return entries_.empty(); }
   // After a step of an optimizer: of the layers whose router it trains. Collective.
   void run(const optim::Optimizer& optimizer) const;
 

@@ -88,12 +88,27 @@ class SuspendGradientReduction {
 
 void LossBackward::back_propagate(const at::Tensor& loss, double factor, const tensor::BackwardOptions& options) try {
   const StepTimes::Section timed(*state_.communicator()->step_times(), StepPart::kBackward);
-  if (prepared_.grad_scaler != nullptr) factor *= prepared_.grad_scaler->scale_for_backward();
+  at::Tensor scale;  // on the device, if only that knows it
+  if (prepared_.grad_scaler != nullptr) {
+    scale = prepared_.grad_scaler->begin_backward(loss.device());
+    if (!scale.defined()) factor *= prepared_.grad_scaler->scale();
+  }
   const kernels::ComputeScope scope(state_.compute_policy());
   prepared_.sequences->note_backward();
   // The factor is in the seed of backward, so the loss is not multiplied. It hardly ever changes.
   if (options.gradient.defined()) {
-    tensor::backward(loss, options, options.gradient * factor);
+    if (!scale.defined()) {
+      tensor::backward(loss, options, options.gradient * factor);
+    } else {  // float16 does not hold the scale
+      const c10::ScalarType dtype = options.gradient.scalar_type();
+      const at::Tensor scaled = options.gradient.to(c10::promoteTypes(dtype, at::kFloat)) * (scale * factor);
+      tensor::backward(loss, options, scaled.to(dtype));
+    }
+    return verify_gradients();
+  }
+  if (scale.defined()) {
+    seed_.reset();
+    tensor::backward(loss, options, (scale * factor).to(loss.scalar_type()).expand(loss.sizes()));
     return verify_gradients();
   }
   const bool same = seed_.defined() && seed_factor_ == factor && seed_.sizes() == loss.sizes() &&

@@ -6,6 +6,7 @@
 #include "comm/collectives.hpp"
 #include "parallel/uneven_inputs.hpp"
 #include "precision/grad_scaler.hpp"
+#include "precision/overflow_flag.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -15,14 +16,15 @@ OptimizerUpdate::OptimizerUpdate(std::shared_ptr<optim::Optimizer> optimizer,
                                  std::shared_ptr<StepTimes> step_times,
                                  std::shared_ptr<const parallel::PlacedParameters> placed,
                                  std::shared_ptr<const StepClipping> clipping, std::shared_ptr<ExchangeCheck> exchanged,
-                                 size_t index, std::shared_ptr<const ExpertBalance> balance)
+                                 size_t index, std::shared_ptr<const ExpertBalance> balance, c10::Device device)
     : optimizer_(std::move(optimizer)),
       step_times_(std::move(step_times)),
       placed_(std::move(placed)),
       clipping_(std::move(clipping)),
       exchanged_(std::move(exchanged)),
       index_(index),
-      balance_(std::move(balance)) {
+      balance_(std::move(balance)),
+      device_(device) {
   if (scaler == nullptr) return;
   scaled_ = precision::ScaledGradients::create(scaler, [inner = optimizer_] { return inner->parameters(); });
 }
@@ -52,8 +54,23 @@ void OptimizerUpdate::finish_models() const {
 // Each rank looks at the gradients that it has. All ranks that store parts of any model skip the step, or none:
 // gradients that only one of them has, such as those of ignored modules, change the loss scale too, which is that of
 // all models.
-bool OptimizerUpdate::overflowed() const {
-  return placed_->any_rank(tensor::join_axes(placed_->axes(), placed_->axes_of_models()), scaled_->overflowed());
+std::shared_ptr<precision::OverflowFlag> OptimizerUpdate::find_overflow() const {
+  const std::string axes = tensor::join_axes(placed_->axes(), placed_->axes_of_models());
+  return std::make_shared<precision::OverflowFlag>(placed_->any_rank(axes, scaled_->found(), device_));
+}
+
+// On a device the step is queued: work of the device reads the flag, and the host hears of it before the next step.
+void OptimizerUpdate::step_scaled() {
+  const auto overflow = find_overflow();
+  const bool is_of_device = !overflow->is_on_host() && overflow->tensor().device() == scaled_->found().device();
+  const bool is_balanced = balance_ != nullptr && !balance_->empty();
+  if (is_of_device && !is_balanced && optimizer_->step_unless(overflow)) {
+    outcome_->set(overflow);
+    return scaled_->finish(overflow);
+  }
+  const bool is_overflow = overflow->value();
+  if (!is_overflow) outcome_->set(!optimizer_->step());
+  scaled_->finish(is_overflow);
 }
 
 void OptimizerUpdate::share_settings(comm::Communicator& ranks, int source) {
@@ -95,23 +112,26 @@ void OptimizerUpdate::clip() {
 }
 
 bool OptimizerUpdate::run() {
-  skipped_ = true;
+  outcome_->settle();
+  outcome_->set(true);
   check_exchanged();
   finish_models();
   clip();
-  const bool is_overflow = scaled_ != nullptr && overflowed();
-  if (!is_overflow) skipped_ = !optimizer_->step();
-  if (scaled_ != nullptr) scaled_->finish(is_overflow);
+  if (scaled_ != nullptr)
+    step_scaled();
+  else
+    outcome_->set(!optimizer_->step());
   balance_experts();
-  return !skipped_;
+  return !outcome_->is_known() || !outcome_->was_skipped();
 }
 
 void OptimizerUpdate::balance_experts() const {
-  if (balance_ != nullptr && !skipped_) balance_->run(*optimizer_);
+  if (balance_ != nullptr && !balance_->empty() && !outcome_->was_skipped()) balance_->run(*optimizer_);
 }
 
 bool OptimizerUpdate::step() {
-  skipped_ = true;
+  outcome_->settle();
+  outcome_->set(true);
   const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
   step_times_->note_update();
   announce();
@@ -132,16 +152,17 @@ bool OptimizerUpdate::step_by(const optim::Closure& closure) {
     require(!model->has_uneven_inputs(), Status::kUnsupported,
             "ranks without inputs make each step of a sharded model too, and have nothing for a closure to compute; "
             "expected a step without a closure, or even batches");
-  skipped_ = true;
+  outcome_->settle();
+  outcome_->set(true);
   const StepTimes::Section timed(*step_times_, StepPart::kOptimizer);
   step_times_->note_update();
   finish_models();
-  skipped_ = !optimizer_->step_by([&] {
+  outcome_->set(!optimizer_->step_by([&] {
     closure();
     check_exchanged();
-  });
+  }));
   balance_experts();
-  return !skipped_;
+  return !outcome_->was_skipped();
 }
 
 }  // namespace accel::accelerator

@@ -8,6 +8,7 @@
 #include "accelerator/steps/exchange_check.hpp"
 #include "accelerator/steps/expert_balance.hpp"
 #include "accelerator/steps/step_clipping.hpp"
+#include "accelerator/steps/update_outcome.hpp"
 #include "comm/communicator.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/placed_parameters.hpp"
@@ -15,6 +16,7 @@
 
 namespace accel::precision {
 class GradScaler;
+class OverflowFlag;
 class ScaledGradients;
 }  // namespace accel::precision
 
@@ -23,18 +25,19 @@ namespace accel::accelerator {
 class OptimizerUpdate {
  public:
   // `scaler` is null if losses are not scaled, `clipping` if steps do not clip, and `exchanged` if gradients are not
-  // checked. The ranks name the optimizer by its `index` among the accelerator's.
+  // checked. The ranks name the optimizer by its `index` among the accelerator's, and train on `device`, or on the CPU.
   OptimizerUpdate(std::shared_ptr<optim::Optimizer> optimizer, const std::shared_ptr<precision::GradScaler>& scaler,
                   std::shared_ptr<StepTimes> step_times, std::shared_ptr<const parallel::PlacedParameters> placed,
                   std::shared_ptr<const StepClipping> clipping, std::shared_ptr<ExchangeCheck> exchanged, size_t index,
-                  std::shared_ptr<const ExpertBalance> balance = nullptr);
+                  std::shared_ptr<const ExpertBalance> balance = nullptr, c10::Device device = c10::kCPU);
 
-  // Returns whether parameters were updated.
+  // Returns whether parameters were updated; true if only the device knows.
   bool step();
   bool step_by(const optim::Closure& closure);
   // Throws if a closure cannot compute the gradients of a step.
   void require_closures() const;
-  bool was_skipped() const { return skipped_; }
+  // Whether the latest update was skipped.
+  UpdateOutcome& outcome() const { return *outcome_; }
   // On a rank without inputs: the step that the others make, with the settings of rank `source`.
   void follow(comm::Communicator& ranks, int source);
   // Collective: all ranks have the settings of rank `source`, such as the learning rate.
@@ -49,7 +52,9 @@ class OptimizerUpdate {
   void finish_models() const;
   void announce();
   bool run();
-  bool overflowed() const;
+  // Collective among the ranks that store parts of any model.
+  std::shared_ptr<precision::OverflowFlag> find_overflow() const;
+  void step_scaled();
   void balance_experts() const;
   void clip();
 
@@ -61,7 +66,8 @@ class OptimizerUpdate {
   std::shared_ptr<ExchangeCheck> exchanged_;
   size_t index_;
   std::shared_ptr<const ExpertBalance> balance_;  // null: nothing follows a step
-  bool skipped_ = false;
+  const c10::Device device_;
+  const std::unique_ptr<UpdateOutcome> outcome_ = std::make_unique<UpdateOutcome>();
 };
 
 }  // namespace accel::accelerator

@@ -82,6 +82,7 @@ class AdamRule : public AdamFamily {
     return entry < 2 || is_set(group, kAmsgrad);
   }
   bool keeps_step_on_device() const override { return true; }
+  bool reads_overflow() const override { return true; }
 
  protected:
   enum : size_t { kAmsgrad = kOwn };
@@ -108,7 +109,7 @@ class AdamRule : public AdamFamily {
     const auto with = [&](auto&& fused) {
       fused(parameters, gradients, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, group.lr, group.values[kBeta1],
             group.values[kBeta2], group.weight_decay, group.values[kEps], is_set(group, kAmsgrad),
-            is_set(group, kMaximize));
+            is_set(group, kMaximize), /*grad_scale=*/std::optional<at::Tensor>(), updates[0].overflow_if_any());
     };
     if (decoupled_) {
       with([](const auto&... arguments) { at::_fused_adamw_(arguments...); });

@@ -20,6 +20,7 @@ class CallbackRule final : public UpdateRule {
   }
 
   c10::ArrayRef<StateEntry> state_entries() const override { return state_entries_; }
+  bool is_program() const override { return true; }
   bool is_elementwise() const override { return true; }  // as the application says, see accel_optimizer_create()
 
   void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {

@@ -33,6 +33,7 @@ class SgdRule : public ElementwiseRule {
     return group.values[kMomentum] != 0;
   }
   bool counts_steps() const override { return false; }
+  bool reads_overflow() const override { return true; }
 
  protected:
   enum : size_t { kMomentum, kDampening, kNesterov, kMaximize };
@@ -60,7 +61,8 @@ class SgdRule : public ElementwiseRule {
       }
       if (parameters.empty()) continue;
       at::_fused_sgd_(parameters, gradients, buffers, group.weight_decay, group.values[kMomentum], group.lr,
-                      group.values[kDampening], group.values[kNesterov] != 0, group.values[kMaximize] != 0, first);
+                      group.values[kDampening], group.values[kNesterov] != 0, group.values[kMaximize] != 0, first,
+                      /*grad_scale=*/std::nullopt, updates[0].overflow_if_any());
     }
   }
 

@@ -50,7 +50,11 @@ struct Update {
   bool is_first = false;             // an entry was created for this step
   at::Tensor rounded = {};           // also receives the updated parameter
   bool stochastic_rounding = false;  // the parameter, into bfloat16
+  at::Tensor overflow = {};          // a float32 flag on the device: if it is set, nothing changes
   double step() const;               // including this one; for rules that count steps
+  std::optional<at::Tensor> overflow_if_any() const {
+    return overflow.defined() ? std::optional<at::Tensor>(overflow) : std::nullopt;
+  }
   at::Tensor& state_tensor(size_t i) const { return state->values[i].tensor; }
 };
 
@@ -84,6 +88,10 @@ class UpdateRule {
   // Whether each element is updated by its own gradient and state alone, so that a rank can update a part of a
   // parameter.
   virtual bool is_elementwise() const { return false; }
+  // Whether its kernels of devices read Update::overflow. For other rules the former values are put back.
+  virtual bool reads_overflow() const { return false; }
+  // Whether an update is code of the program, which only it can take back.
+  virtual bool is_program() const { return false; }
   // Whether parameters are updated during backward, and step() does nothing.
   virtual bool updates_in_backward() const { return false; }
 

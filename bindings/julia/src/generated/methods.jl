@@ -3437,7 +3437,7 @@ num_parameters(model::Model) =
 
 Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an update.
 
-Gives: true when the latest update was skipped.
+Gives: true when the latest update was skipped. Waits for a device that has yet to tell.
 """
 step_was_skipped(optimizer::Optimizer) =
     LibAccel.accel_optimizer_step_was_skipped(optimizer) == 1

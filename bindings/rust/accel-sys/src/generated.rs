@@ -7152,7 +7152,7 @@ functions! {
     ///
     /// * `optimizer`: An optimizer.
     ///
-    /// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow; INVALID_STATE without a scaled backward before, and for gradients of parameters of LOMO, which updates in its own backward; TORCH.
+    /// Returns: ACCEL_OK; ACCEL_STEP_SKIPPED, also after an overflow, but for one that only a device knows of: that is what accel_optimizer_step_was_skipped() waits for. INVALID_STATE without a scaled backward before, and for gradients of parameters of LOMO, which updates in its own backward; TORCH.
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_optimizer_step(optimizer: *mut accel_optimizer_t) -> accel_status_t;
@@ -7200,7 +7200,7 @@ functions! {
     ///
     /// * `optimizer`: An optimizer.
     ///
-    /// Returns: 1 when the latest update was skipped.
+    /// Returns: 1 when the latest update was skipped. Waits for a device that has yet to tell.
     ///
     /// Threads: any. Since 0.1.
     pub fn accel_optimizer_step_was_skipped(optimizer: *const accel_optimizer_t) -> i32;

@@ -268,7 +268,7 @@ impl Optimizer {
     /// Whether the latest update was skipped: gradients overflowed. A step while gradients accumulate is not an
     /// update.
     ///
-    /// Gives: 1 when the latest update was skipped.
+    /// Gives: 1 when the latest update was skipped. Waits for a device that has yet to tell.
     #[inline]
     pub fn step_was_skipped(&self) -> bool {
         unsafe { sys::accel_optimizer_step_was_skipped(self.as_raw()) == 1 }
