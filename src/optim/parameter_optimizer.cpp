@@ -93,6 +93,7 @@ void ParameterOptimizer::add_group(std::vector<at::Tensor> parameters, std::opti
   states_.resize(parameters_.size());
   group.parameters = std::move(parameters);
   groups_.push_back(std::move(group));
+  state_number_ += 1;
 }
 
 std::vector<ParameterOptimizer::ParameterGradient> ParameterOptimizer::parameters_with_gradient(
@@ -321,6 +322,12 @@ void ParameterOptimizer::zero_grad(bool set_to_none) {
   if (!filled.empty()) at::_foreach_zero_(filled);
 }
 
+bool ParameterOptimizer::counts_on_host() const {
+  if (rule_->keeps_step_on_device()) return false;
+  return rule_->counts_steps() ||
+         std::any_of(states_.begin(), states_.end(), [](const ParameterState& state) { return state.step.defined(); });
+}
+
 c10::IValue ParameterOptimizer::state_dict() const { return write_state_dict(*rule_, groups_, states_); }
 
 std::optional<bool> ParameterOptimizer::is_like_parameter(std::string_view entry) const {
@@ -343,6 +350,7 @@ int64_t ParameterOptimizer::state_bytes() const {
 
 void ParameterOptimizer::load_state_dict(const c10::IValue& state_dict) {
   LoadedState loaded = read_state_dict(*rule_, groups_, states_, state_dict);
+  state_number_ += 1;
   groups_ = std::move(loaded.groups);
   states_ = std::move(loaded.states);
 }

@@ -4,6 +4,7 @@
 
 #include <c10/util/ArrayRef.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -38,6 +39,10 @@ class ParameterOptimizer final : public Optimizer {
   void check_settings(const ParameterGroup& group) const override { rule_->check(group); }
 
   const UpdateRule& rule() const { return *rule_; }
+  // Whether updates are counted on the host, so that an update that a device does again by itself is not counted.
+  bool counts_on_host() const;
+  // Changes when other tensors become the state: an update that a device has recorded would still change the old ones.
+  uint64_t state_number() const { return state_number_; }
   // Updates one parameter with its gradient, for rules that update in backward. `parameter` is the index in the group.
   void update_one(size_t group, size_t parameter);
 
@@ -63,6 +68,7 @@ class ParameterOptimizer final : public Optimizer {
   std::vector<ParameterGroup> groups_;
   std::vector<at::Tensor> parameters_;  // of all groups
   std::vector<ParameterState> states_;  // of each parameter
+  uint64_t state_number_ = 0;
 };
 
 }  // namespace accel::optim
