@@ -101,15 +101,12 @@ c10::IValue CapturedStep::run(const c10::IValue& inputs) {
     recorded_.erase(found);
     return record(inputs);
   }
-  if (recorded_.empty()) return record(inputs);
-  require(settings_.other_inputs != OtherInputs::kFail, Status::kShapeMismatch, "the inputs are ", shapes_text(inputs),
-          ", and the captured step has ", shapes_text(recorded_.front()->inputs()),
-          "; expected the same structure, shapes, dtypes and numbers, or other_inputs in the options of the capture");
-  if (settings_.other_inputs == OtherInputs::kRun) return warm_up(inputs);
-  require(static_cast<int64_t>(recorded_.size()) < settings_.max_captures, Status::kInvalidState, "the inputs are ",
-          shapes_text(inputs), ", and max_captures ", settings_.max_captures,
-          " steps are captured for others already; expected fewer shapes, or a larger max_captures");
-  return record(inputs);
+  if (static_cast<int64_t>(recorded_.size()) < settings_.max_captures) return record(inputs);
+  require(settings_.run_others, Status::kShapeMismatch, "the inputs are ", shapes_text(inputs),
+          ", and the captured step has ", shapes_text(recorded_.back()->inputs()),
+          "; expected the same structure, shapes, dtypes and numbers, or a larger max_captures than ",
+          settings_.max_captures, ", or run_others");
+  return warm_up(inputs);
 }
 
 }  // namespace accel::accelerator

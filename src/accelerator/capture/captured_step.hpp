@@ -1,6 +1,7 @@
 // Captured step: a training step that a device records after some ordinary ones, and then does by one call.
 #pragma once
 
+#include <ATen/core/ivalue.h>
 #include <c10/core/Stream.h>
 
 #include <cstdint>
@@ -9,21 +10,9 @@
 #include <vector>
 
 #include "accelerator/capture/recorded_step.hpp"
+#include "config/generated/settings/capture/capture.hpp"
 
 namespace accel::accelerator {
-
-// How a step takes inputs whose shapes, dtypes or numbers no recorded step has.
-enum class OtherInputs : int32_t {
-  kFail = 0,
-  kRun = 1,      // without a graph
-  kCapture = 2,  // into a further graph
-};
-
-struct CaptureSettings {
-  int64_t warmup_steps = 3;  // ordinary steps before the first capture, at least 1
-  OtherInputs other_inputs = OtherInputs::kFail;
-  int64_t max_captures = 8;  // graphs that are kept
-};
 
 class CapturedStep {
  public:
