@@ -2790,8 +2790,7 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_clip_grad_value(get(), module.get(), clip_value));
   }
 
-  // A training step that the device records, and then does by one call, so that the host issues no kernels (a CUDA
-  // graph).
+  // A training step that the device records, and then does by one call, so that the host issues no kernels.
   Module step_capture(const Module& step, const CaptureOptions& options = {}) {
     Module out;
     detail::check(accel_step_capture(get(), step.get(), &options, out.put()));

@@ -15987,15 +15987,14 @@ func (state *State) ClipGradValue(module *Module, clipValue float64) error {
 }
 
 // StepCapture is accel_step_capture. A training step that the device records, and then does by one call, so that the
-// host issues no kernels (a CUDA graph). The step is a module, whose forward (accel_module_set_forward()) computes
-// the forward, accel_backward(), clipping and the optimizer's step, and returns the loss or other tensors. Calls of
-// the result take steps: the first ones run the forward as it is, the next one records it, and from then on inputs
-// are copied into the recording, which is done again. Results are those of an ordinary step, bit by bit, without
-// gradient history. On the CPU, and on devices for which LibTorch has no graphs, each call is an ordinary step.
-// Tensors on the CPU among the inputs come to the device first. The host's code runs in the first steps only, so
-// schedulers step outside, and it must not read numbers of the device. The step is recorded anew when an optimizer's
-// settings (such as the learning rate), its state, the mode of a prepared model, or a parameter was changed
-// otherwise.
+// host issues no kernels. The step is a module, whose forward (accel_module_set_forward()) computes the forward,
+// accel_backward(), clipping and the optimizer's step, and returns the loss or other tensors. Calls of the result
+// take steps: the first ones run the forward as it is, the next one records it, and from then on inputs are copied
+// into the recording, which is done again. Results are those of an ordinary step, bit by bit, without gradient
+// history. On the CPU, and on devices for which LibTorch has no graphs, each call is an ordinary step. Tensors on the
+// CPU among the inputs come to the device first. The host's code runs in the first steps only, so schedulers step
+// outside, and it must not read numbers of the device. The step is recorded anew when an optimizer's settings (such
+// as the learning rate), its state, the mode of a prepared model, or the memory of a parameter is another one.
 //
 //   - state: A state of one process.
 //   - step: Owned with the result.

@@ -15,7 +15,7 @@ typedef struct accel_capture_options {
   int32_t reserved;        /* 0 */
 } accel_capture_options_t;
 
-/** A training step that the device records, and then does by one call, so that the host issues no kernels (a CUDA graph).
+/** A training step that the device records, and then does by one call, so that the host issues no kernels.
  * The step is a module, whose forward (accel_module_set_forward()) computes the forward, accel_backward(), clipping and the
  * optimizer's step, and returns the loss or other tensors. Calls of the result take steps: the first ones run the forward
  * as it is, the next one records it, and from then on inputs are copied into the recording, which is done again. Results are
@@ -24,7 +24,7 @@ typedef struct accel_capture_options {
  *
  * The host's code runs in the first steps only, so schedulers step outside, and it must not read numbers of the device. The
  * step is recorded anew when an optimizer's settings (such as the learning rate), its state, the mode of a prepared model, or
- * a parameter was changed otherwise.
+ * the memory of a parameter is another one.
  * @param state A state of one process.
  * @param step Owned with the result.
  * @param options NULL: defaults.

@@ -51,6 +51,30 @@ void bring(at::Tensor& tensor, c10::Device device, c10::ScalarType dtype) {
   if (tensor.device() != device || tensor.scalar_type() != dtype) tensor = tensor.to(device, dtype);
 }
 
+void count_step(c10::ArrayRef<Update> updates) {
+  std::vector<at::Tensor> on_device;
+  for (const Update& update : updates) {
+    const at::Tensor& step = update.state->step;
+    if (!step.defined()) continue;
+    if (step.is_cpu()) {
+      *step.mutable_data_ptr<float>() += 1;  // an operator call each would cost more than small updates
+    } else {
+      on_device.push_back(step);
+    }
+  }
+  if (!on_device.empty()) at::_foreach_add_(on_device, 1);
+}
+
+// A rule that updates in its own backward has no use for gradients of another one.
+bool step_after_backward(const std::vector<ParameterGroup>& groups) {
+  for (const auto& group : groups)
+    for (const auto& parameter : group.parameters)
+      require(!parameter.grad().defined(), Status::kInvalidState,
+              "a parameter of LOMO has a gradient, which would not be used: LOMO updates in its backward; expected "
+              "accel_lomo_backward() in place of accel_backward()");
+  return true;
+}
+
 }  // namespace
 
 double Update::step() const { return *state->step.const_data_ptr<float>(); }
@@ -110,22 +134,12 @@ std::vector<ParameterOptimizer::ParameterGradient> ParameterOptimizer::parameter
   return pairs;
 }
 
-// A rule that updates in its own backward has no use for gradients of another one.
-bool ParameterOptimizer::step_after_backward() const {
-  for (const auto& group : groups_)
-    for (const auto& parameter : group.parameters)
-      require(!parameter.grad().defined(), Status::kInvalidState,
-              "a parameter of LOMO has a gradient, which would not be used: LOMO updates in its backward; expected "
-              "accel_lomo_backward() in place of accel_backward()");
-  return true;
-}
-
 bool ParameterOptimizer::step_by(const Closure& closure) {
-  return rule_->updates_in_backward() ? step_after_backward() : Optimizer::step_by(closure);
+  return rule_->updates_in_backward() ? step_after_backward(groups_) : Optimizer::step_by(closure);
 }
 
 bool ParameterOptimizer::step() {
-  if (rule_->updates_in_backward()) return step_after_backward();
+  if (rule_->updates_in_backward()) return step_after_backward(groups_);
   for (const auto& group : groups_) {
     const auto modes = rule_->modes(group);
     require(!modes || group.values[modes->mode] != 0, Status::kInvalidState,
@@ -229,20 +243,6 @@ bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const Parame
   return is_first;
 }
 
-void ParameterOptimizer::count_step(c10::ArrayRef<Update> updates) const {
-  std::vector<at::Tensor> on_device;
-  for (const Update& update : updates) {
-    const at::Tensor& step = update.state->step;
-    if (!step.defined()) continue;
-    if (step.is_cpu()) {
-      *step.mutable_data_ptr<float>() += 1;  // an operator call each would cost more than small updates
-    } else {
-      on_device.push_back(step);
-    }
-  }
-  if (!on_device.empty()) at::_foreach_add_(on_device, 1);
-}
-
 void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs) {
   std::vector<Update> updates;
   std::vector<precision::CastUpdate> casts;  // of the parameters for the next forward
@@ -322,10 +322,11 @@ void ParameterOptimizer::zero_grad(bool set_to_none) {
   if (!filled.empty()) at::_foreach_zero_(filled);
 }
 
-bool ParameterOptimizer::counts_on_host() const {
-  if (rule_->keeps_step_on_device()) return false;
-  return rule_->counts_steps() ||
-         std::any_of(states_.begin(), states_.end(), [](const ParameterState& state) { return state.step.defined(); });
+std::optional<uint64_t> ParameterOptimizer::number_of_repeatable_state() const {
+  const auto is_counted = [](const ParameterState& state) { return state.step.defined(); };
+  const bool is_counted_here = rule_->counts_steps() || std::any_of(states_.begin(), states_.end(), is_counted);
+  if (is_counted_here && !rule_->keeps_step_on_device()) return std::nullopt;
+  return state_number_;
 }
 
 c10::IValue ParameterOptimizer::state_dict() const { return write_state_dict(*rule_, groups_, states_); }

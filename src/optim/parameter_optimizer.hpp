@@ -39,15 +39,13 @@ class ParameterOptimizer final : public Optimizer {
   void check_settings(const ParameterGroup& group) const override { rule_->check(group); }
 
   const UpdateRule& rule() const { return *rule_; }
-  // Whether updates are counted on the host, so that an update that a device does again by itself is not counted.
-  bool counts_on_host() const;
-  // Changes when other tensors become the state: an update that a device has recorded would still change the old ones.
-  uint64_t state_number() const { return state_number_; }
+  // For updates that a device has recorded and does again: a number that changes when other tensors become the state,
+  // of which the recorded update knows nothing. Nothing where the host counts the updates, and so must do them.
+  std::optional<uint64_t> number_of_repeatable_state() const;
   // Updates one parameter with its gradient, for rules that update in backward. `parameter` is the index in the group.
   void update_one(size_t group, size_t parameter);
 
  private:
-  bool step_after_backward() const;
   // A parameter and a gradient of the same dtype and memory layout: kernels can treat both as flat arrays.
   struct ParameterGradient {
     size_t index;
@@ -61,7 +59,6 @@ class ParameterOptimizer final : public Optimizer {
   void update(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs);
   // Creates or converts the state of a parameter as this step needs it. True if an entry is new.
   bool prepare_state(const ParameterGroup& group, const ParameterGradient& pair);
-  void count_step(c10::ArrayRef<Update> updates) const;
 
   std::unique_ptr<const UpdateRule> rule_;
   ParameterGroup defaults_;  // without parameters

@@ -232,6 +232,7 @@ TEST_F(CapturedSteps, FollowWhatTheHostChanges) {
     const at::NoGradGuard no_grad;
     of.model->parameters()[0].mul_(0.5);
   });
+  EXPECT_EQ(captured.counts().captures, 2) << "a recording reads the weights where they are";
   both([](Training& of) {  // other tensors become the state
     const auto saved = tree::map_tensors(of.optimizer->state_dict(), [](const at::Tensor& t) { return t.clone(); });
     of.plain(batch(9));

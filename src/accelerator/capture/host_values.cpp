@@ -2,12 +2,25 @@
 
 #include "base/error.hpp"
 #include "optim/parameter_optimizer.hpp"
+#include "tensor/tree.hpp"
 
 namespace accel::accelerator {
 namespace {
 
 const optim::ParameterOptimizer* own_optimizer(const PreparedOptimizer& optimizer) {
   return dynamic_cast<const optim::ParameterOptimizer*>(optimizer.inner().get());
+}
+
+// By the states of an optimizer of the program, as torch has them: {"state": {0: {"step": ...}}}.
+bool counts_on_host(const optim::Optimizer& optimizer) {
+  const c10::IValue saved = optimizer.state_dict();
+  const c10::IValue* const states = tree::find_member(saved, "state");
+  if (states == nullptr || !states->isGenericDict()) return false;
+  for (const auto& entry : states->toGenericDict()) {
+    const c10::IValue* const step = tree::find_member(entry.value(), "step");
+    if (step != nullptr && (!step->isTensor() || step->toTensor().is_cpu())) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -21,7 +34,7 @@ HostValues::HostValues(const PreparedObjects& prepared) {
       numbers_.push_back(static_cast<uint64_t>(group.precision));
     }
     if (const auto* const own = own_optimizer(*optimizer)) {
-      numbers_.push_back(own->state_number());
+      numbers_.push_back(own->number_of_repeatable_state().value_or(0));
       numbers_.push_back(static_cast<uint64_t>(own->state_bytes()));
     }
   }
@@ -37,10 +50,12 @@ void require_repeatable(const PreparedObjects& prepared, const state::State& sta
           "the captured step ended within an accumulation window; expected one that ends with an update");
   for (const auto& optimizer : prepared.optimizers) {
     const auto* const own = own_optimizer(*optimizer);
-    require(own == nullptr || !own->counts_on_host(), Status::kUnsupported, "the optimizer ",
-            own == nullptr ? "" : own->rule().name(),
+    const bool is_repeatable =
+        own == nullptr ? !counts_on_host(*optimizer->inner()) : own->number_of_repeatable_state().has_value();
+    require(is_repeatable, Status::kUnsupported, "the optimizer ",
+            own == nullptr ? "of the program" : own->rule().name(),
             " counts its steps on the host, so a device cannot repeat its update; expected one with fused kernels, "
-            "such as adamw, or one without a count, such as sgd");
+            "such as adamw, or one without a count, such as sgd; of torch, fused or capturable ones");
   }
 }
 

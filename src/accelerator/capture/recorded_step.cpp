@@ -56,8 +56,9 @@ RecordedStep::RecordedStep(const state::State& state, const PreparedObjects& pre
     return own;
   });
   for (const at::Tensor& parameter : all_parameters(prepared)) {
-    parameters_.push_back({parameter, nullptr, 0, {}, false, parameter.requires_grad()});
+    parameters_.push_back({parameter, nullptr, {}, false, parameter.requires_grad()});
     held_.push_back(parameter.grad());
+    tensor::count_write(parameter);  // casts that were made before are not the recording's
   }
   const HostValues before(prepared);
   try {
@@ -91,7 +92,7 @@ bool RecordedStep::takes(const c10::IValue& inputs) const {
 bool RecordedStep::is_current() const {
   for (const Parameter& parameter : parameters_) {
     const at::Tensor& tensor = parameter.tensor;
-    if (tensor.const_data_ptr() != parameter.data || tensor._version() != parameter.version) return false;
+    if (tensor.const_data_ptr() != parameter.data) return false;
     if (parameter.is_accumulated_to && !tensor.grad().is_same(parameter.gradient)) return false;
   }
   return HostValues(prepared_) == *host_values_;
@@ -110,7 +111,6 @@ void RecordedStep::finish_parameters() {
   for (Parameter& parameter : parameters_) {
     if (parameter.is_trained || parameter.data == nullptr) tensor::count_write(parameter.tensor);
     parameter.data = parameter.tensor.const_data_ptr();
-    parameter.version = static_cast<uint32_t>(parameter.tensor._version());
     if (!parameter.tensor.grad().is_same(parameter.gradient)) parameter.tensor.mutable_grad() = parameter.gradient;
   }
 }

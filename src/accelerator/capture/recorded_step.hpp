@@ -27,8 +27,8 @@ class RecordedStep {
 
   // Whether the inputs have the structure, shapes, dtypes and numbers of those it was recorded with.
   bool takes(const c10::IValue& inputs) const;
-  // Whether it still is the program's step: nothing that the host decides has changed, nor has anybody else written the
-  // weights, whose casts it may have kept.
+  // Whether it still is the program's step: nothing that the host decides has changed, and parameters and gradients are
+  // where they were.
   bool is_current() const;
   const c10::IValue& inputs() const { return inputs_; }
 
@@ -40,7 +40,6 @@ class RecordedStep {
   struct Parameter {
     at::Tensor tensor;
     const void* data;
-    uint32_t version;
     at::Tensor gradient;     // after the step
     bool is_accumulated_to;  // the gradient was there before the step
     bool is_trained;

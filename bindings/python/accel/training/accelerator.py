@@ -39,6 +39,7 @@ from ..tracking.profiling import ProfileKwargs
 from . import dispatched_models, lr_scheduler, model_options, optim
 from .accelerator_arguments import (backward_settings, choice, coordinate, gradients_of, handle_of, handler_property, is_lomo, is_optimizer,
                                     is_prepared, kind_of, lomo_of_package, loss_in_engine, placements_of, pytorch_model, remembered, stepping_engine)
+from .captured_step import CapturedStep
 from .compilation import without_compilation
 from .grad_scaler import GradScaler
 from .pipeline_step import pipeline_step
@@ -388,6 +389,13 @@ class Accelerator(methods.Accelerator, Observed):
         """Forward and backward of a model in stages; the loss. `loss` is "cross_entropy", "cross_entropy_sum", a function of output
         and targets, or None: the model returns it. docs/parallelism.md"""
         return pipeline_step(self._current(), handle_of(model, "pipeline_step"), inputs, targets, loss, model)
+
+    def capture(self, step: Any, *, warmup_steps: int = 3, max_captures: int = 1, run_others: bool = False) -> CapturedStep:
+        """The step, which the device records after some ordinary ones and then does by one call. `step` is a function of a batch that does
+        forward, backward(), clipping and the optimizer's step, and returns the loss; a decorator. Where devices have no graphs, as the CPU,
+        each step is an ordinary one. docs/captured_steps.md"""
+        return CapturedStep(self._current(), step, self._optimizers,
+                            {"warmup_steps": warmup_steps, "max_captures": max_captures, "run_others": run_others})
 
     def lomo_backward(self, loss, learning_rate=None):
         """Backward that updates the parameters of the prepared LOMO optimizers."""
