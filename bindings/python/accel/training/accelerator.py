@@ -390,12 +390,9 @@ class Accelerator(methods.Accelerator, Observed):
         and targets, or None: the model returns it. docs/parallelism.md"""
         return pipeline_step(self._current(), handle_of(model, "pipeline_step"), inputs, targets, loss, model)
 
-    def capture(self, step: Any, *, warmup_steps: int = 3, max_captures: int = 1, run_others: bool = False) -> CapturedStep:
-        """The step, which the device records after some ordinary ones and then does by one call. `step` is a function of a batch that does
-        forward, backward(), clipping and the optimizer's step, and returns the loss; a decorator. Where devices have no graphs, as the CPU,
-        each step is an ordinary one. docs/captured_steps.md"""
-        return CapturedStep(self._current(), step, self._optimizers,
-                            {"warmup_steps": warmup_steps, "max_captures": max_captures, "run_others": run_others})
+    def capture(self, step: Any, **options: Any) -> CapturedStep:
+        """The step as one that the device records; a decorator. docs/captured_steps.md"""
+        return CapturedStep(self._current(), step, self._optimizers, **options)
 
     def lomo_backward(self, loss, learning_rate=None):
         """Backward that updates the parameters of the prepared LOMO optimizers."""

@@ -15,14 +15,16 @@ Counts.__doc__ = "Steps; recordings; steps that a recording did, whereas the oth
 
 class CapturedStep:
     """What `accelerator.capture()` gives: called with the inputs of a step, it takes one and returns what the function returned, without
-    gradient history. `optimizers` are those of torch that the step may use."""
+    gradient history. The function does forward, backward(), clipping and the optimizer's step; it may use all `optimizers` of the
+    accelerator. The device records it after `warmup_steps` ordinary ones, for up to `max_captures` combinations of shapes; with
+    `run_others` the rest are ordinary ones too, as all are where devices have no graphs."""
 
-    def __init__(self, state, function, optimizers, settings):
+    def __init__(self, state, function, optimizers, warmup_steps: int = 3, max_captures: int = 1, run_others: bool = False):
         if not callable(function):
             raise TypeError(f"capture: the step is a {type(function).__name__}; expected a function of a batch")
         functools.update_wrapper(self, function, updated=())
         self._state, self._function, self._optimizers = state, function, optimizers
-        self._settings = settings
+        self._settings = {"warmup_steps": warmup_steps, "max_captures": max_captures, "run_others": run_others}
         self._kind = _Kind()
         self._begin()
 
