@@ -98,6 +98,7 @@ extern "C" {
 #include "accel/pipeline.h"
 #include "accel/prepare.h"
 #include "accel/training_loop.h"
+#include "accel/capture.h"
 #include "accel/parameters.h"
 #include "accel/accelerator.h"
 #include "accel/random.h"

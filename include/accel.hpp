@@ -618,6 +618,11 @@ struct LocalSgdOptions : accel_local_sgd_options_t {
   LocalSgdOptions() : accel_local_sgd_options_t(ACCEL_LOCAL_SGD_OPTIONS_INIT) {}
 };
 
+// When a step is recorded, and for which inputs.
+struct CaptureOptions : accel_capture_options_t {
+  CaptureOptions() : accel_capture_options_t(ACCEL_CAPTURE_OPTIONS_INIT) {}
+};
+
 // Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors
 // into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the
 // ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other.
@@ -2785,6 +2790,13 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     detail::check(accel_clip_grad_value(get(), module.get(), clip_value));
   }
 
+  // A training step that the device records, and then does by one call, so that the host issues no kernels.
+  Module step_capture(const Module& step, const CaptureOptions& options = {}) {
+    Module out;
+    detail::check(accel_step_capture(get(), step.get(), &options, out.put()));
+    return out;
+  }
+
   // The model inside a prepared one.
   Module unwrap_model(const Module& module, const UnwrapModelOptions& options = {}) {
     Module out;
@@ -3661,6 +3673,15 @@ inline Value local_sgd_state_dict(const Scope& scope) {
 // Takes that state back.
 inline void local_sgd_load_state_dict(const Scope& scope, const Value& state_dict) {
   detail::check(accel_local_sgd_load_state_dict(scope.get(), state_dict.get()));
+}
+
+// Counts what a captured step has done.
+inline std::tuple<std::int64_t, std::int64_t, std::int64_t> step_capture_counts(const Module& step) {
+  std::int64_t out_steps = 0;
+  std::int64_t out_captures = 0;
+  std::int64_t out_replays = 0;
+  detail::check(accel_step_capture_counts(step.get(), &out_steps, &out_captures, &out_replays));
+  return {out_steps, out_captures, out_replays};
 }
 
 // The modules whose parameters a sharded model gathers together.

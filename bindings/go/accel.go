@@ -215,6 +215,10 @@ static inline void go_unset_accel_local_sgd_options_t(accel_local_sgd_options_t 
   *options = (accel_local_sgd_options_t)ACCEL_LOCAL_SGD_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_capture_options_t(accel_capture_options_t *options) {
+  *options = (accel_capture_options_t)ACCEL_CAPTURE_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_parameters_options_t(accel_parameters_options_t *options) {
   *options = (accel_parameters_options_t)ACCEL_PARAMETERS_OPTIONS_INIT;
 }
@@ -1874,6 +1878,14 @@ static inline accel_status_t go_accel_clip_grad_norm(accel_state_t *state, const
 
 static inline accel_status_t go_accel_clip_grad_value(accel_state_t *state, const accel_module_t *module, double clip_value, go_failure *failure) {
   return go_checked(accel_clip_grad_value(state, module, clip_value), failure);
+}
+
+static inline accel_status_t go_accel_step_capture(accel_state_t *state, accel_module_t *step, const accel_capture_options_t *options, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_step_capture(state, step, options, out), failure);
+}
+
+static inline accel_status_t go_accel_step_capture_counts(const accel_module_t *step, int64_t *out_steps, int64_t *out_captures, int64_t *out_replays, go_failure *failure) {
+  return go_checked(accel_step_capture_counts(step, out_steps, out_captures, out_replays), failure);
 }
 
 static inline accel_status_t go_accel_parameters_register(accel_state_t *state, const accel_value_t *tensors, const accel_parameters_options_t *options, accel_parameters_t **out, go_failure *failure) {
@@ -6998,6 +7010,37 @@ func (options *LocalSGDOptions) c(given *arguments) *C.accel_local_sgd_options_t
 		made.enabled = C.accel_flag_t(flag(*options.Enabled))
 	}
 	made.gradient_group = options.GradientGroup.c()
+	return made
+}
+
+// CaptureOptions: When a step is recorded, and for which inputs.
+type CaptureOptions struct {
+	// Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default 3
+	WarmupSteps *int64
+
+	// The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs;
+	// each keeps the memory of a step. In [1, inf). Default 1
+	MaxCaptures *int64
+
+	// 1: inputs that would need more recordings take an ordinary step; 0: they are an error. Default 0
+	RunOthers *bool
+}
+
+func (options *CaptureOptions) c(given *arguments) *C.accel_capture_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_capture_options_t)(given.room(C.sizeof_accel_capture_options_t))
+	C.go_unset_accel_capture_options_t(made)
+	if options.WarmupSteps != nil {
+		made.warmup_steps = C.int64_t(*options.WarmupSteps)
+	}
+	if options.MaxCaptures != nil {
+		made.max_captures = C.int64_t(*options.MaxCaptures)
+	}
+	if options.RunOthers != nil {
+		made.run_others = C.accel_flag_t(flag(*options.RunOthers))
+	}
 	return made
 }
 
@@ -15959,6 +16002,62 @@ func (state *State) ClipGradValue(module *Module, clipValue float64) error {
 	runtime.KeepAlive(state)
 	runtime.KeepAlive(module)
 	return status(code, failure)
+}
+
+// StepCapture is accel_step_capture. A training step that the device records, and then does by one call, so that the
+// host issues no kernels. The step is a module, whose forward (accel_module_set_forward()) computes the forward,
+// accel_backward(), clipping and the optimizer's step, and returns the loss or other tensors. Calls of the result
+// take steps: the first ones run the forward as it is, the next one records it, and from then on inputs are copied
+// into the recording, which is done again. Results are those of an ordinary step, bit by bit, without gradient
+// history. On the CPU, and on devices for which LibTorch has no graphs, each call is an ordinary step. Tensors on the
+// CPU among the inputs come to the device first. The host's code runs in the first steps only, so schedulers step
+// outside, and it must not read numbers of the device. The step is recorded anew when an optimizer's settings (such
+// as the learning rate), its state, the mode of a prepared model, or the memory of a parameter is another one.
+//
+//   - state: A state of one process.
+//   - step: Owned with the result.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a module without a forward.
+func (state *State) StepCapture(step *Module, options *CaptureOptions) (out *Module, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut *C.accel_module_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_step_capture(state.c(), step.c(), cOptions, &cOut, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(step)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newModule(cOut)
+	return
+}
+
+// StepCaptureCounts is accel_step_capture_counts. Counts what a captured step has done.
+//
+//   - step: Of accel_step_capture().
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for another module.
+func StepCaptureCounts(step *Module) (steps int64, captures int64, replays int64, err error) {
+	var cSteps C.int64_t
+	var cCaptures C.int64_t
+	var cReplays C.int64_t
+	var failure C.go_failure
+	code := C.go_accel_step_capture_counts(step.c(), &cSteps, &cCaptures, &cReplays, &failure)
+	runtime.KeepAlive(step)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	steps = int64(cSteps)
+	captures = int64(cCaptures)
+	replays = int64(cReplays)
+	return
 }
 
 // ParametersRegister is accel_parameters_register. Registers the parameters of an application that has an autograd of

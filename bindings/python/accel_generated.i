@@ -546,6 +546,10 @@ static const char accel_local_sgd_options_text[] = "accel_local_sgd_options_t(*,
 %}
 %accel_options(accel_local_sgd_options, ACCEL_LOCAL_SGD_OPTIONS_INIT, )
 %{
+static const char accel_capture_options_text[] = "accel_capture_options_t(*, warmup_steps=3, max_captures=1, run_others=0)\n--\n\nWhen a step is recorded, and for which inputs.\n\nwarmup_steps: Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default 3\nmax_captures: The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In [1, inf). Default 1\nrun_others: 1: inputs that would need more recordings take an ordinary step; 0: they are an error. Default 0";
+%}
+%accel_options(accel_capture_options, ACCEL_CAPTURE_OPTIONS_INIT, )
+%{
 static const char accel_parameters_options_text[] = "accel_parameters_options_t(*, bucket_cap_mb=25, fsdp=None)\n--\n\nParameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters(). Sharded parameters show the rows of this rank, and so do optimizers. Around its own use of a module the program gathers them; what it passes as gradients is whole: CHECK(accel_parameters_unshard(parameters, \"layers.0\", 1)); ... computes with the whole parameters ... CHECK(accel_parameters_reshard(parameters, \"layers.0\"));\n\nbucket_cap_mb: Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25\nfsdp: The options of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs";
 %}
 %accel_options(accel_parameters_options, ACCEL_PARAMETERS_OPTIONS_INIT, )
@@ -1069,6 +1073,11 @@ typedef struct accel_local_sgd_options {
   accel_flag_t enabled;
   accel_state_t *gradient_group;
 } accel_local_sgd_options_t;
+typedef struct accel_capture_options {
+  int64_t warmup_steps;
+  int64_t max_captures;
+  accel_flag_t run_others;
+} accel_capture_options_t;
 %accel_borrowed(accel_fsdp_options_t, fsdp)
 typedef struct accel_parameters_options {
   double bucket_cap_mb;
@@ -4904,6 +4913,24 @@ module: Its parameters.
 clip_value: Not negative.
 Returns: As accel_clip_grad_norm().";
 accel_status_t accel_clip_grad_value(accel_state_t *state, const accel_module_t *module, double clip_value);
+
+%feature("docstring") accel_step_capture "A training step that the device records, and then does by one call, so that the host issues no kernels. The step is a module, whose forward (accel_module_set_forward()) computes the forward, accel_backward(), clipping and the optimizer's step, and returns the loss or other tensors. Calls of the result take steps: the first ones run the forward as it is, the next one records it, and from then on inputs are copied into the recording, which is done again. Results are those of an ordinary step, bit by bit, without gradient history. On the CPU, and on devices for which LibTorch has no graphs, each call is an ordinary step. Tensors on the CPU among the inputs come to the device first. The host's code runs in the first steps only, so schedulers step outside, and it must not read numbers of the device. The step is recorded anew when an optimizer's settings (such as the learning rate), its state, the mode of a prepared model, or the memory of a parameter is another one.
+
+state: A state of one process.
+step: Owned with the result.
+options: NULL: defaults.
+out: A module of the kind \"CapturedStep\". Its call returns, besides the errors of the step: UNSUPPORTED that names the operator that cannot be recorded, or the optimizer that counts its steps on the host; SHAPE_MISMATCH for inputs that no recording has, when there are max_captures; OUT_OF_MEMORY; INVALID_STATE for a step that ends within an accumulation window, or that calls itself. A step that could not be recorded has changed nothing.
+Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a module without a forward.";
+accel_status_t accel_step_capture(accel_state_t *state, accel_module_t *step, const accel_capture_options_t *options, accel_module_t **OUTPUT);
+
+%feature("docstring") accel_step_capture_counts "Counts what a captured step has done.
+
+step: Of accel_step_capture().
+out_steps: Calls; may be NULL.
+out_captures: Recordings; may be NULL.
+out_replays: Steps that a recording did; may be NULL. The others were ordinary ones.
+Returns: ACCEL_OK; INVALID_ARGUMENT for another module.";
+accel_status_t accel_step_capture_counts(const accel_module_t *step, int64_t *OUTPUT, int64_t *OUTPUT, int64_t *OUTPUT);
 
 %feature("docstring") accel_parameters_register "Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the application computes with, and stay that. All ranks get rank 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL, &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The map may have any order, so hash maps of different ranks agree: names are sorted, and names of a module itself come before names of its parts. With sharding gradients and states of optimizers are what is sharded, under FULL_SHARD too: the memory of the application stays whole, and is written after each step and load; values that the application writes there are lost. The memory is used until accel_free_memory() or the end of the state, also when the parameters are released before that.
 

@@ -208,6 +208,10 @@
   {sizeof(accel_local_sgd_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_DOUBLE, ACCEL_UNSET_DOUBLE, ACCEL_UNSET, \
    ACCEL_UNSET, NULL}
 
+#define ACCEL_OPTIONS_CAPTURE "accel_capture_options_t"
+#define ACCEL_CAPTURE_OPTIONS_INIT \
+  {sizeof(accel_capture_options_t), ACCEL_UNSET_INT64, ACCEL_UNSET_INT64, ACCEL_UNSET, 0}
+
 #define ACCEL_OPTIONS_PARAMETERS "accel_parameters_options_t"
 #define ACCEL_PARAMETERS_OPTIONS_INIT \
   {sizeof(accel_parameters_options_t), ACCEL_UNSET_DOUBLE, NULL}

@@ -16,3 +16,6 @@
 #else
 #define ACCEL_TORCH_REDUCE_SCATTER_COALESCED COALESCED
 #endif
+
+// 2.13 has graphs of any accelerator, in ATen/core/GraphImplInterface.h.
+#define ACCEL_TORCH_HAS_GRAPHS (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13)

@@ -117,6 +117,7 @@ void ParameterOptimizer::add_group(std::vector<at::Tensor> parameters, std::opti
   states_.resize(parameters_.size());
   group.parameters = std::move(parameters);
   groups_.push_back(std::move(group));
+  state_number_ += 1;
 }
 
 std::vector<ParameterOptimizer::ParameterGradient> ParameterOptimizer::parameters_with_gradient(
@@ -342,6 +343,13 @@ void ParameterOptimizer::zero_grad(bool set_to_none) {
   if (!filled.empty()) at::_foreach_zero_(filled);
 }
 
+std::optional<uint64_t> ParameterOptimizer::number_of_repeatable_state() const {
+  const auto is_counted = [](const ParameterState& state) { return state.step.defined(); };
+  const bool is_counted_here = rule_->counts_steps() || std::any_of(states_.begin(), states_.end(), is_counted);
+  if (is_counted_here && !rule_->keeps_step_on_device()) return std::nullopt;
+  return state_number_;
+}
+
 c10::IValue ParameterOptimizer::state_dict() const {
   latest_.settle(states_);
   return write_state_dict(*rule_, groups_, states_);
@@ -368,6 +376,7 @@ int64_t ParameterOptimizer::state_bytes() const {
 void ParameterOptimizer::load_state_dict(const c10::IValue& state_dict) {
   latest_.settle(states_);
   LoadedState loaded = read_state_dict(*rule_, groups_, states_, state_dict);
+  state_number_ += 1;
   groups_ = std::move(loaded.groups);
   states_ = std::move(loaded.states);
 }

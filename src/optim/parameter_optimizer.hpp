@@ -4,6 +4,7 @@
 
 #include <c10/util/ArrayRef.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -40,6 +41,9 @@ class ParameterOptimizer final : public Optimizer {
   void check_settings(const ParameterGroup& group) const override { rule_->check(group); }
 
   const UpdateRule& rule() const { return *rule_; }
+  // For updates that a device has recorded and does again: a number that changes when other tensors become the state,
+  // of which the recorded update knows nothing. Nothing where the host counts the updates, and so must do them.
+  std::optional<uint64_t> number_of_repeatable_state() const;
   // Updates one parameter with its gradient, for rules that update in backward. `parameter` is the index in the group.
   void update_one(size_t group, size_t parameter);
 
@@ -64,6 +68,7 @@ class ParameterOptimizer final : public Optimizer {
   std::vector<at::Tensor> parameters_;          // of all groups
   mutable std::vector<ParameterState> states_;  // of each parameter
   mutable OpenStep latest_;
+  uint64_t state_number_ = 0;
 };
 
 }  // namespace accel::optim

@@ -1,6 +1,7 @@
 // LibTorch's interface of the devices' memory.
 #include <c10/core/CachingDeviceAllocator.h>
 
+#include "capture.hpp"
 #include "device.hpp"
 #include "settings.hpp"
 
@@ -22,7 +23,9 @@ class Allocator final : public c10::DeviceAllocator {
   c10::DeleterFnPtr raw_deleter() const override { return &free_memory; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     Stream& stream = current_stream(device_of_address(to));
-    stream.enqueue([=] { default_copy_data(operator_address(to), operator_address(from), bytes); });
+    const auto copy = [=] { default_copy_data(operator_address(to), operator_address(from), bytes); };
+    if (Capture* const capture = stream.capture()) capture->add(copy, {});
+    stream.enqueue(copy);
   }
   bool initialized() override { return true; }
   void emptyCache(c10::MempoolId_t) override {

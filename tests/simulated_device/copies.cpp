@@ -3,6 +3,7 @@
 #include <ATen/ops/empty_strided.h>
 #include <torch/library.h>
 
+#include "capture.hpp"
 #include "device.hpp"
 #include "faults.hpp"
 #include "host_tensor.hpp"
@@ -28,8 +29,15 @@ bool has_same_layout(const Tensor& one, const Tensor& other) {
 
 // Owns the tensor of the host until the copy has ended. Tensors of a device are not owned: streams order their uses.
 void queue_copy(Stream& stream, Tensor to, Tensor from) {
-  stream.enqueue([to = std::move(to), from = std::move(from)] { copy_on_host(to, from); },
-                 std::chrono::microseconds(settings().copy_delay_us));
+  const std::chrono::microseconds delay(settings().copy_delay_us);
+  const auto copy = [to = std::move(to), from = std::move(from)] { copy_on_host(to, from); };
+  if (Capture* const capture = stream.capture()) capture->add(copy, delay);
+  stream.enqueue(copy, delay);
+}
+
+// A graph copies what page-locked memory has when it is replayed.
+void require_copy_can_be_recorded(const Stream& stream, const Tensor& host, bool non_blocking) {
+  if (!non_blocking || !is_pinned(host.const_data_ptr())) require_no_capture(stream, "a copy that waits");
 }
 
 void wait_for(Stream& stream, c10::Device device) {
@@ -42,9 +50,10 @@ void copy_to_device(const Tensor& from, const Tensor& to, bool non_blocking) {
   SimulatedDevice& device = device_for_copy(to);
   Stream& stream = current_stream(device.index());
   Tensor source = from;
+  require_copy_can_be_recorded(stream, from, non_blocking);
   bool may_change = is_pinned(from.const_data_ptr());
   if (!may_change) ++device.pageable_copies;
-  if (!has_same_layout(from, to)) {
+  if (!has_same_layout(from, to) && !stream.capture()) {
     source = at::empty_strided(to.sizes(), to.strides(), from.options().dtype(to.dtype()).pinned_memory(false));
     copy_on_host(source, from);
     may_change = false;
@@ -56,6 +65,7 @@ void copy_to_device(const Tensor& from, const Tensor& to, bool non_blocking) {
 void copy_to_host(const Tensor& from, const Tensor& to, bool non_blocking) {
   SimulatedDevice& device = device_for_copy(from);
   Stream& stream = current_stream(device.index());
+  require_copy_can_be_recorded(stream, to, non_blocking);
   if (!is_pinned(to.const_data_ptr())) ++device.pageable_copies;
   if (non_blocking) poison(to);
   queue_copy(stream, to, host_alias(from));
@@ -66,6 +76,10 @@ void copy_to_host(const Tensor& from, const Tensor& to, bool non_blocking) {
 void copy_between_devices(const Tensor& from, const Tensor& to) {
   Stream& stream = current_stream(device_for_copy(from).index());
   Stream& other = current_stream(usable_device(to.device().index()).index());
+  if (&stream != &other) {
+    require_no_capture(stream, "a copy to another device");
+    require_no_capture(other, "a copy from another device");
+  }
   stream.wait_for(other.record());
   queue_copy(stream, host_alias(to), host_alias(from));
   other.wait_for(stream.record());

@@ -2,6 +2,7 @@
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
+#include "capture.hpp"
 #include "device.hpp"
 
 namespace simulated_device {
@@ -52,12 +53,21 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     set_current_stream_id(stream.device_index(), stream.id());
     return before;
   }
-  bool queryStream(const c10::Stream& stream) const override { return found(stream).is_idle(); }
+  bool queryStream(const c10::Stream& stream) const override {
+    require_no_capture(found(stream), "a query of the stream");
+    return found(stream).is_idle();
+  }
+#if __has_include(<ATen/core/GraphImplInterface.h>)
+  bool isStreamCapturing(const c10::Stream& stream) const override { return found(stream).capture() != nullptr; }
+#endif
   void synchronizeStream(const c10::Stream& stream) const override {
+    require_no_capture(found(stream), "waiting for the stream");
     found(stream).synchronize();
     ++usable_device(stream.device_index()).host_waits;
   }
   void synchronizeDevice(const DeviceIndex index) const override {
+    for (const Stream* const stream : usable_device(index).streams())
+      require_no_capture(*stream, "waiting for the device");
     usable_device(index).synchronize();
     ++usable_device(index).host_waits;
   }
@@ -67,15 +77,22 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     static_cast<Event*>(*event)->mark = found(stream).record();
   }
   void block(void* event, const c10::Stream& stream) const override {
-    if (const auto& mark = mark_of(event)) found(stream).wait_for(mark);
+    const auto& mark = mark_of(event);
+    if (!mark) return;
+    TORCH_CHECK(
+        found(stream).capture() == mark->capture,
+        "a stream waits for an event of another capture: dependency created on uncaptured work in another stream");
+    found(stream).wait_for(mark);
   }
   bool queryEvent(void* event) const override {
     const auto& mark = mark_of(event);
+    if (mark) require_no_capture(*mark->stream, "a query of an event");
     return !mark || mark->is_reached();
   }
   void synchronizeEvent(void* event) const override {
     const auto& mark = mark_of(event);
     if (!mark) return;
+    require_no_capture(*mark->stream, "waiting for an event");
     mark->wait();
     ++usable_device(mark->stream->device())
           .host_waits;  // fails where it was lost, as cudaEventSynchronize() reports it

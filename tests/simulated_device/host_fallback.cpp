@@ -1,15 +1,16 @@
 #include "host_fallback.hpp"
 
-#include <ATen/CPUGeneratorImpl.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
 #include "argument_checks.hpp"
+#include "capture.hpp"
 #include "device.hpp"
 #include "generator.hpp"
+#include "host_kernel_call.hpp"
 #include "host_tensor.hpp"
+#include "recorded_call.hpp"
 #include "settings.hpp"
 #include "storage_operators.hpp"
 
@@ -25,8 +26,6 @@ struct Written {
   Tensor on_host;
 };
 
-bool writes(const c10::Argument& argument) { return argument.alias_info() && argument.alias_info()->isWrite(); }
-
 class HostCall {
  public:
   HostCall(const c10::OperatorHandle& op, torch::jit::Stack* stack)
@@ -37,19 +36,22 @@ class HostCall {
     const c10::DeviceGuard guard(c10::Device(kDeviceType, device_));
     SimulatedDevice& device = usable_device(device_);
     Stream& stream = current_stream(device_);
+    Capture* const capture = stream.capture();
+    if (capture) require_recordable(op_);
     ++device.operators;
     stream.synchronize();
     usable_device(device_);  // it may have been lost meanwhile
     arguments_ = torch::jit::pop(*stack_, num_arguments_);
     for (size_t index = 0; index < num_arguments_; ++index)
       stack_->push_back(on_host_argument(index, arguments_[index]));
-    call(on_host);
+    call_on_host(op_, stack_, on_host, device_);
     replace_results();
     if (!results_.empty()) ++device.launches;
     if (casts()) ++device.casts;
     if (op_.hasTag(at::Tag::data_dependent_output)) ++device.host_waits;  // the host reads the result
-    stream.enqueue([results = std::move(results_)] { write(results); },
-                   std::chrono::microseconds(settings().operator_delay_us));
+    const std::chrono::microseconds delay(settings().operator_delay_us);
+    if (capture) record(*capture, on_host, delay);
+    stream.enqueue([results = std::move(results_)] { write(results); }, delay);
   }
 
  private:
@@ -94,38 +96,11 @@ class HostCall {
     return written_.back().on_host;
   }
 
-  void call(HostKernel on_host) {
-    const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-    if (!op_.hasTag(at::Tag::nondeterministic_seeded) || has_generator()) return on_host(op_, stack_);
-    // Draws from the CPU's generator, whatever the device: with the state of the device's.
-    static std::mutex mutex;
-    const std::lock_guard<std::mutex> lock(mutex);
-    auto* const cpu = at::detail::getDefaultCPUGenerator().unsafeGetGeneratorImpl();
-    auto* const of_device = default_generator(device_).unsafeGetGeneratorImpl();
-    const auto before = cpu->get_state();
-    cpu->set_state(*of_device->get_state());
-    try {
-      on_host(op_, stack_);
-    } catch (...) {
-      cpu->set_state(*before);
-      throw;
-    }
-    of_device->set_state(*cpu->get_state());
-    cpu->set_state(*before);
-  }
-
   // The copies are ordinary ones otherwise, which are counted where they are made.
   bool casts() const {
     if (op_.operator_name().name != "aten::_foreach_copy_") return false;
     const auto to = arguments_[0].toTensorVector(), from = arguments_[1].toTensorVector();
     return to[0].dtype() != from[0].dtype();
-  }
-
-  bool has_generator() const {
-    for (const c10::Argument& argument : op_.schema().arguments())
-      if (argument.type()->str().find("Generator") != std::string::npos) return true;
-    return false;
   }
 
   void replace_results() {
@@ -175,6 +150,12 @@ class HostCall {
     std::vector<Tensor> results;
     for (const Tensor& tensor : on_host) results.push_back(new_result(tensor));
     return results;
+  }
+
+  void record(Capture& capture, HostKernel on_host, std::chrono::microseconds delay) const {
+    std::vector<Tensor> results;
+    for (const Written& result : results_) results.push_back(result.on_device);
+    capture.add(recorded_call(op_, on_host, device_, arguments_, std::move(results)), delay);
   }
 
   static void write(const std::vector<Written>& results) {
@@ -239,6 +220,8 @@ bool returns_view(const c10::FunctionSchema& schema) {
 void compute_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack, HostKernel on_host) {
   HostCall(op, stack).run(on_host);
 }
+
+bool writes(const c10::Argument& argument) { return argument.alias_info() && argument.alias_info()->isWrite(); }
 
 void host_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   TORCH_CHECK_NOT_IMPLEMENTED(!returns_view(op.schema()), "the simulated device has no kernel for the view ",

@@ -15,6 +15,9 @@ namespace simulated_device {
 using HostKernel = void (*)(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 void compute_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack, HostKernel on_host);
 
+// Whether the operator changes the tensors of an argument, or returns what it has changed.
+bool writes(const c10::Argument& argument);
+
 // For any operator that has a kernel for the CPU.
 void host_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 // Registers it where LibTorch would compose an operator of others although the CPU has a kernel, which makes other

@@ -8,6 +8,7 @@
 #include <iomanip>
 #include <sstream>
 
+#include "capture.hpp"
 #include "device.hpp"
 #include "faults.hpp"
 #include "settings.hpp"
@@ -113,13 +114,16 @@ void* Memory::allocate(size_t bytes) {
   }
   if (faults().allocation_fails(device_.index())) out_of_memory(bytes, true);
   const c10::StreamId stream = current_stream_id(device_.index());
+  const Capture* const capture = device_.stream(stream).capture();
+  const uint64_t pool = capture ? capture->pool() : 0;
   for (int attempt = 0;; ++attempt) {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       size_t offset = 0;
       if (attempt > 0) release_reserved();
       if (take_any(size, &offset)) {
-        blocks_[offset] = {size, bytes, stream, {}};
+        blocks_[offset] = {size, bytes, stream, {}, pool, static_cast<uint64_t>(num_allocations_)};
+        if (pool != 0) freed_in_pools_[pool];
         used_ += size;
         stats_.allocation[kAggregate].increase(1);
         stats_.active[kAggregate].increase(1);
@@ -165,7 +169,17 @@ void Memory::free(void* address) {
     stats_.allocated_bytes[kAggregate].decrease(block.size);
     stats_.requested_bytes[kAggregate].decrease(block.requested);
     ++stats_.num_device_free;
+    const auto of_pool = freed_in_pools_.find(block.pool);
+    if (of_pool != freed_in_pools_.end()) {
+      of_pool->second[offset] = block;
+      return;
+    }
   }
+  free_after_streams(offset, block);
+}
+
+void Memory::free_after_streams(size_t offset, const Block& freed) {
+  Block block = freed;
   block.used_by.insert(block.stream);
   const auto remaining = std::make_shared<std::atomic<size_t>>(block.used_by.size());
   for (const c10::StreamId stream : block.used_by) {
@@ -184,6 +198,41 @@ void Memory::put_block(size_t offset, size_t size, size_t requested) {
   used_ -= size;
   stats_.active[kAggregate].decrease(1);
   stats_.active_bytes[kAggregate].decrease(size);
+}
+
+void Memory::release_pool(uint64_t pool) {
+  std::map<size_t, Block> freed;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    freed.swap(freed_in_pools_[pool]);
+    freed_in_pools_.erase(pool);
+  }
+  for (const auto& [offset, block] : freed) free_after_streams(offset, block);
+}
+
+std::map<size_t, Memory::Contents> Memory::contents() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  std::map<size_t, Contents> contents;
+  for (const auto& [offset, block] : blocks_) {
+    const auto* const bytes = static_cast<const char*>(operator_address(base() + offset));
+    contents[offset] = {block.number, {bytes, bytes + block.size}};
+  }
+  return contents;
+}
+
+void Memory::restore(const std::map<size_t, Contents>& contents, uint64_t pool) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto poison = [this](size_t offset, const Block& block) {
+    std::memset(operator_address(base() + offset), kPoison, block.size);
+  };
+  for (const auto& [offset, block] : blocks_) {
+    const auto before = contents.find(offset);
+    if (before != contents.end() && before->second.number == block.number)
+      std::memcpy(operator_address(base() + offset), before->second.bytes.data(), block.size);
+    else if (block.pool == pool)
+      poison(offset, block);
+  }
+  for (const auto& [offset, block] : freed_in_pools_[pool]) poison(offset, block);
 }
 
 void Memory::record_stream(void* address, c10::StreamId stream) {

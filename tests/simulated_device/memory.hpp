@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <vector>
 
 namespace simulated_device {
 
@@ -32,6 +33,16 @@ class Memory {
   // The memory is free when the work that is queued now has ended, on its own stream and on those recorded for it.
   void free(void* address);
   void record_stream(void* address, c10::StreamId stream);
+  // The memory of a pool that was freed stays out of use until the pool is released: graphs use it.
+  void release_pool(uint64_t pool);
+  // What every block has in it, of all streams that the caller has waited for.
+  struct Contents {
+    uint64_t number;  // of the allocation
+    std::vector<char> bytes;
+  };
+  std::map<size_t, Contents> contents();
+  // Writes it back into the blocks that are there still. Those of the pool have no value then.
+  void restore(const std::map<size_t, Contents>& contents, uint64_t pool);
   // Returns what is free to the system.
   void empty_cache();
 
@@ -47,6 +58,8 @@ class Memory {
     size_t requested;
     c10::StreamId stream;
     std::set<c10::StreamId> used_by;
+    uint64_t pool;    // of the capture it was allocated in; 0: none
+    uint64_t number;  // of the allocation
   };
   struct FreeRange {
     size_t size;
@@ -57,6 +70,7 @@ class Memory {
   bool take(size_t size, bool reserved, size_t* offset);
   bool take_any(size_t size, size_t* offset);
   void put(size_t offset, FreeRange range);
+  void free_after_streams(size_t offset, const Block& block);
   void put_block(size_t offset, size_t size, size_t requested);
   void release_reserved();
   [[noreturn]] void out_of_memory(size_t bytes, bool simulated);
@@ -64,7 +78,8 @@ class Memory {
 
   SimulatedDevice& device_;
   std::mutex mutex_;
-  std::map<size_t, Block> blocks_;  // by offset
+  std::map<size_t, Block> blocks_;                              // by offset
+  std::map<uint64_t, std::map<size_t, Block>> freed_in_pools_;  // of pools that are alive
   FreeRanges free_;
   size_t used_ = 0;      // bytes of blocks, also of those that streams still use
   size_t reserved_ = 0;  // used, or free and poisoned

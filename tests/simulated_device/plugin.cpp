@@ -4,9 +4,11 @@
 
 #include <stdexcept>
 
+#include "capture.hpp"
 #include "copies.hpp"
 #include "device.hpp"
 #include "faults.hpp"
+#include "graph.hpp"
 #include "guard.hpp"
 #include "hooks.hpp"
 #include "host_access.hpp"
@@ -29,6 +31,7 @@ const bool registered = [] {
   register_guard();
   register_hooks();
   c10::register_privateuse1_backend(device_name_setting());
+  register_graphs();
   return true;
 }();
 
@@ -70,7 +73,10 @@ void simulated_device_restore(void) {
 }
 
 void simulated_device_run_kernel(int32_t device, int64_t microseconds) {
-  current_stream(static_cast<c10::DeviceIndex>(device)).enqueue(nullptr, std::chrono::microseconds(microseconds));
+  Stream& stream = current_stream(static_cast<c10::DeviceIndex>(device));
+  const std::chrono::microseconds duration(microseconds);
+  if (Capture* const capture = stream.capture()) capture->add(nullptr, duration);
+  stream.enqueue(nullptr, duration);
 }
 
 void simulated_device_get_statistics(int32_t device, simulated_device_statistics* statistics) {

@@ -73,6 +73,7 @@ void Stream::enqueue(std::function<void()> work, microseconds duration, WhenLost
 std::shared_ptr<const Mark> Stream::record() {
   auto mark = std::make_shared<Mark>();
   mark->stream = this;
+  mark->capture = capture_;
   append({nullptr, {}, WhenLost::kSkip, {}, nullptr, mark});
   return mark;
 }

@@ -16,13 +16,15 @@
 namespace simulated_device {
 
 using Clock = std::chrono::steady_clock;
+class Capture;
 class Stream;
 
 // A position in a stream that other streams and the host can wait for.
 struct Mark {
   Stream* stream;
   uint64_t position = 0;
-  Clock::time_point reached;  // when the device was there; valid once is_reached()
+  Clock::time_point reached;         // when the device was there; valid once is_reached()
+  const Capture* capture = nullptr;  // that recorded it
 
   bool is_reached() const;
   void wait() const;
@@ -44,6 +46,9 @@ class Stream {
   void wait_for(std::shared_ptr<const Mark> mark);
 
   c10::DeviceIndex device() const { return device_; }
+  // What records its work now; null: nothing.
+  Capture* capture() const { return capture_; }
+  void set_capture(Capture* capture) { capture_ = capture; }
   bool is_idle() const;
   // Returns when all that is queued now has ended.
   void synchronize();
@@ -72,6 +77,7 @@ class Stream {
   const c10::DeviceIndex device_;
   const c10::StreamId id_;
   const std::atomic<bool>& lost_;
+  std::atomic<Capture*> capture_{nullptr};
   mutable std::mutex mutex_;
   std::condition_variable queued_;  // for the thread
   std::condition_variable ended_;   // a task has ended

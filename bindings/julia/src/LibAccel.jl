@@ -1555,6 +1555,25 @@ function accel_local_sgd_options_t(;
     return accel_local_sgd_options_t(sizeof(accel_local_sgd_options_t), start_step, outer_lr, outer_momentum, outer_nesterov, enabled, gradient_group)
 end
 
+"""When a step is recorded, and for which inputs."""
+struct accel_capture_options_t
+    struct_size::Csize_t
+    warmup_steps::Int64
+    max_captures::Int64
+    run_others::accel_flag_t
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_capture_options_t(;
+    warmup_steps = ACCEL_UNSET_INT64,
+    max_captures = ACCEL_UNSET_INT64,
+    run_others = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_capture_options_t(sizeof(accel_capture_options_t), warmup_steps, max_captures, run_others, reserved)
+end
+
 """Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters(). Sharded parameters show the rows of this rank, and so do optimizers. Around its own use of a module the program gathers them; what it passes as gradients is whole: CHECK(accel_parameters_unshard(parameters, \"layers.0\", 1)); ... computes with the whole parameters ... CHECK(accel_parameters_reshard(parameters, \"layers.0\"));"""
 struct accel_parameters_options_t
     struct_size::Csize_t
@@ -9047,6 +9066,40 @@ accel_clip_grad_value(state, var"module", clip_value) =
     check(@waiting(ccall(@address(accel_clip_grad_value), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Float64), state, var"module", clip_value)), "accel_clip_grad_value")
 
 """
+    accel_step_capture(state, step, options, out)
+
+A training step that the device records, and then does by one call, so that the host issues no kernels. The step is a module, whose forward (accel_module_set_forward()) computes the forward, accel_backward(), clipping and the optimizer's step, and returns the loss or other tensors. Calls of the result take steps: the first ones run the forward as it is, the next one records it, and from then on inputs are copied into the recording, which is done again. Results are those of an ordinary step, bit by bit, without gradient history. On the CPU, and on devices for which LibTorch has no graphs, each call is an ordinary step. Tensors on the CPU among the inputs come to the device first. The host's code runs in the first steps only, so schedulers step outside, and it must not read numbers of the device. The step is recorded anew when an optimizer's settings (such as the learning rate), its state, the mode of a prepared model, or the memory of a parameter is another one.
+
+- `state`: A state of one process.
+- `step`: Owned with the result.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: A module of the kind \"CapturedStep\". Its call returns, besides the errors of the step: UNSUPPORTED that names the operator that cannot be recorded, or the optimizer that counts its steps on the host; SHAPE_MISMATCH for inputs that no recording has, when there are max_captures; OUT_OF_MEMORY; INVALID_STATE for a step that ends within an accumulation window, or that calls itself. A step that could not be recorded has changed nothing.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a module without a forward.
+
+Threads: thread.
+"""
+accel_step_capture(state, step, options, out) =
+    check(ccall(@address(accel_step_capture), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_module_t}, Ptr{accel_capture_options_t}, Ptr{Ptr{accel_module_t}}), state, step, options, out), "accel_step_capture")
+
+"""
+    accel_step_capture_counts(step, out_steps, out_captures, out_replays)
+
+Counts what a captured step has done.
+
+- `step`: Of accel_step_capture().
+- `out_steps`: `nothing`/`C_NULL` is allowed. Calls; may be NULL.
+- `out_captures`: `nothing`/`C_NULL` is allowed. Recordings; may be NULL.
+- `out_replays`: `nothing`/`C_NULL` is allowed. Steps that a recording did; may be NULL. The others were ordinary ones.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for another module.
+
+Threads: object.
+"""
+accel_step_capture_counts(step, out_steps, out_captures, out_replays) =
+    check(ccall(@address(accel_step_capture_counts), accel_status_t, (Ptr{accel_module_t}, Ptr{Int64}, Ptr{Int64}, Ptr{Int64}), step, out_steps, out_captures, out_replays), "accel_step_capture_counts")
+
+"""
     accel_parameters_register(state, tensors, options, out)
 
 Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the application computes with, and stay that. All ranks get rank 0's values in it. accel_parameters_step() is the rest: CHECK(accel_parameters_register(state, &tensors, NULL, &parameters)); CHECK(accel_parameters_module(parameters, &module)); CHECK(accel_optimizer_adamw(module, NULL, &plain)); CHECK(accel_prepare_optimizer(state, plain, &optimizer)); for (each micro-batch) { ... computes gradients with the weights as they are ... CHECK(accel_parameters_step(parameters, optimizer, &gradients, NULL, NULL)); } The map may have any order, so hash maps of different ranks agree: names are sorted, and names of a module itself come before names of its parts. With sharding gradients and states of optimizers are what is sharded, under FULL_SHARD too: the memory of the application stays whole, and is written after each step and load; values that the application writes there are lost. The memory is used until accel_free_memory() or the end of the state, also when the parameters are released before that.
@@ -12146,6 +12199,8 @@ const FUNCTIONS = (
     :accel_unscale_gradients,
     :accel_clip_grad_norm,
     :accel_clip_grad_value,
+    :accel_step_capture,
+    :accel_step_capture_counts,
     :accel_parameters_register,
     :accel_parameters_module,
     :accel_parameters_step,

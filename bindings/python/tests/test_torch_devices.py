@@ -16,6 +16,10 @@ def test_it_computes_what_the_cpu_computes(program):
     assert simulated_torch.run(program) == "equal\n"
 
 
+def test_captured_steps():
+    assert simulated_torch.run("device_captured_steps.py", "--torch") == "equal\n"
+
+
 # Regression: after a backward before `import torch` no device had a thread of autograd, because torch has an engine of its own.
 def test_backwards_before_the_device():
     """And seeds, generators, page-locked memory and `import torch`, in covering orders."""

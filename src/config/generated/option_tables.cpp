@@ -659,6 +659,13 @@ constexpr OptionField kLocalSgdOptions[] = {
     {"gradient_group", "A group of ranks that continue to exchange gradients in local steps (of one host, say). Default: none", OptionKind::kObject, 8, 40, 87, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
+constexpr OptionField kCaptureOptions[] = {
+    {"warmup_steps", "Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default 3", OptionKind::kInteger, 8, 8, 78, {1, kInfinity, false, true}, nullptr, "3", nullptr, nullptr, 0, false},
+    {"max_captures", "The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In [1, inf). Default 1", OptionKind::kInteger, 8, 16, 137, {1, kInfinity, false, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"run_others", "1: inputs that would need more recordings take an ordinary step; 0: they are an error. Default 0", OptionKind::kFlag, 4, 24, 86, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 28, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kParametersOptions[] = {
     {"bucket_cap_mb", "Gradients are sent in buckets of this size, in MiB. In (0, inf). Default 25", OptionKind::kNumber, 8, 8, 51, {0, kInfinity, true, true}, nullptr, "25", nullptr, nullptr, 0, false},
     {"fsdp", "The options of sharding; its wrapping takes the modules that the parameters belong to. Default: theirs", OptionKind::kObject, 8, 16, 86, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::fsdp_options},
@@ -885,6 +892,7 @@ const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 96,
 const OptionTable dataloader_config{"accel_dataloader_config_t", 56, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
+const OptionTable capture_options{"accel_capture_options_t", 32, kCaptureOptions, std::size(kCaptureOptions)};
 const OptionTable parameters_options{"accel_parameters_options_t", 24, kParametersOptions, std::size(kParametersOptions)};
 const OptionTable parameters_step_options{"accel_parameters_step_options_t", 32, kParametersStepOptions, std::size(kParametersStepOptions)};
 const OptionTable unwrap_model_options{"accel_unwrap_model_options_t", 16, kUnwrapModelOptions, std::size(kUnwrapModelOptions)};
@@ -952,6 +960,7 @@ OptionTables all_option_tables() {
       &option_tables::dataloader_config,
       &option_tables::prepare_item,
       &option_tables::local_sgd_options,
+      &option_tables::capture_options,
       &option_tables::parameters_options,
       &option_tables::parameters_step_options,
       &option_tables::unwrap_model_options,

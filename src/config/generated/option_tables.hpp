@@ -46,6 +46,7 @@ extern const OptionTable estimate_memory_options;
 extern const OptionTable dataloader_config;
 extern const OptionTable prepare_item;
 extern const OptionTable local_sgd_options;
+extern const OptionTable capture_options;
 extern const OptionTable parameters_options;
 extern const OptionTable parameters_step_options;
 extern const OptionTable unwrap_model_options;

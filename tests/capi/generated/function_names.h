@@ -448,6 +448,8 @@ static const char *const accel_function_names[] = {
     "accel_unscale_gradients",
     "accel_clip_grad_norm",
     "accel_clip_grad_value",
+    "accel_step_capture",
+    "accel_step_capture_counts",
     "accel_parameters_register",
     "accel_parameters_module",
     "accel_parameters_step",

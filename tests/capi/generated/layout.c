@@ -454,6 +454,12 @@ SAME(place_of_accel_local_sgd_options_t_outer_momentum, offsetof(accel_local_sgd
 SAME(place_of_accel_local_sgd_options_t_outer_nesterov, offsetof(accel_local_sgd_options_t, outer_nesterov) == 32 && sizeof(((accel_local_sgd_options_t *)0)->outer_nesterov) == 4);
 SAME(place_of_accel_local_sgd_options_t_enabled, offsetof(accel_local_sgd_options_t, enabled) == 36 && sizeof(((accel_local_sgd_options_t *)0)->enabled) == 4);
 SAME(place_of_accel_local_sgd_options_t_gradient_group, offsetof(accel_local_sgd_options_t, gradient_group) == 40 && sizeof(((accel_local_sgd_options_t *)0)->gradient_group) == 8);
+SAME(size_of_accel_capture_options_t, sizeof(accel_capture_options_t) == 32);
+SAME(place_of_accel_capture_options_t_struct_size, offsetof(accel_capture_options_t, struct_size) == 0 && sizeof(((accel_capture_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_capture_options_t_warmup_steps, offsetof(accel_capture_options_t, warmup_steps) == 8 && sizeof(((accel_capture_options_t *)0)->warmup_steps) == 8);
+SAME(place_of_accel_capture_options_t_max_captures, offsetof(accel_capture_options_t, max_captures) == 16 && sizeof(((accel_capture_options_t *)0)->max_captures) == 8);
+SAME(place_of_accel_capture_options_t_run_others, offsetof(accel_capture_options_t, run_others) == 24 && sizeof(((accel_capture_options_t *)0)->run_others) == 4);
+SAME(place_of_accel_capture_options_t_reserved, offsetof(accel_capture_options_t, reserved) == 28 && sizeof(((accel_capture_options_t *)0)->reserved) == 4);
 SAME(size_of_accel_parameters_options_t, sizeof(accel_parameters_options_t) == 24);
 SAME(place_of_accel_parameters_options_t_struct_size, offsetof(accel_parameters_options_t, struct_size) == 0 && sizeof(((accel_parameters_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_parameters_options_t_bucket_cap_mb, offsetof(accel_parameters_options_t, bucket_cap_mb) == 8 && sizeof(((accel_parameters_options_t *)0)->bucket_cap_mb) == 8);
@@ -1184,6 +1190,15 @@ static void test_accel_local_sgd_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_capture_options_t(void **state) {
+  static const accel_capture_options_t expected = ACCEL_CAPTURE_OPTIONS_INIT;
+  accel_capture_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_CAPTURE, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_parameters_options_t(void **state) {
   static const accel_parameters_options_t expected = ACCEL_PARAMETERS_OPTIONS_INIT;
   accel_parameters_options_t given;
@@ -1416,6 +1431,7 @@ int main(void) {
       cmocka_unit_test(test_accel_dataloader_config_t),
       cmocka_unit_test(test_accel_prepare_item_t),
       cmocka_unit_test(test_accel_local_sgd_options_t),
+      cmocka_unit_test(test_accel_capture_options_t),
       cmocka_unit_test(test_accel_parameters_options_t),
       cmocka_unit_test(test_accel_parameters_step_options_t),
       cmocka_unit_test(test_accel_unwrap_model_options_t),

@@ -454,6 +454,12 @@ int main(void) {
   printf("field outer_nesterov %zu\n", offsetof(accel_local_sgd_options_t, outer_nesterov));
   printf("field enabled %zu\n", offsetof(accel_local_sgd_options_t, enabled));
   printf("field gradient_group %zu\n", offsetof(accel_local_sgd_options_t, gradient_group));
+  printf("struct accel_capture_options_t %zu\n", sizeof(accel_capture_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_capture_options_t, struct_size));
+  printf("field warmup_steps %zu\n", offsetof(accel_capture_options_t, warmup_steps));
+  printf("field max_captures %zu\n", offsetof(accel_capture_options_t, max_captures));
+  printf("field run_others %zu\n", offsetof(accel_capture_options_t, run_others));
+  printf("field reserved %zu\n", offsetof(accel_capture_options_t, reserved));
   printf("struct accel_parameters_options_t %zu\n", sizeof(accel_parameters_options_t));
   printf("field struct_size %zu\n", offsetof(accel_parameters_options_t, struct_size));
   printf("field bucket_cap_mb %zu\n", offsetof(accel_parameters_options_t, bucket_cap_mb));

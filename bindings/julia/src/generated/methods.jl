@@ -3819,6 +3819,26 @@ autocast(body::Function, state::State; options...) =
     scoped(body, out -> with_options(given -> LibAccel.accel_autocast_begin(state, given, out), LibAccel.accel_autocast_options_t; options...))
 
 """
+    step_capture(state, step; options...)
+
+A training step that the device records, and then does by one call, so that the host issues no kernels. The step is a
+module, whose forward (accel_module_set_forward()) computes the forward, accel_backward(), clipping and the optimizer's
+step, and returns the loss or other tensors. Calls of the result take steps: the first ones run the forward as it is,
+the next one records it, and from then on inputs are copied into the recording, which is done again. Results are those
+of an ordinary step, bit by bit, without gradient history. On the CPU, and on devices for which LibTorch has no graphs,
+each call is an ordinary step. Tensors on the CPU among the inputs come to the device first. The host's code runs in the
+first steps only, so schedulers step outside, and it must not read numbers of the device. The step is recorded anew when
+an optimizer's settings (such as the learning rate), its state, the mode of a prepared model, or the memory of a
+parameter is another one.
+
+- `warmup_steps`: Ordinary steps before the first recording: they make the states of optimizers. In [1, inf). Default 3
+- `max_captures`: The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In [1, inf). Default 1
+- `run_others`: 1: inputs that would need more recordings take an ordinary step; 0: they are an error. Default 0
+"""
+step_capture(state::State, step::Model; options...) =
+    made(Model, out -> with_options(given -> LibAccel.accel_step_capture(state, step, given, out), LibAccel.accel_capture_options_t; options...))
+
+"""
     unshard(parameters, model, wait)
 
 Gathers the parameters of one module of a sharded model. They are whole until accel_parameters_reshard() or the end of

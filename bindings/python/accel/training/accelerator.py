@@ -39,6 +39,7 @@ from ..tracking.profiling import ProfileKwargs
 from . import dispatched_models, lr_scheduler, model_options, optim
 from .accelerator_arguments import (backward_settings, choice, coordinate, gradients_of, handle_of, handler_property, is_lomo, is_optimizer,
                                     is_prepared, kind_of, lomo_of_package, loss_in_engine, placements_of, pytorch_model, remembered, stepping_engine)
+from .captured_step import CapturedStep
 from .compilation import without_compilation
 from .grad_scaler import GradScaler
 from .pipeline_step import pipeline_step
@@ -388,6 +389,10 @@ class Accelerator(methods.Accelerator, Observed):
         """Forward and backward of a model in stages; the loss. `loss` is "cross_entropy", "cross_entropy_sum", a function of output
         and targets, or None: the model returns it. docs/parallelism.md"""
         return pipeline_step(self._current(), handle_of(model, "pipeline_step"), inputs, targets, loss, model)
+
+    def capture(self, step: Any, **options: Any) -> CapturedStep:
+        """The step as one that the device records; a decorator. docs/captured_steps.md"""
+        return CapturedStep(self._current(), step, self._optimizers, **options)
 
     def lomo_backward(self, loss, learning_rate=None):
         """Backward that updates the parameters of the prepared LOMO optimizers."""

@@ -21,6 +21,7 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     _is_accelerate_prepared = True
     is_saved = is_loaded = True  # whether checkpoints have the states, and whether those of a checkpoint are taken
+    num_loads = 0  # times that other tensors became the state
 
     def __init__(self, optimizer, device_placement=True, scaler=None, *, state=None, fused=True):
         self.optimizer, self.device_placement, self.scaler, self.fused = optimizer, device_placement, scaler, fused
@@ -50,12 +51,14 @@ class AcceleratedOptimizer(torch.optim.Optimizer):
 
     def load_state_dict(self, state_dict):
         self.optimizer.load_state_dict(state_dict)
+        self.num_loads += 1
         self._may_be_whole = sharded_by() != (None, None)
 
     def _load(self, saved):
         """The state of a checkpoint."""
         if self.is_loaded:
             self.optimizer.load_state_dict(saved)
+            self.num_loads += 1
 
     def _fit_states(self):
         """Parameters are cut by now, also of a model that was prepared after this optimizer. Collective once, whatever states this rank has."""

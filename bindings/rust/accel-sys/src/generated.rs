@@ -3131,6 +3131,35 @@ impl Default for accel_local_sgd_options_t {
     }
 }
 
+/// When a step is recorded, and for which inputs.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_capture_options_t {
+    pub struct_size: usize,
+    /// Ordinary steps before the first recording: they make the states of optimizers. In \[1, inf). Default 3
+    pub warmup_steps: i64,
+    /// The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs; each keeps the memory of a step. In \[1, inf). Default 1
+    pub max_captures: i64,
+    /// 1: inputs that would need more recordings take an ordinary step; 0: they are an error. Default 0
+    pub run_others: accel_flag_t,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_capture_options_t`] unset.
+pub const ACCEL_CAPTURE_OPTIONS_INIT: accel_capture_options_t = accel_capture_options_t {
+    struct_size: core::mem::size_of::<accel_capture_options_t>(),
+    warmup_steps: ACCEL_UNSET_INT64,
+    max_captures: ACCEL_UNSET_INT64,
+    run_others: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_capture_options_t {
+    fn default() -> Self {
+        ACCEL_CAPTURE_OPTIONS_INIT
+    }
+}
+
 /// Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put the tensors into a module with accel_module_add_parameter(), and mark each gradient as ready; gradients are averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other. CHECK(accel_parameters_create(state, module, NULL, &parameters)); for (each micro-batch) { CHECK(accel_accumulate_begin(state, NULL, 0, &scope)); for (i = number of parameters; i-- > 0;) CHECK(accel_parameters_grad_ready(parameters, i, my_gradient(i))); CHECK(accel_parameters_synchronize(parameters)); CHECK(accel_optimizer_step(optimizer)); CHECK(accel_scope_end(scope)); } i counts the trainable parameters of the module in the order of accel_module_named_parameters(). Sharded parameters show the rows of this rank, and so do optimizers. Around its own use of a module the program gathers them; what it passes as gradients is whole: CHECK(accel_parameters_unshard(parameters, "layers.0", 1)); ... computes with the whole parameters ... CHECK(accel_parameters_reshard(parameters, "layers.0"));
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -8884,6 +8913,32 @@ functions! {
     ///
     /// Threads: object, waits. Since 0.1.
     pub fn accel_clip_grad_value(state: *mut accel_state_t, module: *const accel_module_t, clip_value: f64) -> accel_status_t;
+
+    /// A training step that the device records, and then does by one call, so that the host issues no kernels.
+    ///
+    /// The step is a module, whose forward (accel_module_set_forward()) computes the forward, accel_backward(), clipping and the optimizer's step, and returns the loss or other tensors. Calls of the result take steps: the first ones run the forward as it is, the next one records it, and from then on inputs are copied into the recording, which is done again. Results are those of an ordinary step, bit by bit, without gradient history. On the CPU, and on devices for which LibTorch has no graphs, each call is an ordinary step. Tensors on the CPU among the inputs come to the device first. The host's code runs in the first steps only, so schedulers step outside, and it must not read numbers of the device. The step is recorded anew when an optimizer's settings (such as the learning rate), its state, the mode of a prepared model, or the memory of a parameter is another one.
+    ///
+    /// * `state`: A state of one process.
+    /// * `step`: Owned with the result.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: A module of the kind "CapturedStep". Its call returns, besides the errors of the step: UNSUPPORTED that names the operator that cannot be recorded, or the optimizer that counts its steps on the host; SHAPE_MISMATCH for inputs that no recording has, when there are max_captures; OUT_OF_MEMORY; INVALID_STATE for a step that ends within an accumulation window, or that calls itself. A step that could not be recorded has changed nothing.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT; UNSUPPORTED for a module without a forward.
+    ///
+    /// Threads: thread. Since 0.1.
+    pub fn accel_step_capture(state: *mut accel_state_t, step: *mut accel_module_t, options: *const accel_capture_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
+
+    /// Counts what a captured step has done.
+    ///
+    /// * `step`: Of accel_step_capture().
+    /// * `out_steps`: NULL is allowed. Calls; may be NULL.
+    /// * `out_captures`: NULL is allowed. Recordings; may be NULL.
+    /// * `out_replays`: NULL is allowed. Steps that a recording did; may be NULL. The others were ordinary ones.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for another module.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_step_capture_counts(step: *const accel_module_t, out_steps: *mut i64, out_captures: *mut i64, out_replays: *mut i64) -> accel_status_t;
 
     /// Registers the parameters of an application that has an autograd of its own, or none: the tensors are the memory that the application computes with, and stay that.
     ///

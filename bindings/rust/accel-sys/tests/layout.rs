@@ -687,6 +687,17 @@ fn layout_of_accel_local_sgd_options() {
 }
 
 #[test]
+fn layout_of_accel_capture_options() {
+    assert_eq!(size_of::<accel_capture_options_t>(), 32);
+    assert_eq!(align_of::<accel_capture_options_t>(), 8);
+    assert_eq!(offset_of!(accel_capture_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_capture_options_t, warmup_steps), 8);
+    assert_eq!(offset_of!(accel_capture_options_t, max_captures), 16);
+    assert_eq!(offset_of!(accel_capture_options_t, run_others), 24);
+    assert_eq!(offset_of!(accel_capture_options_t, reserved), 28);
+}
+
+#[test]
 fn layout_of_accel_parameters_options() {
     assert_eq!(size_of::<accel_parameters_options_t>(), 24);
     assert_eq!(align_of::<accel_parameters_options_t>(), 8);

@@ -536,6 +536,35 @@ impl State {
         }).map(Step::from_status)
     }
 
+    /// A training step that the device records, and then does by one call, so that the host issues no kernels. The
+    /// step is a module, whose forward ([`Model::set_forward`](crate::Model::set_forward)) computes the forward, [`State::backward_with`](crate::State::backward_with),
+    /// clipping and the optimizer's step, and returns the loss or other tensors. Calls of the result take steps:
+    /// the first ones run the forward as it is, the next one records it, and from then on inputs are copied into
+    /// the recording, which is done again. Results are those of an ordinary step, bit by bit, without gradient
+    /// history. On the CPU, and on devices for which LibTorch has no graphs, each call is an ordinary step. Tensors
+    /// on the CPU among the inputs come to the device first. The host's code runs in the first steps only, so
+    /// schedulers step outside, and it must not read numbers of the device. The step is recorded anew when an
+    /// optimizer's settings (such as the learning rate), its state, the mode of a prepared model, or the memory of
+    /// a parameter is another one.
+    ///
+    /// * `step`: Owned with the result.
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: A module of the kind "CapturedStep". Its call returns, besides the errors of the step: UNSUPPORTED
+    /// that names the operator that cannot be recorded, or the optimizer that counts its steps on the host;
+    /// SHAPE_MISMATCH for inputs that no recording has, when there are max_captures; OUT_OF_MEMORY; INVALID_STATE
+    /// for a step that ends within an accumulation window, or that calls itself. A step that could not be recorded
+    /// has changed nothing.
+    ///
+    /// # Errors
+    /// InvalidArgument, Unsupported.
+    #[inline]
+    pub fn step_capture(&self, step: &Model, options: impl Into<Option<CaptureOptions>>) -> Result<Model> {
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe { sys::accel_step_capture(self.as_raw(), step.as_raw(), options, out) })
+    }
+
     /// The model inside a prepared one.
     ///
     /// * `module`: A module, prepared or not.
@@ -689,6 +718,22 @@ pub fn estimate_memory<'a>(module: &Model, optimizer: impl Into<Option<&'a Optim
     let options = optional(&options)?;
     made(|out| unsafe {
         sys::accel_estimate_memory(module.as_raw(), optimizer.map_or(ptr::null(), |one| one.as_raw()), options, out)
+    })
+}
+
+/// Counts what a captured step has done.
+///
+/// * `step`: Of [`State::step_capture`](crate::State::step_capture).
+///
+/// Gives: Calls; may be `None`. Recordings; may be `None`. Steps that a recording did; may be `None`. The
+/// others were ordinary ones.
+///
+/// # Errors
+/// InvalidArgument.
+#[inline]
+pub fn step_capture_counts(step: &Model) -> Result<(i64, i64, i64)> {
+    made::<(i64, i64, i64)>(|out| unsafe {
+        sys::accel_step_capture_counts(step.as_raw(), &mut (*out).0, &mut (*out).1, &mut (*out).2)
     })
 }
 

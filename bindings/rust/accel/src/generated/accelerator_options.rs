@@ -1101,6 +1101,36 @@ impl LocalSgdOptions {
 }
 
 crate::configuration::builder! {
+    /// When a step is recorded, and for which inputs.
+    #[derive(Clone, Copy)]
+    CaptureOptions(accel_capture_options_t = ACCEL_CAPTURE_OPTIONS_INIT), (),
+    warmup_steps: i64 = warmup_steps,
+    max_captures: i64 = max_captures,
+    run_others: bool = run_others,
+}
+
+impl CaptureOptions {
+    /// Ordinary steps before the first recording: they make the states of optimizers. In \[1, inf). Default 3.
+    pub fn warmup_steps(mut self, warmup_steps: i64) -> Self {
+        self.0.warmup_steps = warmup_steps;
+        self
+    }
+
+    /// The most recordings that are kept, one for each combination of shapes, dtypes and numbers of the inputs;
+    /// each keeps the memory of a step. In \[1, inf). Default 1.
+    pub fn max_captures(mut self, max_captures: i64) -> Self {
+        self.0.max_captures = max_captures;
+        self
+    }
+
+    /// Inputs that would need more recordings take an ordinary step; false: they are an error. Default false.
+    pub fn run_others(mut self, run_others: bool) -> Self {
+        self.0.run_others = run_others.into();
+        self
+    }
+}
+
+crate::configuration::builder! {
     /// Parameters only: for programs that compute gradients by themselves, without LibTorch's autograd. They put
     /// the tensors into a module with [`accel_module_add_parameter`](accel_sys::accel_module_add_parameter), and mark each gradient as ready; gradients are
     /// averaged over the ranks meanwhile. Optimizers, clipping and checkpoints take the module as any other.

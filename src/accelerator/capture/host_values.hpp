@@ -1,0 +1,27 @@
+// Host values: what of a step is decided on the host, and so stays in a recorded step until it is recorded again.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "accelerator/prepared_objects.hpp"
+#include "state/state.hpp"
+
+namespace accel::accelerator {
+
+// The settings of the optimizers, which tensors are their state, and the modes of the models.
+class HostValues {
+ public:
+  explicit HostValues(const PreparedObjects& prepared);
+  bool operator==(const HostValues& other) const { return settings_ == other.settings_ && numbers_ == other.numbers_; }
+  bool operator!=(const HostValues& other) const { return !(*this == other); }
+
+ private:
+  std::vector<double> settings_;
+  std::vector<uint64_t> numbers_;
+};
+
+// kUnsupported, with the reason, for a step that a device cannot do again by itself.
+void require_repeatable(const PreparedObjects& prepared, const state::State& state);
+
+}  // namespace accel::accelerator

@@ -1,0 +1,333 @@
+// Captured steps: what a device records and does again equals the steps of a program that records nothing.
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/dropout.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/nonzero.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/relu.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "accelerator/accelerator.hpp"
+#include "accelerator/capture/captured_step.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
+#include "config/generated/settings/state/state.hpp"
+#include "device_fixture.hpp"
+#include "engine/expect_error.hpp"
+#include "nn/callback_module.hpp"
+#include "nn/module_walks.hpp"
+#include "optim/clip.hpp"
+#include "optim/rules/rules.hpp"
+#include "tensor/device/device_graph.hpp"
+#include "tensor/tree.hpp"
+
+namespace accel::accelerator {
+namespace captured_step_test {
+
+using tests::expect_error;
+using Rule = optim::RulePtr (*)();
+
+optim::RulePtr adamw() { return optim::adam_rule(optim::WeightDecay::kDecoupled); }
+
+// Two layers, with a dropout between them.
+nn::ModulePtr make_model(double dropout) {
+  const auto generator = at::detail::createCPUGenerator(1);
+  auto model = std::make_shared<nn::CallbackModule>("TwoLayers");
+  const auto add = [&](const char* name, at::IntArrayRef shape) {
+    model->add_parameter(name, at::randn(shape, generator, at::kFloat) * 0.3, true);
+  };
+  add("first", {5, 16});
+  add("first_bias", {16});
+  add("second", {16, 1});
+  add("second_bias", {1});
+  model->set_forward([dropout](nn::Module& module, const nn::Inputs& inputs) -> c10::IValue {
+    const auto parameter = [&](const char* name) { return nn::find_tensor(module, name); };
+    at::Tensor hidden = at::relu(at::addmm(parameter("first_bias"), inputs[0].toTensor(), parameter("first")));
+    if (dropout > 0) hidden = at::dropout(hidden, dropout, module.is_training());
+    return at::addmm(parameter("second_bias"), hidden, parameter("second"));
+  });
+  return model;
+}
+
+c10::IValue batch(int step, int64_t rows = 6) {
+  const auto generator = at::detail::createCPUGenerator(100 + static_cast<uint64_t>(step));
+  return at::randn({rows, 5}, generator, at::kFloat);
+}
+
+// A training on the device.
+struct Training {
+  Training(c10::Device device, Rule rule, double dropout, Precision precision = Precision::kNo)
+      : accelerator(settings(device, precision)) {
+    model = accelerator.preparation().prepare_model(make_model(dropout));
+    const auto own = optim::make_optimizer(rule());
+    own->add_group(model->parameters(), 0.02, std::nullopt);
+    optimizer = accelerator.preparation().prepare_optimizer(own);
+  }
+
+  static StateSettings settings(c10::Device device, Precision precision) {
+    StateSettings settings;
+    settings.torch_device = device.str();
+    settings.mixed_precision = precision;
+    settings.num_processes = 1;
+    settings.process_index = 0;
+    return settings;
+  }
+
+  c10::IValue step(const c10::IValue& inputs) {
+    optimizer->zero_grad(/*set_to_none=*/true);
+    const at::Tensor loss = model->call(inputs.toTensor()).square().mean();
+    accelerator.backward().run(loss);
+    if (extra) extra(loss);
+    optim::clip_gradients_by_norm(model->parameters(), 1.0);
+    optimizer->step();
+    return loss;
+  }
+  StepFunction function() {
+    return [this](const c10::IValue& inputs) { return step(inputs); };
+  }
+  CapturedStep captured(const CaptureSettings& given = {}) {
+    return CapturedStep(accelerator.state(), accelerator.prepared(), function(), given);
+  }
+  // A step without a capture.
+  c10::IValue plain(const c10::IValue& inputs) {
+    return step(inputs.toTensor().to(accelerator.state().device())).toTensor().detach();
+  }
+
+  Accelerator accelerator;
+  nn::ModulePtr model;
+  std::shared_ptr<optim::Optimizer> optimizer;
+  std::function<void(const at::Tensor& loss)> extra;  // within the step
+};
+
+class CapturedSteps : public tests::DeviceTest {
+ protected:
+  CapturedSteps() : DeviceTest(tests::LateStreams{7, 200}) {}
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (!IsSkipped() && !tensor::DeviceGraph::is_supported(device_type()))
+      GTEST_SKIP() << "LibTorch has no graphs for " << kind();
+  }
+
+  static void seed() {
+    at::Generator generator = at::globalContext().defaultGenerator(device());
+    generator.set_current_seed(11);
+  }
+  static void expect_same_weights(const Training& one, const Training& other) {
+    const auto expected = other.model->parameters(), found = one.model->parameters();
+    for (size_t i = 0; i < expected.size(); i++)
+      EXPECT_TRUE(at::equal(found[i].cpu(), expected[i].cpu())) << "parameter " << i;
+  }
+  static float number(const c10::IValue& loss) { return loss.toTensor().item<float>(); }
+  static int64_t operators() {
+    simulated_device_statistics statistics{};
+    simulation().get_statistics(0, &statistics);
+    return statistics.operators;
+  }
+};
+
+TEST_F(CapturedSteps, EqualPlainOnesBitByBit) {
+  for (const Rule rule : {&adamw, &optim::sgd_rule})
+    for (const double dropout : {0.0, 0.25})
+      for (const Precision precision : {Precision::kNo, Precision::kBf16}) {
+        SCOPED_TRACE(static_cast<int>(precision));
+        std::vector<float> expected, found;
+        Training plain(device(), rule, dropout, precision), training(device(), rule, dropout, precision);
+        seed();
+        for (int step = 0; step < 20; step++) expected.push_back(number(plain.plain(batch(step))));
+        seed();
+        CapturedStep captured = training.captured();
+        for (int step = 0; step < 20; step++) found.push_back(number(captured.run(batch(step))));
+        EXPECT_EQ(found, expected);
+        expect_same_weights(training, plain);
+        EXPECT_EQ(captured.counts().captures, 1);
+        EXPECT_EQ(captured.counts().replays, 17) << "of 20, behind 3 of warm-up";
+        EXPECT_TRUE(tree::equal(training.optimizer->state_dict(), plain.optimizer->state_dict()))
+            << "steps are counted";
+        // Evaluation with the weights as they are now, not with casts from before.
+        const at::NoGradGuard no_grad;
+        training.model->train(false);
+        plain.model->train(false);
+        const at::Tensor input = batch(50).toTensor().to(device());
+        EXPECT_TRUE(at::equal(training.model->call(input).cpu(), plain.model->call(input).cpu()));
+      }
+}
+
+TEST_F(CapturedSteps, CallNoOperatorsOfTheModel) {
+  NEEDS_SIMULATION("counts of operators");
+  Training training(device(), &adamw, 0);
+  CapturedStep captured = training.captured();
+  const c10::IValue inputs = batch(1).toTensor().to(device());
+  for (int step = 0; step < 4; step++) captured.run(inputs);
+  tensor::synchronize(device());
+  const int64_t before = operators();
+  const auto begin = std::chrono::steady_clock::now();
+  constexpr int kSteps = 50;
+  for (int step = 0; step < kSteps; step++) captured.run(inputs);
+  const auto time = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  std::printf("a replay takes the host %.1f us\n", time / kSteps);
+  EXPECT_LE(operators() - before, 2 * kSteps) << "the copies of the input and of the loss";
+}
+
+TEST_F(CapturedSteps, OtherShapesAreWhatTheOptionsSay) {
+  Training failing(device(), &adamw, 0), running(device(), &adamw, 0), capturing(device(), &adamw, 0),
+      plain(device(), &adamw, 0);
+  CaptureSettings settings;
+  settings.warmup_steps = 1;
+  CapturedStep fails = failing.captured(settings);
+  settings.run_others = true;
+  CapturedStep runs = running.captured(settings);
+  settings.run_others = false;
+  settings.max_captures = 2;
+  CapturedStep captures = capturing.captured(settings);
+  fails.run(batch(0));
+  fails.run(batch(1));
+  expect_error(Status::kShapeMismatch, "the inputs are Float [4, 5], and the captured step has Float [6, 5]",
+               [&] { fails.run(batch(2, 4)); });
+  expect_error(Status::kShapeMismatch, "expected the same structure", [&] {
+    fails.run(tree::new_tuple({batch(2), batch(3)}));
+  });
+  fails.run(batch(2));
+  for (int step = 0; step < 12; step++) {
+    const int64_t rows = step % 3 == 2 ? 4 : 6;
+    const float expected = number(plain.plain(batch(step, rows)));
+    EXPECT_EQ(number(runs.run(batch(step, rows))), expected) << step;
+    EXPECT_EQ(number(captures.run(batch(step, rows))), expected) << step;
+  }
+  expect_same_weights(running, plain);
+  expect_same_weights(capturing, plain);
+  EXPECT_EQ(captures.counts().captures, 2);
+  expect_error(Status::kShapeMismatch, "max_captures than 2", [&] { captures.run(batch(0, 3)); });
+}
+
+TEST_F(CapturedSteps, FollowWhatTheHostChanges) {
+  Training plain(device(), &adamw, 0), training(device(), &adamw, 0);
+  CapturedStep captured = training.captured();
+  const auto both = [&](const std::function<void(Training&)>& change) {
+    change(plain);
+    change(training);
+    for (int step = 0; step < 3; step++)
+      EXPECT_EQ(number(captured.run(batch(step))), number(plain.plain(batch(step)))) << step;
+    expect_same_weights(training, plain);
+  };
+  both([](Training&) {});
+  both([](Training&) {});
+  EXPECT_EQ(captured.counts().captures, 1);
+  both([](Training& of) { of.optimizer->set_lr(0, 0.01); });
+  EXPECT_EQ(captured.counts().captures, 2) << "the rate is a number of the recorded update";
+  both([](Training& of) {  // weights that something else writes
+    const at::NoGradGuard no_grad;
+    of.model->parameters()[0].mul_(0.5);
+  });
+  EXPECT_EQ(captured.counts().captures, 2) << "a recording reads the weights where they are";
+  both([](Training& of) {  // other tensors become the state
+    const auto saved = tree::map_tensors(of.optimizer->state_dict(), [](const at::Tensor& t) { return t.clone(); });
+    of.plain(batch(9));
+    of.optimizer->load_state_dict(saved);
+  });
+  both([](Training& of) { of.optimizer->zero_grad(true); });
+}
+
+TEST_F(CapturedSteps, MemoryOfOthersIsNotTheirs) {
+  Training plain(device(), &adamw, 0), training(device(), &adamw, 0);
+  CapturedStep captured = training.captured();
+  std::vector<at::Tensor> kept;
+  for (int step = 0; step < 12; step++) {
+    const float expected = number(plain.plain(batch(step)));
+    const c10::IValue loss = captured.run(batch(step));
+    kept.push_back(at::full({64, step + 1}, step, at::TensorOptions(device())));  // between the steps
+    const auto saved = tree::map_tensors(training.optimizer->state_dict(), [](const at::Tensor& t) { return t.cpu(); });
+    EXPECT_EQ(number(loss), expected);
+    EXPECT_TRUE(tree::equal(saved, plain.optimizer->state_dict())) << "a save behind a step that may still run";
+  }
+  for (size_t i = 0; i < kept.size(); i++) EXPECT_TRUE(kept[i].eq(static_cast<double>(i)).all().item<bool>());
+}
+
+TEST_F(CapturedSteps, RefuseWhatNoDeviceCanRecord) {
+  const auto expect_refused = [](const char* part, Rule rule, const std::function<void(const at::Tensor&)>& extra) {
+    SCOPED_TRACE(part);
+    Training plain(device(), rule, 0), training(device(), rule, 0);
+    CapturedStep captured = training.captured();
+    for (int step = 0; step < 3; step++) EXPECT_EQ(number(captured.run(batch(step))), number(plain.plain(batch(step))));
+    training.extra = extra;
+    expect_error(Status::kUnsupported, part, [&] { captured.run(batch(3)); });
+    training.extra = nullptr;
+    // The step that failed has changed nothing.
+    EXPECT_EQ(number(training.plain(batch(3))), number(plain.plain(batch(3))));
+    expect_same_weights(training, plain);
+    EXPECT_EQ(number(captured.run(batch(4))), number(plain.plain(batch(4)))) << "captured now";
+  };
+  expect_refused("cannot capture the operator aten::_local_scalar_dense", &adamw,
+                 [](const at::Tensor& loss) { static_cast<void>(loss.item<float>()); });
+  expect_refused("cannot capture the operator aten::nonzero", &adamw,
+                 [](const at::Tensor& loss) { static_cast<void>(at::nonzero(loss)); });
+  expect_refused("aten::_copy_from", &adamw, [](const at::Tensor& loss) { static_cast<void>(loss.cpu()); });
+}
+
+TEST_F(CapturedSteps, RefuseUpdatesThatTheHostCounts) {
+  Training training(device(), &optim::radam_rule, 0);
+  CapturedStep captured = training.captured();
+  for (int step = 0; step < 3; step++) captured.run(batch(step));
+  expect_error(Status::kUnsupported, "the optimizer radam counts its steps on the host",
+               [&] { captured.run(batch(3)); });
+}
+
+TEST_F(CapturedSteps, RefuseStepsThatChangeTheirSettings) {
+  Training training(device(), &adamw, 0);
+  CapturedStep captured = training.captured();
+  training.extra = [&](const at::Tensor&) { training.optimizer->set_lr(0, training.optimizer->lr(0) * 0.9); };
+  for (int step = 0; step < 3; step++) captured.run(batch(step));
+  expect_error(Status::kUnsupported, "schedulers to step after the captured step", [&] { captured.run(batch(3)); });
+}
+
+TEST_F(CapturedSteps, AnErrorOfTheProgramStaysWhatItIs) {
+  Training training(device(), &adamw, 0);
+  CapturedStep captured = training.captured();
+  for (int step = 0; step < 3; step++) captured.run(batch(step));
+  training.extra = [](const at::Tensor&) { fail(Status::kUser, "the program gives up"); };
+  expect_error(Status::kUser, "the program gives up", [&] { captured.run(batch(3)); });
+  training.extra = [&](const at::Tensor&) { captured.run(batch(3)); };
+  expect_error(Status::kInvalidState, "a captured step runs itself", [&] { captured.run(batch(3)); });
+}
+
+TEST_F(CapturedSteps, OutOfMemoryIsAnErrorOfOneStep) {
+  NEEDS_SIMULATION("allocations that fail");
+  Training plain(device(), &adamw, 0), training(device(), &adamw, 0);
+  CapturedStep captured = training.captured();
+  for (int step = 0; step < 3; step++) EXPECT_EQ(number(captured.run(batch(step))), number(plain.plain(batch(step))));
+  training.extra = [](const at::Tensor&) { simulation().fail_allocation(-1, 1); };
+  expect_error(Status::kOutOfMemory, "has no memory for a captured step", [&] { captured.run(batch(3)); });
+  training.extra = nullptr;
+  simulation().restore();
+  for (int step = 3; step < 6; step++) EXPECT_EQ(number(captured.run(batch(step))), number(plain.plain(batch(step))));
+  expect_same_weights(training, plain);
+}
+
+TEST(CapturedStepsOnTheCpu, AreOrdinaryOnes) {
+  Training plain(at::kCPU, &adamw, 0), training(at::kCPU, &adamw, 0);
+  CapturedStep captured = training.captured();
+  EXPECT_FALSE(captured.uses_graphs());
+  for (int step = 0; step < 6; step++) {
+    const c10::IValue loss = captured.run(batch(step));
+    EXPECT_TRUE(at::equal(loss.toTensor(), plain.plain(batch(step)).toTensor()));
+    EXPECT_FALSE(loss.toTensor().requires_grad());
+  }
+  EXPECT_EQ(captured.counts().steps, 6);
+  EXPECT_EQ(captured.counts().captures, 0);
+}
+
+}  // namespace captured_step_test
+}  // namespace accel::accelerator
