@@ -538,9 +538,8 @@ class Accelerator(methods.Accelerator, Observed):
         return None if self.deepspeed_plugin is None else self.deepspeed_plugin.type_of_whole_weights()
 
     def save_state(self, output_dir: Any = None, safe_serialization: bool = True, **settings: Any) -> Any:
-        """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder. Of the engine, beyond the
-        reference: asynchronous, when_busy ("wait", "refuse"), compression_level, incremental, durable, device_copy_bytes,
-        page_locked_bytes."""
+        """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder. Beyond the reference:
+        asynchronous, when_busy ("wait", "refuse"), compression_level, incremental, durable, device_copy_bytes, page_locked_bytes."""
         project, state = self._set_project()
         if not project.automatic_checkpoint_naming and output_dir is None:
             raise ValueError("save_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
