@@ -48,7 +48,7 @@ class Statistics(ctypes.Structure):
     """simulated_device_statistics"""
 
     _fields_ = [(name, ctypes.c_int64) for name in ("allocations", "allocated_bytes", "copies", "operators", "streams", "pending_tasks",
-                                                     "pageable_copies", "host_waits")]
+                                                     "pageable_copies", "host_waits", "launches")]
 
 
 def leave_memory(size):

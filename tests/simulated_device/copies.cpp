@@ -80,6 +80,9 @@ Tensor copy_from(const Tensor& from, const Tensor& to, bool non_blocking) {
     copy_to_host(source, to, non_blocking);
   else
     copy_between_devices(source, to);
+  // A kernel makes what is no plain copy of bytes.
+  if (is_on_device(from) && is_on_device(to) && !has_same_layout(source, to))
+    ++usable_device(to.device().index()).launches;
   return to;
 }
 

@@ -38,6 +38,7 @@ class SimulatedDevice {
   std::atomic<int64_t> pageable_copies{0};
   std::atomic<int64_t> host_waits{0};
   std::atomic<int64_t> operators{0};
+  std::atomic<int64_t> launches{0};
 
  private:
   const c10::DeviceIndex index_;

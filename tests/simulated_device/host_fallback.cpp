@@ -45,6 +45,8 @@ class HostCall {
       stack_->push_back(on_host_argument(index, arguments_[index]));
     call(on_host);
     replace_results();
+    if (!results_.empty()) ++device.launches;
+    if (op_.hasTag(at::Tag::data_dependent_output)) ++device.host_waits;  // the host reads the result
     stream.enqueue([results = std::move(results_)] { write(results); },
                    std::chrono::microseconds(settings().operator_delay_us));
   }
@@ -187,6 +189,37 @@ void cpu_kernel(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);
 }
 
+bool is_foreach(const c10::OperatorHandle& op) { return op.operator_name().name.rfind("aten::_foreach_", 0) == 0; }
+
+// Whether CUDA has one kernel for the lists of a _foreach operator: their tensors are dense and of one layout and
+// dtype, between which _foreach_copy_ may convert. It goes from tensor to tensor otherwise.
+bool is_one_kernel(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+  const auto& arguments = op.schema().arguments();
+  const bool converts = op.operator_name().name == "aten::_foreach_copy_";
+  std::vector<Tensor> first;
+  for (size_t index = 0; index < arguments.size(); ++index) {
+    const IValue& value = torch::jit::peek(stack, index, arguments.size());
+    if (value.isTensor() && value.toTensor().dim() > 0) return false;  // a number for each tensor, which the host reads
+    if (!value.isTensorList()) continue;
+    const std::vector<Tensor> list = value.toTensorVector();
+    if (first.empty()) first = list;
+    if (list.empty() || list.size() != first.size()) return false;
+    for (size_t place = 0; place < list.size(); ++place) {
+      const Tensor& tensor = list[place];
+      const bool has_dtype = tensor.scalar_type() == (converts ? list : first)[0].scalar_type();
+      if (!is_on_device(tensor) || !has_dtype || !tensor.is_non_overlapping_and_dense() ||
+          tensor.sizes() != first[place].sizes() || tensor.strides() != first[place].strides())
+        return false;
+    }
+  }
+  return true;
+}
+
+void foreach_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  if (is_one_kernel(op, *stack)) return compute_on_host(op, stack, &cpu_kernel);
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::CPU), stack);  // composed of operators for each tensor
+}
+
 bool returns_view(const c10::FunctionSchema& schema) {
   for (const c10::Argument& result : schema.returns())
     if (result.alias_info() && !writes(result)) return true;
@@ -210,6 +243,10 @@ void register_cpu_kernels(torch::Library& library) {
   for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
     const auto op = dispatcher.findOp(name);
     if (name.getNamespace() != "aten" || !op || !op->hasSchema() || returns_view(op->schema())) continue;
+    if (is_foreach(*op)) {
+      library.impl(c10::toString(name).c_str(), torch::CppFunction::makeFromBoxedFunction<&foreach_operator>());
+      continue;
+    }
     const auto has = [&op](c10::DispatchKey key) { return op->hasKernelForDispatchKey(key); };
     if (has(c10::DispatchKey::CPU) && !has(c10::DispatchKey::PrivateUse1) &&
         (has(c10::DispatchKey::CompositeExplicitAutograd) ||

@@ -18,7 +18,7 @@ void compute_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack, Ho
 // For any operator that has a kernel for the CPU.
 void host_fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 // Registers it where LibTorch would compose an operator of others although the CPU has a kernel, which makes other
-// bits.
+// bits, and for operators on lists of tensors, which are one kernel.
 void register_cpu_kernels(torch::Library& library);
 
 }  // namespace simulated_device

@@ -81,6 +81,7 @@ void simulated_device_get_statistics(int32_t device, simulated_device_statistics
   statistics->operators = of.operators;
   statistics->pageable_copies = of.pageable_copies;
   statistics->host_waits = of.host_waits;
+  statistics->launches = of.launches;
   for (const Stream* stream : of.streams()) {
     ++statistics->streams;
     statistics->pending_tasks += static_cast<int64_t>(stream->num_pending());

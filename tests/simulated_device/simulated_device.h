@@ -48,7 +48,9 @@ typedef struct simulated_device_statistics {
   int64_t streams;         /* streams of the device that were used */
   int64_t pending_tasks;   /* of all its streams */
   int64_t pageable_copies; /* between it and host memory that is not pinned */
-  int64_t host_waits;      /* of the program for it: for streams, events, and copies that block */
+  int64_t host_waits; /* of the program for it: for streams, events, copies that block, and numbers that it reads */
+  int64_t launches;   /* kernels: operators that compute on the device, and copies on it that convert. One of lists
+                         (_foreach, _fused) is one where CUDA has a kernel for the lists, else one for each tensor */
 } simulated_device_statistics;
 
 SIMULATED_DEVICE_API void simulated_device_get_settings(simulated_device_settings* settings);
