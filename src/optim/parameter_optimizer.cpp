@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/empty_like.h>
 
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "kernels/update/foreach_rounding.hpp"
 #include "optim/parameter_state.hpp"
 #include "optim/rules/rounding.hpp"
 #include "precision/autocast_weight_cache.hpp"
@@ -49,6 +51,42 @@ at::Tensor matching_gradient(const at::Tensor& parameter, const at::Tensor& grad
 // Calls an operator only if something changes.
 void bring(at::Tensor& tensor, c10::Device device, c10::ScalarType dtype) {
   if (tensor.device() != device || tensor.scalar_type() != dtype) tensor = tensor.to(device, dtype);
+}
+
+void count_step(c10::ArrayRef<Update> updates) {
+  std::vector<at::Tensor> on_device;
+  for (const Update& update : updates) {
+    const at::Tensor& step = update.state->step;
+    if (!step.defined()) continue;
+    if (step.is_cpu()) {
+      *step.mutable_data_ptr<float>() += 1;  // an operator call each would cost more than small updates
+    } else {
+      on_device.push_back(step);
+    }
+  }
+  if (!on_device.empty()) at::_foreach_add_(on_device, 1);
+}
+
+// For rules that know float32 alone: `stored` are the half-precision parameters, of which the updates may have masters.
+void update_in_float32(const UpdateRule& rule, const ParameterGroup& group, const std::vector<at::Tensor>& stored,
+                       std::vector<Update>& updates) {
+  const bool has_masters = group.precision == UpdatePrecision::kMasterWeights;
+  std::vector<at::Tensor> gradients, values;
+  for (const Update& update : updates) {
+    gradients.push_back(update.gradient);
+    values.push_back(update.parameter);
+  }
+  gradients = kernels::cast(gradients, at::kFloat);
+  if (!has_masters) values = kernels::cast(values, at::kFloat);
+  for (size_t i = 0; i < updates.size(); ++i) {
+    updates[i].gradient = gradients[i];
+    updates[i].parameter = values[i];
+  }
+  rule.update(group, updates);
+  if (has_masters) return at::_foreach_copy_(stored, values);
+  if (!stored[0].is_cpu()) return kernels::round_stochastically(values, stored);
+  for (size_t i = 0; i < updates.size(); ++i)
+    round_stochastically(values[i], stored[i], noise_seed(updates[i].step(), updates[i].index));
 }
 
 }  // namespace
@@ -155,16 +193,22 @@ bool ParameterOptimizer::step() {
   return true;
 }
 
-// States that are in files are read a window ahead, while the one before it is updated.
+// States that are in files are read a window ahead, while the one before it is updated. On devices windows limit the
+// lists that rules need for a step.
 void ParameterOptimizer::update_in_windows(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs) {
-  if (!group.state_memory) return update(group, pairs);
-  constexpr size_t kWindowBytes = 32 << 20;  // of parameters: some milliseconds of work
-  const auto end_of_window = [&pairs](size_t begin) {
-    size_t bytes = 0;
-    while (begin < pairs.size() && bytes < kWindowBytes) bytes += pairs[begin++].parameter.nbytes();
+  const bool in_files = static_cast<bool>(group.state_memory);
+  const bool limits_lists = !pairs[0].parameter.is_cpu() && !rule_->rounds();
+  if (!in_files && !limits_lists) return update(group, pairs);
+  // Parameters of a window: some milliseconds of work on the CPU, and four lists in float32 on a device.
+  const int64_t most = limits_lists ? 4 << 20 : static_cast<int64_t>((32 << 20) / pairs[0].parameter.element_size());
+  const auto end_of_window = [&pairs, most](size_t begin) {
+    int64_t elements = 0;
+    while (begin < pairs.size() && (elements == 0 || elements + pairs[begin].parameter.numel() <= most))
+      elements += pairs[begin++].parameter.numel();
     return begin;
   };
-  const auto read_ahead = [this, &pairs](size_t begin, size_t end) {
+  const auto read_ahead = [this, &pairs, in_files](size_t begin, size_t end) {
+    if (!in_files) return;
     for (size_t i = begin; i < end; ++i) {
       tensor::read_ahead(pairs[i].parameter);
       tensor::read_ahead(pairs[i].gradient);
@@ -228,27 +272,13 @@ bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const Parame
   return is_first;
 }
 
-void ParameterOptimizer::count_step(c10::ArrayRef<Update> updates) const {
-  std::vector<at::Tensor> on_device;
-  for (const Update& update : updates) {
-    const at::Tensor& step = update.state->step;
-    if (!step.defined()) continue;
-    if (step.is_cpu()) {
-      *step.mutable_data_ptr<float>() += 1;  // an operator call each would cost more than small updates
-    } else {
-      on_device.push_back(step);
-    }
-  }
-  if (!on_device.empty()) at::_foreach_add_(on_device, 1);
-}
-
 void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs) {
   std::vector<Update> updates;
   std::vector<precision::CastUpdate> casts;  // of the parameters for the next forward
   updates.reserve(pairs.size());
   const bool in_float32 = computes_in_float32(group, pairs[0].parameter);
   const bool stochastic_rounding = in_float32 && group.precision == UpdatePrecision::kStochasticRounding;
-  const bool rule_rounds = rule_->rounds() && pairs[0].parameter.is_cpu();
+  const bool rule_rounds = rule_->rounds();
   for (const ParameterGradient& pair : pairs) {
     Update update{pair.index, pair.parameter, pair.gradient, &states_[pair.index]};
     update.is_first = prepare_state(group, pair);
@@ -258,9 +288,6 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Param
       if (rule_rounds) {
         if (master.defined()) update.rounded = pair.parameter;
         update.stochastic_rounding = stochastic_rounding;
-      } else {
-        if (!master.defined()) update.parameter = pair.parameter.to(at::kFloat);
-        update.gradient = pair.gradient.to(at::kFloat);
       }
     } else if (rule_rounds) {
       casts.emplace_back(pair.parameter);
@@ -269,17 +296,15 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Param
     updates.push_back(std::move(update));
   }
   count_step(updates);
-  rule_->update(group, updates);
+  if (in_float32 && !rule_rounds) {
+    std::vector<at::Tensor> stored;
+    for (const ParameterGradient& pair : pairs) stored.push_back(pair.parameter);
+    update_in_float32(*rule_, group, stored, updates);
+  } else {
+    rule_->update(group, updates);
+  }
   for (size_t i = 0; i < pairs.size(); ++i) {
     const at::Tensor& parameter = pairs[i].parameter;
-    if (in_float32 && !rule_rounds) {
-      if (stochastic_rounding) {
-        round_stochastically(updates[i].parameter, parameter,
-                             parameter.is_cpu() ? noise_seed(updates[i].step(), pairs[i].index) : 0);
-      } else {
-        parameter.copy_(updates[i].parameter);
-      }
-    }
     tensor::count_write(parameter);
     if (i < casts.size()) casts[i].keep(parameter);
   }

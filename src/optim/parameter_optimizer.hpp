@@ -56,7 +56,6 @@ class ParameterOptimizer final : public Optimizer {
   void update(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs);
   // Creates or converts the state of a parameter as this step needs it. True if an entry is new.
   bool prepare_state(const ParameterGroup& group, const ParameterGradient& pair);
-  void count_step(c10::ArrayRef<Update> updates) const;
 
   std::unique_ptr<const UpdateRule> rule_;
   ParameterGroup defaults_;  // without parameters
