@@ -54,6 +54,7 @@ class PreparedOptimizer final : public optim::Optimizer {
   int64_t expected_state_bytes(const at::Tensor& parameter) const override {
     return optimizer_->expected_state_bytes(parameter);
   }
+  void write_device_rates() override { optimizer_->write_device_rates(); }
   c10::IValue state_dict() const override { return optimizer_->state_dict(); }
   void load_state_dict(const c10::IValue& state_dict) override { optimizer_->load_state_dict(state_dict); }
 

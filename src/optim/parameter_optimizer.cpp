@@ -7,6 +7,7 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
 
 #include <algorithm>
 #include <cmath>
@@ -168,6 +169,9 @@ bool ParameterOptimizer::step() {
     require(!modes || group.values[modes->mode] != 0, Status::kInvalidState,
             "the optimizer is in evaluation, where its parameters are their average; expected "
             "accel_optimizer_train(optimizer, 1) before a step");
+    require(!group.device_rate || group.device_rate->written == group.lr, Status::kInvalidState,
+            "the learning rate is ", group.lr, ", but the captured step has ",
+            group.device_rate ? group.device_rate->written : 0.0, "; expected write_device_rates() before each step");
   }
   const at::NoGradGuard no_grad;
   std::vector<std::vector<ParameterGradient>> groups;  // all are looked at before any is changed
@@ -235,6 +239,25 @@ void ParameterOptimizer::update_one(size_t group, size_t parameter) {
   const at::Tensor& tensor = groups_[group].parameters[parameter];
   const ParameterGradient pair{index, tensor, matching_gradient(tensor, tensor.grad(), index)};
   update(groups_[group], pair);
+}
+
+void ParameterOptimizer::write_device_rates() {
+  const at::NoGradGuard no_grad;
+  for (ParameterGroup& group : groups_) {
+    if (group.parameters.empty() || group.parameters[0].is_cpu()) continue;
+    require(rule_->reads_device_rate(), Status::kUnsupported, "steps of the optimizer \"", rule_->name(),
+            "\" cannot be captured, because its updates hold numbers of the host; expected sgd, adam or adamw");
+    const c10::Device device = group.parameters[0].device();
+    for (const at::Tensor& parameter : group.parameters)
+      require(parameter.device() == device, Status::kUnsupported, "a parameter group is on ", device, " and ",
+              parameter.device(), "; a step that is captured needs each group on one device");
+    if (group.device_rate && group.device_rate->value.device() == device) {
+      if (group.device_rate->written != group.lr) group.device_rate->value.fill_(group.lr);
+    } else {
+      group.device_rate = DeviceRate{at::full({}, group.lr, at::TensorOptions(device).dtype(at::kFloat)), group.lr};
+    }
+    group.device_rate->written = group.lr;
+  }
 }
 
 int64_t ParameterOptimizer::expected_state_bytes(const at::Tensor& parameter) const {

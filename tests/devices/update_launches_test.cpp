@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "device_fixture.hpp"
+#include "engine/expect_error.hpp"
 #include "optim/rules/rules.hpp"
 
 namespace accel::optim {
@@ -114,6 +115,42 @@ TEST_P(UpdateLaunches, WithStochasticRounding) { train(at::kBFloat16, UpdatePrec
 
 INSTANTIATE_TEST_SUITE_P(Optimizers, UpdateLaunches, testing::ValuesIn(kCases),
                          [](const auto& info) { return info.param.name; });
+
+class CapturableUpdateLaunches : public tests::DeviceTest {};
+
+TEST_F(CapturableUpdateLaunches, ReadTheRateOnTheDevice) {
+  const Case cases[] = {
+      {"sgd", sgd_rule, 0, {{"momentum", 0.9}}},
+      {"adam", [] { return adam_rule(WeightDecay::kInGradient); }},
+      {"adamw", [] { return adam_rule(WeightDecay::kDecoupled); }},
+  };
+  for (const Case& of : cases) {
+    SCOPED_TRACE(of.name);
+    Pair pair(of, device(), at::kFloat, UpdatePrecision::kAsStored, 3);
+    for (int step = 0; step < 4; step++) {
+      for (Optimizer* const optimizer : {&pair.on_host(), &pair.on_device()}) {
+        optimizer->set_lr(0, 0.1 / (1 + step / 2));
+        optimizer->write_device_rates();
+      }
+      pair.make_gradients();
+      pair.on_host().step();
+      pair.on_device().step();
+    }
+    pair.expect_equal(1e-5);
+    ASSERT_TRUE(pair.on_device().groups()[0].device_rate);
+    EXPECT_FALSE(pair.on_host().groups()[0].device_rate);
+    // The value on the device counts, as in a replay.
+    pair.on_device().groups()[0].device_rate->value.zero_();
+    const at::Tensor before = pair.own()[0].detach().clone();
+    pair.on_device().step();
+    EXPECT_TRUE(pair.own()[0].detach().cpu().equal(before.cpu()));
+    pair.on_device().set_lr(0, 0.5);
+    tests::expect_error(Status::kInvalidState, "write_device_rates", [&] { pair.on_device().step(); });
+  }
+  Pair lion({"lion", lion_rule}, device(), at::kFloat, UpdatePrecision::kAsStored, 1);
+  tests::expect_error(Status::kUnsupported, "\"lion\" cannot be captured",
+                      [&] { lion.on_device().write_device_rates(); });
+}
 
 class LargeUpdateLaunches : public tests::DeviceTest {
  protected:

@@ -78,6 +78,7 @@ class AdamRule : public AdamFamily {
     return entry < 2 || is_set(group, kAmsgrad);
   }
   bool keeps_step_on_device() const override { return true; }
+  bool reads_device_rate() const override { return true; }
 
  protected:
   enum : size_t { kAmsgrad = kOwn };
@@ -94,9 +95,13 @@ class AdamRule : public AdamFamily {
   void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
     kernels::update_in_parts(make_lists(group, updates), 0, [&](const kernels::ForeachUpdate& lists) {
       const auto with = [&](auto&& fused) {
-        fused(lists.parameters, lists.gradients, lists.states[0], lists.states[1], lists.states[2], lists.steps,
-              group.lr, group.values[kBeta1], group.values[kBeta2], group.weight_decay, group.values[kEps],
-              is_set(group, kAmsgrad), is_set(group, kMaximize));
+        const auto at_rate = [&](const auto& rate) {
+          fused(lists.parameters, lists.gradients, lists.states[0], lists.states[1], lists.states[2], lists.steps, rate,
+                group.values[kBeta1], group.values[kBeta2], group.weight_decay, group.values[kEps],
+                is_set(group, kAmsgrad), is_set(group, kMaximize));
+        };
+        if (group.device_rate) return at_rate(group.device_rate->value);
+        at_rate(group.lr);
       };
       if (decoupled_) {
         with([](const auto&... arguments) { at::_fused_adamw_(arguments...); });

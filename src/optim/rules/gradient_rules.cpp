@@ -33,6 +33,7 @@ class SgdRule : public ElementwiseRule {
     return group.values[kMomentum] != 0;
   }
   bool counts_steps() const override { return false; }
+  bool reads_device_rate() const override { return true; }
 
  protected:
   enum : size_t { kMomentum, kDampening, kNesterov, kMaximize };
@@ -56,9 +57,13 @@ class SgdRule : public ElementwiseRule {
         if (update.is_first == first) alike.push_back(update);
       if (alike.empty()) continue;
       kernels::update_in_parts(make_lists(group, alike), 0, [&](const kernels::ForeachUpdate& lists) {
-        at::_fused_sgd_(lists.parameters, lists.gradients, lists.states[0], group.weight_decay, group.values[kMomentum],
-                        group.lr, group.values[kDampening], group.values[kNesterov] != 0, group.values[kMaximize] != 0,
-                        first);
+        const auto at_rate = [&](const auto& rate) {
+          at::_fused_sgd_(lists.parameters, lists.gradients, lists.states[0], group.weight_decay,
+                          group.values[kMomentum], rate, group.values[kDampening], group.values[kNesterov] != 0,
+                          group.values[kMaximize] != 0, first);
+        };
+        if (group.device_rate) return at_rate(group.device_rate->value);
+        at_rate(group.lr);
       });
     }
   }
