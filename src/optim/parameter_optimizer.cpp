@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "kernels/update/foreach_rounding.hpp"
+#include "kernels/update/tensor_lists.hpp"
 #include "optim/parameter_state.hpp"
 #include "optim/rules/rounding.hpp"
 #include "precision/autocast_weight_cache.hpp"

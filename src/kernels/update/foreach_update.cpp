@@ -20,7 +20,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/update/foreach_rounding.hpp"
+#include "kernels/update/tensor_lists.hpp"
 
 #define ACCEL_KERNEL_NAMESPACE foreach_lists
 

@@ -12,7 +12,7 @@ inline uint32_t noise_seed(double step, size_t parameter) {
 }
 
 // float32 into bfloat16 of the same shape and memory order, on the CPU. The noise depends on `seed` and the index.
-// Other devices have kernels/update/foreach_rounding.hpp.
+// Other devices have kernels/update/tensor_lists.hpp.
 void round_stochastically(const at::Tensor& from, const at::Tensor& to, uint32_t seed);
 
 }  // namespace accel::optim

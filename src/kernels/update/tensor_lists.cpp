@@ -1,4 +1,4 @@
-#include "kernels/update/foreach_rounding.hpp"
+#include "kernels/update/tensor_lists.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_foreach_copy.h>
