@@ -24,6 +24,8 @@ struct Case {
   RulePtr (*rule)();
   int64_t most = 40;  // launches
   GivenSettings settings = {};
+  bool only_matrices = false;
+  double tolerance = 1e-5;  // in float32
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& of) { return out << of.name; }
@@ -41,6 +43,8 @@ const Case kCases[] = {
     {"rmsprop", rmsprop_rule, 40, {{"momentum", 0.9}, {"centered", 1}, {"weight_decay", 0.01}}},
     {"lion", lion_rule, 40, {{"weight_decay", 0.01}}},
     {"lamb", lamb_rule, 40, {{"weight_decay", 0.01}}},
+    {"adafactor", adafactor_rule, 40, {{"weight_decay", 0.01}, {"maximize", 1}}},
+    {"muon", muon_rule, 40, {{"weight_decay", 0.01}}, /*only_matrices=*/true, 5e-3},
     {"schedule_free_sgd", schedule_free_sgd_rule, 40, {{"weight_decay", 0.01}}},
     {"schedule_free_adamw", schedule_free_adamw_rule, 40, {{"weight_decay", 0.01}}},
 };
@@ -50,7 +54,8 @@ class Pair {
  public:
   Pair(const Case& of, c10::Device device, at::ScalarType dtype, UpdatePrecision precision, int count) {
     for (int i = 0; i < count; i++) {
-      const std::vector<int64_t> shape = i % 3 == 0 ? std::vector<int64_t>{6, 4} : std::vector<int64_t>{4 + i % 2};
+      const bool is_matrix = of.only_matrices || i % 3 == 0;
+      const auto shape = is_matrix ? std::vector<int64_t>{6, 4} : std::vector<int64_t>{4 + i % 2};
       host_.push_back(at::randn(shape, dtype).requires_grad_());
       own_.push_back(host_.back().detach().to(device).requires_grad_());
     }
@@ -109,7 +114,7 @@ class UpdateLaunches : public tests::DeviceTest, public testing::WithParamInterf
   }
 };
 
-TEST_P(UpdateLaunches, OfFloat32) { train(at::kFloat, UpdatePrecision::kAsStored, 1e-5); }
+TEST_P(UpdateLaunches, OfFloat32) { train(at::kFloat, UpdatePrecision::kAsStored, GetParam().tolerance); }
 TEST_P(UpdateLaunches, WithMasterWeights) { train(at::kBFloat16, UpdatePrecision::kMasterWeights, 1e-2); }
 TEST_P(UpdateLaunches, WithStochasticRounding) { train(at::kBFloat16, UpdatePrecision::kStochasticRounding, 5e-2); }
 

@@ -13,7 +13,6 @@
 #include <ATen/ops/_foreach_sign.h>
 #include <ATen/ops/_foreach_sqrt.h>
 #include <ATen/ops/_foreach_sub.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/stack.h>
 
@@ -275,10 +274,7 @@ void take_lamb_step(const ForeachUpdate& lists, double lr) {
   const at::Tensor lengths = norms.narrow(0, 0, count), steps = norms.narrow(0, count, count);
   at::Tensor ratios = lengths / steps;  // 1 where a norm is 0, or none
   ratios.masked_fill_(ratios.eq(0), 1.0).nan_to_num_(1.0, 1.0);
-  std::vector<at::Tensor> of_elements;  // no operator of lists multiplies each tensor by a number on the device
-  for (int64_t i = 0; i < count; ++i)
-    of_elements.push_back(ratios.select(0, i).expand({directions[static_cast<size_t>(i)].numel()}));
-  at::_foreach_addcmul_(lists.parameters, directions, split_like(at::cat(of_elements), directions), -lr);
+  at::_foreach_addcmul_(lists.parameters, directions, spread_like(ratios, directions), -lr);
 }
 
 }  // namespace

@@ -30,6 +30,23 @@ std::vector<at::Tensor> split_like(const at::Tensor& elements, const std::vector
   return parts;
 }
 
+std::vector<at::Tensor> spread_like(const at::Tensor& numbers, const std::vector<at::Tensor>& like) {
+  std::vector<at::Tensor> elements;
+  elements.reserve(like.size());
+  for (size_t i = 0; i < like.size(); ++i)
+    elements.push_back(numbers.select(0, static_cast<int64_t>(i)).expand({like[i].numel()}));
+  return split_like(at::cat(elements), like);
+}
+
+void for_each_shape(const std::vector<at::Tensor>& tensors, const std::function<void(size_t, size_t)>& run) {
+  for (size_t begin = 0; begin < tensors.size();) {
+    size_t end = begin + 1;
+    while (end < tensors.size() && tensors[end].sizes() == tensors[begin].sizes()) ++end;
+    run(begin, end);
+    begin = end;
+  }
+}
+
 void round_stochastically(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to) {
   constexpr int64_t kCut = 1 << 16;  // what bfloat16 lacks of float32's last bits
   std::vector<at::Tensor> elements;

@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <vector>
 
 namespace accel::kernels {
@@ -16,6 +17,12 @@ at::Tensor flat(const at::Tensor& tensor);
 
 // The other way round: consecutive elements of a flat tensor in the shapes and the memory order of others.
 std::vector<at::Tensor> split_like(const at::Tensor& elements, const std::vector<at::Tensor>& like);
+
+// Tensors like these, each filled with its number of a vector on the device: no operator of lists takes such numbers.
+std::vector<at::Tensor> spread_like(const at::Tensor& numbers, const std::vector<at::Tensor>& like);
+
+// Calls run(begin, end) for each run of neighbours of the same shape.
+void for_each_shape(const std::vector<at::Tensor>& tensors, const std::function<void(size_t begin, size_t end)>& run);
 
 // Stochastic rounding of float32 into bfloat16 tensors of the same shapes and memory order, by the device's generator.
 void round_stochastically(const std::vector<at::Tensor>& from, const std::vector<at::Tensor>& to);
