@@ -63,6 +63,7 @@ class PreparedOptimizer final : public optim::Optimizer {
   int64_t expected_state_bytes(const at::Tensor& parameter) const override {
     return optimizer_->expected_state_bytes(parameter);
   }
+  void write_device_rates() override { optimizer_->write_device_rates(); }
   c10::IValue state_dict() const override {
     update_.outcome().settle();
     return optimizer_->state_dict();

@@ -59,6 +59,7 @@ class FormerValues {
 std::vector<at::Tensor> changed_by(const Update& update) {
   const ParameterState& state = *update.state;
   std::vector<at::Tensor> changed{update.parameter};
+  if (update.rounded.defined()) changed.push_back(update.rounded);
   for (const StateValue& value : state.values)
     for (const at::Tensor& tensor : {value.tensor, value.scales})
       if (tensor.defined() && !tensor.is_cpu()) changed.push_back(tensor);

@@ -20,6 +20,11 @@ int64_t Optimizer::expected_state_bytes(const at::Tensor& /*parameter*/) const {
        "none");
 }
 
+void Optimizer::write_device_rates() {
+  fail(Status::kUnsupported,
+       "steps of an application's optimizer cannot be captured; expected an optimizer of the library");
+}
+
 std::vector<at::Tensor> Optimizer::parameters() const {
   std::vector<at::Tensor> parameters;
   for (const ParameterGroup& group : groups())

@@ -32,6 +32,12 @@ enum class UpdatePrecision : uint8_t {
 // Allocates memory like the parameter, in this dtype, for a state of it.
 using StateMemory = std::function<at::Tensor(const at::Tensor& parameter, at::ScalarType dtype)>;
 
+// The learning rate on the device, for captured steps, which hold no number of the host.
+struct DeviceRate {
+  at::Tensor value;  // a float32 scalar
+  double written;    // there
+};
+
 // Parameters that share their settings.
 struct ParameterGroup {
   std::vector<at::Tensor> parameters;
@@ -39,8 +45,9 @@ struct ParameterGroup {
   double weight_decay = 0;
   std::vector<double> values;  // in the order of Optimizer::settings()
   UpdatePrecision precision = UpdatePrecision::kAsStored;
-  std::optional<double> initial_lr;  // the base of schedules; set when the first scheduler is created
-  StateMemory state_memory;          // null: ordinary memory of the parameter's device
+  std::optional<double> initial_lr;       // the base of schedules; set when the first scheduler is created
+  StateMemory state_memory;               // null: ordinary memory of the parameter's device
+  std::optional<DeviceRate> device_rate;  // updates read it in place of lr
   std::vector<std::pair<const char*, double>> scheduled;  // read by torch's schedulers from a state dict's group
 };
 
@@ -75,6 +82,12 @@ class Optimizer : public tensor::Stateful {
   // another form. Loading copies, and checks everything before it changes anything.
   c10::IValue state_dict() const override = 0;
   void load_state_dict(const c10::IValue& state_dict) override = 0;
+
+  // For steps that are captured: from the first call on, updates read each group's learning rate from the device of its
+  // parameters, and no number from the host that changes from step to step. Called before each step, also one that is
+  // replayed, and outside of the capture: writes the rates that have changed. Does nothing for parameters on the CPU.
+  // kUnsupported for optimizers whose updates need more numbers than that.
+  virtual void write_device_rates();
 
   // Whether each element is updated by itself. Optimizers of the application are taken to be so.
   virtual bool is_elementwise() const { return true; }

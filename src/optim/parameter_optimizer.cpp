@@ -4,8 +4,10 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +15,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "kernels/update/tensor_lists.hpp"
 #include "optim/parameter_state.hpp"
 #include "optim/rules/rounding.hpp"
 #include "precision/autocast_weight_cache.hpp"
@@ -73,6 +76,28 @@ void count_step(c10::ArrayRef<Update> updates) {
     }
   }
   if (!on_device.empty()) at::_foreach_add_(on_device, 1);
+}
+
+// For rules that know float32 alone: `stored` are the half-precision parameters, of which the updates may have masters.
+void update_in_float32(const OpenStep& step, const UpdateRule& rule, const ParameterGroup& group,
+                       const std::vector<at::Tensor>& stored, std::vector<Update>& updates) {
+  const bool has_masters = group.precision == UpdatePrecision::kMasterWeights;
+  std::vector<at::Tensor> gradients, values;
+  for (const Update& update : updates) {
+    gradients.push_back(update.gradient);
+    values.push_back(update.parameter);
+  }
+  gradients = kernels::cast(gradients, at::kFloat);
+  if (!has_masters) values = kernels::cast(values, at::kFloat);
+  for (size_t i = 0; i < updates.size(); ++i) {
+    updates[i].gradient = gradients[i];
+    updates[i].parameter = values[i];
+  }
+  step.update(rule, group, updates);
+  if (has_masters) return at::_foreach_copy_(stored, values);
+  if (!stored[0].is_cpu()) return kernels::round_stochastically(values, stored);
+  for (size_t i = 0; i < updates.size(); ++i)
+    round_stochastically(values[i], stored[i], noise_seed(updates[i].step(), updates[i].index));
 }
 
 }  // namespace
@@ -154,6 +179,9 @@ bool ParameterOptimizer::step_unless(const std::shared_ptr<precision::OverflowFl
     require(!modes || group.values[modes->mode] != 0, Status::kInvalidState,
             "the optimizer is in evaluation, where its parameters are their average; expected "
             "accel_optimizer_train(optimizer, 1) before a step");
+    require(!group.device_rate || group.device_rate->written == group.lr, Status::kInvalidState,
+            "the learning rate is ", group.lr, ", but the captured step has ",
+            group.device_rate ? group.device_rate->written : 0.0, "; expected write_device_rates() before each step");
   }
   const at::NoGradGuard no_grad;
   std::vector<std::vector<ParameterGradient>> groups;  // all are looked at before any is changed
@@ -179,26 +207,25 @@ bool ParameterOptimizer::step_unless(const std::shared_ptr<precision::OverflowFl
   return true;
 }
 
-// States that are in files are read a window ahead, while the one before it is updated. Where former values are kept, a
-// window bounds their memory.
+// States that are in files are read a window ahead, while the one before it is updated. On devices windows limit the
+// lists that rules need for a step, and the values that are kept until it is known whether the step is skipped.
 void ParameterOptimizer::update_in_windows(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs) {
-  if (const auto most = latest_.most_bytes(*rule_)) {
-    for (size_t begin = 0, end = 0; begin < pairs.size(); begin = end) {
-      size_t bytes = 0;
-      do bytes += pairs[end++].parameter.nbytes();
-      while (end < pairs.size() && bytes + pairs[end].parameter.nbytes() <= *most);
-      update(group, pairs.slice(begin, end - begin));
-    }
-    return;
-  }
-  if (!group.state_memory) return update(group, pairs);
-  constexpr size_t kWindowBytes = 32 << 20;  // of parameters: some milliseconds of work
-  const auto end_of_window = [&pairs](size_t begin) {
-    size_t bytes = 0;
-    while (begin < pairs.size() && bytes < kWindowBytes) bytes += pairs[begin++].parameter.nbytes();
+  const auto element_size = static_cast<int64_t>(pairs[0].parameter.element_size());
+  const std::optional<size_t> kept_bytes = latest_.most_bytes(*rule_);
+  const bool in_files = static_cast<bool>(group.state_memory);
+  const bool limits_lists = !pairs[0].parameter.is_cpu() && !rule_->rounds();
+  if (!in_files && !limits_lists && !kept_bytes) return update(group, pairs);
+  // Parameters of a window: some milliseconds of work on the CPU, and four lists in float32 on a device.
+  int64_t most = limits_lists ? 4 << 20 : (32 << 20) / element_size;
+  if (kept_bytes) most = std::min(most, static_cast<int64_t>(*kept_bytes) / element_size);
+  const auto end_of_window = [&pairs, most](size_t begin) {
+    int64_t elements = 0;
+    while (begin < pairs.size() && (elements == 0 || elements + pairs[begin].parameter.numel() <= most))
+      elements += pairs[begin++].parameter.numel();
     return begin;
   };
-  const auto read_ahead = [this, &pairs](size_t begin, size_t end) {
+  const auto read_ahead = [this, &pairs, in_files](size_t begin, size_t end) {
+    if (!in_files) return;
     for (size_t i = begin; i < end; ++i) {
       tensor::read_ahead(pairs[i].parameter);
       tensor::read_ahead(pairs[i].gradient);
@@ -225,6 +252,25 @@ void ParameterOptimizer::update_one(size_t group, size_t parameter) {
   const at::Tensor& tensor = groups_[group].parameters[parameter];
   const ParameterGradient pair{index, tensor, matching_gradient(tensor, tensor.grad(), index)};
   update(groups_[group], pair);
+}
+
+void ParameterOptimizer::write_device_rates() {
+  const at::NoGradGuard no_grad;
+  for (ParameterGroup& group : groups_) {
+    if (group.parameters.empty() || group.parameters[0].is_cpu()) continue;
+    require(rule_->reads_device_rate(), Status::kUnsupported, "steps of the optimizer \"", rule_->name(),
+            "\" cannot be captured, because its updates hold numbers of the host; expected sgd, adam or adamw");
+    const c10::Device device = group.parameters[0].device();
+    for (const at::Tensor& parameter : group.parameters)
+      require(parameter.device() == device, Status::kUnsupported, "a parameter group is on ", device, " and ",
+              parameter.device(), "; a step that is captured needs each group on one device");
+    if (group.device_rate && group.device_rate->value.device() == device) {
+      if (group.device_rate->written != group.lr) group.device_rate->value.fill_(group.lr);
+    } else {
+      group.device_rate = DeviceRate{at::full({}, group.lr, at::TensorOptions(device).dtype(at::kFloat)), group.lr};
+    }
+    group.device_rate->written = group.lr;
+  }
 }
 
 int64_t ParameterOptimizer::expected_state_bytes(const at::Tensor& parameter) const {
@@ -268,7 +314,7 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Param
   updates.reserve(pairs.size());
   const bool in_float32 = computes_in_float32(group, pairs[0].parameter);
   const bool stochastic_rounding = in_float32 && group.precision == UpdatePrecision::kStochasticRounding;
-  const bool rule_rounds = rule_->rounds() && pairs[0].parameter.is_cpu();
+  const bool rule_rounds = rule_->rounds();
   for (const ParameterGradient& pair : pairs) {
     latest_.note(pair.index, states_[pair.index]);
     Update update{pair.index, pair.parameter, pair.gradient, &states_[pair.index]};
@@ -279,9 +325,6 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Param
       if (rule_rounds) {
         if (master.defined()) update.rounded = pair.parameter;
         update.stochastic_rounding = stochastic_rounding;
-      } else {
-        if (!master.defined()) update.parameter = pair.parameter.to(at::kFloat);
-        update.gradient = pair.gradient.to(at::kFloat);
       }
     } else if (rule_rounds) {
       casts.emplace_back(pair.parameter);
@@ -290,17 +333,15 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Param
     updates.push_back(std::move(update));
   }
   count_step(updates);
-  latest_.update(*rule_, group, updates);
+  if (in_float32 && !rule_rounds) {
+    std::vector<at::Tensor> stored;
+    for (const ParameterGradient& pair : pairs) stored.push_back(pair.parameter);
+    update_in_float32(latest_, *rule_, group, stored, updates);
+  } else {
+    latest_.update(*rule_, group, updates);
+  }
   for (size_t i = 0; i < pairs.size(); ++i) {
     const at::Tensor& parameter = pairs[i].parameter;
-    if (in_float32 && !rule_rounds) {
-      if (stochastic_rounding) {
-        round_stochastically(updates[i].parameter, parameter,
-                             parameter.is_cpu() ? noise_seed(updates[i].step(), pairs[i].index) : 0);
-      } else {
-        parameter.copy_(updates[i].parameter);
-      }
-    }
     tensor::count_write(parameter);
     if (i < casts.size()) casts[i].keep(parameter);
   }

@@ -38,6 +38,7 @@ class ParameterOptimizer final : public Optimizer {
   std::optional<bool> is_like_parameter(std::string_view entry) const override;
   int64_t state_bytes() const override;
   int64_t expected_state_bytes(const at::Tensor& parameter) const override;
+  void write_device_rates() override;
   void check_settings(const ParameterGroup& group) const override { rule_->check(group); }
 
   const UpdateRule& rule() const { return *rule_; }

@@ -2,7 +2,8 @@
 // of tensors elsewhere (foreach_update.cpp); C holds the scalars of the step (StepScalar). Besides the arithmetic
 // operators, V has square_root(), magnitude(), larger(), sign() and plus_product(a, b, c) = a + b c.
 //
-// p is the parameter, g its gradient, s its states.
+// p is the parameter, g its gradient, s its states. Only p and s are changed by +=, -= and *=, which a list does in
+// place.
 #pragma once
 
 #include "kernels/update/update_arguments.hpp"
@@ -12,7 +13,7 @@ namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 // Weight decay: decoupled decay shrinks the parameter first, L2 decay is added to the gradient.
 template <typename V, typename C>
 inline void decay(const C& c, V& p, V& g) {
-  p = p * c[kKeep];
+  p *= c[kKeep];
   g = plus_product(g * c[kSign], p, c[kDecay]);
 }
 
@@ -21,7 +22,7 @@ struct Sgd {
   template <typename V, typename C>
   static void apply(const C& c, V& p, V g, V*) {
     decay(c, p, g);
-    p = p - g * c[kRate];
+    p -= g * c[kRate];
   }
 };
 
@@ -30,16 +31,18 @@ struct SgdMomentum {
   template <typename V, typename C>
   static void apply(const C& c, V& p, V g, V* s) {
     decay(c, p, g);
-    s[0] = s[0] * c[kBeta1] + g * c[kRest1];
-    p = p - plus_product(s[0] * c[kShare2], g, c[kShare1]) * c[kRate];
+    s[0] *= c[kBeta1];
+    s[0] += g * c[kRest1];
+    p -= plus_product(s[0] * c[kShare2], g, c[kShare1]) * c[kRate];
   }
 };
 
 // The first two moments of the gradient.
 template <typename V, typename C>
 inline void accumulate(const C& c, const V& g, V* s) {
-  s[0] = s[0] + (g - s[0]) * c[kRest1];
-  s[1] = s[1] * c[kBeta2] + g * g * c[kRest2];
+  s[0] += (g - s[0]) * c[kRest1];
+  s[1] *= c[kBeta2];
+  s[1] += g * g * c[kRest2];
 }
 
 // Weight decay and the moments: the first part of Adam and its variants.
@@ -54,7 +57,7 @@ struct Adam {
   template <typename V, typename C>
   static void apply(const C& c, V& p, V g, V* s) {
     moments(c, p, g, s);
-    p = p - s[0] * c[kRate] / (square_root(s[1]) * c[kScale] + c[kEps]);
+    p -= s[0] * c[kRate] / (square_root(s[1]) * c[kScale] + c[kEps]);
   }
 };
 
@@ -64,7 +67,7 @@ struct AdamAmsgrad {
   static void apply(const C& c, V& p, V g, V* s) {
     moments(c, p, g, s);
     s[2] = larger(s[2], s[1]);
-    p = p - s[0] * c[kRate] / (square_root(s[2]) * c[kScale] + c[kEps]);
+    p -= s[0] * c[kRate] / (square_root(s[2]) * c[kScale] + c[kEps]);
   }
 };
 
@@ -73,7 +76,7 @@ struct Nadam {
   template <typename V, typename C>
   static void apply(const C& c, V& p, V g, V* s) {
     moments(c, p, g, s);
-    p = p - (g * c[kShare1] + s[0] * c[kShare2]) / (square_root(s[1]) * c[kScale] + c[kEps]);
+    p -= (g * c[kShare1] + s[0] * c[kShare2]) / (square_root(s[1]) * c[kScale] + c[kEps]);
   }
 };
 
@@ -83,7 +86,7 @@ struct Radam {
   template <typename V, typename C>
   static void apply(const C& c, V& p, V g, V* s) {
     moments(c, p, g, s);
-    p = p - plus_product(s[0] * c[kShare2], s[0] / (square_root(s[1]) + c[kEps]), c[kShare1]);
+    p -= plus_product(s[0] * c[kShare2], s[0] / (square_root(s[1]) + c[kEps]), c[kShare1]);
   }
 };
 
@@ -92,9 +95,9 @@ struct Adamax {
   template <typename V, typename C>
   static void apply(const C& c, V& p, V g, V* s) {
     decay(c, p, g);
-    s[0] = s[0] + (g - s[0]) * c[kRest1];
+    s[0] += (g - s[0]) * c[kRest1];
     s[1] = larger(s[1] * c[kBeta2], magnitude(g) + c[kEps]);
-    p = p - s[0] * c[kRate] / s[1];
+    p -= s[0] * c[kRate] / s[1];
   }
 };
 
@@ -103,8 +106,8 @@ struct Adagrad {
   template <typename V, typename C>
   static void apply(const C& c, V& p, V g, V* s) {
     decay(c, p, g);
-    s[0] = s[0] + g * g;
-    p = p - g * c[kRate] / (square_root(s[0]) + c[kEps]);
+    s[0] += g * g;
+    p -= g * c[kRate] / (square_root(s[0]) + c[kEps]);
   }
 };
 
@@ -115,10 +118,11 @@ struct RmsProp {
   template <typename V, typename C>
   static void apply(const C& c, V& p, V g, V* s) {
     decay(c, p, g);
-    s[0] = s[0] * c[kBeta2] + g * g * c[kRest2];
+    s[0] *= c[kBeta2];
+    s[0] += g * g * c[kRest2];
     V variance = s[0];
     if constexpr (kCentered) {
-      s[1] = s[1] + (g - s[1]) * c[kRest2];
+      s[1] += (g - s[1]) * c[kRest2];
       variance = variance - s[1] * s[1];
       variance =
           larger(variance, variance - variance);  // NOLINT(misc-redundant-expression): rounding may bring it below 0
@@ -126,10 +130,11 @@ struct RmsProp {
     V step = g / (square_root(variance) + c[kEps]);
     if constexpr (kMomentum) {
       V& momentum = s[kCentered ? 2 : 1];
-      momentum = momentum * c[kBeta1] + step;
+      momentum *= c[kBeta1];
+      momentum += step;
       step = momentum;
     }
-    p = p - step * c[kRate];
+    p -= step * c[kRate];
   }
 };
 
@@ -138,8 +143,9 @@ struct Lion {
   template <typename V, typename C>
   static void apply(const C& c, V& p, V g, V* s) {
     decay(c, p, g);
-    p = p - sign(s[0] * c[kBeta1] + g * c[kRest1]) * c[kRate];
-    s[0] = s[0] * c[kBeta2] + g * c[kRest2];
+    p -= sign(s[0] * c[kBeta1] + g * c[kRest1]) * c[kRate];
+    s[0] *= c[kBeta2];
+    s[0] += g * c[kRest2];
   }
 };
 
@@ -164,7 +170,7 @@ struct LambStep {
   static constexpr int kStates = 2;
   template <typename V, typename C>
   static void apply(const C& c, V& p, V, V* s) {
-    p = p - lamb_direction(c, p, s) * c[kRate];
+    p -= lamb_direction(c, p, s) * c[kRate];
   }
 };
 
@@ -172,8 +178,9 @@ struct LambStep {
 // iterates, which is not stored. kShare1 is z's weight in the average, kShare2 the step of y.
 template <typename V, typename C>
 inline void schedule_free_step(const C& c, V& p, const V& g, V& z) {
-  p = p + (z - p) * c[kShare1] - g * c[kShare2];
-  z = z - g * c[kRate];
+  p += (z - p) * c[kShare1];
+  p -= g * c[kShare2];
+  z -= g * c[kRate];
 }
 
 struct ScheduleFreeSgd {
@@ -190,7 +197,8 @@ struct ScheduleFreeAdam {
   template <typename V, typename C>
   static void apply(const C& c, V& p, V g, V* s) {
     g = g * c[kSign];
-    s[1] = s[1] * c[kBeta2] + g * g * c[kRest2];
+    s[1] *= c[kBeta2];
+    s[1] += g * g * c[kRest2];
     g = plus_product(g / (square_root(s[1]) * c[kScale] + c[kEps]), p, c[kDecay]);
     schedule_free_step(c, p, g, s[0]);
   }

@@ -3,17 +3,20 @@
 #include <ATen/OpMathType.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_foreach_neg.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/rsub.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "base/error.hpp"
 #include "config/generated/option_tables.hpp"
 #include "kernels/update/factored.hpp"
+#include "optim/rules/foreach_adafactor.hpp"
 #include "optim/rules/rules.hpp"
 
 namespace accel::optim {
@@ -63,7 +66,16 @@ class AdafactorRule final : public UpdateRule {
   }
 
   void update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
-    for (const Update& update : updates) update_one(group, update);
+    const bool in_lists =
+        !updates[0].parameter.is_cpu() && !at::isReducedFloatingType(updates[0].parameter.scalar_type());
+    std::vector<Update> listed;
+    for (const Update& update : updates) {
+      if (in_lists && update.parameter.dim() <= 2 && update.parameter.numel() > 0)
+        listed.push_back(update);
+      else
+        update_one(group, update);
+    }
+    if (!listed.empty()) update_lists(group, std::move(listed));
   }
 
  private:
@@ -92,6 +104,34 @@ class AdafactorRule final : public UpdateRule {
     step.clamp_min_(eps1 * eps1).rsqrt_().mul_(gradient);
     const at::Tensor excess = root_mean_square(step, values[kD]).div_(values[kD]);
     parameter.sub_(in_opmath(step).mul_(length.div(excess).mul_(rate)));
+  }
+
+  static void update_lists(const ParameterGroup& group, std::vector<Update> updates) {
+    const auto& values = group.values;
+    const auto is_before = [](const Update& a, const Update& b) {  // matrices by shape, then the others
+      const auto &left = a.parameter, &right = b.parameter;
+      return left.dim() != right.dim() ? left.dim() > right.dim()
+                                       : left.dim() == 2 && left.sizes().vec() < right.sizes().vec();
+    };
+    std::stable_sort(updates.begin(), updates.end(), is_before);
+    ForeachAdafactor lists;
+    const double eps1 = std::isnan(values[kEps1]) ? epsilon_of(updates[0].parameter.scalar_type()) : values[kEps1];
+    lists.eps1 = eps1, lists.eps2 = values[kEps2], lists.d = values[kD];
+    lists.keep = 1 - group.lr * group.weight_decay;
+    for (const Update& update : updates) {
+      lists.parameters.push_back(update.parameter);
+      lists.gradients.push_back(update.gradient);
+      if (update.parameter.dim() == 2) {
+        lists.rows.push_back(update.state_tensor(kRowVar));
+        lists.columns.push_back(update.state_tensor(kColVar));
+      } else {
+        lists.variances.push_back(update.state_tensor(kVariance));
+      }
+      lists.shares.emplace_back(std::pow(update.step(), values[kBeta2Decay]));
+      lists.rates.emplace_back(std::min(group.lr, 1 / std::sqrt(update.step())));
+    }
+    if (values[kMaximize] != 0) lists.gradients = at::_foreach_neg(lists.gradients);
+    optim::update(lists);
   }
 
   // Only matrices that are large enough; others use LibTorch.

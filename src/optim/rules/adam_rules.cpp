@@ -1,19 +1,15 @@
 // Adam (Kingma, Ba, 2015) and its variants: AdamW (Loshchilov, Hutter, 2019), AdamW with 8-bit moments (Dettmers
 // et al., 2022), Adamax (Kingma, Ba, 2015), NAdam (Dozat, 2016), RAdam (Liu et al., 2020), LAMB (You et al., 2020).
-#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/_foreach_add.h>
-#include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/where.h>
 
 #include <cmath>
 
 #include "base/error.hpp"
 #include "config/generated/option_tables.hpp"
 #include "kernels/update/elementwise.hpp"
+#include "kernels/update/foreach_update.hpp"
 #include "optim/rules/elementwise_rule.hpp"
 #include "optim/rules/rules.hpp"
 
@@ -83,6 +79,7 @@ class AdamRule : public AdamFamily {
   }
   bool keeps_step_on_device() const override { return true; }
   bool reads_overflow() const override { return true; }
+  bool reads_device_rate() const override { return true; }
 
  protected:
   enum : size_t { kAmsgrad = kOwn };
@@ -97,25 +94,23 @@ class AdamRule : public AdamFamily {
     scalars[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], update.step()));
   }
   void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
-    std::vector<at::Tensor> parameters, gradients, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps;
-    for (const Update& update : updates) {
-      parameters.push_back(update.parameter);
-      gradients.push_back(update.gradient);
-      exp_avgs.push_back(update.state_tensor(0));
-      exp_avg_sqs.push_back(update.state_tensor(1));
-      if (is_set(group, kAmsgrad)) max_exp_avg_sqs.push_back(update.state_tensor(2));
-      steps.push_back(update.state->step);
-    }
-    const auto with = [&](auto&& fused) {
-      fused(parameters, gradients, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, group.lr, group.values[kBeta1],
-            group.values[kBeta2], group.weight_decay, group.values[kEps], is_set(group, kAmsgrad),
-            is_set(group, kMaximize), /*grad_scale=*/std::optional<at::Tensor>(), updates[0].overflow_if_any());
-    };
-    if (decoupled_) {
-      with([](const auto&... arguments) { at::_fused_adamw_(arguments...); });
-    } else {
-      with([](const auto&... arguments) { at::_fused_adam_(arguments...); });
-    }
+    kernels::update_in_parts(make_lists(group, updates), 0, [&](const kernels::ForeachUpdate& lists) {
+      const auto with = [&](auto&& fused) {
+        const auto at_rate = [&](const auto& rate) {
+          fused(lists.parameters, lists.gradients, lists.states[0], lists.states[1], lists.states[2], lists.steps, rate,
+                group.values[kBeta1], group.values[kBeta2], group.weight_decay, group.values[kEps],
+                is_set(group, kAmsgrad), is_set(group, kMaximize), /*grad_scale=*/std::optional<at::Tensor>(),
+                updates[0].overflow_if_any());
+        };
+        if (group.device_rate) return at_rate(group.device_rate->value);
+        at_rate(group.lr);
+      };
+      if (decoupled_) {
+        with([](const auto&... arguments) { at::_fused_adamw_(arguments...); });
+      } else {
+        with([](const auto&... arguments) { at::_fused_adam_(arguments...); });
+      }
+    });
   }
 
  private:
@@ -249,15 +244,9 @@ class LambRule final : public AdamFamily {
   }
 
   void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
-    kernels::ForeachUpdate lists = make_foreach(group, updates);
-    auto& directions = lists.states[2];
-    for (const at::Tensor& parameter : lists.parameters) directions.push_back(at::empty_like(parameter));
-    kernels::update(UpdateKernel::kLambDirection, lists);
-    const auto lengths = at::_foreach_norm(lists.parameters, 2);
-    const auto steps = at::_foreach_norm(directions, 2);
-    for (size_t i = 0; i < updates.size(); ++i)
-      directions[i].mul_(at::where((lengths[i] > 0).logical_and(steps[i] > 0), lengths[i] / steps[i], 1.0));
-    at::_foreach_add_(lists.parameters, directions, -group.lr);
+    kernels::ForeachUpdate lists = make_lists(group, updates);
+    add_scalars(group, updates, lists);
+    kernels::update_lamb(lists, group.lr);
   }
 };
 

@@ -39,8 +39,9 @@ kernels::UpdateArguments ElementwiseRule::make_arguments(const ParameterGroup& g
   return arguments;
 }
 
-kernels::ForeachUpdate ElementwiseRule::make_foreach(const ParameterGroup& group, c10::ArrayRef<Update> updates) const {
+kernels::ForeachUpdate ElementwiseRule::make_lists(const ParameterGroup& group, c10::ArrayRef<Update> updates) const {
   kernels::ForeachUpdate lists;
+  lists.stochastic_rounding = updates[0].stochastic_rounding;
   for (const Update& update : updates) {
     lists.parameters.push_back(update.parameter);
     lists.gradients.push_back(update.gradient);
@@ -48,11 +49,21 @@ kernels::ForeachUpdate ElementwiseRule::make_foreach(const ParameterGroup& group
     for (size_t entry = 0; entry < state_entries().size(); ++entry)
       if (state_entries()[entry].kind != StateEntry::Kind::kNumber && needs(entry, group, update.parameter))
         lists.states[list++].push_back(update.state_tensor(entry));
+    if (keeps_step_on_device()) lists.steps.push_back(update.state->step);
+    if (!update.rounded.defined()) continue;
+    lists.rounded.push_back(update.rounded);
+    lists.rounded_parameters.push_back(update.parameter);
+  }
+  return lists;
+}
+
+void ElementwiseRule::add_scalars(const ParameterGroup& group, c10::ArrayRef<Update> updates,
+                                  kernels::ForeachUpdate& lists) const {
+  for (const Update& update : updates) {
     double scalars[kernels::kNumScalars] = {1, 0, 1};
     set_scalars(group, update, scalars);
     lists.add_scalars(scalars);
   }
-  return lists;
 }
 
 void ElementwiseRule::update(const ParameterGroup& group, c10::ArrayRef<Update> updates) const {
@@ -64,7 +75,9 @@ void ElementwiseRule::update(const ParameterGroup& group, c10::ArrayRef<Update> 
 }
 
 void ElementwiseRule::update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const {
-  kernels::update(kernel(group), make_foreach(group, updates));
+  kernels::ForeachUpdate lists = make_lists(group, updates);
+  add_scalars(group, updates, lists);
+  kernels::update(kernel(group), lists);
 }
 
 }  // namespace accel::optim

@@ -26,7 +26,8 @@ class ElementwiseRule : public UpdateRule {
   // The scalars of weight decay of both kinds, and of the direction.
   static void set_decay(const ParameterGroup& group, bool decoupled, bool maximize, Scalars scalars);
   kernels::UpdateArguments make_arguments(const ParameterGroup& group, const Update& update) const;
-  kernels::ForeachUpdate make_foreach(const ParameterGroup& group, c10::ArrayRef<Update> updates) const;
+  kernels::ForeachUpdate make_lists(const ParameterGroup& group, c10::ArrayRef<Update> updates) const;
+  void add_scalars(const ParameterGroup& group, c10::ArrayRef<Update> updates, kernels::ForeachUpdate& lists) const;
 };
 
 }  // namespace accel::optim

@@ -34,6 +34,7 @@ class SgdRule : public ElementwiseRule {
   }
   bool counts_steps() const override { return false; }
   bool reads_overflow() const override { return true; }
+  bool reads_device_rate() const override { return true; }
 
  protected:
   enum : size_t { kMomentum, kDampening, kNesterov, kMaximize };
@@ -52,17 +53,19 @@ class SgdRule : public ElementwiseRule {
   }
   void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
     for (const bool first : {true, false}) {  // the kernel wants lists of one kind
-      std::vector<at::Tensor> parameters, gradients, buffers;
-      for (const Update& update : updates) {
-        if (update.is_first != first) continue;
-        parameters.push_back(update.parameter);
-        gradients.push_back(update.gradient);
-        if (group.values[kMomentum] != 0) buffers.push_back(update.state_tensor(0));
-      }
-      if (parameters.empty()) continue;
-      at::_fused_sgd_(parameters, gradients, buffers, group.weight_decay, group.values[kMomentum], group.lr,
-                      group.values[kDampening], group.values[kNesterov] != 0, group.values[kMaximize] != 0, first,
-                      /*grad_scale=*/std::nullopt, updates[0].overflow_if_any());
+      std::vector<Update> alike;
+      for (const Update& update : updates)
+        if (update.is_first == first) alike.push_back(update);
+      if (alike.empty()) continue;
+      kernels::update_in_parts(make_lists(group, alike), 0, [&](const kernels::ForeachUpdate& lists) {
+        const auto at_rate = [&](const auto& rate) {
+          at::_fused_sgd_(lists.parameters, lists.gradients, lists.states[0], group.weight_decay,
+                          group.values[kMomentum], rate, group.values[kDampening], group.values[kNesterov] != 0,
+                          group.values[kMaximize] != 0, first);
+        };
+        if (group.device_rate) return at_rate(group.device_rate->value);
+        at_rate(group.lr);
+      });
     }
   }
 

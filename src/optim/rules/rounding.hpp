@@ -11,8 +11,8 @@ inline uint32_t noise_seed(double step, size_t parameter) {
   return static_cast<uint32_t>(step) * 0xc2b2ae35u + static_cast<uint32_t>(parameter) * 0x85ebca6bu;
 }
 
-// float32 into bfloat16 of the same shape and memory order. On the CPU the noise depends on `seed` and the index; on
-// other devices it is from the device's default generator.
+// float32 into bfloat16 of the same shape and memory order, on the CPU. The noise depends on `seed` and the index.
+// Other devices have kernels/update/tensor_lists.hpp.
 void round_stochastically(const at::Tensor& from, const at::Tensor& to, uint32_t seed);
 
 }  // namespace accel::optim

@@ -83,6 +83,8 @@ class UpdateRule {
   virtual bool counts_steps() const { return true; }
   // Whether the step is stored on the device of the parameter, as LibTorch's fused kernels need it.
   virtual bool keeps_step_on_device() const { return false; }
+  // Whether its updates on a device read the rate of the group there, and no other number of the host that changes.
+  virtual bool reads_device_rate() const { return false; }
   // Whether it reads and writes float16 and bfloat16 parameters on the CPU itself. Other rules get float32 copies.
   virtual bool rounds() const { return false; }
   // Whether each element is updated by its own gradient and state alone, so that a rank can update a part of a
