@@ -3641,7 +3641,7 @@ out: As there.
 Returns: As there; INVALID_ARGUMENT names a parameter that has not two dimensions.";
 accel_status_t accel_optimizer_muon(const accel_module_t *module, const accel_muon_options_t *options, accel_optimizer_t **OUTPUT);
 
-%feature("docstring") accel_optimizer_adamw_8bit "AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
+%feature("docstring") accel_optimizer_adamw_8bit "AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the reverse. amsgrad and float64 are refused. Everything else as accel_optimizer_adamw().
 
 module: As there.
 options: As there.

@@ -104,7 +104,7 @@ accel_optimizer_muon(const accel_module_t *ACCEL_NULLABLE module,
 
 /** AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer
  * than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it,
- * and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
+ * and the reverse. amsgrad and float64 are refused. Everything else as accel_optimizer_adamw().
  * @param module,options,out As there.
  * @return As there.
  * @threads any */

@@ -303,6 +303,7 @@ bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const Parame
       const auto dtype =
           is_like ? state_dtype(rule_->state_entries()[entry], group, parameter) : value.tensor.scalar_type();
       bring(value.tensor, parameter.device(), dtype);
+      if (value.scales.defined()) bring(value.scales, parameter.device(), at::kFloat);
     }
   }
   return is_first;

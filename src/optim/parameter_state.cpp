@@ -81,9 +81,14 @@ StateValue read_state_value(const UpdateRule& rule, size_t entry, const Paramete
     return value;
   }
   StateValue value = new_state_value(rule, entry, group, parameter);
-  at::Tensor numbers = at::empty_like(parameter.detach(), at::kFloat);
+  at::Tensor numbers = at::empty_like(parameter.detach(), at::TensorOptions(at::kCPU).dtype(at::kFloat));
   numbers.copy_(source);
-  kernels::copy(kernels::span_of(numbers), span_of(value, kind), numbers.numel());
+  const StateValue on_host{value.tensor.cpu(), value.scales.cpu()};  // the same memory where that is there
+  kernels::copy(kernels::span_of(numbers), span_of(on_host, kind), numbers.numel());
+  if (!value.tensor.is_cpu()) {
+    value.tensor.copy_(on_host.tensor);
+    value.scales.copy_(on_host.scales);
+  }
   return value;
 }
 
@@ -105,8 +110,10 @@ std::optional<Map> write_state(const UpdateRule& rule, const ParameterState& sta
     const StateEntry::Kind kind = rule.kind(entry, parameter);
     at::Tensor tensor = value.tensor;
     if (is_8bit(kind)) {
-      tensor = at::empty_like(value.tensor, at::kFloat);
-      kernels::copy(span_of(value, kind), kernels::span_of(tensor), tensor.numel());
+      const StateValue on_host{value.tensor.cpu(), value.scales.cpu()};
+      tensor = at::empty_like(on_host.tensor, at::kFloat);
+      kernels::copy(span_of(on_host, kind), kernels::span_of(tensor), tensor.numel());
+      tensor = tensor.to(value.tensor.device());
     }
     map.insert(rule.state_entries()[entry].key, tensor);
   }
@@ -200,7 +207,7 @@ StateValue new_state_value(const UpdateRule& rule, size_t entry, const Parameter
   StateValue value{empty_state_tensor(kind, rule.state_entries()[entry], group, parameter), {}};
   if (is_8bit(kind)) {
     value.tensor.zero_();
-    value.scales = at::zeros({kernels::num_blocks(parameter.numel())}, at::kFloat);
+    value.scales = at::zeros({kernels::num_blocks(parameter.numel())}, parameter.detach().options().dtype(at::kFloat));
   } else if (rule.state_entries()[entry].is_copy) {
     value.tensor.copy_(parameter);
   } else {

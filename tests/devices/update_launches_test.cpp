@@ -1,6 +1,8 @@
 // An update on a device takes a fixed number of launches, whatever the number of parameters, and computes what the CPU
 // computes.
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
@@ -157,13 +159,91 @@ TEST_F(CapturableUpdateLaunches, ReadTheRateOnTheDevice) {
                       [&] { lion.on_device().write_device_rates(); });
 }
 
+class QuantizedUpdateLaunches : public tests::DeviceTest {
+ protected:
+  // The mean square of what is left of random numbers that are brought to 0, with parameters of several sizes.
+  static double rest_of(RulePtr rule, c10::Device device, at::ScalarType dtype, UpdatePrecision precision) {
+    const auto optimizer = make_optimizer(std::move(rule), {{"lr", 0.02}});
+    std::vector<at::Tensor> own;
+    std::vector<std::vector<int64_t>> shapes(30, {70, 60});
+    shapes.insert(shapes.end(), {{8192}, {5000}, {7}});
+    const bool in_parts = precision == UpdatePrecision::kAsStored;
+    if (in_parts) shapes.push_back({1100, 1000});  // larger than what is decoded at once
+    for (const auto& shape : shapes) own.push_back(at::ones(shape, dtype).to(device).requires_grad_());
+    optimizer->add_group(own, std::nullopt, std::nullopt);
+    optimizer->set_update_precision(0, precision);
+    int64_t before = 0;
+    for (int step = 0; step < 6; step++) {
+      for (const at::Tensor& parameter : own)
+        parameter.mutable_grad() =
+            (parameter.detach() + at::randn(parameter.sizes(), dtype).to(device) * 0.1).to(dtype);
+      tensor::synchronize(device);
+      before = counted();
+      optimizer->step();
+    }
+    if (is_simulated() && !device.is_cpu()) {
+      EXPECT_LE(counted() - before, in_parts ? 80 : 40);
+    }
+    double rest = 0;
+    for (const at::Tensor& parameter : own)
+      rest += parameter.detach().cpu().to(at::kDouble).square().mean().item<double>();
+    return rest / static_cast<double>(own.size());
+  }
+  static int64_t counted() {
+    if (!is_simulated()) return 0;
+    simulated_device_statistics statistics{};
+    simulation().get_statistics(0, &statistics);
+    return statistics.launches + statistics.copies + 1000 * statistics.host_waits;
+  }
+};
+
+TEST_F(QuantizedUpdateLaunches, TrainAsOnTheCpu) {
+  const auto adamw = [] { return adam_rule(WeightDecay::kDecoupled); };
+  for (const auto precision : {UpdatePrecision::kAsStored, UpdatePrecision::kMasterWeights}) {
+    const auto dtype = precision == UpdatePrecision::kAsStored ? at::kFloat : at::kBFloat16;
+    const double expected = rest_of(adamw_8bit_rule(), at::kCPU, dtype, precision);
+    EXPECT_NEAR(rest_of(adamw_8bit_rule(), device(), dtype, precision) / expected, 1, 0.01);
+    EXPECT_NEAR(rest_of(adamw(), device(), dtype, precision) / expected, 1, 0.05);
+  }
+}
+
+TEST_F(QuantizedUpdateLaunches, StateIsThatOfTheCpu) {
+  const auto make = [](c10::Device on, const at::Tensor& values) {
+    auto optimizer = make_optimizer(adamw_8bit_rule());
+    optimizer->add_group({values.to(on, at::kFloat, false, /*copy=*/true).requires_grad_()}, std::nullopt,
+                         std::nullopt);
+    return optimizer;
+  };
+  const at::Tensor values = at::randn({90, 50});
+  const auto on_device = make(device(), values), on_host = make(at::kCPU, values);
+  const at::Tensor parameter = on_device->parameters()[0];
+  parameter.mutable_grad() = at::randn({90, 50}).to(device());
+  on_device->step();
+  on_host->load_state_dict(on_device->state_dict());
+  EXPECT_EQ(on_host->state_bytes(), on_device->state_bytes());
+  const auto again = make(device(), values);
+  again->load_state_dict(on_host->state_dict());
+  const auto state_of = [](const Optimizer& optimizer, const char* key) {
+    const auto states = optimizer.state_dict().toGenericDict().at("state").toGenericDict();
+    return states.begin()->value().toGenericDict().at(key).toTensor().cpu();
+  };
+  for (const char* const key : {"exp_avg", "exp_avg_sq"}) {
+    EXPECT_TRUE(state_of(*on_host, key).equal(state_of(*on_device, key))) << key;
+    EXPECT_TRUE(state_of(*again, key).equal(state_of(*on_device, key))) << key;
+    // A code has four bits of precision.
+    const at::Tensor gradient = parameter.grad().cpu();
+    const at::Tensor exact = std::string(key) == "exp_avg" ? gradient * 0.1 : gradient.square() * 0.001;
+    EXPECT_TRUE(state_of(*on_device, key).allclose(exact, 0.13, 1e-5)) << key;
+  }
+}
+
 class LargeUpdateLaunches : public tests::DeviceTest {
  protected:
   // The memory that a step takes for itself.
   static int64_t memory_of_step(const Case& of, at::ScalarType dtype, UpdatePrecision precision) {
     const auto optimizer = make_optimizer(of.rule(), of.settings);
     const auto options = at::TensorOptions(device()).dtype(dtype);
-    const std::vector<at::Tensor> own = {at::zeros({3000, 4001}, options).requires_grad_(),
+    const std::vector<at::Tensor> own = {at::zeros({2000, 2001}, options).requires_grad_(),
                                          at::zeros({1000, 1000}, options).requires_grad_(),
                                          at::zeros({7}, options).requires_grad_()};
     optimizer->add_group(own, std::nullopt, std::nullopt);
@@ -186,6 +266,8 @@ TEST_F(LargeUpdateLaunches, TakeLittleMemory) {
   constexpr int64_t kMost = 64 << 20;
   const Case rmsprop = {"rmsprop", rmsprop_rule, 0, {{"momentum", 0.9}, {"centered", 1}}};
   const Case adamw = {"adamw", [] { return adam_rule(WeightDecay::kDecoupled); }};
+  const Case adamw_8bit = {"adamw_8bit", adamw_8bit_rule};
+  EXPECT_LE(memory_of_step(adamw_8bit, at::kFloat, UpdatePrecision::kAsStored), kMost);
   EXPECT_LE(memory_of_step(adamw, at::kFloat, UpdatePrecision::kAsStored), 1 << 20);
   EXPECT_LE(memory_of_step(rmsprop, at::kFloat, UpdatePrecision::kAsStored), kMost);
   for (const auto precision : {UpdatePrecision::kMasterWeights, UpdatePrecision::kStochasticRounding})

@@ -6552,7 +6552,7 @@ accel_optimizer_muon(var"module", options, out) =
 """
     accel_optimizer_adamw_8bit(module, options, out)
 
-AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
+AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the reverse. amsgrad and float64 are refused. Everything else as accel_optimizer_adamw().
 
 - `module`: `nothing`/`C_NULL` is allowed. As there.
 - `options`: `nothing`/`C_NULL` is allowed. As there.

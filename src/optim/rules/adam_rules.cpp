@@ -1,15 +1,22 @@
 // Adam (Kingma, Ba, 2015) and its variants: AdamW (Loshchilov, Hutter, 2019), AdamW with 8-bit moments (Dettmers
 // et al., 2022), Adamax (Kingma, Ba, 2015), NAdam (Dozat, 2016), RAdam (Liu et al., 2020), LAMB (You et al., 2020).
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 
+#include <algorithm>
 #include <cmath>
+#include <mutex>
+#include <tuple>
+#include <utility>
 
 #include "base/error.hpp"
 #include "config/generated/option_tables.hpp"
 #include "kernels/update/elementwise.hpp"
+#include "kernels/update/foreach_quantization.hpp"
 #include "kernels/update/foreach_update.hpp"
+#include "kernels/update/tensor_lists.hpp"
 #include "optim/rules/elementwise_rule.hpp"
 #include "optim/rules/rules.hpp"
 
@@ -94,23 +101,26 @@ class AdamRule : public AdamFamily {
     scalars[kernels::kScale] = 1 / std::sqrt(correction(group.values[kBeta2], update.step()));
   }
   void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
-    kernels::update_in_parts(make_lists(group, updates), 0, [&](const kernels::ForeachUpdate& lists) {
-      const auto with = [&](auto&& fused) {
-        const auto at_rate = [&](const auto& rate) {
-          fused(lists.parameters, lists.gradients, lists.states[0], lists.states[1], lists.states[2], lists.steps, rate,
-                group.values[kBeta1], group.values[kBeta2], group.weight_decay, group.values[kEps],
-                is_set(group, kAmsgrad), is_set(group, kMaximize), /*grad_scale=*/std::optional<at::Tensor>(),
-                updates[0].overflow_if_any());
-        };
-        if (group.device_rate) return at_rate(group.device_rate->value);
-        at_rate(group.lr);
+    const std::optional<at::Tensor> overflow = updates[0].overflow_if_any();
+    kernels::update_in_parts(make_lists(group, updates), 0,
+                             [&](const kernels::ForeachUpdate& lists) { update_fused(group, lists, overflow); });
+  }
+  void update_fused(const ParameterGroup& group, const kernels::ForeachUpdate& lists,
+                    const std::optional<at::Tensor>& overflow) const {
+    const auto with = [&](auto&& fused) {
+      const auto at_rate = [&](const auto& rate) {
+        fused(lists.parameters, lists.gradients, lists.states[0], lists.states[1], lists.states[2], lists.steps, rate,
+              group.values[kBeta1], group.values[kBeta2], group.weight_decay, group.values[kEps],
+              is_set(group, kAmsgrad), is_set(group, kMaximize), /*grad_scale=*/std::optional<at::Tensor>(), overflow);
       };
-      if (decoupled_) {
-        with([](const auto&... arguments) { at::_fused_adamw_(arguments...); });
-      } else {
-        with([](const auto&... arguments) { at::_fused_adam_(arguments...); });
-      }
-    });
+      if (group.device_rate) return at_rate(group.device_rate->value);
+      at_rate(group.lr);
+    };
+    if (decoupled_) {
+      with([](const auto&... arguments) { at::_fused_adamw_(arguments...); });
+    } else {
+      with([](const auto&... arguments) { at::_fused_adam_(arguments...); });
+    }
   }
 
  private:
@@ -123,6 +133,8 @@ class AdamW8BitRule final : public AdamRule {
       : AdamRule(
             WeightDecay::kDecoupled,
             {{"exp_avg", StateEntry::Kind::kSigned8Bit}, {"exp_avg_sq", StateEntry::Kind::kUnsigned8Bit}, largest()}) {}
+  // Bytes that are decoded and stored again may be others.
+  bool reads_overflow() const override { return false; }
   StateEntry::Kind kind(size_t entry, const at::Tensor& parameter) const override {
     return parameter.numel() < kFewest ? StateEntry::Kind::kLikeParameter : state_entries()[entry].kind;
   }
@@ -130,13 +142,88 @@ class AdamW8BitRule final : public AdamRule {
     require(!is_set(group, kAmsgrad), Status::kInvalidArgument, "amsgrad is 1; the 8-bit AdamW has none: expected 0");
   }
   void check_parameter(const at::Tensor& parameter, size_t index) const override {
-    require(parameter.is_cpu() && parameter.scalar_type() != at::kDouble, Status::kUnsupported, "parameter ", index,
-            " of the group is ", parameter.scalar_type(), " on ", parameter.device(),
-            "; the 8-bit AdamW updates float32, bfloat16 and float16 on the CPU");
+    require(parameter.scalar_type() != at::kDouble, Status::kUnsupported, "parameter ", index, " of the group is ",
+            parameter.scalar_type(), "; the 8-bit AdamW updates float32, bfloat16 and float16");
+  }
+
+ protected:
+  void update_on_device(const ParameterGroup& group, c10::ArrayRef<Update> updates) const override {
+    std::vector<Update> small, large;
+    for (const Update& update : updates) (update.parameter.numel() < kFewest ? small : large).push_back(update);
+    if (!small.empty()) AdamRule::update_on_device(group, small);
+    if (large.empty()) return;
+    std::vector<Part> parts;
+    int64_t room = kMostElements;
+    for (const Update& update : large)
+      for (int64_t begin = 0; begin < update.parameter.numel();) {
+        if (room < kernels::kBlock) {
+          update_quantized(group, std::exchange(parts, {}));
+          room = kMostElements;
+        }
+        const int64_t count = std::min(update.parameter.numel() - begin, room / kernels::kBlock * kernels::kBlock);
+        parts.push_back({&update, begin, count});
+        begin += count;
+        room -= count;
+      }
+    update_quantized(group, parts);
+    std::vector<at::Tensor> rounded, parameters;
+    for (const Update& update : large) {
+      if (!update.rounded.defined()) continue;
+      rounded.push_back(update.rounded);
+      parameters.push_back(update.parameter);
+    }
+    if (!rounded.empty()) at::_foreach_copy_(rounded, parameters);
   }
 
  private:
-  static constexpr int64_t kFewest = 4096;  // for less the bytes do not matter, but biases and norms do
+  // Consecutive blocks of a parameter.
+  struct Part {
+    const Update* update;
+    int64_t begin, count;
+    at::Tensor of(const at::Tensor& tensor) const { return kernels::flat(tensor).narrow(0, begin, count); }
+    at::Tensor of_scales(const at::Tensor& scales) const {
+      return scales.narrow(0, begin / kernels::kBlock, kernels::num_blocks(count));
+    }
+  };
+
+  void update_quantized(const ParameterGroup& group, const std::vector<Part>& parts) const {
+    kernels::ForeachUpdate lists;
+    std::vector<kernels::QuantizedMoments> moments;
+    for (const Part& part : parts) {
+      const auto& [first, second] = std::tie(part.update->state->values[0], part.update->state->values[1]);
+      lists.parameters.push_back(part.of(part.update->parameter));
+      lists.gradients.push_back(part.of(part.update->gradient));
+      lists.steps.push_back(part.update->state->step);
+      moments.push_back(
+          {part.of(first.tensor), part.of_scales(first.scales), part.of(second.tensor), part.of_scales(second.scales)});
+    }
+    const std::vector<at::Tensor> stored = lists.parameters;
+    const bool is_half = stored[0].scalar_type() != at::kFloat;
+    if (is_half) lists.parameters = kernels::cast(lists.parameters, at::kFloat);
+    if (lists.gradients[0].scalar_type() != at::kFloat) lists.gradients = kernels::cast(lists.gradients, at::kFloat);
+    kernels::DecodedMoments decoded(std::move(moments), decoded_codes(stored[0].device()));
+    lists.states[0] = decoded.first();
+    lists.states[1] = decoded.second();
+    update_fused(group, lists, /*overflow=*/std::nullopt);
+    decoded.store();
+    if (parts[0].update->stochastic_rounding)
+      kernels::round_stochastically(lists.parameters, stored);
+    else if (is_half)
+      at::_foreach_copy_(stored, lists.parameters);
+  }
+
+  // Made once for a device: copying them there waits.
+  at::Tensor decoded_codes(c10::Device device) const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const at::Tensor& known : decoded_codes_)
+      if (known.device() == device) return known;
+    return decoded_codes_.emplace_back(kernels::decoded_codes(device));
+  }
+
+  static constexpr int64_t kMostElements = 1 << 20;  // at a time, of some 50 bytes each
+  mutable std::mutex mutex_;
+  mutable std::vector<at::Tensor> decoded_codes_;  // of each device
+  static constexpr int64_t kFewest = 4096;         // for less the bytes do not matter, but biases and norms do
 };
 
 class NadamRule final : public AdamFamily {

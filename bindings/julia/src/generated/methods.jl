@@ -1549,7 +1549,7 @@ Muon(model::Union{Model,Nothing}; options...) =
 
 AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of fewer than
 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the
-reverse. On the CPU; amsgrad is refused.
+reverse. amsgrad and float64 are refused.
 
 - `lr`: In [0, inf). Default 1e-3
 - `beta1`: In [0, 1). Default 0.9

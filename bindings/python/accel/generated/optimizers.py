@@ -37,7 +37,7 @@ class Adam(Optimizer):
 class AdamW8bit(Optimizer):
     """AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters of
     fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can
-    load it, and the reverse. On the CPU; amsgrad is refused."""
+    load it, and the reverse. amsgrad and float64 are refused."""
 
     _make, _options = staticmethod(capi.accel_optimizer_adamw_8bit), capi.accel_adam_options_t
 

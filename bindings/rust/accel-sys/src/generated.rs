@@ -7049,7 +7049,7 @@ functions! {
 
     /// AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent.
     ///
-    /// Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the reverse. On the CPU; amsgrad is refused. Everything else as accel_optimizer_adamw().
+    /// Parameters of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW can load it, and the reverse. amsgrad and float64 are refused. Everything else as accel_optimizer_adamw().
     ///
     /// * `module`: NULL is allowed. As there.
     /// * `options`: NULL is allowed. As there.

@@ -148,7 +148,7 @@ impl Optimizer {
 
     /// AdamW whose moments take a byte each (Dettmers et al., 2022); 1,024 elements share an exponent. Parameters
     /// of fewer than 4,096 elements keep float32 moments. The state dict has the moments in float32, so that AdamW
-    /// can load it, and the reverse. On the CPU; amsgrad is refused. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
+    /// can load it, and the reverse. amsgrad and float64 are refused. Everything else as [`Optimizer::adamw`](crate::Optimizer::adamw).
     #[inline]
     pub fn adamw_8bit<'a>(module: impl Into<Option<&'a Model>>, options: impl Into<Option<AdamOptions>>) -> Result<Optimizer> {
         let module = module.into();
