@@ -17,7 +17,6 @@ def step(inputs, targets):
     optimizer.zero_grad()
     loss = ((model(inputs) - targets) ** 2).mean()
     accelerator.backward(loss)
-    accelerator.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     return loss
 

@@ -118,7 +118,12 @@ void DeviceGraph::capture(const c10::Stream& stream, const std::function<void()>
     recorder_->give_up();
     throw;
   }
-  recorder_->end();
+  try {
+    recorder_->end();
+  } catch (const std::exception& error) {  // something was refused, and whoever asked for it has not said so
+    fail(Status::kUnsupported, "device ", device_.str(), " has not recorded the step: ", message_of(error),
+         "; expected a step that reads no number on the host and waits for nothing");
+  }
 }
 
 void DeviceGraph::replay() { recorder_->replay(); }
