@@ -1,4 +1,4 @@
-#include "parallel/tensor/same_plan.hpp"
+#include "parallel/same_plan.hpp"
 
 #include <ATen/core/ivalue.h>
 
