@@ -15316,9 +15316,9 @@ func PipelineCreate(parts []*Module) (out *Module, err error) {
 // unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error
 // of any stage, on all ranks along the axis and those that exchange gradients with them, after which the gradients
 // are to be zeroed. Ranks that exchange values of layers with a rank which failed alone, along context, tensor or
-// expert, or parameters by FULL_SHARD, get COLLECTIVE_MISMATCH or TIMEOUT instead, and the ranks are to be started
-// again; COLLECTIVE_MISMATCH, PEER_LOST; TIMEOUT, also for a step in which a rank waits longer than the state's
-// timeout for a value of another stage, which it expects up to as many micro-batches ahead as there are ranks.
+// expert, get COLLECTIVE_MISMATCH or TIMEOUT instead, and the ranks are to be started again; COLLECTIVE_MISMATCH,
+// PEER_LOST; TIMEOUT, also for a step in which a rank waits longer than the state's timeout for a value of another
+// stage, which it expects up to as many micro-batches ahead as there are ranks.
 func (state *State) PipelineStep(module *Module, inputs any, targets any, lossName string, loss PipelineLossFunc) (outLoss float64, err error) {
 	var given arguments
 	defer given.end()

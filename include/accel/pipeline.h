@@ -90,10 +90,10 @@ typedef accel_status_t (*accel_pipeline_loss_fn)(const accel_value_t *returned, 
  *   first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH
  *   for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis and
  *   those that exchange gradients with them, after which the gradients are to be zeroed. Ranks that exchange values of layers
- *   with a rank which failed alone, along context, tensor or expert, or parameters by FULL_SHARD, get COLLECTIVE_MISMATCH or
- *   TIMEOUT instead, and the ranks are to be started again; COLLECTIVE_MISMATCH, PEER_LOST;
- *   TIMEOUT, also for a step in which a rank waits longer than the state's timeout for a value of another stage, which it
- *   expects up to as many micro-batches ahead as there are ranks.
+ *   with a rank which failed alone, along context, tensor or expert, get COLLECTIVE_MISMATCH or TIMEOUT instead, and the
+ *   ranks are to be started again; COLLECTIVE_MISMATCH, PEER_LOST; TIMEOUT, also for a step in which a rank waits longer
+ *   than the state's timeout for a value of another stage, which it expects up to as many micro-batches ahead as there are
+ *   ranks.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_pipeline_step(accel_state_t *state, accel_module_t *module, const accel_value_t *ACCEL_NULLABLE inputs,

@@ -126,7 +126,7 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
     for (const auto& parameter : groups_.back()->parameters())
       parameter->gradient().set_summed(summed.find(parameter->tensor()) != nullptr);
   }
-  executor_.emplace(*this, groups_, ShardingSchedule(registration_order(*module(), modules), settings_));
+  executor_.emplace(*this, groups_, ShardingSchedule(registration_order(*module(), modules), settings_), ranks_.shard);
   check_same_model(*module(), *ranks_.gradient);
   const bool sync = settings_.sync_module_states;
   for (const auto& group : groups_) {

@@ -29,6 +29,8 @@ class ParameterGather {
   void set_device(c10::Device device, bool on_host);
   c10::Device device() const { return device_; }
 
+  // Makes ready what start_unshard() sends; false: it would send nothing, as the parameters are whole or on their way.
+  bool prepare_unshard();
   // Collectives among the shard ranks. Starts to gather the parameters, unless they are whole or on their way.
   void start_unshard();
   void unshard();
@@ -37,6 +39,10 @@ class ParameterGather {
   void reshard();
   // Reshards after a forward: the ranks of ModelRanks::reshard keep the parameters among them for the backward.
   void reshard_for_backward();
+  bool has_kept_parts() const { return !kept_parts_.empty(); }
+  // Takes part in a gather of other ranks, whose values this one has no use for: of shards, or of what the ranks of
+  // ModelRanks::reshard keep.
+  void gather_for_others(bool from_kept_parts);
   // Shards may have other values than when they were gathered last.
   void note_update() { is_updated_ = true; }
   bool has_storage(const c10::StorageImpl* storage) const;
@@ -46,6 +52,7 @@ class ParameterGather {
   void make_sent_shards();
   void check_data() const;
   void update_sent_shards();
+  void gather(const std::vector<at::Tensor>& sent, comm::Communicator& ranks);
 
   std::string module_;
   const std::vector<std::unique_ptr<ShardedParameter>>& parameters_;

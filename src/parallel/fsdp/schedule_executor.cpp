@@ -32,8 +32,8 @@ void reduce_pending_gradients(GradientReduction& gradients) {
 }  // namespace
 
 ScheduleExecutor::ScheduleExecutor(ParallelModel& model, const std::vector<std::unique_ptr<ParameterGroup>>& groups,
-                                   ShardingSchedule schedule)
-    : model_(model), groups_(groups), schedule_(std::move(schedule)) {}
+                                   ShardingSchedule schedule, const CommunicatorPtr& shard_ranks)
+    : model_(model), groups_(groups), schedule_(std::move(schedule)), announcements_(shard_ranks, groups) {}
 
 void ScheduleExecutor::note_failed_backward(const std::string& error) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
@@ -51,6 +51,12 @@ void ScheduleExecutor::begin_micro_batches() {
     group->gradients().begin_backward();
   }
   execute(schedule_.set_micro_batches(true));
+  if (!schedule_.keeps_micro_batches()) announcements_.begin();
+}
+
+bool ScheduleExecutor::end_gathers() {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  return announcements_.end();
 }
 
 void ScheduleExecutor::end_micro_batches(bool have_failed) {
@@ -59,7 +65,7 @@ void ScheduleExecutor::end_micro_batches(bool have_failed) {
   for (const auto& group : groups_)
     have_failed ? group->gradients().drop_gradients() : group->gradients().keep_gradients();
   if (have_failed) {
-    schedule_.abandon_backward();
+    schedule_.forget_calls();
     events_.clear();
   }
   execute(schedule_.set_micro_batches(false));
@@ -152,10 +158,13 @@ void ScheduleExecutor::execute(const ShardingActions& actions) {
     ParameterGroup& group = *groups_[action.group];
     switch (action.kind) {
       case Kind::kStartUnshard:
+        announcements_.announce(action.group);
         group.gather().start_unshard();
         break;
       case Kind::kUnshard:
+        announcements_.announce(action.group);
         group.gather().unshard();
+        announcements_.check(action.group);
         break;
       case Kind::kReshard:
         group.gather().reshard();

@@ -162,7 +162,14 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
   return result;
 }
 
-double Pipeline::run(const PipelineComputation& computation, bool exchanges) try {
+double Pipeline::run(PipelineComputation& computation, bool exchanges) try {
+  std::exception_ptr followed;  // the end of another rank, which tells its error
+  computation.leave = [&](const std::exception_ptr& own) {
+    GradientExchange* const others = exchanging_.exchange();
+    if (others == nullptr || !others->end_gathers()) return own;
+    followed = own;
+    return std::exception_ptr();
+  };
   // Shards are gathered in each step, also of one that does not exchange.
   const bool agrees = stages_.exchanging != nullptr && (exchanges || exchanging_.parts() != nullptr);
   GradientExchange* const exchange = exchanges ? exchanging_.exchange() : nullptr;
@@ -180,6 +187,7 @@ double Pipeline::run(const PipelineComputation& computation, bool exchanges) try
     agree_on_step(*stages_.exchanging, 0, error, "a step", "with the same stages and other rows");
     has_failed_ = false;
   }
+  if (followed) std::rethrow_exception(followed);
   if (GradientExchange* const others = exchanging_.exchange()) others->end_micro_batches(/*have_failed=*/false);
   return result;
 } catch (const std::exception&) {

@@ -54,7 +54,7 @@ class Pipeline final : public StagePipeline {
   const PipelineShape& shape() const { return runner_.schedule().shape; }
   int last_rank() const { return shape().rank_of(shape().stages() - 1); }
   // The actions of a step, at whose end all ranks that exchange gradients know whether it has failed.
-  double run(const PipelineComputation& computation, bool exchanges);
+  double run(PipelineComputation& computation, bool exchanges);
   // The backward of this rank behind which no other one comes.
   bool is_last_backward(const PipelineAction& action) const;
 

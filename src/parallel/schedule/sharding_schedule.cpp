@@ -22,7 +22,8 @@ ShardingSchedule::ShardingSchedule(std::vector<size_t> expected, const FsdpSetti
       backward_prefetch_(settings.backward_prefetch),
       reshards_after_forward_(reshards_after_forward(settings)),
       groups_(expected.size()),
-      order_(std::move(expected)) {}
+      first_order_(std::move(expected)),
+      order_(first_order_) {}
 
 ShardingActions ShardingSchedule::begin_forward(bool records) {
   ShardingActions actions;
@@ -127,6 +128,14 @@ ShardingActions ShardingSchedule::set_micro_batches(bool follow) {
   actions.push_back({Kind::kStartUnshard, groups_.size() - 1});
   for (size_t group = 0; group + 1 < groups_.size(); group++) actions.push_back({Kind::kStartUnshard, group});
   return actions;
+}
+
+void ShardingSchedule::forget_calls() {
+  abandon_backward();
+  groups_.assign(groups_.size(), {});
+  order_ = nn::CallOrder(first_order_);
+  is_expected_ = true;
+  records_ = false;
 }
 
 void ShardingSchedule::reshard(Kind kind, size_t group, ShardingActions& actions) const {
