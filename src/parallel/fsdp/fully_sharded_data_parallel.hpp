@@ -54,7 +54,6 @@ class FullyShardedDataParallel final : public ParallelModel, public GradientExch
   at::Tensor with_memory(const at::Tensor& tensor, const std::string& name, c10::Device device) const;
   void add_hooks(const std::vector<WrappedModule>& modules);
   void begin_forward(bool records);
-  std::optional<nn::Inputs> cast_inputs(const nn::Inputs& inputs) const;
 
   ModelRanks ranks_;
   bool has_experts_ = false;  // of which other ranks have others

@@ -15,9 +15,8 @@ namespace {
 
 constexpr int64_t kEnded = -1;
 
-// Parts that ranks kept from the forward are gathered by other ranks than shards.
-int64_t announcement_of(size_t group, bool from_kept_parts) {
-  return 2 * static_cast<int64_t>(group) + (from_kept_parts ? 1 : 0);
+int64_t announcement_of(size_t group, SentParts sent) {
+  return 2 * static_cast<int64_t>(group) + (sent == SentParts::kKept ? 1 : 0);
 }
 
 }  // namespace
@@ -26,10 +25,11 @@ GatherAnnouncements::GatherAnnouncements(CommunicatorPtr ranks,
                                          const std::vector<std::unique_ptr<ParameterGroup>>& groups)
     : ranks_(std::move(ranks)), groups_(groups) {}
 
-void GatherAnnouncements::begin() {
+void GatherAnnouncements::begin_micro_batches(bool announces) {
   rounds_.clear();
   saw_end_ = false;
-  is_active_ = true;
+  in_micro_batches_ = true;
+  is_active_ = announces;
 }
 
 GatherAnnouncements::Round GatherAnnouncements::begin_round(size_t group, int64_t announced) {
@@ -50,9 +50,8 @@ std::vector<int64_t> GatherAnnouncements::finish(const Round& round) {
 
 void GatherAnnouncements::announce(size_t group) {
   if (!is_active_) return;
-  ParameterGather& gather = groups_[group]->gather();
-  if (!gather.prepare_unshard()) return;
-  rounds_.push_back(begin_round(group, announcement_of(group, gather.has_kept_parts())));
+  if (const auto sent = groups_[group]->gather().prepare_unshard())
+    rounds_.push_back(begin_round(group, announcement_of(group, *sent)));
 }
 
 void GatherAnnouncements::check(size_t group) {
@@ -81,7 +80,7 @@ bool GatherAnnouncements::end() {
     const size_t group = static_cast<size_t>(*gathered / 2);
     require(*gathered >= 0 && group < groups_.size(), Status::kCollectiveMismatch, "another rank gathers group ",
             *gathered / 2, " of parameters, and this one has ", groups_.size());
-    groups_[group]->gather().gather_for_others(/*from_kept_parts=*/*gathered % 2 == 1);
+    groups_[group]->gather().gather_for_others(*gathered % 2 == 1 ? SentParts::kKept : SentParts::kShards);
   }
 }
 

@@ -25,8 +25,10 @@ class GatherAnnouncements {
   // All of `groups` are gathered by `ranks`, or by some of these, in the same order.
   GatherAnnouncements(CommunicatorPtr ranks, const std::vector<std::unique_ptr<ParameterGroup>>& groups);
 
-  void begin();
-  bool is_active() const { return is_active_; }
+  // Without `announces` ranks gather in another way, and nothing is announced.
+  void begin_micro_batches(bool announces);
+  void end_micro_batches() { in_micro_batches_ = is_active_ = false; }
+  bool in_micro_batches() const { return in_micro_batches_; }
   // Ahead of a gather of this rank, if it starts one now. Does not wait.
   void announce(size_t group);
   // Behind the gather of a group. Throws if another rank had ended instead.
@@ -43,13 +45,13 @@ class GatherAnnouncements {
   };
 
   Round begin_round(size_t group, int64_t announced);
-  // What the ranks announced.
+  // Waits for the round, and returns what the ranks announced.
   static std::vector<int64_t> finish(const Round& round);
 
   const CommunicatorPtr ranks_;
   const std::vector<std::unique_ptr<ParameterGroup>>& groups_;
   std::deque<Round> rounds_;  // that nobody has read
-  bool is_active_ = false;
+  bool in_micro_batches_ = false, is_active_ = false;
   bool saw_end_ = false;
 };
 

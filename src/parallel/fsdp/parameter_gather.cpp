@@ -70,26 +70,28 @@ void ParameterGather::check_data() const {
         "; expected that a sharded parameter changes in place only, without another shape, dtype, device or memory");
 }
 
-bool ParameterGather::prepare_unshard() {
-  if (unsharded_ || gathering_ != nullptr || parameters_.empty()) return false;
+std::optional<SentParts> ParameterGather::prepare_unshard() {
+  if (unsharded_ || gathering_ != nullptr || parameters_.empty()) return std::nullopt;
   const at::NoGradGuard no_grad;
   check_data();
-  if (kept_parts_.empty()) update_sent_shards();
-  return true;
+  if (!kept_parts_.empty()) return SentParts::kKept;
+  update_sent_shards();
+  return SentParts::kShards;
 }
 
 void ParameterGather::start_unshard() {
-  if (!prepare_unshard()) return;
+  const auto sent = prepare_unshard();
+  if (!sent) return;
   const at::NoGradGuard no_grad;
-  if (kept_parts_.empty())
+  if (sent == SentParts::kShards)
     gather(sent_shards_, *ranks_.shard);
   else
     gather(kept_parts_, *ranks_.reshard);
 }
 
-void ParameterGather::gather_for_others(bool from_kept_parts) {
+void ParameterGather::gather_for_others(SentParts sent) {
   reshard();
-  if (!from_kept_parts) {
+  if (sent == SentParts::kShards) {
     start_unshard();
   } else {
     const at::NoGradGuard no_grad;

@@ -22,8 +22,7 @@ ShardingSchedule::ShardingSchedule(std::vector<size_t> expected, const FsdpSetti
       backward_prefetch_(settings.backward_prefetch),
       reshards_after_forward_(reshards_after_forward(settings)),
       groups_(expected.size()),
-      first_order_(std::move(expected)),
-      order_(first_order_) {}
+      order_(std::move(expected)) {}
 
 ShardingActions ShardingSchedule::begin_forward(bool records) {
   ShardingActions actions;
@@ -130,12 +129,12 @@ ShardingActions ShardingSchedule::set_micro_batches(bool follow) {
   return actions;
 }
 
-void ShardingSchedule::forget_calls() {
-  abandon_backward();
+void ShardingSchedule::abandon_backward() {
+  in_backward_ = records_ = false;
+  reducing_.reset();
   groups_.assign(groups_.size(), {});
-  order_ = nn::CallOrder(first_order_);
+  order_.forget();
   is_expected_ = true;
-  records_ = false;
 }
 
 void ShardingSchedule::reshard(Kind kind, size_t group, ShardingActions& actions) const {

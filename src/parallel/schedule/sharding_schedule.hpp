@@ -68,15 +68,9 @@ class ShardingSchedule {
   // Forwards and backwards between two updates follow, in any order, or have ended. Where parameters stay from a
   // forward to its backward, they stay through all of these.
   ShardingActions set_micro_batches(bool follow);
-  bool keeps_micro_batches() const { return keeps_micro_batches_; }
-  // The backward has failed on this rank.
-  void abandon_backward() {
-    in_backward_ = false;
-    reducing_.reset();
-  }
-  // Micro-batches have failed, on each rank at another place: they expect the order of the first forward again, so that
-  // all gather the same ahead.
-  void forget_calls();
+  // The backward has failed, or micro-batches, on each rank at another place. The order of the first forward is
+  // expected again, so that all gather the same ahead.
+  void abandon_backward();
   bool in_backward() const { return in_backward_; }
 
  private:
@@ -97,7 +91,6 @@ class ShardingSchedule {
   BackwardPrefetch backward_prefetch_;
   bool reshards_after_forward_;
   std::vector<Group> groups_;
-  const std::vector<size_t> first_order_;
   nn::CallOrder order_;
   bool records_ = false;     // the latest forward may have a backward
   bool is_expected_ = true;  // the forward so far: behind another call what is gathered ahead would stay unused
