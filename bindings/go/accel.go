@@ -15456,8 +15456,8 @@ func (state *State) SetAutocast(options *AutocastOptions) error {
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are
 // several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was
-// prepared with; COLLECTIVE_MISMATCH when the ranks' models differ; UNSUPPORTED for stages of a model that is no
-// chain of parts.
+// prepared with; COLLECTIVE_MISMATCH when the ranks' models differ, or the options by which they are cut into stages;
+// UNSUPPORTED for stages of a model that is no chain of parts.
 func (state *State) PrepareModel(module *Module, options *PrepareModelOptions) (out *Module, err error) {
 	var given arguments
 	defer given.end()

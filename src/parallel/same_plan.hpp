@@ -1,4 +1,4 @@
-// Same plan: ranks that share layers agree on how they split them, before any of them waits for another one.
+// Same plan: ranks agree on how they split a model, before any of them waits for another one.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace accel::parallel {
 
 // Collective. The lines are the settings and rules that decide which exchanges a rank makes, in words that follow
-// "has". kCollectiveMismatch with those that differ.
-void check_same_plan(const std::vector<std::string>& lines, comm::Communicator& ranks);
+// "has". kCollectiveMismatch with those that differ. `kind` says of which ranks they are.
+void check_same_plan(const std::vector<std::string>& lines, comm::Communicator& ranks, const char* kind);
 
 }  // namespace accel::parallel
