@@ -6194,6 +6194,10 @@ type PipelineOptions struct {
 	// top. Default: no limit
 	MaxMemory string
 
+	// 1: a step gives its loss on all ranks along the axis; 0: on those with the last stage, and not a number on
+	// the others. Default 1
+	BroadcastLoss *bool
+
 	// Inputs of the model with the rows of a micro-batch, a tensor, a tuple or a list, on the rank with the first
 	// stage: operations are counted, or times measured, with them. Default: "flops" are the products of a row with
 	// the weights, "measured" takes a row of token ids
@@ -6225,6 +6229,9 @@ func (options *PipelineOptions) c(given *arguments) *C.accel_pipeline_options_t 
 	}
 	made.boundary_dtype = given.nullable(options.BoundaryDtype)
 	made.max_memory = given.nullable(options.MaxMemory)
+	if options.BroadcastLoss != nil {
+		made.broadcast_loss = C.accel_flag_t(flag(*options.BroadcastLoss))
+	}
 	made.sample_inputs = given.optional(options.SampleInputs)
 	return made
 }

@@ -41,6 +41,8 @@ const std::vector<Difference> kDifferences{
      [](PrepareModelSettings& settings) { settings.pipeline.boundary_dtype = std::string("float32"); }},
     {"has gather_output 1, and rank 0 has gather_output 0",
      [](PrepareModelSettings& settings) { settings.pipeline.gather_output = true; }},
+    {"has broadcast_loss 0, and rank 0 has broadcast_loss 1",
+     [](PrepareModelSettings& settings) { settings.pipeline.broadcast_loss = false; }},
     {"has plan \"none\", and rank 0 has plan \"auto\"",
      [](PrepareModelSettings& settings) { settings.tensor_parallel.plan = std::string("none"); }},
     {"has sharding_strategy full_shard, and rank 0 has sharding_strategy shard_grad_op",

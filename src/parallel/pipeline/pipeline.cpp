@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include "base/error.hpp"
@@ -153,7 +154,8 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
   } catch (const std::exception&) {
     own.error = std::current_exception();  // of the stages of this rank, so that others do not wait for it
   }
-  const double result = run(computation, exchanges);
+  double result = run(computation, exchanges);
+  if (!stages_.broadcasts_loss && !has_last_stage()) result = std::numeric_limits<double>::quiet_NaN();
   if (!exchanges) return result;
   GradientExchange* const exchange = exchanging_.exchange();
   if (stages_.exchanges_at_end && exchange != nullptr) exchange->exchange_accumulated();

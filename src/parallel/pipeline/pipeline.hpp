@@ -29,6 +29,7 @@ struct PipelineStages {
   BoundaryDtype boundary_dtype = std::nullopt;
   // The ranks that exchange gradients, which throw the error of one that fails; null: there are no others.
   CommunicatorPtr exchanging = nullptr;
+  bool broadcasts_loss = true;  // to ranks without the last stage
 };
 
 class Pipeline final : public StagePipeline {

@@ -93,6 +93,7 @@ StagePlanPtr cut_into_stages(nn::Module& module, const StageRanks& stage_ranks, 
   const auto plan = std::make_shared<StagePlan>();
   plan->ranks = stage_ranks.pipeline;
   plan->gathers_output = settings.gather_output;
+  plan->broadcasts_loss = settings.broadcast_loss;
   std::exception_ptr refusal;
   try {
     require_plan(module, ranks, preparation);
