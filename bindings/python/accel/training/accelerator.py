@@ -273,7 +273,8 @@ class Accelerator(methods.Accelerator, Observed):
         with several a DistributedModel around it. split_by_program says that the model's own forward follows the axes tp, cp and pp of the mesh;
         None: where it has parameters that torch or transformers has split. Else pp has stages of the model, tp a plan for its layers, and cp
         maybe_context_parallel(): pipeline, tensor_parallel, context_parallel and expert_parallel, for experts, have fields of
-        accel_pipeline_options_t and so on (docs/parallelism.md), which go before those of parallelism_config's handlers."""
+        accel_pipeline_options_t and so on (docs/parallelism.md), which go before those of parallelism_config's handlers. For a model of torch pipeline may
+        have param_init_fn, which gives values to those modules of a rank's stages that are on the device meta."""
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
             return remembered(self._models, model)
         is_spread = dispatched_models.require_trainable(check_model("prepare_model", model), self.num_processes)
@@ -283,7 +284,8 @@ class Accelerator(methods.Accelerator, Observed):
             {"tensor_parallel": tensor_parallel, "context_parallel": context_parallel, "expert_parallel": expert_parallel, "pipeline": pipeline})
         if is_torch_model(model):
             exchanges = self.use_distributed and not evaluation_mode
-            prepared = pytorch_model().prepare(model, self._current(), options, (self.ddp_handler or DistributedDataParallelKwargs()) if exchanges else None)
+            prepared = pytorch_model().prepare(model, self._current(), options, (self.ddp_handler or DistributedDataParallelKwargs()) if exchanges else None,
+                                               *pointed_to["of_torch"].values())
         else:
             prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
             prepared.inputs_are_split = pointed_to["context_parallel"].inputs_are_split == 1
