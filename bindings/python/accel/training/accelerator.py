@@ -270,11 +270,10 @@ class Accelerator(methods.Accelerator, Observed):
                       context_parallel: "dict | None" = None, expert_parallel: "dict | None" = None, pipeline: "dict | None" = None) -> Any:
         """On the device, under the precision, and data-parallel when there are several ranks. With `evaluation_mode` it runs on its own
         rank only; with device_placement=False the model stays where it is. A model of torch stays one: the same object with one rank,
-        with several a DistributedModel around it. split_by_program says that the model's own forward follows the axes tp, cp and pp of the mesh;
-        None: where it has parameters that torch or transformers has split. Else pp has stages of the model, tp a plan for its layers, and cp
-        maybe_context_parallel(): pipeline, tensor_parallel, context_parallel and expert_parallel, for experts, have fields of
-        accel_pipeline_options_t and so on (docs/parallelism.md), which go before those of parallelism_config's handlers. For a model of torch pipeline may
-        have param_init_fn, which gives values to those modules of a rank's stages that are on the device meta."""
+        else a DistributedModel around it. split_by_program: the model's own forward follows the axes tp, cp and pp of the mesh;
+        None: where it has parameters that torch or transformers has split. Else pp has stages of the model, tp a plan for its layers,
+        cp maybe_context_parallel(): pipeline, tensor_parallel, context_parallel and expert_parallel have fields of
+        accel_pipeline_options_t and so on, before those of parallelism_config's handlers; param_init_fn is for torch. docs/parallelism.md"""
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
             return remembered(self._models, model)
         is_spread = dispatched_models.require_trainable(check_model("prepare_model", model), self.num_processes)
