@@ -23,7 +23,7 @@ class ParameterOptimizer final : public Optimizer {
 
   bool step() override;
   bool step_unless(const std::shared_ptr<precision::OverflowFlag>& overflow) override;
-  bool step_was_skipped() const override { return latest_.was_skipped(); }
+  bool step_was_skipped() const override { return progress_.latest.was_skipped(); }
   bool step_by(const Closure& closure) override;
   void zero_grad(bool set_to_none) override;
   void train(bool training) override;
@@ -66,10 +66,14 @@ class ParameterOptimizer final : public Optimizer {
   std::unique_ptr<const UpdateRule> rule_;
   ParameterGroup defaults_;  // without parameters
   std::vector<ParameterGroup> groups_;
-  std::vector<at::Tensor> parameters_;          // of all groups
-  mutable std::vector<ParameterState> states_;  // of each parameter
-  mutable OpenStep latest_;
-  uint64_t state_number_ = 0;
+  // The parameters of all groups and how far they are.
+  struct Progress {
+    std::vector<at::Tensor> parameters;
+    std::vector<ParameterState> states;  // of each parameter
+    OpenStep latest;
+    uint64_t state_number = 0;
+  };
+  mutable Progress progress_;
 };
 
 }  // namespace accel::optim

@@ -220,7 +220,7 @@ class Accelerator(methods.Accelerator, Observed):
 
     @property
     def step(self) -> int:
-        """Micro-batches that accumulate() has counted since a loader ended. What is set here decides which of the next ones completes a step."""
+        """Micro-batches that accumulate() has counted since a loader ended. Setting it decides which one completes a step."""
         return capi.accel_accumulation_step(self._current())
 
     @step.setter
@@ -269,9 +269,9 @@ class Accelerator(methods.Accelerator, Observed):
                       split_by_program: "bool | None" = None, tensor_parallel: "dict | None" = None,
                       context_parallel: "dict | None" = None, expert_parallel: "dict | None" = None, pipeline: "dict | None" = None) -> Any:
         """On the device, under the precision, and data-parallel when there are several ranks. With `evaluation_mode` it runs on its own
-        rank only; with device_placement=False the model stays where it is. A model of torch stays one: the same object with one rank,
+        rank only; device_placement=False leaves the model where it is. A model of torch stays one: the same with one rank,
         else a DistributedModel around it. split_by_program: the model's own forward follows the axes tp, cp and pp of the mesh;
-        None: where it has parameters that torch or transformers has split. Else pp has stages of the model, tp a plan for its layers,
+        None: where torch or transformers has split its parameters. Else pp has stages of the model, tp a plan for its layers,
         cp maybe_context_parallel(): pipeline, tensor_parallel, context_parallel and expert_parallel have fields of
         accel_pipeline_options_t and so on, before those of parallelism_config's handlers; param_init_fn is for torch. docs/parallelism.md"""
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
@@ -540,7 +540,7 @@ class Accelerator(methods.Accelerator, Observed):
 
     def save_state(self, output_dir: Any = None, safe_serialization: bool = True, **settings: Any) -> Any:
         """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder. Beyond the reference:
-        asynchronous, when_busy ("wait", "refuse"), compression_level, incremental, durable, device_copy_bytes, page_locked_bytes."""
+        asynchronous, when_busy, compression_level, incremental, durable, device_copy_bytes, page_locked_bytes."""
         project, state = self._set_project()
         if not project.automatic_checkpoint_naming and output_dir is None:
             raise ValueError("save_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")
