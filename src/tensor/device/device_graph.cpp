@@ -29,7 +29,7 @@ void order(const c10::Stream& first, const c10::Stream& second) {
 
 c10::Stream current_stream(c10::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }
 
-bool is_lack_of_memory(const std::exception& error) {
+bool ran_out_of_memory(const std::exception& error) {
   if (const auto* const own = dynamic_cast<const Error*>(&error)) return own->status() == Status::kOutOfMemory;
   return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
 }
@@ -42,7 +42,7 @@ std::string message_of(const std::exception& error) {
 
 // An error of the work while it was recorded, for which operators that failed are the reason.
 [[noreturn]] void refuse(const std::exception& error, const std::string& failed_operator, c10::Device device) {
-  require(!is_lack_of_memory(error), Status::kOutOfMemory, "device ", device.str(),
+  require(!ran_out_of_memory(error), Status::kOutOfMemory, "device ", device.str(),
           " has no memory for a captured step, which keeps all of its own: ", message_of(error));
   fail(Status::kUnsupported, "device ", device.str(), " cannot capture the operator ", failed_operator, ": ",
        message_of(error), "; expected a step that reads no number on the host and waits for nothing");
@@ -112,7 +112,7 @@ void DeviceGraph::capture(const c10::Stream& stream, const std::function<void()>
     work();
   } catch (const std::exception& error) {
     recorder_->give_up();
-    if (failed.name().empty() && !is_lack_of_memory(error)) throw;
+    if (failed.name().empty() && !ran_out_of_memory(error)) throw;
     refuse(error, failed.name(), device_);
   } catch (...) {
     recorder_->give_up();
