@@ -54,6 +54,19 @@ void bring(at::Tensor& tensor, c10::Device device, c10::ScalarType dtype) {
   if (tensor.device() != device || tensor.scalar_type() != dtype) tensor = tensor.to(device, dtype);
 }
 
+std::vector<ParameterGradient> parameters_with_gradient(const ParameterGroup& group, size_t first_index) {
+  size_t index = first_index;
+  std::vector<ParameterGradient> pairs;
+  pairs.reserve(group.parameters.size());
+  for (const auto& parameter : group.parameters) {
+    const at::Tensor& gradient = parameter.grad();
+    if (gradient.defined() && parameter.requires_grad())
+      pairs.push_back({index, parameter, matching_gradient(parameter, gradient, index)});
+    ++index;
+  }
+  return pairs;
+}
+
 // A rule that updates in its own backward has no use for gradients of another one.
 bool step_after_backward(const std::vector<ParameterGroup>& groups) {
   for (const auto& group : groups)
@@ -143,20 +156,6 @@ void ParameterOptimizer::add_group(std::vector<at::Tensor> parameters, std::opti
   group.parameters = std::move(parameters);
   groups_.push_back(std::move(group));
   progress_.state_number += 1;
-}
-
-std::vector<ParameterOptimizer::ParameterGradient> ParameterOptimizer::parameters_with_gradient(
-    const ParameterGroup& group, size_t first_index) const {
-  size_t index = first_index;
-  std::vector<ParameterGradient> pairs;
-  pairs.reserve(group.parameters.size());
-  for (const auto& parameter : group.parameters) {
-    const at::Tensor& gradient = parameter.grad();
-    if (gradient.defined() && parameter.requires_grad())
-      pairs.push_back({index, parameter, matching_gradient(parameter, gradient, index)});
-    ++index;
-  }
-  return pairs;
 }
 
 bool ParameterOptimizer::step_by(const Closure& closure) {

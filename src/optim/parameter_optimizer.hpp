@@ -16,6 +16,13 @@
 
 namespace accel::optim {
 
+// A parameter and a gradient of the same dtype and memory layout: kernels can treat both as flat arrays.
+struct ParameterGradient {
+  size_t index;
+  at::Tensor parameter;
+  at::Tensor gradient;
+};
+
 class ParameterOptimizer final : public Optimizer {
  public:
   // `settings` may have "lr", "weight_decay" and the rule's; missing ones have the rule's defaults.
@@ -49,14 +56,6 @@ class ParameterOptimizer final : public Optimizer {
   void update_one(size_t group, size_t parameter);
 
  private:
-  // A parameter and a gradient of the same dtype and memory layout: kernels can treat both as flat arrays.
-  struct ParameterGradient {
-    size_t index;
-    at::Tensor parameter;
-    at::Tensor gradient;
-  };
-
-  std::vector<ParameterGradient> parameters_with_gradient(const ParameterGroup& group, size_t first_index) const;
   void update_in_windows(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs);
   // Entries of one group that share a device and a dtype.
   void update(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs);
