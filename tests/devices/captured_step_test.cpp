@@ -273,6 +273,13 @@ TEST_F(CapturedSteps, MemoryOfOthersIsNotTheirs) {
   for (size_t i = 0; i < kept.size(); i++) EXPECT_TRUE(kept[i].eq(static_cast<double>(i)).all().item<bool>());
 }
 
+TEST_F(CapturedSteps, RefuseLossScaling) {
+  Training training(device(), &adamw, 0, Precision::kFp16);
+  CapturedStep captured = training.captured();
+  for (int step = 0; step < 3; step++) captured.run(batch(step));
+  expect_error(Status::kUnsupported, "a step with loss scaling cannot be captured", [&] { captured.run(batch(3)); });
+}
+
 TEST_F(CapturedSteps, RefuseWhatNoDeviceCanRecord) {
   const auto expect_refused = [](const char* part, Rule rule, const std::function<void(const at::Tensor&)>& extra) {
     SCOPED_TRACE(part);

@@ -47,6 +47,12 @@ void write_device_rates(const PreparedObjects& prepared) {
       own->write_device_rates();
 }
 
+void require_no_answers(const PreparedObjects& prepared) {
+  require(prepared.grad_scaler == nullptr, Status::kUnsupported,
+          "a step with loss scaling cannot be captured: the host counts the updates that gradients in float16 skip; "
+          "expected mixed_precision bf16 or no");
+}
+
 void require_repeatable(const PreparedObjects& prepared, const state::State& state) {
   require(!state.use_distributed() || prepared.models.empty(), Status::kUnsupported, "a step of ",
           state.num_processes(),

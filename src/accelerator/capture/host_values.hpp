@@ -29,6 +29,9 @@ class HostValues {
 // each step, also one that is done again.
 void write_device_rates(const PreparedObjects& prepared);
 
+// kUnsupported where the host has to hear from the device after each step.
+void require_no_answers(const PreparedObjects& prepared);
+
 // kUnsupported, with the reason, for a step that a device cannot do again by itself.
 void require_repeatable(const PreparedObjects& prepared, const state::State& state);
 
