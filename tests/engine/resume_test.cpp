@@ -20,6 +20,7 @@
 #include "accelerator_ranks.hpp"
 #include "checkpoint_fixture.hpp"
 #include "config/generated/settings/state/state.hpp"
+#include "data/dataloader.hpp"
 #include "data/datasets/tensor_dataset.hpp"
 #include "nn/callback_module.hpp"
 #include "nn/module_walks.hpp"

@@ -67,6 +67,16 @@ impl<A: Made, B: Made> Made for (A, B) {
     }
 }
 
+/// Three results of a call.
+impl<A: Made, B: Made, C: Made> Made for (A, B, C) {
+    type Raw = (A::Raw, B::Raw, C::Raw);
+    const EMPTY: Self::Raw = (A::EMPTY, B::EMPTY, C::EMPTY);
+
+    unsafe fn of(raw: Self::Raw) -> Result<Self> {
+        Ok((A::of(raw.0)?, B::of(raw.1)?, C::of(raw.2)?))
+    }
+}
+
 /// # Safety
 /// A buffer that a call has written.
 unsafe fn text_of(buffer: sys::accel_buffer_t) -> String {
