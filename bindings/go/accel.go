@@ -6206,6 +6206,10 @@ type PipelineOptions struct {
 	// top. Default: no limit
 	MaxMemory string
 
+	// 1: a step gives its loss on all ranks along the axis; 0: on those with the last stage, and not a number on
+	// the others. Default 1
+	BroadcastLoss *bool
+
 	// Inputs of the model with the rows of a micro-batch, a tensor, a tuple or a list, on the rank with the first
 	// stage: operations are counted, or times measured, with them. Default: "flops" are the products of a row with
 	// the weights, "measured" takes a row of token ids
@@ -6237,6 +6241,9 @@ func (options *PipelineOptions) c(given *arguments) *C.accel_pipeline_options_t 
 	}
 	made.boundary_dtype = given.nullable(options.BoundaryDtype)
 	made.max_memory = given.nullable(options.MaxMemory)
+	if options.BroadcastLoss != nil {
+		made.broadcast_loss = C.accel_flag_t(flag(*options.BroadcastLoss))
+	}
 	made.sample_inputs = given.optional(options.SampleInputs)
 	return made
 }
@@ -15377,9 +15384,9 @@ func PipelineCreate(parts []*Module) (out *Module, err error) {
 // unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error
 // of any stage, on all ranks along the axis and those that exchange gradients with them, after which the gradients
 // are to be zeroed. Ranks that exchange values of layers with a rank which failed alone, along context, tensor or
-// expert, or parameters by FULL_SHARD, get COLLECTIVE_MISMATCH or TIMEOUT instead, and the ranks are to be started
-// again; COLLECTIVE_MISMATCH, PEER_LOST; TIMEOUT, also for a step in which a rank waits longer than the state's
-// timeout for a value of another stage, which it expects up to as many micro-batches ahead as there are ranks.
+// expert, get COLLECTIVE_MISMATCH or TIMEOUT instead, and the ranks are to be started again; COLLECTIVE_MISMATCH,
+// PEER_LOST; TIMEOUT, also for a step in which a rank waits longer than the state's timeout for a value of another
+// stage, which it expects up to as many micro-batches ahead as there are ranks.
 func (state *State) PipelineStep(module *Module, inputs any, targets any, lossName string, loss PipelineLossFunc) (outLoss float64, err error) {
 	var given arguments
 	defer given.end()
@@ -15517,8 +15524,8 @@ func (state *State) SetAutocast(options *AutocastOptions) error {
 //
 // Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are
 // several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was
-// prepared with; COLLECTIVE_MISMATCH when the ranks' models differ; UNSUPPORTED for stages of a model that is no
-// chain of parts.
+// prepared with; COLLECTIVE_MISMATCH when the ranks' models differ, or the options by which they are cut into stages;
+// UNSUPPORTED for stages of a model that is no chain of parts.
 func (state *State) PrepareModel(module *Module, options *PrepareModelOptions) (out *Module, err error) {
 	var given arguments
 	defer given.end()

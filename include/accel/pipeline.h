@@ -38,6 +38,9 @@ typedef struct accel_pipeline_options {
   const char *max_memory;             /* The most memory that the parameters of a stage may take, before layers are split or
                                        * sharded: "8GiB" for each, or a size for each stage, with commas between them.
                                        * Gradients and the states of the optimizer come on top. Default: no limit */
+  accel_flag_t broadcast_loss;        /* 1: a step gives its loss on all ranks along the axis; 0: on those with the last
+                                       * stage, and not a number on the others. Default 1 */
+  int32_t reserved;                   /* 0 */
   const accel_value_t *sample_inputs; /* Inputs of the model with the rows of a micro-batch, a tensor, a tuple or a list, on
                                        * the rank with the first stage: operations are counted, or times measured, with them.
                                        * Default: "flops" are the products of a row with the weights, "measured" takes a row
@@ -85,15 +88,16 @@ typedef accel_status_t (*accel_pipeline_loss_fn)(const accel_value_t *returned, 
  * @param loss The program's own, called on the rank with the last stage; NULL beside a loss_name.
  * @param user_data,destroy Handed to the callback; destroy ends its life.
  * @param out_loss The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all ranks
- *   along the axes pipeline and context. A rank with neither inputs nor targets counts micro-batches equally.
+ *   along the axes pipeline and context, unless broadcast_loss is 0. A rank with neither inputs nor targets counts
+ *   micro-batches equally.
  * @return ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are missing where the
  *   first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH
  *   for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis and
  *   those that exchange gradients with them, after which the gradients are to be zeroed. Ranks that exchange values of layers
- *   with a rank which failed alone, along context, tensor or expert, or parameters by FULL_SHARD, get COLLECTIVE_MISMATCH or
- *   TIMEOUT instead, and the ranks are to be started again; COLLECTIVE_MISMATCH, PEER_LOST;
- *   TIMEOUT, also for a step in which a rank waits longer than the state's timeout for a value of another stage, which it
- *   expects up to as many micro-batches ahead as there are ranks.
+ *   with a rank which failed alone, along context, tensor or expert, get COLLECTIVE_MISMATCH or TIMEOUT instead, and the
+ *   ranks are to be started again; COLLECTIVE_MISMATCH, PEER_LOST; TIMEOUT, also for a step in which a rank waits longer
+ *   than the state's timeout for a value of another stage, which it expects up to as many micro-batches ahead as there are
+ *   ranks.
  * @threads collective, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_pipeline_step(accel_state_t *state, accel_module_t *module, const accel_value_t *ACCEL_NULLABLE inputs,

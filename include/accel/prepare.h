@@ -274,7 +274,8 @@ typedef struct accel_prepare_model_options {
  * @param out The model to call.
  * @return ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and
  *   for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with;
- *   COLLECTIVE_MISMATCH when the ranks' models differ; UNSUPPORTED for stages of a model that is no chain of parts.
+ *   COLLECTIVE_MISMATCH when the ranks' models differ, or the options by which they are cut into stages; UNSUPPORTED for
+ *   stages of a model that is no chain of parts.
  * @threads collective, waits
  * @accelerate prepare, prepare_model */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t

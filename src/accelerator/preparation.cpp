@@ -115,11 +115,10 @@ parallel::StagePlanPtr Preparation::cut_into_stages(nn::Module& module, const Pr
                                                     const c10::IValue& sample_inputs,
                                                     const parallel::ModelRanks& ranks) const {
   if (!is_for_stages(module, preparation)) return nullptr;
-  parallel::require_plan(module, ranks, preparation);
   const bool is_sharded = preparation.fsdp.enabled.value_or(false) && ranks.gradient->size() > 1;
   const bool defers_products = !is_sharded || !parallel::reshards_after_forward(preparation.fsdp);
-  return parallel::cut_into_stages(module, state_.groups().mesh()->group(kStageAxis), preparation.pipeline,
-                                   sample_inputs, defers_products);
+  return parallel::cut_into_stages(module, {state_.groups().mesh()->group(kStageAxis), state_.communicator()}, ranks,
+                                   preparation, sample_inputs, defers_products);
 }
 
 // A mesh with a shard axis says who shares a copy. Without one all ranks do.

@@ -11,12 +11,13 @@ constexpr size_t kMostUsesOfBlock = 64;
 
 }  // namespace
 
-CallOrder::CallOrder(size_t blocks) : blocks_(blocks), order_(blocks) {
-  std::iota(order_.begin(), order_.end(), size_t{0});
+CallOrder::CallOrder(size_t blocks) : first_(blocks) {
+  std::iota(first_.begin(), first_.end(), size_t{0});
+  order_ = first_;
 }
 
 bool CallOrder::use(size_t block) {
-  if (calls_.size() - pass_ >= blocks_ * kMostUsesOfBlock) calls_.resize(pass_);
+  if (calls_.size() - pass_ >= first_.size() * kMostUsesOfBlock) calls_.resize(pass_);
   calls_.push_back({block, calls_.size() + 1});
   // The first place of the block from the expected one on, around the end.
   for (size_t i = 0; i < order_.size(); i++) {

@@ -13,7 +13,7 @@ class CallOrder {
  public:
   explicit CallOrder(size_t blocks);
   // The first pass is expected in this order, which has each block once.
-  explicit CallOrder(std::vector<size_t> expected) : blocks_(expected.size()), order_(std::move(expected)) {}
+  explicit CallOrder(std::vector<size_t> expected) : first_(std::move(expected)), order_(first_) {}
 
   // A call of a block begins. Returns whether it was the one that was expected.
   bool use(size_t block);
@@ -21,6 +21,9 @@ class CallOrder {
   void end_use(size_t block);
   // The forward of the whole model has ended, or its backward. Without `keep_calls` no backward of them will come.
   void end_pass(bool keep_calls = false);
+
+  // Forgets all passes: the next one is expected as the first.
+  void forget() { *this = CallOrder(std::move(first_)); }
 
   // The block that is expected as the i-th after the latest one; behind the last of a pass comes the next pass.
   size_t upcoming(size_t i) const { return order_[(next_ + i) % order_.size()]; }
@@ -45,7 +48,7 @@ class CallOrder {
     bool has_begun = false;  // its backward
   };
 
-  size_t blocks_;
+  std::vector<size_t> first_;  // the order of the first pass, which has each block
   std::vector<size_t> order_;
   size_t next_ = 0;               // in order_
   std::vector<Call> calls_;       // in this pass, and in former ones that were kept

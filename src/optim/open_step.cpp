@@ -59,7 +59,6 @@ class FormerValues {
 std::vector<at::Tensor> changed_by(const Update& update) {
   const ParameterState& state = *update.state;
   std::vector<at::Tensor> changed{update.parameter};
-  if (update.rounded.defined()) changed.push_back(update.rounded);
   for (const StateValue& value : state.values)
     for (const at::Tensor& tensor : {value.tensor, value.scales})
       if (tensor.defined() && !tensor.is_cpu()) changed.push_back(tensor);
@@ -88,6 +87,13 @@ void OpenStep::update(const UpdateRule& rule, const ParameterGroup& group, std::
     const FormerValues former(changed);
     rule.update(group, updates);
     former.put_back_if(flag);
+    std::vector<at::Tensor> rounded, values;  // are of the step that has been skipped, or right
+    for (const Update& update : updates) {
+      if (!update.rounded.defined()) continue;
+      rounded.push_back(update.rounded);
+      values.push_back(update.parameter);
+    }
+    if (!rounded.empty()) at::_foreach_copy_(rounded, values);
   }
   std::vector<at::Tensor> counts;
   for (const Update& update : updates)

@@ -20,6 +20,11 @@ int64_t Optimizer::expected_state_bytes(const at::Tensor& /*parameter*/) const {
        "none");
 }
 
+void DeviceRate::write(double rate) {
+  if (written != rate) value.fill_(rate);
+  written = rate;
+}
+
 void Optimizer::write_device_rates() {
   fail(Status::kUnsupported,
        "steps of an application's optimizer cannot be captured; expected an optimizer of the library");

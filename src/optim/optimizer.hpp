@@ -36,6 +36,8 @@ using StateMemory = std::function<at::Tensor(const at::Tensor& parameter, at::Sc
 struct DeviceRate {
   at::Tensor value;  // a float32 scalar
   double written;    // there
+
+  void write(double rate);
 };
 
 // Parameters that share their settings.

@@ -54,6 +54,19 @@ void bring(at::Tensor& tensor, c10::Device device, c10::ScalarType dtype) {
   if (tensor.device() != device || tensor.scalar_type() != dtype) tensor = tensor.to(device, dtype);
 }
 
+std::vector<ParameterGradient> parameters_with_gradient(const ParameterGroup& group, size_t first_index) {
+  size_t index = first_index;
+  std::vector<ParameterGradient> pairs;
+  pairs.reserve(group.parameters.size());
+  for (const auto& parameter : group.parameters) {
+    const at::Tensor& gradient = parameter.grad();
+    if (gradient.defined() && parameter.requires_grad())
+      pairs.push_back({index, parameter, matching_gradient(parameter, gradient, index)});
+    ++index;
+  }
+  return pairs;
+}
+
 // A rule that updates in its own backward has no use for gradients of another one.
 bool step_after_backward(const std::vector<ParameterGroup>& groups) {
   for (const auto& group : groups)
@@ -131,32 +144,18 @@ void ParameterOptimizer::add_group(std::vector<at::Tensor> parameters, std::opti
   check_setting("lr", {}, group.lr);
   check_setting("weight_decay", {}, group.weight_decay);
   std::unordered_set<const c10::TensorImpl*> known;
-  for (const auto& parameter : parameters_) known.insert(parameter.unsafeGetTensorImpl());
+  for (const auto& parameter : progress_.parameters) known.insert(parameter.unsafeGetTensorImpl());
   for (size_t i = 0; i < parameters.size(); ++i) {
     check_parameter(parameters[i], i);
     rule_->check_parameter(parameters[i], i);
     require(known.insert(parameters[i].unsafeGetTensorImpl()).second, Status::kInvalidArgument, "parameter ", i,
             " of the group is in the optimizer already; expected each one once");
   }
-  parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
-  states_.resize(parameters_.size());
+  progress_.parameters.insert(progress_.parameters.end(), parameters.begin(), parameters.end());
+  progress_.states.resize(progress_.parameters.size());
   group.parameters = std::move(parameters);
   groups_.push_back(std::move(group));
-  state_number_ += 1;
-}
-
-std::vector<ParameterOptimizer::ParameterGradient> ParameterOptimizer::parameters_with_gradient(
-    const ParameterGroup& group, size_t first_index) const {
-  size_t index = first_index;
-  std::vector<ParameterGradient> pairs;
-  pairs.reserve(group.parameters.size());
-  for (const auto& parameter : group.parameters) {
-    const at::Tensor& gradient = parameter.grad();
-    if (gradient.defined() && parameter.requires_grad())
-      pairs.push_back({index, parameter, matching_gradient(parameter, gradient, index)});
-    ++index;
-  }
-  return pairs;
+  progress_.state_number += 1;
 }
 
 bool ParameterOptimizer::step_by(const Closure& closure) {
@@ -172,18 +171,17 @@ bool ParameterOptimizer::step_unless(const std::shared_ptr<precision::OverflowFl
   const bool is_placed =
       std::any_of(groups_.begin(), groups_.end(), [](const auto& group) { return group.state_memory; });
   if (overflow != nullptr && (rule_->updates_in_backward() || rule_->is_program() || is_placed)) return false;
-  latest_.settle(states_);
-  latest_ = OpenStep(overflow);
+  progress_.latest.settle(progress_.states);
+  progress_.latest = OpenStep(overflow);
   for (const auto& group : groups_) {
     const auto modes = rule_->modes(group);
     require(!modes || group.values[modes->mode] != 0, Status::kInvalidState,
             "the optimizer is in evaluation, where its parameters are their average; expected "
             "accel_optimizer_train(optimizer, 1) before a step");
-    require(!group.device_rate || group.device_rate->written == group.lr, Status::kInvalidState,
-            "the learning rate is ", group.lr, ", but the captured step has ",
-            group.device_rate ? group.device_rate->written : 0.0, "; expected write_device_rates() before each step");
   }
   const at::NoGradGuard no_grad;
+  for (ParameterGroup& group : groups_)
+    if (group.device_rate) group.device_rate->write(group.lr);
   std::vector<std::vector<ParameterGradient>> groups;  // all are looked at before any is changed
   groups.reserve(groups_.size());
   size_t first_index = 0;
@@ -211,7 +209,7 @@ bool ParameterOptimizer::step_unless(const std::shared_ptr<precision::OverflowFl
 // lists that rules need for a step, and the values that are kept until it is known whether the step is skipped.
 void ParameterOptimizer::update_in_windows(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs) {
   const auto element_size = static_cast<int64_t>(pairs[0].parameter.element_size());
-  const std::optional<size_t> kept_bytes = latest_.most_bytes(*rule_);
+  const std::optional<size_t> kept_bytes = progress_.latest.most_bytes(*rule_);
   const bool in_files = static_cast<bool>(group.state_memory);
   const bool limits_lists = !pairs[0].parameter.is_cpu() && !rule_->rounds();
   if (!in_files && !limits_lists && !kept_bytes) return update(group, pairs);
@@ -229,7 +227,7 @@ void ParameterOptimizer::update_in_windows(const ParameterGroup& group, c10::Arr
     for (size_t i = begin; i < end; ++i) {
       tensor::read_ahead(pairs[i].parameter);
       tensor::read_ahead(pairs[i].gradient);
-      const ParameterState& state = states_[pairs[i].index];
+      const ParameterState& state = progress_.states[pairs[i].index];
       if (state.master.defined()) tensor::read_ahead(state.master);
       for (const StateValue& value : state.values)
         if (value.tensor.defined()) tensor::read_ahead(value.tensor);
@@ -264,12 +262,9 @@ void ParameterOptimizer::write_device_rates() {
     for (const at::Tensor& parameter : group.parameters)
       require(parameter.device() == device, Status::kUnsupported, "a parameter group is on ", device, " and ",
               parameter.device(), "; a step that is captured needs each group on one device");
-    if (group.device_rate && group.device_rate->value.device() == device) {
-      if (group.device_rate->written != group.lr) group.device_rate->value.fill_(group.lr);
-    } else {
+    if (!group.device_rate || group.device_rate->value.device() != device)
       group.device_rate = DeviceRate{at::full({}, group.lr, at::TensorOptions(device).dtype(at::kFloat)), group.lr};
-    }
-    group.device_rate->written = group.lr;
+    group.device_rate->write(group.lr);
   }
 }
 
@@ -278,7 +273,7 @@ int64_t ParameterOptimizer::expected_state_bytes(const at::Tensor& parameter) co
 }
 
 bool ParameterOptimizer::prepare_state(const ParameterGroup& group, const ParameterGradient& pair) {
-  ParameterState& state = states_[pair.index];
+  ParameterState& state = progress_.states[pair.index];
   const at::Tensor& parameter = pair.parameter;
   const bool in_float32 = computes_in_float32(group, parameter);
   if ((rule_->counts_steps() || in_float32) && !state.step.defined()) state.step = new_step(*rule_, parameter, 0);
@@ -317,8 +312,8 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Param
   const bool stochastic_rounding = in_float32 && group.precision == UpdatePrecision::kStochasticRounding;
   const bool rule_rounds = rule_->rounds();
   for (const ParameterGradient& pair : pairs) {
-    latest_.note(pair.index, states_[pair.index]);
-    Update update{pair.index, pair.parameter, pair.gradient, &states_[pair.index]};
+    progress_.latest.note(pair.index, progress_.states[pair.index]);
+    Update update{pair.index, pair.parameter, pair.gradient, &progress_.states[pair.index]};
     update.is_first = prepare_state(group, pair);
     if (in_float32) {
       const at::Tensor& master = update.state->master;
@@ -337,9 +332,9 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Param
   if (in_float32 && !rule_rounds) {
     std::vector<at::Tensor> stored;
     for (const ParameterGradient& pair : pairs) stored.push_back(pair.parameter);
-    update_in_float32(latest_, *rule_, group, stored, updates);
+    update_in_float32(progress_.latest, *rule_, group, stored, updates);
   } else {
-    latest_.update(*rule_, group, updates);
+    progress_.latest.update(*rule_, group, updates);
   }
   for (size_t i = 0; i < pairs.size(); ++i) {
     const at::Tensor& parameter = pairs[i].parameter;
@@ -349,14 +344,14 @@ void ParameterOptimizer::update(const ParameterGroup& group, c10::ArrayRef<Param
 }
 
 void ParameterOptimizer::train(bool training) {
-  latest_.settle(states_);
+  progress_.latest.settle(progress_.states);
   const at::NoGradGuard no_grad;
   size_t index = 0;
   for (auto& group : groups_) {
     const auto modes = rule_->modes(group);
     const bool changes = modes && (group.values[modes->mode] != 0) != training;
     for (const auto& parameter : group.parameters) {
-      const ParameterState& state = states_[index++];
+      const ParameterState& state = progress_.states[index++];
       if (!changes || state.values.empty() || !state.values[0].tensor.defined()) continue;
       const at::Tensor& value = state.master.defined() ? state.master : parameter;
       const auto dtype = at::isReducedFloatingType(value.scalar_type()) ? at::kFloat : value.scalar_type();
@@ -372,7 +367,7 @@ void ParameterOptimizer::train(bool training) {
 void ParameterOptimizer::zero_grad(bool set_to_none) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> filled;
-  for (const auto& parameter : parameters_) {
+  for (const auto& parameter : progress_.parameters) {
     at::Tensor& gradient = parameter.mutable_grad();
     if (!gradient.defined()) continue;
     if (set_to_none) {
@@ -387,14 +382,15 @@ void ParameterOptimizer::zero_grad(bool set_to_none) {
 
 std::optional<uint64_t> ParameterOptimizer::number_of_repeatable_state() const {
   const auto is_counted = [](const ParameterState& state) { return state.step.defined(); };
-  const bool is_counted_here = rule_->counts_steps() || std::any_of(states_.begin(), states_.end(), is_counted);
+  const bool is_counted_here =
+      rule_->counts_steps() || std::any_of(progress_.states.begin(), progress_.states.end(), is_counted);
   if (is_counted_here && !rule_->keeps_step_on_device()) return std::nullopt;
-  return state_number_;
+  return progress_.state_number;
 }
 
 c10::IValue ParameterOptimizer::state_dict() const {
-  latest_.settle(states_);
-  return write_state_dict(*rule_, groups_, states_);
+  progress_.latest.settle(progress_.states);
+  return write_state_dict(*rule_, groups_, progress_.states);
 }
 
 std::optional<bool> ParameterOptimizer::is_like_parameter(std::string_view entry) const {
@@ -404,7 +400,7 @@ std::optional<bool> ParameterOptimizer::is_like_parameter(std::string_view entry
 int64_t ParameterOptimizer::state_bytes() const {
   size_t bytes = 0;
   const auto count = [&bytes](const at::Tensor& tensor) { bytes += tensor.defined() ? tensor.nbytes() : 0; };
-  for (const ParameterState& state : states_) {
+  for (const ParameterState& state : progress_.states) {
     count(state.step);
     count(state.master);
     for (const StateValue& value : state.values) {
@@ -416,11 +412,11 @@ int64_t ParameterOptimizer::state_bytes() const {
 }
 
 void ParameterOptimizer::load_state_dict(const c10::IValue& state_dict) {
-  latest_.settle(states_);
-  LoadedState loaded = read_state_dict(*rule_, groups_, states_, state_dict);
-  state_number_ += 1;
+  progress_.latest.settle(progress_.states);
+  LoadedState loaded = read_state_dict(*rule_, groups_, progress_.states, state_dict);
+  progress_.state_number += 1;
   groups_ = std::move(loaded.groups);
-  states_ = std::move(loaded.states);
+  progress_.states = std::move(loaded.states);
 }
 
 }  // namespace accel::optim

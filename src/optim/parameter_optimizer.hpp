@@ -16,6 +16,13 @@
 
 namespace accel::optim {
 
+// A parameter and a gradient of the same dtype and memory layout: kernels can treat both as flat arrays.
+struct ParameterGradient {
+  size_t index;
+  at::Tensor parameter;
+  at::Tensor gradient;
+};
+
 class ParameterOptimizer final : public Optimizer {
  public:
   // `settings` may have "lr", "weight_decay" and the rule's; missing ones have the rule's defaults.
@@ -23,7 +30,7 @@ class ParameterOptimizer final : public Optimizer {
 
   bool step() override;
   bool step_unless(const std::shared_ptr<precision::OverflowFlag>& overflow) override;
-  bool step_was_skipped() const override { return latest_.was_skipped(); }
+  bool step_was_skipped() const override { return progress_.latest.was_skipped(); }
   bool step_by(const Closure& closure) override;
   void zero_grad(bool set_to_none) override;
   void train(bool training) override;
@@ -49,14 +56,6 @@ class ParameterOptimizer final : public Optimizer {
   void update_one(size_t group, size_t parameter);
 
  private:
-  // A parameter and a gradient of the same dtype and memory layout: kernels can treat both as flat arrays.
-  struct ParameterGradient {
-    size_t index;
-    at::Tensor parameter;
-    at::Tensor gradient;
-  };
-
-  std::vector<ParameterGradient> parameters_with_gradient(const ParameterGroup& group, size_t first_index) const;
   void update_in_windows(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs);
   // Entries of one group that share a device and a dtype.
   void update(const ParameterGroup& group, c10::ArrayRef<ParameterGradient> pairs);
@@ -66,10 +65,14 @@ class ParameterOptimizer final : public Optimizer {
   std::unique_ptr<const UpdateRule> rule_;
   ParameterGroup defaults_;  // without parameters
   std::vector<ParameterGroup> groups_;
-  std::vector<at::Tensor> parameters_;          // of all groups
-  mutable std::vector<ParameterState> states_;  // of each parameter
-  mutable OpenStep latest_;
-  uint64_t state_number_ = 0;
+  // The parameters of all groups and how far they are.
+  struct Progress {
+    std::vector<at::Tensor> parameters;
+    std::vector<ParameterState> states;  // of each parameter
+    OpenStep latest;
+    uint64_t state_number = 0;
+  };
+  mutable Progress progress_;
 };
 
 }  // namespace accel::optim

@@ -54,6 +54,10 @@ class GradientExchange {
   // exchanged. Returns whether parameters keep their memory through all of these. Collective among the ranks that
   // exchange gradients; `follow_failure`: the step before failed on all of these.
   virtual bool begin_micro_batches(bool /*follow_failure*/) { return true; }
+  // Collective, as soon as this rank computes no more in these micro-batches, after an error or not: where parameters
+  // are gathered in each, it gathers with the other ranks until these come to their end, too. Returns whether the error
+  // of this rank is that another one came to its end before.
+  virtual bool end_gathers() { return false; }
   // Ahead of the exchange behind them. After an error gradients of these are gone, or not complete.
   virtual void end_micro_batches(bool /*have_failed*/) {}
 };

@@ -17,7 +17,6 @@
 #include "parallel/stage_pipeline.hpp"
 
 namespace accel {
-struct PipelineSettings;
 struct PrepareModelSettings;
 }  // namespace accel
 
@@ -114,12 +113,19 @@ void require_plan(nn::Module& module, const ModelRanks& ranks, const PrepareMode
 struct StagePlan;
 using StagePlanPtr = std::shared_ptr<const StagePlan>;
 
-// Cuts a model into stages, and releases, in place, what is not in those of this rank. Collective among the ranks along
-// the axis "pipeline". Ahead of split_layers(). `defers_products` says whether backwards will have two halves where a
-// schedule has them. `sample_inputs` are a tuple or list of the model's, of which costs are counted or measured, or
-// nothing.
-StagePlanPtr cut_into_stages(nn::Module& module, const CommunicatorPtr& pipeline_ranks,
-                             const PipelineSettings& settings, const c10::IValue& sample_inputs, bool defers_products);
+// Ranks of a model in stages.
+struct StageRanks {
+  CommunicatorPtr pipeline;  // those along the axis "pipeline"
+  CommunicatorPtr all;       // of the job, which cut the model alike
+};
+
+// Cuts a model into stages, and releases, in place, what is not in those of this rank. Collective among all ranks;
+// throws on all of them what a rank refuses, and COLLECTIVE_MISMATCH for other models or settings on one. Ahead of
+// split_layers(). `defers_products` says whether backwards will have two halves where a schedule has them.
+// `sample_inputs` are a tuple or list of the model's, of which costs are counted or measured, or nothing.
+StagePlanPtr cut_into_stages(nn::Module& module, const StageRanks& stage_ranks, const ModelRanks& ranks,
+                             const PrepareModelSettings& settings, const c10::IValue& sample_inputs,
+                             bool defers_products);
 
 // Shares the experts of a model out over the ranks along the axis "expert", in place, unless they are shared out
 // already; with one rank it only sets how the layers work. Those are mixtures of experts, and what a plan names.

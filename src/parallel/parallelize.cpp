@@ -39,10 +39,10 @@
 #include "parallel/pipeline/pipelined_model.hpp"
 #include "parallel/pipeline/stage_module.hpp"
 #include "parallel/pipeline/step_outcome.hpp"
+#include "parallel/same_plan.hpp"
 #include "parallel/sequence_split.hpp"
 #include "parallel/strategy.hpp"
 #include "parallel/tensor/matched_plan.hpp"
-#include "parallel/tensor/same_plan.hpp"
 #include "parallel/tensor/saved_activations.hpp"
 #include "parallel/tensor/split_model.hpp"
 #include "parallel/tensor/split_parameters.hpp"
@@ -194,10 +194,11 @@ std::optional<std::vector<SplitRule>> agree_on_rules(const nn::Module& module, c
   } catch (const std::exception&) {
     error = std::current_exception();
   }
-  agree_on_step(ranks, 0, error, "finding the layers to split", "of those that share layers");
+  constexpr const char* kSharing = "of those that share layers";
+  agree_on_step(ranks, 0, error, "finding the layers to split", kSharing);
   check_same_plan(
       are_split ? lines_of(rules, settings.tensor_parallel) : std::vector<std::string>{"layers that stay as they are"},
-      ranks);
+      ranks, kSharing);
   return are_split ? std::optional<std::vector<SplitRule>>(std::move(rules)) : std::nullopt;
 }
 

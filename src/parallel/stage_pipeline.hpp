@@ -59,8 +59,8 @@ class StagePipeline {
 
   // Collective. Cuts the rows of the batch into micro-batches, and adds the gradients of their loss times `factor`,
   // which are exchanged unless the model's are not. `around` gets each forward of a stage, to call it, and whether that
-  // returns the model's output. Returns the loss of the batch, the same on all ranks of the pipeline: the mean over the
-  // items, or the sum.
+  // returns the model's output. Returns the loss of the batch, the mean over the items, or the sum: the same on all
+  // ranks of the pipeline, or, where it is not broadcast, on those with the last stage, and not a number on the others.
   virtual double train(const PipelineBatch& batch, const PipelineLoss& loss, double factor,
                        const std::function<c10::IValue(const Forward& forward, bool is_output)>& around) = 0;
   // Collective: the number that the rank with the last stage has.

@@ -227,8 +227,8 @@ TEST_F(CapturedSteps, FollowWhatTheHostChanges) {
   both([](Training&) {});
   both([](Training&) {});
   EXPECT_EQ(captured.counts().captures, 1);
-  both([](Training& of) { of.optimizer->set_lr(0, 0.01); });
-  EXPECT_EQ(captured.counts().captures, 2) << "the rate is a number of the recorded update";
+  both([](Training& of) { of.optimizer->set_setting(0, "weight_decay", 0.02); });
+  EXPECT_EQ(captured.counts().captures, 2) << "the decay is a number of the recorded update";
   both([](Training& of) {  // weights that something else writes
     const at::NoGradGuard no_grad;
     of.model->parameters()[0].mul_(0.5);
@@ -240,6 +240,23 @@ TEST_F(CapturedSteps, FollowWhatTheHostChanges) {
     of.optimizer->load_state_dict(saved);
   });
   both([](Training& of) { of.optimizer->zero_grad(true); });
+}
+
+// After the first change the update reads the rate on the device, where it is a float32 number.
+TEST_F(CapturedSteps, FollowASchedule) {
+  Training plain(device(), &adamw, 0), training(device(), &adamw, 0);
+  CapturedStep captured = training.captured();
+  for (int step = 0; step < 12; step++) {
+    if (step >= 5) {
+      const auto rate = static_cast<double>(0.01F / static_cast<float>(step));
+      plain.optimizer->set_lr(0, rate);
+      training.optimizer->set_lr(0, rate);
+      plain.optimizer->write_device_rates();
+    }
+    EXPECT_EQ(number(captured.run(batch(step))), number(plain.plain(batch(step)))) << step;
+  }
+  expect_same_weights(training, plain);
+  EXPECT_EQ(captured.counts().captures, 2) << "one for numbers of the host, one for those of the device";
 }
 
 TEST_F(CapturedSteps, MemoryOfOthersIsNotTheirs) {
@@ -255,6 +272,13 @@ TEST_F(CapturedSteps, MemoryOfOthersIsNotTheirs) {
     EXPECT_TRUE(tree::equal(saved, plain.optimizer->state_dict())) << "a save behind a step that may still run";
   }
   for (size_t i = 0; i < kept.size(); i++) EXPECT_TRUE(kept[i].eq(static_cast<double>(i)).all().item<bool>());
+}
+
+TEST_F(CapturedSteps, RefuseLossScaling) {
+  Training training(device(), &adamw, 0, Precision::kFp16);
+  CapturedStep captured = training.captured();
+  for (int step = 0; step < 3; step++) captured.run(batch(step));
+  expect_error(Status::kUnsupported, "a step with loss scaling cannot be captured", [&] { captured.run(batch(3)); });
 }
 
 TEST_F(CapturedSteps, RefuseWhatNoDeviceCanRecord) {

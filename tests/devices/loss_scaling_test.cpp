@@ -8,6 +8,8 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/DeviceGuard.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -16,10 +18,17 @@
 #include <vector>
 
 #include "accelerator/accelerator.hpp"
+#include "accelerator/steps/micro_batch.hpp"
 #include "base/error.hpp"
 #include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/prepare/dataloader_config.hpp"
+#include "config/generated/settings/prepare/prepare_model.hpp"
 #include "config/generated/settings/state/state.hpp"
+#include "data/datasets/tensor_dataset.hpp"
+#include "data/prepared_dataloader.hpp"
+#include "data/sampler.hpp"
 #include "device_fixture.hpp"
+#include "engine/mesh_ranks.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/linear.hpp"
 #include "nn/layers/sequential.hpp"
@@ -275,38 +284,99 @@ TEST_F(LossScaling, QuestionsAreAnswered) {
   }
 }
 
-// Everything that a loop does, in float16: forward, backward, clipping, update, schedule.
+// Everything that a loop does, in float16: batches, forward, backward, accumulation, clipping, update, schedule.
 TEST_F(LossScaling, AStepWaitsForNothing) {
   NEEDS_SIMULATION("counts of waits");
   for (const bool is_fused : {true, false}) {
     StateSettings settings = on_the_device();
     settings.mixed_precision = Precision::kFp16;
-    accelerator::Accelerator accelerator(settings);
+    settings.gradient_accumulation_steps = 2;
+    const auto accelerator = std::make_shared<accelerator::Accelerator>(settings);
+    Preparation& preparation = accelerator->preparation();
     const auto network = std::make_shared<nn::Sequential>(
         std::vector<nn::ModulePtr>{std::make_shared<nn::Linear>(16, 32, true), std::make_shared<nn::Activation>("gelu"),
                                    std::make_shared<nn::Linear>(32, 4, true)});
-    const auto model = accelerator.preparation().prepare_model(network);
+    const auto model = preparation.prepare_model(network);
     const auto inner =
         optim::make_optimizer(is_fused ? optim::adam_rule(optim::WeightDecay::kDecoupled) : optim::lion_rule());
     inner->add_group(network->parameters(), 1e-3, 0.01);
-    const auto optimizer = accelerator.preparation().prepare_optimizer(inner);
-    const auto scheduler = accelerator.preparation().prepare_scheduler(
-        std::make_shared<optim::LrScheduler>(inner, optim::exponential_schedule(0.9)));
-    const at::Tensor rows = at::randn({8, 16}, device());
-    tensor::synchronize(device());
-    int64_t before = waits();
-    for (int step = 0; step < 6; step++) {
-      if (step == 1) before = waits();  // the first one makes the states
+    const auto optimizer = preparation.prepare_optimizer(inner);
+    const auto scheduler =
+        preparation.prepare_scheduler(std::make_shared<optim::LrScheduler>(inner, optim::exponential_schedule(0.9)));
+    constexpr int64_t kRows = 96;
+    data::LoaderOptions options;
+    options.batch_size = 8;
+    const auto loader = preparation.prepare_data_loader(
+        data::DataLoader(std::make_shared<data::TensorDataset>(std::vector<at::Tensor>{at::randn({kRows, 16})}),
+                         std::make_shared<data::SequentialSampler>(kRows), options),
+        {});
+    int64_t before = 0, batches = 0;
+    while (const auto batch = loader->next()) {
+      if (batches++ == 2) before = waits();  // the first update makes the states
+      const MicroBatch micro_batch(accelerator, {model});
+      at::Tensor rows;
+      tree::for_each_tensor(*batch, [&](const at::Tensor& tensor) { rows = tensor; });
       const at::Tensor loss = model->call(nn::Inputs{rows}).toTensor().square().mean();
-      accelerator.backward().run(loss);
-      accelerator.clipping().clip_gradients_by_norm(model, 1.0, 2.0);
-      EXPECT_TRUE(optimizer->step());
+      accelerator->backward().run(loss);
+      accelerator->clipping().clip_gradients_by_norm(model, 1.0, 2.0);
+      EXPECT_EQ(optimizer->step(), batches % 2 == 0);
       scheduler->step();
       optimizer->zero_grad(/*set_to_none=*/true);
     }
     EXPECT_EQ(waits(), before);
+    EXPECT_EQ(batches, kRows / 8);
     EXPECT_FALSE(optimizer->step_was_skipped());
+    EXPECT_LT(scheduler->last_lr(0), 1e-3);
   }
+}
+
+// Ranks with a device each have parts of a model. Gradients of one of them overflow.
+TEST_F(LossScaling, AnOverflowOfOneRankSkipsTheStepsOfAll) {
+  tests::on_mesh(
+      {1, 2, 1},
+      [](const tests::AcceleratorPtr& accelerator) {
+        const c10::DeviceGuard guard(accelerator->state().device());
+        if (device_count() < 2) c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+        GradScalerSettings scaling;
+        scaling.enabled = true;
+        scaling.init_scale = 8;
+        accelerator->precision().set_grad_scaler(scaling);
+        const auto layer = std::make_shared<nn::Linear>(6, 4, true);
+        const auto inner = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled));
+        inner->add_group(layer->parameters(), 0.1, std::nullopt);
+        PrepareModelSettings settings;
+        settings.fsdp.enabled = true;
+        const auto model = accelerator->preparation().prepare_model(layer, settings);
+        const auto optimizer = accelerator->preparation().prepare_optimizer(inner);
+        const auto scheduler = accelerator->preparation().prepare_scheduler(
+            std::make_shared<optim::LrScheduler>(inner, optim::exponential_schedule(0.5)));
+        const at::Tensor rows = at::full({2, 6}, 0.3, at::TensorOptions(accelerator->state().device()));
+        for (const bool overflows : {true, false}) {
+          const auto values = [&] {
+            std::vector<at::Tensor> copies;
+            for (const at::Tensor& parameter : inner->parameters()) copies.push_back(parameter.detach().cpu().clone());
+            return copies;
+          };
+          const auto before = values();
+          accelerator->backward().run(model->call(nn::Inputs{rows}).toTensor().square().mean());
+          if (overflows && accelerator->state().process_index() == 1)
+            for (const at::Tensor& parameter : inner->parameters())
+              if (parameter.grad().defined()) parameter.grad().fill_(kInfinity);
+          EXPECT_TRUE(optimizer->step());
+          scheduler->step();
+          optimizer->zero_grad(/*set_to_none=*/true);
+          EXPECT_EQ(optimizer->step_was_skipped(), overflows);
+          const auto after = values();
+          for (size_t i = 0; i < after.size(); i++)
+            EXPECT_TRUE(after[i].numel() == 0 || at::equal(after[i], before[i]) == overflows);
+          EXPECT_EQ(accelerator->prepared().grad_scaler->scale(), 4);
+          EXPECT_EQ(scheduler->last_lr(0), overflows ? 0.1 : 0.025);  // one step for each rank
+        }
+      },
+      [](StateSettings& settings, int rank) {
+        settings.cpu = false;
+        settings.torch_device = device(rank).str();
+      });
 }
 
 }  // namespace loss_scaling_test

@@ -335,6 +335,7 @@ TEST(ModelChain, BothHalvesAreMeasured) {
     }
     EXPECT_GT(seconds[0].weight_backward, seconds[1].weight_backward);
     EXPECT_TRUE(measure_parts(model, chain, std::nullopt, *communicator).empty());
+    EXPECT_TRUE(measure_parts(model, chain, tuple_of({at::ones({32, 3})}), *communicator).empty());  // of another width
     for (const at::Tensor& parameter : model.parameters()) EXPECT_FALSE(parameter.grad().defined());
   });
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "config/generated/choices/auto_wrap_policy.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
 #include "expect_error.hpp"
 #include "nn/call_hooks.hpp"
@@ -92,13 +93,68 @@ TEST(PipelinedFaults, ShardsThatAccumulate) {
   expect_recovery({1, 2, 1, 1, 1, 2}, test, settings_of(test), {{Where::kForward, 5}, {Where::kBackward, 5}});
 }
 
-// Ranks that gather in each micro-batch wait for the one that failed, unless all do.
-TEST(PipelinedFaults, FullShardsWhereAllPipelinesFail) {
-  const Case test{"1f1b", 4, true, 1, true};
+PrepareModelSettings with_full_shards(const Case& test) {
   PrepareModelSettings settings = settings_of(test);
   settings.fsdp.sharding_strategy = ShardingStrategy::kFullShard;
-  expect_recovery({1, 2, 1, 1, 1, 2}, test, settings,
+  return settings;
+}
+
+// Ranks gather in each micro-batch, all of whose pipelines fail at once.
+TEST(PipelinedFaults, FullShardsWhereAllPipelinesFail) {
+  const Case test{"1f1b", 4, true, 1, true};
+  expect_recovery({1, 2, 1, 1, 1, 2}, test, with_full_shards(test),
                   {{Where::kForward, 1, true}, {Where::kBackward, 0, true}, {Where::kBackward, 3, true}});
+}
+
+// The rank that fails gathers with those that go on until they hear of it.
+TEST(PipelinedFaults, FullShardsAreTrainedOn) {
+  for (const char* schedule : {"1f1b", "gpipe", "zero_bubble", "interleaved"}) {
+    const Case test{schedule, 4, true, 1, true};
+    expect_recovery({1, 2, 1, 1, 1, 2}, test, with_full_shards(test), kOfOneRank);
+  }
+}
+
+TEST(PipelinedFaults, FullShardsWhoseFirstStageFails) {
+  const Case test{"1f1b", 4, false, 1, true};
+  expect_recovery({1, 2, 1, 1, 1, 2}, test, with_full_shards(test),
+                  {{Where::kForward, 0, false, 0}, {Where::kForward, 3, false, 0}, {Where::kBackward, 3, false, 0}});
+}
+
+// Blocks have groups of their own, some of which are on their way when a rank fails.
+TEST(PipelinedFaults, FullShardsThatAreGatheredAhead) {
+  const Case test{"1f1b", 4, true, 1, true};
+  PrepareModelSettings settings = with_full_shards(test);
+  settings.fsdp.auto_wrap_policy = AutoWrapPolicy::kTransformerBasedWrap;
+  settings.fsdp.transformer_cls_names_to_wrap = std::string("GPT2Block");
+  settings.fsdp.forward_prefetch = true;
+  settings.fsdp.limit_all_gathers = false;
+  expect_recovery({1, 2, 1, 1, 1, 2}, test, settings, kOfOneRank);
+  settings.fsdp.activation_checkpointing = true;
+  expect_recovery({1, 2, 1, 1, 1, 2}, test, settings, {{Where::kForward, 2}, {Where::kBackward, 1}});
+}
+
+// Between a forward and its backward two ranks of four keep the parameters.
+TEST(PipelinedFaults, FullShardsThatFewRanksKeep) {
+  const Case test{"1f1b", 3, true, 1, true};
+  PrepareModelSettings settings = with_full_shards(test);
+  settings.fsdp.reshard_group_size = 2;
+  expect_recovery({1, 4, 1, 1, 1, 2}, test, settings, {{Where::kForward, 1}, {Where::kBackward, 1}});
+}
+
+// What an earlier batch of the window has left is gone, too.
+TEST(PipelinedFaults, FullShardsThatAccumulate) {
+  const Case test{"1f1b", 4, true, 2, true};
+  expect_recovery({1, 2, 1, 1, 1, 2}, test, with_full_shards(test), {{Where::kForward, 5}, {Where::kBackward, 5}});
+}
+
+// Replicas of shards, and a model of one stage.
+TEST(PipelinedFaults, FullShardsOfReplicasAndOfOneStage) {
+  const Case test{"1f1b", 4, true, 1, true};
+  PrepareModelSettings settings = with_full_shards(test);
+  settings.fsdp.sharding_strategy = ShardingStrategy::kHybridShard;
+  expect_recovery({2, 2, 1, 1, 1, 2}, test, settings, {{Where::kForward, 1}, {Where::kBackward, 1}});
+  expect_recovery({1, 2, 1}, test, with_full_shards(test),
+                  {{Where::kForward, 1, false, 0}, {Where::kBackward, 1, false, 0}});
 }
 
 // The exchange is behind the backwards, or beside the last one.

@@ -65,6 +65,20 @@ inline nn::ModulePtr gpt2(bool is_tied, at::ScalarType dtype = at::kDouble) {
   return model;
 }
 
+using OptimizerPtr = std::shared_ptr<optim::Optimizer>;
+
+inline OptimizerPtr adamw(const nn::Module& model) {
+  auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.01}});
+  optimizer->add_group(model.parameters(), std::nullopt, std::nullopt);
+  return optimizer;
+}
+
+inline OptimizerPtr sgd(const nn::Module& model) {
+  auto optimizer = optim::make_optimizer(optim::sgd_rule(), {{"lr", 0.1}});
+  optimizer->add_group(model.parameters(), std::nullopt, std::nullopt);
+  return optimizer;
+}
+
 struct Case {
   std::string schedule = "1f1b";
   int64_t micro_batches = 4;
@@ -74,6 +88,7 @@ struct Case {
   int64_t rows = kRows;
   StateDictType form = StateDictType::kFullStateDict;  // of checkpoints of sharded models
   at::ScalarType dtype = at::kDouble;
+  OptimizerPtr (*optimizer)(const nn::Module& model) = adamw;
 };
 
 inline std::string name_of(const Case& test) {
@@ -93,23 +108,18 @@ inline at::Tensor rows_of(const Case& test, int64_t step, int64_t accumulated, i
   return tokens(test.rows, 100 * step + 10 * accumulated + data_rank);
 }
 
-inline std::shared_ptr<optim::Optimizer> adamw(const nn::Module& model) {
-  auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.01}});
-  optimizer->add_group(model.parameters(), std::nullopt, std::nullopt);
-  return optimizer;
-}
-
 struct Trained {
   std::vector<double> losses, norms;
   std::map<std::string, at::Tensor> weights;  // under each of their names
 };
 
 // All rows in one process, without an accelerator.
-inline Trained train_alone(const Case& test, int64_t data_ranks) {
-  const nn::ModulePtr model = gpt2(test.is_tied);
-  const auto optimizer = adamw(*model);
+inline Trained train_alone(const Case& test, int64_t data_ranks, int64_t steps = kSteps,
+                           at::ScalarType dtype = at::kDouble) {
+  const nn::ModulePtr model = gpt2(test.is_tied, dtype);
+  const OptimizerPtr optimizer = test.optimizer(*model);
   Trained trained;
-  for (int64_t step = 0; step < kSteps; step++) {
+  for (int64_t step = 0; step < steps; step++) {
     std::vector<at::Tensor> rows;
     for (int64_t accumulated = 0; accumulated < test.accumulation; accumulated++)
       for (int64_t rank = 0; rank < data_ranks; rank++) rows.push_back(rows_of(test, step, accumulated, rank));
@@ -152,7 +162,7 @@ class Training {
     accumulation.num_steps = test.accumulation;
     accelerator->state().gradient_state()->set_settings(accumulation);
     model_ = accelerator->preparation().prepare_model(inner_, settings);
-    optimizer_ = accelerator->preparation().prepare_optimizer(adamw(*model_));
+    optimizer_ = accelerator->preparation().prepare_optimizer(test.optimizer(*model_));
   }
   ~Training() {
     model_ = nullptr;
@@ -187,7 +197,7 @@ class Training {
     }
     return {loss, norm};
   }
-  const std::shared_ptr<optim::Optimizer>& optimizer() const { return optimizer_; }
+  const OptimizerPtr& optimizer() const { return optimizer_; }
   std::map<std::string, at::Tensor> weights() const {
     std::map<std::string, at::Tensor> weights;
     for (const auto& [name, tensor] : accelerator_->files().whole_state_dict(model_, /*keep=*/true))
@@ -201,11 +211,12 @@ class Training {
   const Case test_;
   const nn::ModulePtr inner_;
   nn::ModulePtr model_;
-  std::shared_ptr<optim::Optimizer> optimizer_;
+  OptimizerPtr optimizer_;
 };
 
 // Compares what this rank stores.
-inline void expect_weights(const nn::Module& model, const std::map<std::string, at::Tensor>& expected) {
+inline void expect_weights(const nn::Module& model, const std::map<std::string, at::Tensor>& expected,
+                           double tolerance = kTolerance) {
   const nn::Placements placements = nn::placements(model);
   for (const auto& [name, parameter] : nn::named_parameters(model)) {
     const at::Tensor& whole = expected.at(name);
@@ -214,7 +225,7 @@ inline void expect_weights(const nn::Module& model, const std::map<std::string, 
     EXPECT_EQ(placement->shape, whole.sizes().vec()) << name;
     for (const tensor::PlacedBox& box : placement->boxes)
       EXPECT_TRUE(at::allclose(tensor::narrow(parameter.detach(), {box.local, box.whole.sizes}),
-                               tensor::narrow(whole, box.whole), kTolerance, kTolerance))
+                               tensor::narrow(whole, box.whole), tolerance, tolerance))
           << name;
   }
 }

@@ -11,6 +11,7 @@
 #include <c10/util/Exception.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <exception>
 #include <map>
 #include <string>
@@ -185,6 +186,28 @@ TEST(PipelinedModel, ShardsWhatStagesCall) {
 
 TEST(PipelinedModel, TrainsWithSplitLayers) {
   expect_equality({1, 1, 2, 1, 1, 2}, {{"1f1b", 4}, {"interleaved", 4, false}, {"zero_bubble", 4}});
+}
+
+// To all ranks, or to those with the last stage alone.
+TEST(PipelinedModel, BroadcastsItsLoss) {
+  for (const char* const schedule : {"1f1b", "zero_bubble_v"}) {
+    const Case test{schedule, 4};
+    const Trained expected = train_alone(test, 1);
+    on_mesh(stages(2), [&](const AcceleratorPtr& accelerator) {
+      for (const bool broadcasts : {true, false}) {
+        PrepareModelSettings settings = settings_of(test);
+        settings.pipeline.broadcast_loss = broadcasts;
+        Training training(accelerator, test, settings);
+        const auto [loss, norm] = training.step(0);
+        EXPECT_NEAR(norm, expected.norms[0], kTolerance);
+        if (broadcasts || training.prepared().pipeline().has_last_stage()) {
+          EXPECT_NEAR(loss, expected.losses[0], kTolerance);
+        } else {
+          EXPECT_TRUE(std::isnan(loss)) << loss;
+        }
+      }
+    });
+  }
 }
 
 TEST(PipelinedModel, EvaluatesForwardsAlone) {

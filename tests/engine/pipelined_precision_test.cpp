@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/parallelism/tensor_parallel.hpp"
 #include "config/generated/settings/prepare/grad_scaler.hpp"
 #include "config/generated/settings/state/state.hpp"
 #include "pipelined_model_fixture.hpp"
@@ -37,12 +38,14 @@ struct Mode {
   Precision precision = Precision::kNo;
   bool scales = false;
   bool recomputes = false;
+  bool has_sequences = false;  // split between layers that are split
 };
 
 Outcome train(const MeshSizes& mesh, const Case& test, const Mode& mode) {
   Outcome outcome;
   PrepareModelSettings settings = settings_of(test);
   settings.fsdp.activation_checkpointing = mode.recomputes;
+  settings.tensor_parallel.sequence_parallel = mode.has_sequences;
   on_mesh(
       mesh,
       [&](const AcceleratorPtr& accelerator) {
@@ -111,6 +114,40 @@ TEST(PipelinedPrecision, LossesAreThoseOfOneProcess) {
     const Outcome found = train(stages(2), in_half, {Precision::kBf16, scales});
     for (size_t step = 0; step < expected.losses.size(); step++)
       EXPECT_NEAR(found.losses[step], expected.losses[step], 2e-2);
+  }
+}
+
+// Products of kinds of parallelism in bf16, each near one process in double precision: rounding of the activations,
+// with 8 bits, and of the weights' copies, is all that differs.
+TEST(PipelinedPrecision, ProductsAreNearOneProcess) {
+  constexpr double kLossBound = 2e-2, kNormBound = 5e-2;  // of their value
+  const MeshSizes layers{1, 1, 2, 1, 1, 2}, replicas{2, 1, 1, 1, 1, 2}, shards{1, 2, 1, 1, 1, 2};
+  struct Product {
+    MeshSizes mesh;
+    Case test;
+    bool recomputes = false;
+    bool has_sequences = false;
+  };
+  const Product products[] = {{stages(3), {"1f1b", 4}},
+                              {stages(2), {"interleaved", 4, true, 2}},
+                              {layers, {"1f1b", 4}},
+                              {layers, {"zero_bubble", 3, false, 2}, false, true},
+                              {replicas, {"gpipe", 3}},
+                              {shards, {"1f1b", 4, true, 2, true}, true},
+                              {shards, {"zero_bubble_v", 4, false, 1, true}}};
+  for (const Product& product : products) {
+    SCOPED_TRACE(name_of(product.test));
+    const Trained expected = train_alone(product.test, product.mesh.replicas * product.mesh.shards);
+    Case test = product.test;
+    test.dtype = at::kFloat;
+    const Outcome found =
+        train(product.mesh, test, {Precision::kBf16, false, product.recomputes, product.has_sequences});
+    for (size_t step = 0; step < expected.norms.size(); step++) {
+      EXPECT_NEAR(found.norms[step] / expected.norms[step], 1, kNormBound);
+      if (product.mesh.replicas * product.mesh.shards == 1) {
+        EXPECT_NEAR(found.losses[step] / expected.losses[step], 1, kLossBound);
+      }
+    }
   }
 }
 

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint_fixture.hpp"
 #include "comm/collective_error.hpp"
+#include "expect_error.hpp"
 #include "pipelined_model_fixture.hpp"
 #include "rank_processes.hpp"
 
@@ -61,6 +63,35 @@ void lose_a_stage(int ranks, Death death) {
 TEST(PipelinedProcesses, ALostStageIsNamedOnAllOthers) {
   for (const int ranks : {2, 4})
     for (const Death death : {Death::kStep, Death::kForward, Death::kBackward}) lose_a_stage(ranks, death);
+}
+
+// The victim dies in a save, behind the first one, which another number of stages loads.
+TEST(PipelinedProcesses, TheCheckpointBeforeALostSaveIsLoaded) {
+  const Case test{"1f1b", 4};
+  const checkpoint::tests::Folder folder;
+  const std::vector<int> ends = on_mesh_of_processes(stages(3), [&](const AcceleratorPtr& accelerator) {
+    Training training(accelerator, test);
+    training.step(0);
+    accelerator->checkpoints().save_state(folder / "first");
+    training.step(1);
+    if (accelerator->state().process_index() == kVictim)
+      accelerator->checkpoints().add_save_hook([](std::vector<c10::IValue>&, const std::string&) { raise(SIGKILL); });
+    const auto begun = std::chrono::steady_clock::now();
+    const std::string said = tests::message_of([&] { accelerator->checkpoints().save_state(folder / "second"); });
+    EXPECT_NE(said.find("rank " + std::to_string(kVictim)), std::string::npos) << said;
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, kNamedWithin);
+  });
+  for (int rank = 0; rank < 3; rank++) EXPECT_EQ(ends[static_cast<size_t>(rank)], rank == kVictim ? SIGKILL : 0);
+  const std::vector<int> loaded = on_mesh_of_processes(stages(2), [&](const AcceleratorPtr& accelerator) {
+    const Trained expected = train_alone(test, 1);
+    Training training(accelerator, test);
+    accelerator->checkpoints().load_state(folder / "first");
+    const auto [loss, norm] = training.step(1);
+    EXPECT_NEAR(loss, expected.losses[1], kTolerance);
+    EXPECT_NEAR(norm, expected.norms[1], kTolerance);
+    expect_weights(training.inner(), expected.weights);
+  });
+  EXPECT_EQ(loaded, std::vector<int>(2, 0));
 }
 
 }  // namespace pipelined_processes_test

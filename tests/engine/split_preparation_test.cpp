@@ -99,8 +99,8 @@ TEST(SplitPreparation, RanksWithOtherPlansAreNamed) {
     const std::string mlp = "transformer.h.*.mlp.c_fc colwise; transformer.h.*.mlp.c_proj rowwise";
     const std::string embedding = "; transformer.wpe embedding_colwise";
     refuse(
-        "rank 1 of those that share layers has the rule 'transformer.wpe embedding_colwise', and rank 0 has no further "
-        "rule",
+        "rank 1 of those that share layers has the rule 'transformer.wpe embedding_colwise', and rank 0 has nothing "
+        "further",
         {"", gpt2, mlp}, {"", gpt2, mlp + embedding});
     refuse("has sequence_parallel 1, and rank 0 has sequence_parallel 0", {"", gpt2, "auto"}, kSequences);
     refuse("has loss_parallel 0, and rank 0 has loss_parallel 1", {"", gpt2, "auto", 1e-9, false, true},

@@ -1189,6 +1189,8 @@ struct accel_pipeline_options_t
     check_balance::accel_flag_t
     boundary_dtype::Ptr{Cchar}
     max_memory::Ptr{Cchar}
+    broadcast_loss::accel_flag_t
+    reserved::Int32
     sample_inputs::Ptr{accel_value_t}
 end
 
@@ -1203,9 +1205,11 @@ function accel_pipeline_options_t(;
     check_balance = ACCEL_UNSET,
     boundary_dtype = C_NULL,
     max_memory = C_NULL,
+    broadcast_loss = ACCEL_UNSET,
+    reserved = 0,
     sample_inputs = C_NULL,
 )
-    return accel_pipeline_options_t(sizeof(accel_pipeline_options_t), schedule, micro_batches, split, stages_per_rank, max_in_flight, gather_output, check_balance, boundary_dtype, max_memory, sample_inputs)
+    return accel_pipeline_options_t(sizeof(accel_pipeline_options_t), schedule, micro_batches, split, stages_per_rank, max_in_flight, gather_output, check_balance, boundary_dtype, max_memory, broadcast_loss, reserved, sample_inputs)
 end
 
 """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState."""
@@ -8605,9 +8609,9 @@ Trains a model in stages on one batch: forwards and backwards of its micro-batch
 - `loss`: `nothing`/`C_NULL` is allowed. The program's own, called on the rank with the last stage; NULL beside a loss_name.
 - `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
 - `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
-- `out_loss`: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all ranks along the axes pipeline and context. A rank with neither inputs nor targets counts micro-batches equally.
+- `out_loss`: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all ranks along the axes pipeline and context, unless broadcast_loss is 0. A rank with neither inputs nor targets counts micro-batches equally.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are missing where the first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis and those that exchange gradients with them, after which the gradients are to be zeroed. Ranks that exchange values of layers with a rank which failed alone, along context, tensor or expert, or parameters by FULL_SHARD, get COLLECTIVE_MISMATCH or TIMEOUT instead, and the ranks are to be started again; COLLECTIVE_MISMATCH, PEER_LOST; TIMEOUT, also for a step in which a rank waits longer than the state's timeout for a value of another stage, which it expects up to as many micro-batches ahead as there are ranks.
+Returns: ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are missing where the first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis and those that exchange gradients with them, after which the gradients are to be zeroed. Ranks that exchange values of layers with a rank which failed alone, along context, tensor or expert, get COLLECTIVE_MISMATCH or TIMEOUT instead, and the ranks are to be started again; COLLECTIVE_MISMATCH, PEER_LOST; TIMEOUT, also for a step in which a rank waits longer than the state's timeout for a value of another stage, which it expects up to as many micro-batches ahead as there are ranks.
 
 Threads: collective, waits.
 """
@@ -8713,7 +8717,7 @@ Puts a model on the device, under the precision, and under data parallelism when
 - `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The model to call.
 
-Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ; UNSUPPORTED for stages of a model that is no chain of parts.
+Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ, or the options by which they are cut into stages; UNSUPPORTED for stages of a model that is no chain of parts.
 
 Threads: collective, waits.
 """

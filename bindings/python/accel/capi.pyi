@@ -660,6 +660,7 @@ class accel_pipeline_options_t:
     check_balance: 1: a warning tells of a stage that costs more than 1.3 times the mean. Default 1
     boundary_dtype: The dtype in which floating values of larger ones, and their gradients, pass between ranks: "bfloat16", "float16", whose largest number is 65504, or "float32". A stage gets them in their own dtype. Default: their own
     max_memory: The most memory that the parameters of a stage may take, before layers are split or sharded: "8GiB" for each, or a size for each stage, with commas between them. Gradients and the states of the optimizer come on top. Default: no limit
+    broadcast_loss: 1: a step gives its loss on all ranks along the axis; 0: on those with the last stage, and not a number on the others. Default 1
     sample_inputs: Inputs of the model with the rows of a micro-batch, a tensor, a tuple or a list, on the rank with the first stage: operations are counted, or times measured, with them. Default: "flops" are the products of a row with the weights, "measured" takes a row of token ids
     """
     schedule: str
@@ -671,8 +672,9 @@ class accel_pipeline_options_t:
     check_balance: int
     boundary_dtype: str
     max_memory: str
+    broadcast_loss: int
     sample_inputs: Any
-    def __init__(self, *, schedule: str = "1f1b", micro_batches: int = 0, split: str = "flops", stages_per_rank: int = 0, max_in_flight: int = 0, gather_output: int = 0, check_balance: int = 1, boundary_dtype: Optional[str] = None, max_memory: Optional[str] = None, sample_inputs: Optional[Any] = None) -> None: ...
+    def __init__(self, *, schedule: str = "1f1b", micro_batches: int = 0, split: str = "flops", stages_per_rank: int = 0, max_in_flight: int = 0, gather_output: int = 0, check_balance: int = 1, boundary_dtype: Optional[str] = None, max_memory: Optional[str] = None, broadcast_loss: int = 1, sample_inputs: Optional[Any] = None) -> None: ...
 
 class accel_power_sgd_options_t:
     """PowerSGD (Vogels, Karimireddy, Jaggi, 2019); names and defaults of torch's PowerSGDState.

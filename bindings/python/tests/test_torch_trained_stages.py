@@ -163,6 +163,100 @@ def test_one_rank_computes_the_same_step(ranks, kind):
     ranks(ALONE, 1, KIND=kind)
 
 
+MEASURED = MODELS + """
+    import time
+
+    class Slow(torch.nn.Module):  # without a parameter, and more expensive than all others
+        def forward(self, values):
+            time.sleep(0.2)
+            return values
+
+    if kind == "blocks":
+        model.blocks = torch.nn.Sequential(*model.blocks, Slow())
+        sample = [torch.zeros(2, 6, dtype=torch.long), torch.zeros(2, 1, 1)]
+    else:
+        model = torch.nn.Sequential(*model, Slow(), torch.nn.BatchNorm1d(6))
+        sample = torch.zeros(2, 6, dtype=torch.long)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    numbers = torch.get_rng_state()
+    pipeline = {"micro_batches": 2, "split": "measured", **({"sample_inputs": sample} if accelerator.is_main_process else {})}
+    prepared = accelerator.prepare_model(model, pipeline=pipeline)
+    assert torch.equal(torch.get_rng_state(), numbers)
+    own = {name: tensor for name, tensor in accelerator.unwrap_model(prepared).state_dict().items() if not tensor.is_meta}
+    for name, tensor in own.items():
+        assert torch.equal(tensor, before[name]), name
+    assert all(parameter.grad is None for parameter in model.parameters())
+    print(json.dumps(sorted(own)))
+    accelerator.end_training()
+"""
+
+
+@pytest.mark.parametrize("kind", ["sequential", "blocks"])
+def test_parts_are_measured(ranks, kind):
+    first, last = (set(json.loads(printed)) for printed in ranks(MEASURED, KIND=kind))
+    if kind == "blocks":  # the sleep of a block is a stage, with what is behind it
+        assert last == {"head.weight", "head.bias"}, last
+    else:
+        assert {"0.weight", "1.weight", "3.weight", "5.weight"} <= first and "7.weight" in last, (first, last)
+
+
+EMPTY = MODELS + """
+    import zlib
+    from accel.utils import ensure_weights_retied
+    made = []
+
+    def filling(model):
+        names = {module: name for name, module in model.named_modules()}
+
+        def fill(module):
+            module.to_empty(device="cpu", recurse=False)
+            made.append(names[module])
+            generator = torch.Generator().manual_seed(zlib.crc32(names[module].encode()))
+            with torch.no_grad():
+                for tensor in (*module._parameters.values(), *module._buffers.values()):
+                    if tensor is not None:  # masks are causal
+                        tensor.copy_(torch.rand(tensor.shape, generator=generator) - 0.5 if tensor.is_floating_point() else torch.ones_like(tensor).tril())
+
+        return fill
+
+    def empty():
+        with torch.device("meta"):
+            return make(kind)[0]
+
+    plain = empty()
+    fill = ensure_weights_retied(filling(plain), plain)
+    for module in plain.modules():
+        if any(tensor is not None and tensor.is_meta for tensor in (*module._parameters.values(), *module._buffers.values())):
+            fill(module)
+    everywhere = set(made)
+    made.clear()
+    model = empty()
+    if accelerator.is_main_process:
+        try:
+            accelerator.prepare_model(empty(), evaluation_mode=True)
+        except ValueError as error:
+            assert "on the device meta" in str(error) and "param_init_fn" in str(error), error
+    plain_optimizer, optimizer = (torch.optim.SGD(each.parameters(), lr=0.1) for each in (plain, model))
+    model = accelerator.prepare_model(model, pipeline={"micro_batches": 3, "param_init_fn": filling(model), **options})
+    optimizer = accelerator.prepare(optimizer)
+    assert made and len(made) == len(set(made)) < len(everywhere), (made, everywhere)
+    print(json.dumps(made))
+    for _ in range(3):
+        torch.testing.assert_close(step(), plain_step(plain, plain_optimizer, plain_loss), atol=1e-5, rtol=1e-4)
+    whole = accelerator.get_state_dict(model)
+    if accelerator.is_main_process:
+        check(whole)
+    accelerator.end_training()
+"""
+
+
+@pytest.mark.parametrize("kind, options", [("sequential", {}), ("blocks", {"schedule": "zero_bubble_v", "micro_batches": 4}), ("gpt2", {})], ids=str)
+def test_empty_models_get_values_of_their_stages(ranks, kind, options):
+    require(kind)
+    made = [set(json.loads(printed)) for printed in ranks(EMPTY, KIND=kind, OPTIONS=json.dumps(options))]
+    assert "transformer.h.0.ln_1" not in made[1] and "transformer.h.2.ln_1" not in made[0]
+
+
 BESIDE_OTHERS = """
     import collections
     import copy
@@ -256,7 +350,8 @@ def test_what_is_refused(ranks):
         for split in ("1,1", "0,3", "x", "0", "1,2,0", "2,"):
             said = error_of(lambda: accelerator.prepare_model(layers(), pipeline={"split": split}))
             assert said.startswith(f"ValueError: split={split!r} of Sequential into 2 stages; expected") and "2 numbers of parts with the sum 3" in said, said
-        assert "NotImplementedError: split='measured'" in error_of(lambda: accelerator.prepare_model(layers(), pipeline={"split": "measured"}))
+        said = error_of(lambda: accelerator.prepare_model(layers(), pipeline={"split": "measured"}))
+        assert "there are no inputs to measure with; expected sample_inputs" in said, said
         said = error_of(lambda: accelerator.prepare_model(torch.nn.Sequential(torch.nn.Linear(2, 2))))
         assert "1 parts for 2 stages" in said, said
 
@@ -296,8 +391,6 @@ def test_what_is_refused(ranks):
         wrong.blocks = torch.nn.ModuleList([wrong.blocks[0], torch.nn.Tanh(), wrong.blocks[0]])
         said = error_of(lambda: accelerator.prepare(wrong))
         assert "NotImplementedError: blocks.2 of Repeated is blocks.0 again" in said, said
-        said = error_of(lambda: accelerator.prepare_model(layers(), pipeline={"sample_inputs": torch.zeros(1, 2)}))
-        assert said.startswith("NotImplementedError: sample_inputs"), said
 
         torch.manual_seed(1)
         model = accelerator.prepare(layers())

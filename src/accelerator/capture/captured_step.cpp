@@ -94,11 +94,13 @@ c10::IValue CapturedStep::run(const c10::IValue& inputs) {
   const Running running(is_running_);
   counts_.steps += 1;
   if (!uses_graphs()) return run_plainly(inputs);
+  if (has_device_rates_) write_device_rates(prepared_);
   if (warmups_ < settings_.warmup_steps) return warm_up(inputs);
   const auto found =
       std::find_if(recorded_.begin(), recorded_.end(), [&](const auto& recorded) { return recorded->takes(inputs); });
   if (found != recorded_.end()) {
     if ((*found)->is_current()) return replay(**found, inputs);
+    if ((*found)->has_former_rates() && !std::exchange(has_device_rates_, true)) write_device_rates(prepared_);
     recorded_.clear();  // for all inputs alike
     return record(inputs);
   }

@@ -7,8 +7,8 @@
 namespace accel::accelerator {
 namespace {
 
-const optim::ParameterOptimizer* own_optimizer(const PreparedOptimizer& optimizer) {
-  return dynamic_cast<const optim::ParameterOptimizer*>(optimizer.inner().get());
+optim::ParameterOptimizer* own_optimizer(const PreparedOptimizer& optimizer) {
+  return dynamic_cast<optim::ParameterOptimizer*>(optimizer.inner().get());
 }
 
 // By the states of an optimizer of the program, as torch has them: {"state": {0: {"step": ...}}}.
@@ -28,7 +28,7 @@ bool counts_on_host(const optim::Optimizer& optimizer) {
 HostValues::HostValues(const PreparedObjects& prepared) {
   for (const auto& optimizer : prepared.optimizers) {
     for (const optim::ParameterGroup& group : optimizer->groups()) {
-      settings_.push_back(group.lr);
+      if (!group.device_rate) rates_.push_back(group.lr);
       settings_.push_back(group.weight_decay);
       settings_.insert(settings_.end(), group.values.begin(), group.values.end());
       numbers_.push_back(static_cast<uint64_t>(group.precision));
@@ -39,6 +39,18 @@ HostValues::HostValues(const PreparedObjects& prepared) {
     }
   }
   for (const ModelEntry& entry : prepared.models) numbers_.push_back(entry.model->is_training() ? 1 : 0);
+}
+
+void write_device_rates(const PreparedObjects& prepared) {
+  for (const auto& optimizer : prepared.optimizers)
+    if (auto* const own = own_optimizer(*optimizer); own != nullptr && own->rule().reads_device_rate())
+      own->write_device_rates();
+}
+
+void require_no_answers(const PreparedObjects& prepared) {
+  require(prepared.grad_scaler == nullptr, Status::kUnsupported,
+          "a step with loss scaling cannot be captured: the host counts the updates that gradients in float16 skip; "
+          "expected mixed_precision bf16 or no");
 }
 
 void require_repeatable(const PreparedObjects& prepared, const state::State& state) {

@@ -48,6 +48,7 @@ c10::IValue detached(const c10::IValue& results) {
 RecordedStep::RecordedStep(const state::State& state, const PreparedObjects& prepared, const StepFunction& step,
                            const c10::IValue& inputs, const c10::Stream& stream)
     : prepared_(prepared), graph_(state.device()) {
+  require_no_answers(prepared);
   // A copy of its own, also of what is on the device: the program's tensors may be freed.
   inputs_ = tree::map_tensors(inputs, [&](const at::Tensor& input) {
     const at::NoGradGuard no_grad;

@@ -30,6 +30,8 @@ class RecordedStep {
   // Whether it still is the program's step: nothing that the host decides has changed, and parameters and gradients are
   // where they were.
   bool is_current() const;
+  // Whether learning rates that it has recorded are others now.
+  bool has_former_rates() const { return !HostValues(prepared_).has_rates_of(*host_values_); }
   const c10::IValue& inputs() const { return inputs_; }
 
   // One step with these inputs, which are copied. Queued on the current stream.

@@ -510,7 +510,9 @@ constexpr OptionField kPipelineOptions[] = {
     {"check_balance", "1: a warning tells of a stage that costs more than 1.3 times the mean. Default 1", OptionKind::kFlag, 4, 52, 70, kNone, nullptr, "1", nullptr, nullptr, 0, false},
     {"boundary_dtype", "The dtype in which floating values of larger ones, and their gradients, pass between ranks: \"bfloat16\", \"float16\", whose largest number is 65504, or \"float32\". A stage gets them in their own dtype. Default: their own", OptionKind::kText, 8, 56, 197, kNone, nullptr, nullptr, "their own", nullptr, 0, false},
     {"max_memory", "The most memory that the parameters of a stage may take, before layers are split or sharded: \"8GiB\" for each, or a size for each stage, with commas between them. Gradients and the states of the optimizer come on top. Default: no limit", OptionKind::kText, 8, 64, 216, kNone, nullptr, nullptr, "no limit", nullptr, 0, false},
-    {"sample_inputs", "Inputs of the model with the rows of a micro-batch, a tensor, a tuple or a list, on the rank with the first stage: operations are counted, or times measured, with them. Default: \"flops\" are the products of a row with the weights, \"measured\" takes a row of token ids", OptionKind::kObject, 8, 72, 168, kNone, nullptr, nullptr, "\"flops\" are the products of a row with the weights, \"measured\" takes a row of token ids", nullptr, 0, false},
+    {"broadcast_loss", "1: a step gives its loss on all ranks along the axis; 0: on those with the last stage, and not a number on the others. Default 1", OptionKind::kFlag, 4, 72, 118, kNone, nullptr, "1", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 76, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+    {"sample_inputs", "Inputs of the model with the rows of a micro-batch, a tensor, a tuple or a list, on the rank with the first stage: operations are counted, or times measured, with them. Default: \"flops\" are the products of a row with the weights, \"measured\" takes a row of token ids", OptionKind::kObject, 8, 80, 168, kNone, nullptr, nullptr, "\"flops\" are the products of a row with the weights, \"measured\" takes a row of token ids", nullptr, 0, false},
 };
 
 constexpr OptionField kPowerSgdOptions[] = {
@@ -880,7 +882,7 @@ const OptionTable dataloader_options{"accel_dataloader_options_t", 88, kDataload
 const OptionTable tensor_parallel_options{"accel_tensor_parallel_options_t", 48, kTensorParallelOptions, std::size(kTensorParallelOptions)};
 const OptionTable context_parallel_options{"accel_context_parallel_options_t", 32, kContextParallelOptions, std::size(kContextParallelOptions)};
 const OptionTable expert_parallel_options{"accel_expert_parallel_options_t", 24, kExpertParallelOptions, std::size(kExpertParallelOptions)};
-const OptionTable pipeline_options{"accel_pipeline_options_t", 80, kPipelineOptions, std::size(kPipelineOptions)};
+const OptionTable pipeline_options{"accel_pipeline_options_t", 88, kPipelineOptions, std::size(kPipelineOptions)};
 const OptionTable power_sgd_options{"accel_power_sgd_options_t", 64, kPowerSgdOptions, std::size(kPowerSgdOptions)};
 const OptionTable ddp_options{"accel_ddp_options_t", 56, kDdpOptions, std::size(kDdpOptions)};
 const OptionTable fsdp_options{"accel_fsdp_options_t", 152, kFsdpOptions, std::size(kFsdpOptions)};

@@ -17,14 +17,14 @@
 namespace accel::kernels {
 namespace {
 
-constexpr int64_t kTileRows = 64;
-constexpr int64_t kPanelColumns = 64;          // of the second matrix, which is packed panel by panel
-constexpr int64_t kPairsPacked = 256;          // of a panel at a time
-constexpr int64_t kMinWorkOfThread = 1 << 20;  // multiply-adds
+constexpr int64_t kLinesPerTile = 64;
+constexpr int64_t kPanelColumns = 64;              // of the second matrix, which is packed panel by panel
+constexpr int64_t kPairsPacked = 256;              // of a panel at a time
+constexpr int64_t kMinProductsOfThread = 1 << 20;  // multiply-adds
 
-int64_t divide_up(int64_t count, int64_t size) { return (count + size - 1) / size; }
+int64_t tiles_for(int64_t count, int64_t size) { return (count + size - 1) / size; }
 
-Float8Format format_of(const at::Tensor& values) {
+Float8Format float8_format(const at::Tensor& values) {
   return values.scalar_type() == at::kFloat8_e4m3fn ? Float8Format::kE4M3 : Float8Format::kE5M2;
 }
 
@@ -43,33 +43,34 @@ class Fp8Problem {
         pairs_((inner_ + 1) / 2) {}
 
   void run(Bfloat16Microkernel kernel) const {
-    const int64_t panels = divide_up(columns_, kPanelColumns);
+    const int64_t panels = tiles_for(columns_, kPanelColumns);
     const at::Tensor packed = pack_second(panels);
     // A thread takes all panels of a row of tiles, whose first matrix it packs once, unless there are few such rows.
-    const int64_t tile_rows = divide_up(rows_, kTileRows);
+    const int64_t tile_rows = tiles_for(rows_, kLinesPerTile);
     const int64_t parts = tile_rows < 2 * at::get_num_threads() ? panels : 1;
-    const int64_t work = inner_ * std::min(rows_, kTileRows) * columns_ / parts;
-    parallel_for(
-        tile_rows * parts, divide_up(kMinWorkOfThread, std::max<int64_t>(1, work)), [&](int64_t begin, int64_t end) {
-          const at::Tensor memory = at::empty({kTileRows * (pairs_ + kPanelColumns)}, at::kInt);
-          auto* const lines = reinterpret_cast<uint32_t*>(memory.mutable_data_ptr<int32_t>());
-          int64_t packed_row = -1;
-          for (int64_t i = begin; i < end; i++) {
-            const int64_t row = i / parts * kTileRows, height = std::min(kTileRows, rows_ - row);
-            if (row != packed_row) kernels_.pack_lines(at(first_, row), height, inner_, lines, pairs_);
-            packed_row = row;
-            const int64_t panel = i % parts;
-            multiply_row(kernel, lines, packed, row, height, parts == 1 ? 0 : panel, parts == 1 ? panels : panel + 1);
-          }
-          release_microkernel();
-        });
+    const int64_t work = inner_ * std::min(rows_, kLinesPerTile) * columns_ / parts;
+    parallel_for(tile_rows * parts, tiles_for(kMinProductsOfThread, std::max<int64_t>(1, work)),
+                 [&](int64_t begin, int64_t end) {
+                   const at::Tensor memory = at::empty({kLinesPerTile * (pairs_ + kPanelColumns)}, at::kInt);
+                   auto* const lines = reinterpret_cast<uint32_t*>(memory.mutable_data_ptr<int32_t>());
+                   int64_t packed_row = -1;
+                   for (int64_t i = begin; i < end; i++) {
+                     const int64_t row = i / parts * kLinesPerTile, height = std::min(kLinesPerTile, rows_ - row);
+                     if (row != packed_row) kernels_.pack_lines(at(first_, row), height, inner_, lines, pairs_);
+                     packed_row = row;
+                     const int64_t panel = i % parts;
+                     multiply_row(kernel, lines, packed, row, height, parts == 1 ? 0 : panel,
+                                  parts == 1 ? panels : panel + 1);
+                   }
+                   release_microkernel();
+                 });
   }
 
  private:
   static Fp8PackSource source_of(const at::Tensor& lines) {
     const bool transposed = lines.stride(1) != 1 && lines.size(1) != 1;
     const int64_t stride = transposed ? lines.stride(1) : lines.size(0) == 1 ? lines.size(1) : lines.stride(0);
-    return {static_cast<const uint8_t*>(lines.const_data_ptr()), stride, format_of(lines), transposed};
+    return {static_cast<const uint8_t*>(lines.const_data_ptr()), stride, float8_format(lines), transposed};
   }
   static Fp8PackSource at(const Fp8PackSource& source, int64_t line, int64_t k = 0) {
     Fp8PackSource part = source;
@@ -80,7 +81,7 @@ class Fp8Problem {
   at::Tensor pack_second(int64_t panels) const {
     const at::Tensor packed = at::empty({panels, pairs_, kPanelColumns}, at::kInt);
     auto* const to = reinterpret_cast<uint32_t*>(packed.mutable_data_ptr<int32_t>());
-    const int64_t depths = divide_up(pairs_, kPairsPacked);
+    const int64_t depths = tiles_for(pairs_, kPairsPacked);
     parallel_for(panels * depths, 2, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; i++) {
         const int64_t column = i / depths * kPanelColumns, pair = i % depths * kPairsPacked;
@@ -95,7 +96,7 @@ class Fp8Problem {
   // Panels [begin, end) of a row of tiles, whose first matrix is packed in `lines`, with room for a tile behind it.
   void multiply_row(Bfloat16Microkernel kernel, uint32_t* lines, const at::Tensor& packed, int64_t row, int64_t height,
                     int64_t begin, int64_t end) const {
-    auto* const tile = reinterpret_cast<float*>(lines + kTileRows * pairs_);
+    auto* const tile = reinterpret_cast<float*>(lines + kLinesPerTile * pairs_);
     for (int64_t panel = begin; panel < end; panel++) {
       const int64_t column = panel * kPanelColumns, width = std::min(kPanelColumns, columns_ - column);
       const auto* const second =
@@ -128,7 +129,7 @@ void multiply_in_float32(const Fp8Matrix& first, const Fp8Matrix& second, const 
   const auto* const data = sums.const_data_ptr<float>();
   auto* const to = static_cast<char*>(result.mutable_data_ptr());
   const int64_t columns = sums.size(1), row_bytes = result.stride(0) * static_cast<int64_t>(result.element_size());
-  parallel_for(sums.size(0), std::max<int64_t>(1, kMinWorkOfThread / 64 / std::max<int64_t>(1, columns)),
+  parallel_for(sums.size(0), std::max<int64_t>(1, kMinProductsOfThread / 64 / std::max<int64_t>(1, columns)),
                [&](int64_t begin, int64_t end) {
                  finish(data + begin * columns, columns, end - begin, columns, epilogue.from(begin, 0),
                         to + begin * row_bytes, span_of(result).format, result.stride(0));

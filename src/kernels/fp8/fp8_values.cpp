@@ -16,15 +16,15 @@
 namespace accel::kernels {
 namespace {
 
-constexpr int64_t kNumbersPerThread = 1 << 15;
+constexpr int64_t kCastPerThread = 1 << 15;
 
-Float8Format format_of(at::ScalarType dtype) {
+Float8Format float8_format(at::ScalarType dtype) {
   require(is_float8(dtype), Status::kInternal, dtype, " is not an 8-bit floating-point dtype");
   return dtype == at::kFloat8_e4m3fn ? Float8Format::kE4M3 : Float8Format::kE5M2;
 }
 
 int64_t rows_per_thread(int64_t columns) {
-  return std::max<int64_t>(1, kNumbersPerThread / std::max<int64_t>(1, columns));
+  return std::max<int64_t>(1, kCastPerThread / std::max<int64_t>(1, columns));
 }
 
 // NaN where one of them is NaN.
@@ -46,14 +46,14 @@ at::Tensor empty_like_in(const at::Tensor& values, at::ScalarType dtype) {
 
 bool is_float8(at::ScalarType dtype) { return dtype == at::kFloat8_e4m3fn || dtype == at::kFloat8_e5m2; }
 
-float largest_of(at::ScalarType dtype) { return format_of(dtype) == Float8Format::kE4M3 ? 448.0f : 57344.0f; }
+float largest_of(at::ScalarType dtype) { return float8_format(dtype) == Float8Format::kE4M3 ? 448.0f : 57344.0f; }
 
 float largest_magnitude(const at::Tensor& values) {
   const auto kernel = ACCEL_FASTEST(fp8_kernels)().largest_magnitude;
   const ElementSpan span = span_of(values);
   std::mutex mutex;
   float largest = 0;
-  parallel_for(values.numel(), kNumbersPerThread, [&](int64_t begin, int64_t end) {
+  parallel_for(values.numel(), kCastPerThread, [&](int64_t begin, int64_t end) {
     const float of_range = kernel(span, begin, end);
     const std::lock_guard lock(mutex);
     largest = larger(of_range, largest);
@@ -79,8 +79,8 @@ at::Tensor quantized(const at::Tensor& values, float scale, at::ScalarType dtype
   const at::Tensor result = empty_like_in(values, dtype);
   const ElementSpan from = span_of(values);
   auto* const to = static_cast<uint8_t*>(result.mutable_data_ptr());
-  parallel_for(values.numel(), kNumbersPerThread,
-               [&](int64_t begin, int64_t end) { kernel(from, scale, format_of(dtype), to, begin, end); });
+  parallel_for(values.numel(), kCastPerThread,
+               [&](int64_t begin, int64_t end) { kernel(from, scale, float8_format(dtype), to, begin, end); });
   return result;
 }
 
@@ -94,7 +94,7 @@ at::Tensor quantized_rows(const at::Tensor& matrix, const at::Tensor& scales, at
   const int64_t columns = matrix.size(1);
   parallel_for(matrix.size(0), rows_per_thread(columns), [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; row++)
-      kernel(from, scale[row], format_of(dtype), to, row * columns, (row + 1) * columns);
+      kernel(from, scale[row], float8_format(dtype), to, row * columns, (row + 1) * columns);
   });
   return result;
 }
@@ -104,8 +104,8 @@ at::Tensor dequantized(const at::Tensor& values, float scale, at::ScalarType dty
   const at::Tensor result = empty_like_in(values, dtype);
   const ElementSpan to = span_of(result);
   const auto* const from = static_cast<const uint8_t*>(values.const_data_ptr());
-  const Float8Format format = format_of(values.scalar_type());
-  parallel_for(values.numel(), kNumbersPerThread,
+  const Float8Format format = float8_format(values.scalar_type());
+  parallel_for(values.numel(), kCastPerThread,
                [&](int64_t begin, int64_t end) { kernel(from, format, scale, to, begin, end); });
   return result;
 }
@@ -116,7 +116,7 @@ at::Tensor dequantized_rows(const at::Tensor& matrix, const at::Tensor& scales, 
   const at::Tensor result = empty_like_in(matrix, dtype);
   const ElementSpan to = span_of(result);
   const auto* const from = static_cast<const uint8_t*>(matrix.const_data_ptr());
-  const Float8Format format = format_of(matrix.scalar_type());
+  const Float8Format format = float8_format(matrix.scalar_type());
   const auto* const scale = scales.const_data_ptr<float>();
   const int64_t columns = matrix.size(1);
   parallel_for(matrix.size(0), rows_per_thread(columns), [&](int64_t begin, int64_t end) {

@@ -93,7 +93,7 @@ at::Tensor product(const Fp8Matrix& first, const Fp8Matrix& second, const at::Te
   return sums.to(dtype);
 }
 
-at::Tensor rows_of(const at::Tensor& tensor) {
+at::Tensor contiguous_rows(const at::Tensor& tensor) {
   const int64_t features = tensor.size(-1);
   return tensor
       .reshape({features == 0 ? c10::multiply_integers(tensor.sizes().slice(0, tensor.dim() - 1)) : -1, features})
@@ -123,7 +123,7 @@ class Fp8LinearBackward final : public torch::autograd::Node {
     const bool needs_input = task_should_compute_output(0), needs_weight = task_should_compute_output(1);
     {
       const tensor::PlainOperators plain;
-      const at::Tensor rows = rows_of(arriving[0]);
+      const at::Tensor rows = contiguous_rows(arriving[0]);
       if (needs_input || needs_weight) {
         const Fp8Matrix gradient = quantize(rows, format);
         if (needs_input) leaving[0] = product(gradient, weight.unpack(), {}, input_dtype).view(input_sizes);
@@ -181,7 +181,7 @@ at::Tensor fp8_linear(const at::Tensor& input, const at::Tensor& weight, const s
   at::Tensor output;
   {
     const tensor::PlainOperators plain;
-    rows = quantize(rows_of(input), formats.operands);
+    rows = quantize(contiguous_rows(input), formats.operands);
     columns = quantize(weight.contiguous(), formats.operands);
     std::vector<int64_t> sizes = input.sizes().vec();
     sizes.back() = weight.size(0);

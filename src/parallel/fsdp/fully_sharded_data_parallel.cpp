@@ -27,6 +27,13 @@ c10::IValue cast_floating(const c10::IValue& value, at::ScalarType dtype) {
   });
 }
 
+std::optional<nn::Inputs> cast_inputs(const nn::Inputs& inputs, const std::optional<at::ScalarType>& dtype) {
+  if (!dtype) return std::nullopt;
+  nn::Inputs cast;
+  for (const c10::IValue& input : inputs) cast.push_back(cast_floating(input, *dtype));
+  return cast;
+}
+
 // Throws if parameters are parts along these axes already.
 void require_unsharded(const nn::Module& module, const std::string& axes) {
   const nn::Placements former = nn::placements(module);
@@ -129,7 +136,7 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
   FsdpSettings scheduled = settings_;
   // A gather begins behind what is queued on the stream, so only one that is queued ahead runs beside a forward.
   if (!device.is_cpu()) scheduled.forward_prefetch = true;
-  executor_.emplace(*this, groups_, ShardingSchedule(registration_order(*module(), modules), scheduled));
+  executor_.emplace(*this, groups_, ShardingSchedule(registration_order(*module(), modules), scheduled), ranks_.shard);
   check_same_model(*module(), *ranks_.gradient);
   const bool sync = settings_.sync_module_states;
   for (const auto& group : groups_) {
@@ -159,12 +166,13 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
 void FullyShardedDataParallel::add_hooks(const std::vector<WrappedModule>& modules) {
   using nn::HookOrder;
   ScheduleExecutor& executor = *executor_;
+  const auto input_dtype = settings_.cast_forward_inputs ? policy_.param_dtype : std::nullopt;
   for (size_t i = 0; i < modules.size(); i++) {
     const nn::ModulePtr& wrapped = modules[i].module;
     hooks_.add(wrapped, wrapped->hooks().add_pre_hook(
-                            [this, i](nn::Module&, const nn::Inputs& inputs) {
-                              executor_->before_forward(i);
-                              return cast_inputs(inputs);
+                            [&executor, i, input_dtype](nn::Module&, const nn::Inputs& inputs) {
+                              executor.before_forward(i);
+                              return cast_inputs(inputs, input_dtype);
                             },
                             HookOrder::kPlacement));
     hooks_.add(wrapped, wrapped->hooks().add_post_hook(
@@ -202,8 +210,9 @@ void FullyShardedDataParallel::begin_forward(bool records) {
 }
 
 bool FullyShardedDataParallel::begin_micro_batches(bool /*follow_failure*/) {
-  executor_->begin_micro_batches();
-  return !reshards_after_forward(settings_);
+  const bool releases = reshards_after_forward(settings_);
+  executor_->begin_micro_batches(/*announces=*/releases);
+  return !releases;
 }
 
 c10::IValue FullyShardedDataParallel::forward(const nn::Inputs& inputs) {
@@ -218,13 +227,6 @@ void FullyShardedDataParallel::shadow(const ForwardNotice& others, int /*source*
   const bool former_sync = set_gradient_sync(others.exchanges);
   const auto restored = c10::make_scope_exit([&] { set_gradient_sync(former_sync); });
   executor_->repeat(others.records, [&] { begin_forward(others.records); });
-}
-
-std::optional<nn::Inputs> FullyShardedDataParallel::cast_inputs(const nn::Inputs& inputs) const {
-  if (!policy_.param_dtype || !settings_.cast_forward_inputs) return std::nullopt;
-  nn::Inputs cast;
-  for (const c10::IValue& input : inputs) cast.push_back(cast_floating(input, *policy_.param_dtype));
-  return cast;
 }
 
 std::vector<at::Tensor> FullyShardedDataParallel::gradients() const {

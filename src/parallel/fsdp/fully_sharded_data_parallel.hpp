@@ -33,6 +33,7 @@ class FullyShardedDataParallel final : public ParallelModel, public GradientExch
   CommunicatorPtr set_gradient_group(CommunicatorPtr group) override;
   void note_failed_backward(const std::string& error) override { executor_->note_failed_backward(error); }
   bool begin_micro_batches(bool follow_failure) override;
+  bool end_gathers() override { return executor_->end_gathers(); }
   void end_micro_batches(bool have_failed) override { executor_->end_micro_batches(have_failed); }
   void register_comm_hook(BucketCallback callback) override;
   std::vector<at::Tensor> gradients() const override;
@@ -53,7 +54,6 @@ class FullyShardedDataParallel final : public ParallelModel, public GradientExch
   at::Tensor with_memory(const at::Tensor& tensor, const std::string& name, c10::Device device) const;
   void add_hooks(const std::vector<WrappedModule>& modules);
   void begin_forward(bool records);
-  std::optional<nn::Inputs> cast_inputs(const nn::Inputs& inputs) const;
 
   ModelRanks ranks_;
   bool has_experts_ = false;  // of which other ranks have others

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <utility>
@@ -69,12 +70,41 @@ void ParameterGather::check_data() const {
         "; expected that a sharded parameter changes in place only, without another shape, dtype, device or memory");
 }
 
-void ParameterGather::start_unshard() {
-  if (unsharded_ || gathering_ != nullptr || parameters_.empty()) return;
+std::optional<SentParts> ParameterGather::prepare_unshard() {
+  if (unsharded_ || gathering_ != nullptr || parameters_.empty()) return std::nullopt;
   const at::NoGradGuard no_grad;
   check_data();
-  if (kept_parts_.empty()) update_sent_shards();
-  const std::vector<at::Tensor>& sent = kept_parts_.empty() ? sent_shards_ : kept_parts_;
+  if (!kept_parts_.empty()) return SentParts::kKept;
+  update_sent_shards();
+  return SentParts::kShards;
+}
+
+void ParameterGather::start_unshard() {
+  const auto sent = prepare_unshard();
+  if (!sent) return;
+  const at::NoGradGuard no_grad;
+  if (sent == SentParts::kShards)
+    gather(sent_shards_, *ranks_.shard);
+  else
+    gather(kept_parts_, *ranks_.reshard);
+}
+
+void ParameterGather::gather_for_others(SentParts sent) {
+  reshard();
+  if (sent == SentParts::kShards) {
+    start_unshard();
+  } else {
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> parts;
+    for (const auto& parameter : parameters_)
+      parts.push_back(at::zeros({parameter->layout().padded_elements() / ranks_.reshard->size()},
+                                at::TensorOptions().dtype(parameter->layout().compute_dtype()).device(device_)));
+    gather(parts, *ranks_.reshard);
+  }
+  reshard();
+}
+
+void ParameterGather::gather(const std::vector<at::Tensor>& sent, comm::Communicator& ranks) {
   const at::Tensor memory = kernels::empty_cached({whole_bytes_}, at::TensorOptions().dtype(at::kByte).device(device_));
   GroupMemoryLayout layout;
   std::vector<comm::Collective> collectives;
@@ -85,7 +115,7 @@ void ParameterGather::start_unshard() {
     if (parameter.layout().padded_elements() > 0)
       collectives.push_back(comm::Collective::all_gather(sent[i], whole_.back()));
   }
-  gathering_ = (kept_parts_.empty() ? ranks_.shard : ranks_.reshard)->start(collectives);
+  gathering_ = ranks.start(collectives);
 }
 
 void ParameterGather::unshard() {

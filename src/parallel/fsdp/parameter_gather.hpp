@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ struct FsdpSettings;
 
 namespace accel::parallel {
 
+// A rank sends one of these when parameters are gathered: its shards, or the parts that the ranks of
+// ModelRanks::reshard keep.
+enum class SentParts : uint8_t { kShards, kKept };
+
 class ParameterGather {
  public:
   // All arguments but the name, which is for errors, are the group's and are not copied.
@@ -29,6 +34,8 @@ class ParameterGather {
   void set_device(c10::Device device, bool on_host);
   c10::Device device() const { return device_; }
 
+  // Makes ready what start_unshard() sends; nothing, if the parameters are whole or on their way.
+  std::optional<SentParts> prepare_unshard();
   // Collectives among the shard ranks. Starts to gather the parameters, unless they are whole or on their way.
   void start_unshard();
   void unshard();
@@ -37,6 +44,8 @@ class ParameterGather {
   void reshard();
   // Reshards after a forward: the ranks of ModelRanks::reshard keep the parameters among them for the backward.
   void reshard_for_backward();
+  // Takes part in a gather of other ranks, whose values this one has no use for.
+  void gather_for_others(SentParts parts);
   // Shards may have other values than when they were gathered last.
   void note_update() { is_updated_ = true; }
   bool has_storage(const c10::StorageImpl* storage) const;
@@ -46,6 +55,7 @@ class ParameterGather {
   void make_sent_shards();
   void check_data() const;
   void update_sent_shards();
+  void gather(const std::vector<at::Tensor>& sent, comm::Communicator& ranks);
 
   std::string module_;
   const std::vector<std::unique_ptr<ShardedParameter>>& parameters_;

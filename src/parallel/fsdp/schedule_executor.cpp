@@ -32,8 +32,8 @@ void reduce_pending_gradients(GradientReduction& gradients) {
 }  // namespace
 
 ScheduleExecutor::ScheduleExecutor(ParallelModel& model, const std::vector<std::unique_ptr<ParameterGroup>>& groups,
-                                   ShardingSchedule schedule)
-    : model_(model), groups_(groups), schedule_(std::move(schedule)) {}
+                                   ShardingSchedule schedule, const CommunicatorPtr& shard_ranks)
+    : model_(model), groups_(groups), schedule_(std::move(schedule)), announcements_(shard_ranks, groups) {}
 
 void ScheduleExecutor::note_failed_backward(const std::string& error) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
@@ -43,19 +43,24 @@ void ScheduleExecutor::note_failed_backward(const std::string& error) {
 }
 
 // The gradients of weights may come in a backward of their own, which no module announces.
-void ScheduleExecutor::begin_micro_batches() {
+void ScheduleExecutor::begin_micro_batches(bool announces) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  in_micro_batches_ = true;
   for (const auto& group : groups_) {
     group->gather().note_update();
     group->gradients().begin_backward();
   }
   execute(schedule_.set_micro_batches(true));
+  announcements_.begin_micro_batches(announces);
+}
+
+bool ScheduleExecutor::end_gathers() {
+  const std::lock_guard<std::recursive_mutex> lock(mutex_);
+  return announcements_.end();
 }
 
 void ScheduleExecutor::end_micro_batches(bool have_failed) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
-  in_micro_batches_ = false;
+  announcements_.end_micro_batches();
   for (const auto& group : groups_)
     have_failed ? group->gradients().drop_gradients() : group->gradients().keep_gradients();
   if (have_failed) {
@@ -152,10 +157,13 @@ void ScheduleExecutor::execute(const ShardingActions& actions) {
     ParameterGroup& group = *groups_[action.group];
     switch (action.kind) {
       case Kind::kStartUnshard:
+        announcements_.announce(action.group);
         group.gather().start_unshard();
         break;
       case Kind::kUnshard:
+        announcements_.announce(action.group);
         group.gather().unshard();
+        announcements_.check(action.group);
         break;
       case Kind::kReshard:
         group.gather().reshard();
@@ -171,7 +179,7 @@ void ScheduleExecutor::execute(const ShardingActions& actions) {
         break;
       case Kind::kKeepGradients:
         group.gradients().keep_gradients();
-        if (in_micro_batches_) group.gradients().begin_backward();
+        if (announcements_.in_micro_batches()) group.gradients().begin_backward();
         break;
       case Kind::kReduceKept:
         reduce_pending_gradients(group.gradients());
@@ -217,11 +225,8 @@ void ScheduleExecutor::end_backward() {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
   if (!schedule_.in_backward()) return;
   execute(schedule_.end_backward(model_.gradient_sync()));
-  if (!repeats_) keep_events();
-}
-
-// A further backward over the same forward belongs to the same step.
-void ScheduleExecutor::keep_events() {
+  if (repeats_) return;
+  // A further backward over the same forward belongs to the same step.
   events_.push_back({Event::Kind::kBackwardEnd, 0, 0, {}});
   if (events_.front().kind == Event::Kind::kForward) former_events_.clear();
   former_events_.insert(former_events_.end(), events_.begin(), events_.end());

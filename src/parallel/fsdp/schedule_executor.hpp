@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/fsdp/gather_announcements.hpp"
 #include "parallel/fsdp/parameter_group.hpp"
 #include "parallel/parallel_model.hpp"
 #include "parallel/schedule/sharding_schedule.hpp"
@@ -26,7 +27,7 @@ class ScheduleExecutor {
  public:
   // `model` has this, and `groups`, that of the root last.
   ScheduleExecutor(ParallelModel& model, const std::vector<std::unique_ptr<ParameterGroup>>& groups,
-                   ShardingSchedule schedule);
+                   ShardingSchedule schedule, const CommunicatorPtr& shard_ranks);
   ScheduleExecutor(const ScheduleExecutor&) = delete;
   ScheduleExecutor& operator=(const ScheduleExecutor&) = delete;
 
@@ -38,8 +39,11 @@ class ScheduleExecutor {
   void inputs_arrived(size_t group);
   void note_failed_backward(const std::string& error);
   // Around forwards and backwards between two updates. Where parameters stay whole through all of these, they are on
-  // their way now: nothing is exchanged before the end, so that an error of one rank leaves none waiting.
-  void begin_micro_batches();
+  // their way now: nothing is exchanged before the end, so that an error of one rank leaves none waiting. Else each
+  // gather has to be announced.
+  void begin_micro_batches(bool announces);
+  // GradientExchange::end_gathers().
+  bool end_gathers();
   // After an error the gradients of these are gone, and the model can be trained on.
   void end_micro_batches(bool have_failed);
   // Throws after a backward that failed.
@@ -69,7 +73,6 @@ class ScheduleExecutor {
   void repeat(const Event& event, bool records);
   void begin_backward(size_t group);
   void end_backward();
-  void keep_events();
   void execute(const ShardingActions& actions);
 
   ParallelModel& model_;
@@ -78,7 +81,7 @@ class ScheduleExecutor {
   ShardingSchedule schedule_;
   std::optional<std::string> failed_backward_;
   bool repeats_ = false;  // in repeat()
-  bool in_micro_batches_ = false;
+  GatherAnnouncements announcements_;
   std::vector<Event> events_;         // since the latest forward that was recorded began
   std::vector<Event> former_events_;  // of a forward and its backwards, complete
 };

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <utility>
 
 #include "base/error.hpp"
@@ -153,7 +154,8 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
   } catch (const std::exception&) {
     own.error = std::current_exception();  // of the stages of this rank, so that others do not wait for it
   }
-  const double result = run(computation, exchanges);
+  double result = run(computation, exchanges);
+  if (!stages_.broadcasts_loss && !has_last_stage()) result = std::numeric_limits<double>::quiet_NaN();
   if (!exchanges) return result;
   GradientExchange* const exchange = exchanging_.exchange();
   if (stages_.exchanges_at_end && exchange != nullptr) exchange->exchange_accumulated();
@@ -162,7 +164,14 @@ double Pipeline::train(const PipelineBatch& batch, const PipelineLoss& loss, dou
   return result;
 }
 
-double Pipeline::run(const PipelineComputation& computation, bool exchanges) try {
+double Pipeline::run(PipelineComputation& computation, bool exchanges) try {
+  std::exception_ptr followed;  // the end of another rank, which tells its error
+  computation.leave = [&](const std::exception_ptr& own) {
+    GradientExchange* const others = exchanging_.exchange();
+    if (others == nullptr || !others->end_gathers()) return own;
+    followed = own;
+    return std::exception_ptr();
+  };
   // Shards are gathered in each step, also of one that does not exchange.
   const bool agrees = stages_.exchanging != nullptr && (exchanges || exchanging_.parts() != nullptr);
   GradientExchange* const exchange = exchanges ? exchanging_.exchange() : nullptr;
@@ -180,6 +189,7 @@ double Pipeline::run(const PipelineComputation& computation, bool exchanges) try
     agree_on_step(*stages_.exchanging, 0, error, "a step", "with the same stages and other rows");
     has_failed_ = false;
   }
+  if (followed) std::rethrow_exception(followed);
   if (GradientExchange* const others = exchanging_.exchange()) others->end_micro_batches(/*have_failed=*/false);
   return result;
 } catch (const std::exception&) {

@@ -29,6 +29,7 @@ struct PipelineStages {
   BoundaryDtype boundary_dtype = std::nullopt;
   // The ranks that exchange gradients, which throw the error of one that fails; null: there are no others.
   CommunicatorPtr exchanging = nullptr;
+  bool broadcasts_loss = true;  // to ranks without the last stage
 };
 
 class Pipeline final : public StagePipeline {
@@ -54,7 +55,7 @@ class Pipeline final : public StagePipeline {
   const PipelineShape& shape() const { return runner_.schedule().shape; }
   int last_rank() const { return shape().rank_of(shape().stages() - 1); }
   // The actions of a step, at whose end all ranks that exchange gradients know whether it has failed.
-  double run(const PipelineComputation& computation, bool exchanges);
+  double run(PipelineComputation& computation, bool exchanges);
   // The backward of this rank behind which no other one comes.
   bool is_last_backward(const PipelineAction& action) const;
 

@@ -66,7 +66,8 @@ PipelineStages stages_of(const nn::Module& module, const ParallelModelPtr& inner
           describe_stages(plan.cut, shape),
           is_at_end,
           plan.boundary_dtype,
-          gradient->size() > 1 ? gradient : nullptr};
+          gradient->size() > 1 ? gradient : nullptr,
+          plan.broadcasts_loss};
 }
 
 }  // namespace

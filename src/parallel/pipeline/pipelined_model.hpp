@@ -34,7 +34,7 @@ struct StagePlan {
   CommunicatorPtr ranks;
   std::vector<TiedCopy> ties;
   std::vector<WholeTensor> state;  // of the whole model, in its order
-  bool gathers_output = false;
+  bool gathers_output = false, broadcasts_loss = true;
   BoundaryDtype boundary_dtype = std::nullopt;
 };
 

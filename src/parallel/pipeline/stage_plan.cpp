@@ -3,6 +3,7 @@
 #include <ATen/core/ivalue.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,6 +17,7 @@
 #include "config/generated/settings/pipeline/pipeline.hpp"
 #include "config/generated/settings/prepare/prepare_model.hpp"
 #include "nn/module_walks.hpp"
+#include "parallel/pipeline/cut/cut_agreement.hpp"
 #include "parallel/pipeline/cut/kept_parts.hpp"
 #include "parallel/pipeline/cut/stage_ties.hpp"
 #include "parallel/pipeline/pipelined_model.hpp"
@@ -68,7 +70,7 @@ constexpr double kMessageSeconds = 50e-6;
 class ScheduleCosts {
  public:
   ScheduleCosts(nn::Module& model, const nn::ModuleChain& chain, const std::string& split,
-                std::optional<c10::IValue> sample, comm::Communicator& ranks, bool defers_products)
+                std::optional<c10::IValue> sample, const StageRanks& ranks, bool defers_products)
       : model_(model),
         chain_(chain),
         kind_(is_cost_kind(split) ? split : "parameters"),
@@ -79,11 +81,11 @@ class ScheduleCosts {
   PipelineCosts of(int stages) {
     PipelineCosts costs;
     if (static_cast<size_t>(stages) > chain_.size()) return costs;
-    const ChainCut cut = cut_chain(model_, chain_, {kind_, stages, sample_}, ranks_);
-    if (!seconds_) seconds_ = measure_parts(model_, chain_, sample_, ranks_);
+    const ChainCut cut = cut_chain(model_, chain_, {kind_, stages, sample_}, *ranks_.all);
+    if (!seconds_) seconds_ = measure_parts(model_, chain_, sample_, *ranks_.all);
     costs.sends_early = defers_products_;
     costs.message = seconds_->empty() ? 0 : kMessageSeconds;
-    const double scale = 1 + kMoreStages * (stages / ranks_.size() - 1);
+    const double scale = 1 + kMoreStages * (stages / ranks_.pipeline->size() - 1);
     for (size_t stage = 0; stage < cut.begins.size(); stage++) {
       const PartSeconds of_stage = seconds_of(cut, stage);
       StageCost& cost = costs.stages.emplace_back();
@@ -113,45 +115,57 @@ class ScheduleCosts {
   const nn::ModuleChain& chain_;
   const std::string kind_;
   const std::optional<c10::IValue> sample_;
-  comm::Communicator& ranks_;
+  const StageRanks& ranks_;
   const bool defers_products_;
   std::optional<std::vector<PartSeconds>> seconds_;
 };
 
 PipelineSchedule choose(nn::Module& model, const nn::ModuleChain& chain, const PipelineSettings& settings,
-                        const std::optional<c10::IValue>& sample, comm::Communicator& ranks, bool defers_products) {
+                        const std::optional<c10::IValue>& sample, const StageRanks& stage_ranks, bool defers_products) {
+  const int ranks = stage_ranks.pipeline->size();
   ScheduleRequest request;
   request.name = settings.schedule.value;
-  request.ranks = ranks.size();
-  request.micro_batches = static_cast<int>(settings.micro_batches == 0 ? ranks.size() : settings.micro_batches.value);
+  request.ranks = ranks;
+  request.micro_batches = static_cast<int>(settings.micro_batches == 0 ? ranks : settings.micro_batches.value);
   request.stages_per_rank = static_cast<int>(settings.stages_per_rank);
   request.max_in_flight = static_cast<int>(settings.max_in_flight);
-  ScheduleCosts costs(model, chain, settings.split.value, sample, ranks, defers_products);
+  ScheduleCosts costs(model, chain, settings.split.value, sample, stage_ranks, defers_products);
   return choose_schedule(request, [&costs](int stages) { return costs.of(stages); });
 }
 
 }  // namespace
 
-StagePlanPtr cut_into_stages(nn::Module& module, const CommunicatorPtr& pipeline_ranks,
-                             const PipelineSettings& settings, const c10::IValue& sample_inputs, bool defers_products) {
+// All pipelines are cut by the costs of the first one.
+StagePlanPtr cut_into_stages(nn::Module& module, const StageRanks& stage_ranks, const ModelRanks& ranks,
+                             const PrepareModelSettings& preparation, const c10::IValue& sample_inputs,
+                             bool defers_products) {
+  const PipelineSettings& settings = preparation.pipeline;
   const std::optional<c10::IValue> sample =
       sample_inputs.isNone() ? std::nullopt : std::optional<c10::IValue>(sample_inputs);
   const auto plan = std::make_shared<StagePlan>();
-  plan->chain = require_chain(module);
-  require_frozen_beside_parts(module, plan->chain);
-  plan->ranks = pipeline_ranks;
+  plan->ranks = stage_ranks.pipeline;
   plan->gathers_output = settings.gather_output;
-  plan->boundary_dtype = read_boundary_dtype(settings.boundary_dtype);
-  plan->schedule = choose(module, plan->chain, settings, sample, *pipeline_ranks, defers_products);
+  plan->broadcasts_loss = settings.broadcast_loss;
+  std::exception_ptr refusal;
+  try {
+    require_plan(module, ranks, preparation);
+    plan->chain = require_chain(module);
+    require_frozen_beside_parts(module, plan->chain);
+    plan->boundary_dtype = read_boundary_dtype(settings.boundary_dtype);
+  } catch (const std::exception&) {
+    refusal = std::current_exception();
+  }
+  agree_on_cut(module, plan->chain, preparation, refusal, *stage_ranks.all);
+  plan->schedule = choose(module, plan->chain, settings, sample, stage_ranks, defers_products);
   const PipelineShape& shape = plan->schedule.shape;
   plan->cut =
       cut_chain(module, plan->chain,
                 {settings.split.value, shape.stages(), sample, read_stage_limits(settings.max_memory, shape.stages())},
-                *pipeline_ranks);
-  if (settings.check_balance && pipeline_ranks->rank() == 0) warn_of_imbalance(plan->cut);
+                *stage_ranks.all);
+  if (settings.check_balance && stage_ranks.all->rank() == 0) warn_of_imbalance(plan->cut);
   plan->ties = find_ties(module, *plan);
   plan->state = state_of(module);
-  keep_parts(module, plan->chain, parts_of_rank(plan->cut, shape, pipeline_ranks->rank()));
+  keep_parts(module, plan->chain, parts_of_rank(plan->cut, shape, plan->ranks->rank()));
   return plan;
 }
 

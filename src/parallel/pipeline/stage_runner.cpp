@@ -96,20 +96,42 @@ void StageRunner::forward(const PipelineAction& action, const PipelineComputatio
   }
   std::optional<c10::IValue> output;
   attempt(action, [&] { output = output_of(action, *input, computation); });
-  if (is_last(action)) return;
-  pass_on(action, stage + 1, output);
+  pass_on(action, output);
+}
+
+std::optional<StageEdge> StageRunner::edge_from(const PipelineAction& action) const {
+  const auto [kind, stage, micro_batch] = action;
+  if (kind == PipelineAction::Kind::kForward)
+    return is_last(action) ? std::nullopt : std::optional<StageEdge>({stage, stage + 1, micro_batch});
+  if (kind == PipelineAction::Kind::kWeightBackward || is_first(action)) return std::nullopt;
+  return StageEdge{stage, stage - 1, micro_batch};
 }
 
 // A value that cannot be sent is this rank's error: nothing of it has been posted.
-void StageRunner::pass_on(const PipelineAction& action, int to, const std::optional<c10::IValue>& value) {
-  const StageEdge edge{action.stage, to, action.micro_batch};
+void StageRunner::pass_on(const PipelineAction& action, const std::optional<c10::IValue>& value) {
+  const auto edge = edge_from(action);
+  if (!edge || has_left_) return;  // it has been told already
   bool is_sent = false;
   if (value)
     attempt(action, [&] {
-      boundary_.send(edge, *value);
+      boundary_.send(*edge, *value);
       is_sent = true;
     });
-  if (!is_sent) boundary_.send_failure(edge);
+  if (!is_sent) boundary_.send_failure(*edge);
+}
+
+// Stages that wait for values of this one hear at once, ahead of a call in which it waits for their ranks.
+void StageRunner::leave(const PipelineActions& actions, size_t next, const PipelineComputation& computation) {
+  has_left_ = true;
+  for (; next < actions.size(); next++)
+    if (const auto edge = edge_from(actions[next])) boundary_.send_failure(*edge);
+  if (computation.leave == nullptr) return;
+  try {
+    error_ = computation.leave(error_);
+  } catch (const std::exception&) {
+    failed_ = true;
+    if (!error_) error_ = std::current_exception();
+  }
 }
 
 std::vector<at::Tensor> StageRunner::input_gradients(const PipelineAction& action,
@@ -138,7 +160,7 @@ void StageRunner::backward(const PipelineAction& action, const PipelineComputati
   failed_ = failed_ || !gradients;
   std::optional<c10::IValue> result;
   attempt(action, [&] { result = list_of(input_gradients(action, tensors_of(*gradients), computation)); });
-  if (!is_first(action)) pass_on(action, stage - 1, result);
+  pass_on(action, result);
   if (kind == PipelineAction::Kind::kBackward) weight_gradients(action);
 }
 
@@ -149,7 +171,7 @@ void StageRunner::weight_gradients(const PipelineAction& action) {
 }
 
 double StageRunner::run(const PipelineComputation& computation) {
-  failed_ = false;
+  failed_ = has_left_ = false;
   error_ = nullptr;
   loss_ = 0;
   execute(computation);
@@ -165,7 +187,8 @@ void StageRunner::execute(const PipelineComputation& computation) {
   const PipelineActions& actions = schedule_.ranks[static_cast<size_t>(ranks_->rank())];
   const at::AutoGradMode recorded(has_backwards_);
   boundary_.begin_step(actions);
-  for (const PipelineAction& action : actions) {
+  for (size_t next = 0; next < actions.size();) {
+    const PipelineAction& action = actions[next++];
     boundary_.advance();
     if (action.kind == PipelineAction::Kind::kForward)
       forward(action, computation);
@@ -173,7 +196,9 @@ void StageRunner::execute(const PipelineComputation& computation) {
       backward(action, computation);
     else
       weight_gradients(action);
+    if (failed_ && !has_left_) leave(actions, next, computation);
   }
+  if (!has_left_) leave(actions, actions.size(), computation);
   boundary_.end_step();
 }
 

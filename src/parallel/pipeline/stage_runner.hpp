@@ -42,6 +42,9 @@ struct PipelineComputation {
   bool defers_products = true;
   // Ahead of the computing of each backward, or of its first half; may be null.
   std::function<void(const PipelineAction& action)> before_backward = nullptr;
+  // When this rank computes no more, behind the last action or the one that failed, with the error of this rank or
+  // null. Returns the error that this rank tells the others. May be null.
+  std::function<std::exception_ptr(const std::exception_ptr& error)> leave = nullptr;
 };
 
 class StageRunner {
@@ -75,8 +78,12 @@ class StageRunner {
   std::vector<at::Tensor> input_gradients(const PipelineAction& action, const std::vector<at::Tensor>& gradients,
                                           const PipelineComputation& computation);
   void weight_gradients(const PipelineAction& action);
+  // The value that the action makes for another stage.
+  std::optional<StageEdge> edge_from(const PipelineAction& action) const;
+  // Tells the other stages and ranks that this rank computes no more.
+  void leave(const PipelineActions& actions, size_t next, const PipelineComputation& computation);
   // Sends the value, or that there is none.
-  void pass_on(const PipelineAction& action, int to, const std::optional<c10::IValue>& value);
+  void pass_on(const PipelineAction& action, const std::optional<c10::IValue>& value);
   // Calls the function unless a rank has failed; the error of the function is that of this rank.
   template <typename Function>
   void attempt(const PipelineAction& action, const Function& function);
@@ -89,6 +96,7 @@ class StageRunner {
   std::map<std::pair<int, int>, std::shared_ptr<nn::DeferredProducts>>
       products_;              // of backwards whose first half is over
   bool failed_ = false;       // this rank, or one that it heard of
+  bool has_left_ = false;     // it computes no more in this step
   std::exception_ptr error_;  // of this rank
   std::string failed_action_;
   double loss_ = 0;

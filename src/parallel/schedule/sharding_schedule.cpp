@@ -129,6 +129,14 @@ ShardingActions ShardingSchedule::set_micro_batches(bool follow) {
   return actions;
 }
 
+void ShardingSchedule::abandon_backward() {
+  in_backward_ = records_ = false;
+  reducing_.reset();
+  groups_.assign(groups_.size(), {});
+  order_.forget();
+  is_expected_ = true;
+}
+
 void ShardingSchedule::reshard(Kind kind, size_t group, ShardingActions& actions) const {
   if (!keeps_micro_batches_) actions.push_back({kind, group});
 }

@@ -68,11 +68,9 @@ class ShardingSchedule {
   // Forwards and backwards between two updates follow, in any order, or have ended. Where parameters stay from a
   // forward to its backward, they stay through all of these.
   ShardingActions set_micro_batches(bool follow);
-  // The backward has failed on this rank.
-  void abandon_backward() {
-    in_backward_ = false;
-    reducing_.reset();
-  }
+  // The backward has failed, or micro-batches, on each rank at another place. The order of the first forward is
+  // expected again, so that all gather the same ahead.
+  void abandon_backward();
   bool in_backward() const { return in_backward_; }
 
  private:

@@ -25,7 +25,7 @@ void order(const c10::Stream& first, const c10::Stream& second) {
 
 c10::Stream current_stream(c10::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }
 
-bool is_lack_of_memory(const std::exception& error) {
+bool ran_out_of_memory(const std::exception& error) {
   if (const auto* const own = dynamic_cast<const Error*>(&error)) return own->status() == Status::kOutOfMemory;
   return means_no_memory(error);
 }
@@ -37,7 +37,7 @@ std::string message_of(const std::exception& error) {
 }
 
 void require_memory(const std::exception& error, c10::Device device) {
-  require(!is_lack_of_memory(error), Status::kOutOfMemory, "device ", device.str(),
+  require(!ran_out_of_memory(error), Status::kOutOfMemory, "device ", device.str(),
           " has no memory for a captured step, which keeps all of its own: ", message_of(error));
 }
 

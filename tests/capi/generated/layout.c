@@ -307,7 +307,7 @@ SAME(place_of_accel_expert_parallel_options_t_struct_size, offsetof(accel_expert
 SAME(place_of_accel_expert_parallel_options_t_capacity_factor, offsetof(accel_expert_parallel_options_t, capacity_factor) == 8 && sizeof(((accel_expert_parallel_options_t *)0)->capacity_factor) == 8);
 SAME(place_of_accel_expert_parallel_options_t_tensor_parallel_experts, offsetof(accel_expert_parallel_options_t, tensor_parallel_experts) == 16 && sizeof(((accel_expert_parallel_options_t *)0)->tensor_parallel_experts) == 4);
 SAME(place_of_accel_expert_parallel_options_t_reserved, offsetof(accel_expert_parallel_options_t, reserved) == 20 && sizeof(((accel_expert_parallel_options_t *)0)->reserved) == 4);
-SAME(size_of_accel_pipeline_options_t, sizeof(accel_pipeline_options_t) == 80);
+SAME(size_of_accel_pipeline_options_t, sizeof(accel_pipeline_options_t) == 88);
 SAME(place_of_accel_pipeline_options_t_struct_size, offsetof(accel_pipeline_options_t, struct_size) == 0 && sizeof(((accel_pipeline_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_pipeline_options_t_schedule, offsetof(accel_pipeline_options_t, schedule) == 8 && sizeof(((accel_pipeline_options_t *)0)->schedule) == 8);
 SAME(place_of_accel_pipeline_options_t_micro_batches, offsetof(accel_pipeline_options_t, micro_batches) == 16 && sizeof(((accel_pipeline_options_t *)0)->micro_batches) == 8);
@@ -318,7 +318,9 @@ SAME(place_of_accel_pipeline_options_t_gather_output, offsetof(accel_pipeline_op
 SAME(place_of_accel_pipeline_options_t_check_balance, offsetof(accel_pipeline_options_t, check_balance) == 52 && sizeof(((accel_pipeline_options_t *)0)->check_balance) == 4);
 SAME(place_of_accel_pipeline_options_t_boundary_dtype, offsetof(accel_pipeline_options_t, boundary_dtype) == 56 && sizeof(((accel_pipeline_options_t *)0)->boundary_dtype) == 8);
 SAME(place_of_accel_pipeline_options_t_max_memory, offsetof(accel_pipeline_options_t, max_memory) == 64 && sizeof(((accel_pipeline_options_t *)0)->max_memory) == 8);
-SAME(place_of_accel_pipeline_options_t_sample_inputs, offsetof(accel_pipeline_options_t, sample_inputs) == 72 && sizeof(((accel_pipeline_options_t *)0)->sample_inputs) == 8);
+SAME(place_of_accel_pipeline_options_t_broadcast_loss, offsetof(accel_pipeline_options_t, broadcast_loss) == 72 && sizeof(((accel_pipeline_options_t *)0)->broadcast_loss) == 4);
+SAME(place_of_accel_pipeline_options_t_reserved, offsetof(accel_pipeline_options_t, reserved) == 76 && sizeof(((accel_pipeline_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_pipeline_options_t_sample_inputs, offsetof(accel_pipeline_options_t, sample_inputs) == 80 && sizeof(((accel_pipeline_options_t *)0)->sample_inputs) == 8);
 SAME(size_of_accel_power_sgd_options_t, sizeof(accel_power_sgd_options_t) == 64);
 SAME(place_of_accel_power_sgd_options_t_struct_size, offsetof(accel_power_sgd_options_t, struct_size) == 0 && sizeof(((accel_power_sgd_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_power_sgd_options_t_matrix_approximation_rank, offsetof(accel_power_sgd_options_t, matrix_approximation_rank) == 8 && sizeof(((accel_power_sgd_options_t *)0)->matrix_approximation_rank) == 8);

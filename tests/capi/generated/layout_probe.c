@@ -318,6 +318,8 @@ int main(void) {
   printf("field check_balance %zu\n", offsetof(accel_pipeline_options_t, check_balance));
   printf("field boundary_dtype %zu\n", offsetof(accel_pipeline_options_t, boundary_dtype));
   printf("field max_memory %zu\n", offsetof(accel_pipeline_options_t, max_memory));
+  printf("field broadcast_loss %zu\n", offsetof(accel_pipeline_options_t, broadcast_loss));
+  printf("field reserved %zu\n", offsetof(accel_pipeline_options_t, reserved));
   printf("field sample_inputs %zu\n", offsetof(accel_pipeline_options_t, sample_inputs));
   printf("struct accel_power_sgd_options_t %zu\n", sizeof(accel_power_sgd_options_t));
   printf("field struct_size %zu\n", offsetof(accel_power_sgd_options_t, struct_size));

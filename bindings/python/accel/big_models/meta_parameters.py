@@ -25,26 +25,28 @@ def ensure_weights_retied(param_init_fn, model, device=None):
     return initialize
 
 
-def initialize(model, plugin, gets_weights):
-    """Calls the plugin's param_init_fn for each module with tensors of its own on the device meta, outer modules first; what a call makes of
-    inner ones is taken. Afterwards none may be left, unless the rank `gets_weights` from another one under cpu_ram_efficient_loading; under
-    sync_module_states alone it has memory for them, as in the reference. Weights that a hook brings for each forward may stay away."""
-    function = None if plugin is None else plugin.param_init_fn
+def initialize(model, plugin, gets_weights, param_init_fn=None, left_out=frozenset()):
+    """Calls param_init_fn, or the plugin's, for each module with tensors of its own on the device meta, outer modules first; what a call makes
+    of inner ones is taken. Afterwards none may be left, unless the rank `gets_weights` from another one under cpu_ram_efficient_loading; under
+    sync_module_states alone it has memory for them, as in the reference. Weights that a hook brings for each forward may stay away, and modules
+    that are `left_out` stay as they are."""
+    function = param_init_fn or (None if plugin is None else plugin.param_init_fn)
     may_stay = function is None and gets_weights and plugin.cpu_ram_efficient_loading
     if function is None and gets_weights and plugin.sync_module_states and not may_stay:
         function = functools.partial(torch.nn.Module.to_empty, device="cpu", recurse=False)
     if function is not None:
         function = ensure_weights_retied(function, model)
         for module in model.modules():
-            if _own_on_meta(module):
+            if module not in left_out and _own_on_meta(module):
                 function(module)
     for name, module in () if may_stay else model.named_modules():
-        left = _own_on_meta(module)
+        left = () if module in left_out else _own_on_meta(module)
         if left:
             where = f"{type(model).__name__}.{name}" if name else type(model).__name__
             raise ValueError(f"{where} ({type(module).__name__}) has {', '.join(left)} on the device meta, without memory"
                              f"{'' if function is None else ', after param_init_fn'}: expected weights; call to_empty() and initialize them, or "
-                             "give FullyShardedDataParallelPlugin(param_init_fn=...) a function that does")
+                             "give FullyShardedDataParallelPlugin(param_init_fn=...), or a model in stages pipeline={'param_init_fn': ...}, a function "
+                             "that does")
 
 
 def _own_on_meta(module):

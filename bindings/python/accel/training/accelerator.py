@@ -220,7 +220,7 @@ class Accelerator(methods.Accelerator, Observed):
 
     @property
     def step(self) -> int:
-        """Micro-batches that accumulate() has counted since a loader ended. What is set here decides which of the next ones completes a step."""
+        """Micro-batches that accumulate() has counted since a loader ended. Setting it decides which one completes a step."""
         return capi.accel_accumulation_step(self._current())
 
     @step.setter
@@ -269,11 +269,11 @@ class Accelerator(methods.Accelerator, Observed):
                       split_by_program: "bool | None" = None, tensor_parallel: "dict | None" = None,
                       context_parallel: "dict | None" = None, expert_parallel: "dict | None" = None, pipeline: "dict | None" = None) -> Any:
         """On the device, under the precision, and data-parallel when there are several ranks. With `evaluation_mode` it runs on its own
-        rank only; with device_placement=False the model stays where it is. A model of torch stays one: the same object with one rank,
-        with several a DistributedModel around it. split_by_program says that the model's own forward follows the axes tp, cp and pp of the mesh;
-        None: where it has parameters that torch or transformers has split. Else pp has stages of the model, tp a plan for its layers, and cp
-        maybe_context_parallel(): pipeline, tensor_parallel, context_parallel and expert_parallel, for experts, have fields of
-        accel_pipeline_options_t and so on (docs/parallelism.md), which go before those of parallelism_config's handlers."""
+        rank only; device_placement=False leaves the model where it is. A model of torch stays one: the same with one rank,
+        else a DistributedModel around it. split_by_program: the model's own forward follows the axes tp, cp and pp of the mesh;
+        None: where torch or transformers has split its parameters. Else pp has stages of the model, tp a plan for its layers,
+        cp maybe_context_parallel(): pipeline, tensor_parallel, context_parallel and expert_parallel have fields of
+        accel_pipeline_options_t and so on, before those of parallelism_config's handlers; param_init_fn is for torch. docs/parallelism.md"""
         if isinstance(model, PreparedModule) or is_torch_model(model) and pytorch_model().forward_of(model) is not None:
             return remembered(self._models, model)
         is_spread = dispatched_models.require_trainable(check_model("prepare_model", model), self.num_processes)
@@ -283,7 +283,8 @@ class Accelerator(methods.Accelerator, Observed):
             {"tensor_parallel": tensor_parallel, "context_parallel": context_parallel, "expert_parallel": expert_parallel, "pipeline": pipeline})
         if is_torch_model(model):
             exchanges = self.use_distributed and not evaluation_mode
-            prepared = pytorch_model().prepare(model, self._current(), options, (self.ddp_handler or DistributedDataParallelKwargs()) if exchanges else None)
+            prepared = pytorch_model().prepare(model, self._current(), options, (self.ddp_handler or DistributedDataParallelKwargs()) if exchanges else None,
+                                               *pointed_to["of_torch"].values())
         else:
             prepared = PreparedModule(capi.accel_prepare_model(self._current(), model.handle, options), model)
             prepared.inputs_are_split = pointed_to["context_parallel"].inputs_are_split == 1
@@ -539,7 +540,7 @@ class Accelerator(methods.Accelerator, Observed):
 
     def save_state(self, output_dir: Any = None, safe_serialization: bool = True, **settings: Any) -> Any:
         """Writes everything that is prepared or registered; the folder appears complete or not at all. The folder. Beyond the reference:
-        asynchronous, when_busy ("wait", "refuse"), compression_level, incremental, durable, device_copy_bytes, page_locked_bytes."""
+        asynchronous, when_busy, compression_level, incremental, durable, device_copy_bytes, page_locked_bytes."""
         project, state = self._set_project()
         if not project.automatic_checkpoint_naming and output_dir is None:
             raise ValueError("save_state() needs a folder, or ProjectConfiguration(automatic_checkpoint_naming=True)")

@@ -25,11 +25,11 @@ def build(accelerator, model, device_placement, evaluation_mode, split_by_progra
     options.tensor_parallel = layers = layer_options(config, given["tensor_parallel"])
     options.expert_parallel = experts = fill(capi.accel_expert_parallel_options_t(), given["expert_parallel"] or megatron_layout.experts_of(megatron))
     options.context_parallel = sequences = split_sequences.options(config, given["context_parallel"])
-    if is_of_torch and (given["pipeline"] or {}).get("sample_inputs") is not None:
-        raise NotImplementedError("sample_inputs: models of torch are cut by what their parts have; expected a pipeline without it")
-    options.pipeline = stages = capi.accel_pipeline_options_t(**(given["pipeline"] or megatron_layout.stages_of(megatron, model)))
+    staging = dict(given["pipeline"] or megatron_layout.stages_of(megatron, model))
+    of_torch = {name: staging.pop(name, None) if is_of_torch else None for name in ("param_init_fn", "sample_inputs")}
+    options.pipeline = stages = capi.accel_pipeline_options_t(**staging)
     sharding = sharding_choice.options_of(model, options)
     for chosen in (options, layers, experts, sequences, stages) if is_of_torch else (sequences,):  # part of the engine's work is done in Python
         capi.accel_options_resolve(type(chosen).__name__, chosen)
     return options, {"ddp": (ddp, power), "tensor_parallel": layers, "expert_parallel": experts, "context_parallel": sequences, "pipeline": stages,
-                     "sharding": sharding}
+                     "sharding": sharding, "of_torch": of_torch}

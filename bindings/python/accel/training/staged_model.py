@@ -11,7 +11,7 @@ from ..engine.bridge import not_traced, to_torch
 from ..engine.values import engine_values, like, map_leaves
 from ..parallel.collectives import from_rank
 from ..parallel.parallelism_config import Mesh
-from ..parallel.stages.trained_stages import Parts, begins_of, chain_of
+from ..parallel.stages.trained_stages import Parts, begins_of, chain_of, measured
 from ..tensors.tensor_type import is_tensor
 
 _TWO_STAGES_A_RANK = ("interleaved", "zero_bubble_v")
@@ -71,8 +71,8 @@ class StagedModel(Stages):
     """A model of which each rank along the axis pp has some stages."""
 
     @classmethod
-    def of(cls, model, state, options):
-        """The stages of a model that is about to be prepared, whose cut goes into the options; None: it is not cut."""
+    def of(cls, model, state, options, sample=None):
+        """The stages of a model that is about to be prepared, whose cut goes into the options; None: it is not cut. `sample` has the inputs of a call."""
         ranks = capi.accel_mesh_size(capi.accel_state_mesh(state), "pipeline")
         if ranks == 1 or options.split_by_program == 1 or options.evaluation_mode == 1:
             return None
@@ -84,13 +84,20 @@ class StagedModel(Stages):
         if settings.schedule == "auto" and settings.stages_per_rank < 1:
             settings.stages_per_rank = 1  # how many stages there are is decided here
         each = settings.stages_per_rank if settings.stages_per_rank > 0 else 2 if settings.schedule in _TWO_STAGES_A_RANK else 1
-        staged = cls(chain, begins_of(chain, settings.split or "flops", ranks * each), 0 if settings.schedule == "zero_bubble_v" else ranks - 1)
+        ranks_of = [stage % ranks for stage in range(ranks * each)]
+        if settings.schedule == "zero_bubble_v":
+            ranks_of[ranks:] = reversed(range(ranks))
+        begins = begins_of(chain, settings.split or "flops", ranks * each, lambda: from_rank(0, lambda: measured(chain, as_inputs(sample))))
+        rank = capi.accel_mesh_coordinate(capi.accel_state_mesh(state), "pipeline")
+        is_known = settings.schedule != "auto" or each == 1  # else the engine may put stages on other ranks
+        staged = cls(chain, begins, ranks_of[-1], [stage for stage, of_rank in enumerate(ranks_of) if of_rank == rank or not is_known])
         settings.split = ",".join(map(str, staged.parts.counts))
         return staged
 
-    def __init__(self, chain, begins, last_rank):
+    def __init__(self, chain, begins, last_rank, own):
         self.chain, self.parts, self._functions = chain, Parts(chain, begins), {}
         self.last_rank = last_rank  # along the axis pp: with the last stage
+        self.modules_elsewhere = _modules_elsewhere(chain, begins, own)
         self._recomputed, self._recomputing = frozenset(), None
 
     @property
@@ -141,6 +148,16 @@ class StagedModel(Stages):
         if run not in self._functions:
             self._functions[run] = self._function(run)
         return self.passed_on(self._functions[run](torch_values(value)), is_last=part == len(self.parts.paths) - 1)
+
+
+def _modules_elsewhere(chain, begins, own):
+    """The modules that stages of other ranks have, and none of this rank's."""
+    found = {True: set(), False: set()}
+    for stage, run in enumerate(zip(begins, [*begins[1:], len(chain.units)])):
+        for unit in chain.units[slice(*run)]:
+            for path in unit.paths:
+                found[stage in own].update(chain.model.get_submodule(path).modules())
+    return found[False] - found[True]
 
 
 def scores_of(output):

@@ -27,22 +27,24 @@ from .staged_model import StagedModel
 _logger = logging.getLogger(__name__)
 
 
-def prepare(model: torch.nn.Module, state, options, exchange):
-    """The prepared model: a DistributedModel that exchanges gradients as these settings say, and without them the model itself."""
+def prepare(model: torch.nn.Module, state, options, exchange, param_init_fn=None, sample=None):
+    """The prepared model: a DistributedModel that exchanges gradients as these settings say, and without them the model itself. A model on the
+    device meta gets its values from `param_init_fn`, of stages those of this rank alone. `sample` are inputs of a call, with which the parts of stages are measured."""
     wraps = exchange is not None
     if isinstance(vars(model).get("forward"), UnwrappedForward):  # of an earlier Accelerator
         del model.forward
     plugin, deepspeed = sharded_by()
     gets_weights = wraps and capi.accel_process_index(state) != 0
+    sparse = sparse_gradients.sparse_parameters_of(model) if wraps else {}
+    with sparse_gradients.hidden(sparse.values()):
+        stages = StagedModel.of(model, state, options, sample)
     if deepspeed is None or not gets_weights or not selected_of(deepspeed).zero3_init_flag:
-        meta_parameters.initialize(model, plugin, plugin is not None and gets_weights)
+        meta_parameters.initialize(model, plugin, plugin is not None and gets_weights, param_init_fn, () if stages is None else stages.modules_elsewhere)
     if plugin is not None and wraps and capi.accel_mixed_precision(state) != capi.ACCEL_PRECISION_NO:
         _widen_parameters(model)
     parts: dict = {}
-    sparse = sparse_gradients.sparse_parameters_of(model) if wraps else {}
     with sparse_gradients.hidden(sparse.values()):
         is_dense = any(parameter.requires_grad for parameter in model.parameters())
-        stages = StagedModel.of(model, state, options)
         inner = mirror(model, parts, () if stages is None else stages.containers)
         if stages is None:
             capi.accel_module_set_forward(inner, run_forward)

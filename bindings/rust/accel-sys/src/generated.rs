@@ -2581,6 +2581,10 @@ pub struct accel_pipeline_options_t {
     pub boundary_dtype: *const c_char,
     /// The most memory that the parameters of a stage may take, before layers are split or sharded: "8GiB" for each, or a size for each stage, with commas between them. Gradients and the states of the optimizer come on top. Default: no limit
     pub max_memory: *const c_char,
+    /// 1: a step gives its loss on all ranks along the axis; 0: on those with the last stage, and not a number on the others. Default 1
+    pub broadcast_loss: accel_flag_t,
+    /// 0
+    pub reserved: i32,
     /// Inputs of the model with the rows of a micro-batch, a tensor, a tuple or a list, on the rank with the first stage: operations are counted, or times measured, with them. Default: "flops" are the products of a row with the weights, "measured" takes a row of token ids
     pub sample_inputs: *const accel_value_t,
 }
@@ -2597,6 +2601,8 @@ pub const ACCEL_PIPELINE_OPTIONS_INIT: accel_pipeline_options_t = accel_pipeline
     check_balance: ACCEL_UNSET,
     boundary_dtype: core::ptr::null(),
     max_memory: core::ptr::null(),
+    broadcast_loss: ACCEL_UNSET,
+    reserved: 0,
     sample_inputs: core::ptr::null(),
 };
 impl Default for accel_pipeline_options_t {
@@ -8570,9 +8576,9 @@ functions! {
     /// * `loss`: NULL is allowed. The program's own, called on the rank with the last stage; NULL beside a loss_name.
     /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
     /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
-    /// * `out_loss`: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all ranks along the axes pipeline and context. A rank with neither inputs nor targets counts micro-batches equally.
+    /// * `out_loss`: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all ranks along the axes pipeline and context, unless broadcast_loss is 0. A rank with neither inputs nor targets counts micro-batches equally.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are missing where the first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis and those that exchange gradients with them, after which the gradients are to be zeroed. Ranks that exchange values of layers with a rank which failed alone, along context, tensor or expert, or parameters by FULL_SHARD, get COLLECTIVE_MISMATCH or TIMEOUT instead, and the ranks are to be started again; COLLECTIVE_MISMATCH, PEER_LOST; TIMEOUT, also for a step in which a rank waits longer than the state's timeout for a value of another stage, which it expects up to as many micro-batches ahead as there are ranks.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for fewer rows than micro-batches, another loss_name, or inputs that are missing where the first stage is; INVALID_STATE for a model that is not prepared by stages; NOT_FOUND for an unknown name of an input; SHAPE_MISMATCH for tensors with other rows, and a loss that is not one element; the error of any stage, on all ranks along the axis and those that exchange gradients with them, after which the gradients are to be zeroed. Ranks that exchange values of layers with a rank which failed alone, along context, tensor or expert, get COLLECTIVE_MISMATCH or TIMEOUT instead, and the ranks are to be started again; COLLECTIVE_MISMATCH, PEER_LOST; TIMEOUT, also for a step in which a rank waits longer than the state's timeout for a value of another stage, which it expects up to as many micro-batches ahead as there are ranks.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_pipeline_step(state: *mut accel_state_t, module: *mut accel_module_t, inputs: *const accel_value_t, targets: *const accel_value_t, loss_name: *const c_char, loss: Option<accel_pipeline_loss_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out_loss: *mut f64) -> accel_status_t;
@@ -8645,7 +8651,7 @@ functions! {
     /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The model to call.
     ///
-    /// Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ; UNSUPPORTED for stages of a model that is no chain of parts.
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT, also for a model that is dispatched over several devices when there are several ranks, and for a plugin_name whose settings are others already; NOT_FOUND for one alone that no model was prepared with; COLLECTIVE_MISMATCH when the ranks' models differ, or the options by which they are cut into stages; UNSUPPORTED for stages of a model that is no chain of parts.
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_prepare_model(state: *mut accel_state_t, module: *mut accel_module_t, options: *const accel_prepare_model_options_t, out: *mut *mut accel_module_t) -> accel_status_t;

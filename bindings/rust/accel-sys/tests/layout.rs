@@ -481,7 +481,7 @@ fn layout_of_accel_expert_parallel_options() {
 
 #[test]
 fn layout_of_accel_pipeline_options() {
-    assert_eq!(size_of::<accel_pipeline_options_t>(), 80);
+    assert_eq!(size_of::<accel_pipeline_options_t>(), 88);
     assert_eq!(align_of::<accel_pipeline_options_t>(), 8);
     assert_eq!(offset_of!(accel_pipeline_options_t, struct_size), 0);
     assert_eq!(offset_of!(accel_pipeline_options_t, schedule), 8);
@@ -493,7 +493,9 @@ fn layout_of_accel_pipeline_options() {
     assert_eq!(offset_of!(accel_pipeline_options_t, check_balance), 52);
     assert_eq!(offset_of!(accel_pipeline_options_t, boundary_dtype), 56);
     assert_eq!(offset_of!(accel_pipeline_options_t, max_memory), 64);
-    assert_eq!(offset_of!(accel_pipeline_options_t, sample_inputs), 72);
+    assert_eq!(offset_of!(accel_pipeline_options_t, broadcast_loss), 72);
+    assert_eq!(offset_of!(accel_pipeline_options_t, reserved), 76);
+    assert_eq!(offset_of!(accel_pipeline_options_t, sample_inputs), 80);
 }
 
 #[test]

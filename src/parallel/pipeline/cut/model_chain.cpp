@@ -42,6 +42,25 @@ c10::IValue sample_tokens(nn::Module& model, const nn::ModuleChain& chain) {
   return tree::new_tuple({at::zeros({1, length}, at::kLong)});
 }
 
+// Three numbers a part; none, with a warning, where the parts do not run: the stages of a program may take other
+// values.
+std::vector<double> halves_of(nn::Module& model, const nn::ModuleChain& chain,
+                              const std::optional<c10::IValue>& sample) {
+  std::vector<double> costs;
+  if (!sample && !takes_tokens(model)) return costs;
+  try {
+    for (const PartSeconds& part : measured_halves(model, chain, sample ? *sample : sample_tokens(model, chain)))
+      costs.insert(costs.end(), {part.forward, part.input_backward, part.weight_backward});
+  } catch (const std::exception& error) {
+    log(LogLevel::kWarning,
+        "the parts of the model cannot be measured, so that the schedule \"auto\" takes the costs of "
+        "the split instead: ",
+        comm::error_line(error));
+    costs.clear();
+  }
+  return costs;
+}
+
 std::vector<double> costs_of(nn::Module& model, const nn::ModuleChain& chain, const std::string& kind,
                              const std::optional<c10::IValue>& sample) {
   if (kind == "parameters") {
@@ -51,11 +70,7 @@ std::vector<double> costs_of(nn::Module& model, const nn::ModuleChain& chain, co
   }
   if (kind == "flops") return sample ? counted_operations(model, chain, *sample) : weight_operations(model, chain);
   if (kind == "measured") return measured_seconds(model, chain, sample ? *sample : sample_tokens(model, chain));
-  std::vector<double> costs;
-  if (!sample && !takes_tokens(model)) return costs;
-  for (const PartSeconds& part : measured_halves(model, chain, sample ? *sample : sample_tokens(model, chain)))
-    costs.insert(costs.end(), {part.forward, part.input_backward, part.weight_backward});
-  return costs;
+  return halves_of(model, chain, sample);
 }
 
 // The costs of the first rank, or its error.

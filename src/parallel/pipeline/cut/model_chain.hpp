@@ -47,7 +47,7 @@ struct ChainSplit {
 ChainCut cut_chain(nn::Module& model, const nn::ModuleChain& chain, const ChainSplit& split, comm::Communicator& ranks);
 
 // The seconds of the parts, as the first rank measures them with the sample, or a row of token ids. Empty without
-// either. Collective, with the errors of cut_chain().
+// either, and, with a warning, where the parts do not run with it. Collective, with the errors of cut_chain().
 std::vector<PartSeconds> measure_parts(nn::Module& model, const nn::ModuleChain& chain,
                                        const std::optional<c10::IValue>& sample, comm::Communicator& ranks);
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
 #include <c10/core/Device.h>
+#include <c10/util/ScopeExit.h>
 
 #include <algorithm>
 #include <chrono>
@@ -193,12 +194,13 @@ std::vector<PartSeconds> measured_halves(nn::Module& model, const nn::ModuleChai
   for (int run = -1; run < kTimedRuns; run++) {  // the first one warms up
     size_t number = 0;
     run_chain(model, chain, sample, [&](const nn::ModulePart& part, const c10::IValue& input) {
-      const std::vector<at::Tensor> parameters = without_gradients(model, part);
+      const auto dropped = c10::make_scope_exit([parameters = without_gradients(model, part)] {
+        for (const at::Tensor& parameter : parameters) parameter.mutable_grad().reset();
+      });
       c10::IValue output;
       const PartSeconds taken = time_part(part, input, device, output);
       if (run >= 0 && taken.all() < seconds[number].all()) seconds[number] = taken;
       number++;
-      for (const at::Tensor& parameter : parameters) parameter.mutable_grad().reset();
       return output;
     });
   }

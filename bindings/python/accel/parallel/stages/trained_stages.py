@@ -4,6 +4,7 @@ import torch
 
 from .block_stages import BlockStage
 from .pipeline_cut import balanced
+from .stage_costs import seconds
 from .torch_stages import BlockChain, SequentialChain
 
 _COSTS = ("parameters", "flops")
@@ -99,14 +100,21 @@ def chain_of(model):
                               "returned, or split_by_program=True for a program that has stages of its own")
 
 
-def begins_of(chain, split, stages):
-    """The first unit of each stage: by costs, by the numbers of units, or by the names of those that begin stages behind the first one."""
+def measured(chain, sample):
+    """The seconds of each unit, with the inputs {"args", "named"} of a call."""
+    if sample is None:
+        raise ValueError("split='measured': there are no inputs to measure with; expected sample_inputs with the rows of a micro-batch on the first rank")
+    return seconds(chain.model, [unit.name for unit in chain.units], sample["args"], sample["named"])
+
+
+def begins_of(chain, split, stages, costs_of_first_rank):
+    """The first unit of each stage: by costs, by the numbers of units, or by the names of those that begin stages behind the first one. Times are
+    those that costs_of_first_rank() gives on all ranks."""
     names = [unit.name for unit in chain.units]
     if len(names) < stages:
         raise ValueError(f"{type(chain.model).__name__} has {len(names)} parts for {stages} stages; expected a part for each: {', '.join(names)}")
     if split == "measured":
-        raise NotImplementedError("split='measured': models of torch are cut by what their parts have; expected 'flops', 'parameters', names or "
-                                  "numbers of parts")
+        return balanced(costs_of_first_rank(), stages)
     if split in _COSTS:
         costs = [unit.cost(chain.model, split) for unit in chain.units]
         return balanced(costs if any(costs) else [unit.cost(chain.model, "parameters") for unit in chain.units], stages)
@@ -119,8 +127,8 @@ def begins_of(chain, split, stages):
         begins = [0, *map(names.index, given)]
         if begins == sorted(set(begins)):
             return begins
-    raise ValueError(f"split={split!r} of {type(chain.model).__name__} into {stages} stages; expected 'flops', 'parameters', {stages} numbers of parts with "
-                     f"the sum {len(names)}, or {stages - 1} names of those that begin stages behind the first one, in their order: {', '.join(names[1:])}")
+    raise ValueError(f"split={split!r} of {type(chain.model).__name__} into {stages} stages; expected 'flops', 'parameters', 'measured', {stages} numbers of parts "
+                     f"with the sum {len(names)}, or {stages - 1} names of those that begin stages behind the first one, in their order: {', '.join(names[1:])}")
 
 
 class Parts:

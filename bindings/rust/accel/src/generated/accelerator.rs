@@ -242,8 +242,8 @@ impl State {
     ///   the model returns.
     ///
     /// Gives: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all
-    /// ranks along the axes pipeline and context. A rank with neither inputs nor targets counts micro-batches
-    /// equally.
+    /// ranks along the axes pipeline and context, unless broadcast_loss is 0. A rank with neither inputs nor
+    /// targets counts micro-batches equally.
     ///
     /// # Errors
     /// InvalidArgument, ShapeMismatch, NotFound, InvalidState, Timeout, PeerLost, CollectiveMismatch.
@@ -278,8 +278,8 @@ impl State {
     ///   element with gradient history: a mean over the rows.
     ///
     /// Gives: The loss of the batch, the mean over micro-batches by their rows (of a sum, the sum), the same on all
-    /// ranks along the axes pipeline and context. A rank with neither inputs nor targets counts micro-batches
-    /// equally.
+    /// ranks along the axes pipeline and context, unless broadcast_loss is 0. A rank with neither inputs nor
+    /// targets counts micro-batches equally.
     ///
     /// # Errors
     /// InvalidArgument, ShapeMismatch, NotFound, InvalidState, Timeout, PeerLost, CollectiveMismatch.

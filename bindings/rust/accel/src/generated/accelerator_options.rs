@@ -187,6 +187,7 @@ crate::configuration::builder! {
     check_balance: bool = check_balance,
     boundary_dtype: String = boundary_dtype,
     max_memory: String = max_memory,
+    broadcast_loss: bool = broadcast_loss,
     sample_inputs: Value = sample_inputs,
 }
 
@@ -254,6 +255,13 @@ impl PipelineOptions {
     /// top. Default: no limit.
     pub fn max_memory(mut self, max_memory: impl AsRef<str>) -> Self {
         self.0.max_memory = self.1.text(max_memory.as_ref());
+        self
+    }
+
+    /// A step gives its loss on all ranks along the axis; false: on those with the last stage, and not a number on
+    /// the others. Default true.
+    pub fn broadcast_loss(mut self, broadcast_loss: bool) -> Self {
+        self.0.broadcast_loss = broadcast_loss.into();
         self
     }
 

@@ -25,6 +25,7 @@ struct PipelineSettings {
   Setting<bool> check_balance{true};
   Setting<std::string> boundary_dtype{};
   Setting<std::string> max_memory{};
+  Setting<bool> broadcast_loss{true};
 
   static const OptionTable& table() { return option_tables::pipeline_options; }
   // Calls visit(OptionField, Setting...) for each field, of any number of these.
@@ -39,6 +40,7 @@ struct PipelineSettings {
     visit(table().fields[6], settings.check_balance...);
     visit(table().fields[7], settings.boundary_dtype...);
     visit(table().fields[8], settings.max_memory...);
+    visit(table().fields[9], settings.broadcast_loss...);
   }
 };
 
