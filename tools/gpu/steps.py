@@ -155,8 +155,6 @@ CHECK_STEPS = [
       for name, arguments in (("train", ()), ("custom_module", ()), ("own_gradients", ()), ("checkpoint", (scratch("example_checkpoint/saved"),)))],
     _check("gpt_losses", "examples, GPT", 120, losses("no", "bf16", "fp16")),
     _check("captured_step", "captured steps", 120, check("captured")),
-    _check("captured_step_tests", "captured steps", 90, lambda c: [c.program("device_tests"), "--gtest_filter=CapturedSteps*"], where=("cuda",),
-           why="suite simulated has it", needs=("bin/device_tests", "lib/accel/libaccel_cuda_graphs.so"), environment=on_device),
     _check("ddp", "FSDP, DDP", 150, check("parallel", "ddp"), environment=staged),
     _check("fsdp", "FSDP, DDP", 150, check("parallel", "fsdp"), environment=staged),
     _check("killed_rank", "faults", 90, check("killed_rank"), environment=staged),
