@@ -49,7 +49,7 @@ HEAVY_SOURCES = "tools/heavy_sources.txt"
 # devices and by the plugins of its vendor alone; elsewhere, "cuda" in code or comments of these folders is listed as
 # "FILE NUMBER_OF_LINES  # reason". The list may only shrink: a number that is too large is an error too.
 CUDA = re.compile(r"cuda", re.IGNORECASE)
-CUDA_PLACES = re.compile(r"src/comm/nccl/|src/tensor/device/(accelerator_library|device|device_availability|device_kind)\.[ch]pp$|.*/generated/|include/accel\.hpp$")
+CUDA_PLACES = re.compile(r"src/comm/nccl/|src/tensor/graphs/|src/tensor/device/(accelerator_library|device|device_availability|device_kind)\.[ch]pp$|.*/generated/|include/accel\.hpp$")
 CUDA_LINES = "tools/cuda_lines.txt"
 # Modules that work without LibTorch, but for the one header that hides the differences between its versions.
 WITHOUT_TORCH = ("base", "json", "os", "machine", "config", "trace", "logging", "http", "launch", "track", "report", "cli")

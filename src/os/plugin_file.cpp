@@ -41,7 +41,8 @@ std::vector<std::string> plugin_folders() {
   const std::string here = own_folder();
   folders.push_back(here + "/accel");
   folders.push_back(here);
-  for (const char* built : {"/comm/ucx", "/comm/nccl", "/http/server"}) folders.push_back(here + built);
+  for (const char* built : {"/comm/ucx", "/comm/nccl", "/tensor/graphs", "/http/server"})
+    folders.push_back(here + built);
   folders.push_back(ACCEL_PLUGIN_DIR);
   return folders;
 }

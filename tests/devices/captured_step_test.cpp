@@ -32,7 +32,7 @@
 #include "nn/module_walks.hpp"
 #include "optim/clip.hpp"
 #include "optim/rules/rules.hpp"
-#include "tensor/device/device_graph.hpp"
+#include "tensor/device/graph_recorder.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -118,8 +118,9 @@ class CapturedSteps : public tests::DeviceTest {
   CapturedSteps() : DeviceTest(tests::LateStreams{7, 200}) {}
   void SetUp() override {
     DeviceTest::SetUp();
-    if (!IsSkipped() && !tensor::DeviceGraph::is_supported(device_type()))
-      GTEST_SKIP() << "LibTorch has no graphs for " << kind();
+    if (IsSkipped()) return;
+    const std::string obstacle = tensor::recording_obstacle(device_type());
+    if (!obstacle.empty()) GTEST_SKIP() << kind() << " has no graphs: " << obstacle;
   }
 
   static void seed() {

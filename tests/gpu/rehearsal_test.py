@@ -11,7 +11,7 @@ import bundles
 BUILD, LIBTORCH, TORCH_PYTHON, DEVICE = sys.argv[1:5]
 SECONDS = 180
 COMMON = {"device", "machine", "loads", "env", "hello", "example_train", "example_custom_module", "example_own_gradients", "example_checkpoint", "gpt_losses",
-          "ddp", "fsdp", "killed_rank", "checkpoints", "big_model", "speed_gpt_bf16_c_1", "speed_mlp_c_1", "speed_overhead_c_1"}
+          "captured_step", "ddp", "fsdp", "killed_rank", "checkpoints", "big_model", "speed_gpt_bf16_c_1", "speed_mlp_c_1", "speed_overhead_c_1"}
 MUST_PASS = {"cpu": COMMON, "sim": COMMON | {"page_locked", "order", "device_tests", "device_faults", "agree_1_rank", "agree_resume"}}
 
 

@@ -90,7 +90,7 @@ def problems(bundle, torch, root, loader):
     for file in shared_objects.objects_of(bundle):
         _, said = entered.run(loader, "--list", f"/bundle/{file.relative_to(bundle)}", LD_LIBRARY_PATH=libraries)
         lines = [line.strip() for line in said.splitlines() if "not found" in line or "cannot open" in line]
-        # A LibTorch for the CPU has no CUDA part, which only the NCCL plugin needs.
+        # A LibTorch for the CPU has no CUDA part, which only the plugins for CUDA need.
         yield from (f"{file.relative_to(bundle)}: {line}" for line in lines if not (without_cuda and CUDA_PART.search(line)))
     variables = {"LD_LIBRARY_PATH": libraries, "ACCEL_PLUGIN_PATH": "/bundle/lib/accel", "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
     own = python_libraries(root)

@@ -34,6 +34,8 @@ LIBRARIES = {"src/libaccel.so": "lib/libaccel.so.{soversion}", "tests/simulated_
              "src/comm/ucx/libaccel_ucx.so": "lib/accel/libaccel_ucx.so"}
 OPTIONAL = {**{f"tests/devices/libaccel_{works}.so": f"bin/libaccel_{works}.so" for works in ("null", "stream", "late")},
             "src/comm/nccl/libaccel_nccl.so": "lib/accel/libaccel_nccl.so", "tests/cuda/libaccel_nccl.so": "lib/accel/libaccel_nccl.so",
+            "src/tensor/graphs/libaccel_cuda_graphs.so": "lib/accel/libaccel_cuda_graphs.so",
+            "tests/cuda/libaccel_cuda_graphs.so": "lib/accel/libaccel_cuda_graphs.so",
             "src/http/server/libaccel_http.so": "lib/accel/libaccel_http.so"}
 FILES = ("tests/devices/*.py", "tests/engine/fixtures/scripted.pt", "examples/python/**/*.py", "tools/peer_tests/outcomes.py", "tools/peer_tests/alias/*.py")
 PACKED = ("bin/engine_tests",)  # large ones, which the script unpacks
@@ -61,7 +63,7 @@ def version_of_python(python):
 
 
 def build_against(version, python):
-    """Builds all with that torch of the registry, whose CUDA part and headers the NCCL plugin needs, for that Python. The build folder."""
+    """Builds all with that torch of the registry, whose CUDA part and headers the plugins for CUDA need, for that Python. The build folder."""
     name = f"{version}-python{version_of_python(python)}"
     environment, folder = ROOT / f"build/torch-{name}", ROOT / f"build/bundle-{name}"
     if not (environment / "complete").exists():

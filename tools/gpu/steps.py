@@ -145,6 +145,8 @@ CHECK_STEPS = [
            environment=ordered),
     _check("nccl", "suites on the device", 90, program("engine_tests", "--gtest_filter=Nccl*"), where=("cuda",), why="NCCL is for cards of NVIDIA",
            needs=("lib/accel/libaccel_nccl.so",)),
+    _check("graph_plugin", "captured steps", 90, program("engine_tests", "--gtest_filter=GraphPlugin*"), where=("cuda",),
+           why="other devices need no plugin", needs=("lib/accel/libaccel_cuda_graphs.so",)),
     _check("device_tests", "suites on the device", 150, device_tests, where=DEVICES, why=OF_THE_CPU, needs=("bin/device_tests",), environment=on_device),
     _check("two_ranks_on_one_card", "suites on the device", 60, check("refusal"), where=("cuda",), why="only NCCL refuses ranks that share a card"),
     _check("agree_1_rank", "agreement", 150, agree("test_one_rank"), where=DEVICES, why=OF_THE_CPU),
@@ -154,6 +156,7 @@ CHECK_STEPS = [
     *[_check(f"example_{name}", "examples, GPT", 60, program(name, *arguments))
       for name, arguments in (("train", ()), ("custom_module", ()), ("own_gradients", ()), ("checkpoint", (scratch("example_checkpoint/saved"),)))],
     _check("gpt_losses", "examples, GPT", 120, losses("no", "bf16", "fp16")),
+    _check("captured_step", "captured steps", 120, check("captured")),
     _check("ddp", "FSDP, DDP", 150, check("parallel", "ddp"), environment=staged),
     _check("fsdp", "FSDP, DDP", 150, check("parallel", "fsdp"), environment=staged),
     _check("killed_rank", "faults", 90, check("killed_rank"), environment=staged),

@@ -25,6 +25,7 @@ ROWS = {
     "random numbers": ("agree_1_rank",),
     "staged collectives": ("device_tests", "agree_2_ranks"),
     "sharded training": ("device_tests", "ddp", "fsdp"),
+    "captured steps": ("device_tests", "graph_plugin", "captured_step"),
     "NCCL plugin": ("nccl", "two_ranks_on_one_card"),
     "out of memory in the forward": ("device_faults",),
     "the programs of `examples/`": ("example_train", "example_custom_module", "example_own_gradients", "example_checkpoint", "gpt_losses"),

@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "tensor/device/graph_recorder.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -49,10 +50,10 @@ CapturedStep::CapturedStep(state::State& state, const PreparedObjects& prepared,
       prepared_(prepared),
       step_(std::move(step)),
       settings_(settings),
-      uses_graphs_(tensor::DeviceGraph::is_supported(state.device().type())) {
-  if (uses_graphs_) return;
-  log(LogLevel::kInfo, "device ", state.device().str(),
-      " has no graphs: a captured step is an ordinary one there, with the same results");
+      recording_obstacle_(tensor::recording_obstacle(state.device().type())) {
+  if (uses_graphs()) return;
+  log(LogLevel::kInfo, "device ", state.device().str(), " has no graphs: ", recording_obstacle_,
+      "; a captured step is an ordinary one there, with the same results");
 }
 
 c10::IValue CapturedStep::run_plainly(const c10::IValue& inputs) {
@@ -92,7 +93,7 @@ c10::IValue CapturedStep::replay(RecordedStep& recorded, const c10::IValue& inpu
 c10::IValue CapturedStep::run(const c10::IValue& inputs) {
   const Running running(is_running_);
   counts_.steps += 1;
-  if (!uses_graphs_) return run_plainly(inputs);
+  if (!uses_graphs()) return run_plainly(inputs);
   if (has_device_rates_) write_device_rates(prepared_);
   if (warmups_ < settings_.warmup_steps) return warm_up(inputs);
   const auto found =

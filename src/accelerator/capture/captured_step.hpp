@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "accelerator/capture/recorded_step.hpp"
@@ -30,7 +31,7 @@ class CapturedStep {
     int64_t replays = 0;   // steps that a graph did
   };
   const Counts& counts() const { return counts_; }
-  bool uses_graphs() const { return uses_graphs_; }
+  bool uses_graphs() const { return recording_obstacle_.empty(); }
 
  private:
   c10::IValue run_plainly(const c10::IValue& inputs);
@@ -42,7 +43,7 @@ class CapturedStep {
   const PreparedObjects& prepared_;
   const StepFunction step_;
   const CaptureSettings settings_;
-  const bool uses_graphs_;
+  const std::string recording_obstacle_;
   bool is_running_ = false;
   int64_t warmups_ = 0;
   bool has_device_rates_ = false;  // since a rate has changed

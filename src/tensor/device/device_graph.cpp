@@ -9,13 +9,9 @@
 #include <string>
 
 #include "base/error.hpp"
-#include "base/torch_compat.hpp"
 #include "tensor/device/device_work.hpp"
+#include "tensor/lack_of_memory.hpp"
 #include "tensor/operators/failed_operator.hpp"
-
-#if ACCEL_TORCH_HAS_GRAPHS
-#include <ATen/core/GraphImplInterface.h>
-#endif
 
 namespace accel::tensor {
 namespace {
@@ -31,7 +27,7 @@ c10::Stream current_stream(c10::Device device) { return c10::impl::VirtualGuardI
 
 bool ran_out_of_memory(const std::exception& error) {
   if (const auto* const own = dynamic_cast<const Error*>(&error)) return own->status() == Status::kOutOfMemory;
-  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr;
+  return means_no_memory(error);
 }
 
 std::string message_of(const std::exception& error) {
@@ -40,61 +36,14 @@ std::string message_of(const std::exception& error) {
   return message.substr(0, message.find('\n'));
 }
 
-// An error of the work while it was recorded, for which operators that failed are the reason.
-[[noreturn]] void refuse(const std::exception& error, const std::string& failed_operator, c10::Device device) {
+void require_memory(const std::exception& error, c10::Device device) {
   require(!ran_out_of_memory(error), Status::kOutOfMemory, "device ", device.str(),
           " has no memory for a captured step, which keeps all of its own: ", message_of(error));
-  fail(Status::kUnsupported, "device ", device.str(), " cannot capture the operator ", failed_operator, ": ",
-       message_of(error), "; expected a step that reads no number on the host and waits for nothing");
 }
 
 }  // namespace
 
-#if ACCEL_TORCH_HAS_GRAPHS
-class DeviceGraph::Recorder {
- public:
-  explicit Recorder(c10::Device device) : graph_(at::create_graph_impl(device.type())) {}
-
-  void begin() { graph_->capture_begin({0, 0}, at::GraphCaptureMode::ThreadLocal); }
-  void end() {
-    graph_->capture_end();
-    graph_->instantiate();
-  }
-  // After an error, which has ended the recording, or not.
-  void give_up() noexcept {
-    try {
-      graph_->capture_end();
-    } catch (const std::exception&) {  // the device says again what is known
-    }
-    graph_->reset();
-  }
-  void replay() { graph_->replay(); }
-
- private:
-  std::unique_ptr<at::GraphImplInterface> graph_;
-};
-
-bool DeviceGraph::is_supported(c10::DeviceType type) {
-  return type != c10::DeviceType::CPU && type != c10::DeviceType::Meta && at::has_graph_impl(type);
-}
-#else
-class DeviceGraph::Recorder {
- public:
-  explicit Recorder(c10::Device) {}
-  void begin() {}
-  void end() {}
-  void give_up() noexcept {}
-  void replay() {}
-};
-
-bool DeviceGraph::is_supported(c10::DeviceType) { return false; }
-#endif
-
-DeviceGraph::DeviceGraph(c10::Device device) : device_(device) {
-  require(is_supported(device.type()), Status::kUnsupported, "device ", device.str(),
-          " has no graphs; expected a device for which LibTorch has at::accelerator::Graph");
-  recorder_ = std::make_unique<Recorder>(device);
-}
+DeviceGraph::DeviceGraph(c10::Device device) : device_(device), recorder_(new_graph_recorder(device)) {}
 
 DeviceGraph::~DeviceGraph() {
   try {
@@ -112,8 +61,10 @@ void DeviceGraph::capture(const c10::Stream& stream, const std::function<void()>
     work();
   } catch (const std::exception& error) {
     recorder_->give_up();
-    if (failed.name().empty() && !ran_out_of_memory(error)) throw;
-    refuse(error, failed.name(), device_);
+    require_memory(error, device_);
+    if (failed.name().empty()) throw;
+    fail(Status::kUnsupported, "device ", device_.str(), " cannot capture the operator ", failed.name(), ": ",
+         message_of(error), "; expected a step that reads no number on the host and waits for nothing");
   } catch (...) {
     recorder_->give_up();
     throw;
@@ -121,6 +72,7 @@ void DeviceGraph::capture(const c10::Stream& stream, const std::function<void()>
   try {
     recorder_->end();
   } catch (const std::exception& error) {  // something was refused, and whoever asked for it has not said so
+    require_memory(error, device_);
     fail(Status::kUnsupported, "device ", device_.str(), " has not recorded the step: ", message_of(error),
          "; expected a step that reads no number on the host and waits for nothing");
   }

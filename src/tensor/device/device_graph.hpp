@@ -7,13 +7,12 @@
 #include <functional>
 #include <memory>
 
+#include "tensor/device/graph_recorder.hpp"
+
 namespace accel::tensor {
 
 class DeviceGraph {
  public:
-  // Whether LibTorch has graphs for devices of this type.
-  static bool is_supported(c10::DeviceType type);
-
   // kUnsupported where it has none.
   explicit DeviceGraph(c10::Device device);
   // Waits for the device.
@@ -29,9 +28,8 @@ class DeviceGraph {
   void replay();
 
  private:
-  class Recorder;
   const c10::Device device_;
-  std::unique_ptr<Recorder> recorder_;
+  const std::unique_ptr<GraphRecorder> recorder_;
 };
 
 // A stream of its own. Its work begins after that of the current stream.

@@ -24,7 +24,7 @@ missing = []
 for file in files:
     done = subprocess.run(["ldd", file], capture_output=True, text=True, check=False)
     said = [line.strip() for line in (done.stdout + done.stderr).splitlines()]
-    # A LibTorch for the CPU has no CUDA part, which only the NCCL plugin needs.
+    # A LibTorch for the CPU has no CUDA part, which only the plugins for CUDA need.
     missing += [f"{file.name}: {line}" for line in said if "not found" in line and not (without_cuda and CUDA_PART.search(line))]
     if done.returncode != 0:
         missing.append(f"{file.name}: ldd has status {done.returncode}: {' '.join(said)[:200]}")
