@@ -112,7 +112,7 @@ class Optimizer : public tensor::Stateful {
   // Whether step_was_skipped() answers at once. If not, `action` is called when it does: before anything looks at the
   // settings again.
   virtual bool knows_step() const { return true; }
-  virtual void when_step_is_known(std::function<void()> action) { action(); }
+  virtual void when_step_is_known(std::function<void()> action) { std::exchange(action, nullptr)(); }
 
   double lr(size_t index) const { return setting(index, "lr"); }
   void set_lr(size_t index, double lr) { set_setting(index, "lr", lr); }

@@ -19,7 +19,8 @@ StepFunction step_function(const nn::ModulePtr& step) {
 
 }  // namespace
 
-StepModule::StepModule(std::shared_ptr<Accelerator> accelerator, nn::ModulePtr step, const CaptureSettings& settings)
+StepModule::StepModule(std::shared_ptr<Accelerator> accelerator, const nn::ModulePtr& step,
+                       const CaptureSettings& settings)
     : Module("CapturedStep"),
       accelerator_(std::move(accelerator)),
       captured_(accelerator_->state(), accelerator_->prepared(), step_function(step), settings) {}

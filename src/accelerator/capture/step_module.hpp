@@ -12,7 +12,7 @@ namespace accel::accelerator {
 class StepModule final : public nn::Module {
  public:
   // The forward of `step` computes one. kUnsupported if it has none.
-  StepModule(std::shared_ptr<Accelerator> accelerator, nn::ModulePtr step, const CaptureSettings& settings);
+  StepModule(std::shared_ptr<Accelerator> accelerator, const nn::ModulePtr& step, const CaptureSettings& settings);
 
   const CapturedStep::Counts& counts() const { return captured_.counts(); }
 

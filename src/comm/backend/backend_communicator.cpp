@@ -307,8 +307,8 @@ BackendCommunicator::Posted BackendCommunicator::post_batch(const DeviceBackend&
 
 std::function<void()> BackendCommunicator::watch(Posted posted, const std::shared_ptr<WatchedCall>& call) const {
   posted.work = nullptr;  // the call keeps it as long as it has to
-  return [group = group_, backend = c10::intrusive_ptr<c10d::Backend>::reclaim_copy(posted.backend),
-          posted = std::move(posted), call] {
+  auto kept = c10::intrusive_ptr<c10d::Backend>::reclaim_copy(posted.backend);
+  return [group = group_, backend = std::move(kept), posted = std::move(posted), call] {
     try {
       wait_for_device(*call, posted.device, *group);
     } catch (const std::exception&) {

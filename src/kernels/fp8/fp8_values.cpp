@@ -28,7 +28,7 @@ int64_t rows_per_thread(int64_t columns) {
 }
 
 // NaN where one of them is NaN.
-float larger(float a, float b) { return a != a || a > b ? a : b; }
+float larger_or_nan(float a, float b) { return a != a || a > b ? a : b; }
 
 void require_rows(const at::Tensor& matrix, const at::Tensor& scales) {
   require(matrix.dim() == 2 && matrix.is_contiguous() && scales.numel() == matrix.size(0) && scales.is_contiguous() &&
@@ -56,7 +56,7 @@ float largest_magnitude(const at::Tensor& values) {
   parallel_for(values.numel(), kCastPerThread, [&](int64_t begin, int64_t end) {
     const float of_range = kernel(span, begin, end);
     const std::lock_guard lock(mutex);
-    largest = larger(of_range, largest);
+    largest = larger_or_nan(of_range, largest);
   });
   return largest;
 }

@@ -85,7 +85,8 @@ class ScheduleCosts {
     if (!seconds_) seconds_ = measure_parts(model_, chain_, sample_, *ranks_.all);
     costs.sends_early = defers_products_;
     costs.message = seconds_->empty() ? 0 : kMessageSeconds;
-    const double scale = 1 + kMoreStages * (stages / ranks_.pipeline->size() - 1);
+    const int more = stages / ranks_.pipeline->size() - 1;  // on each rank
+    const double scale = 1 + kMoreStages * more;
     for (size_t stage = 0; stage < cut.begins.size(); stage++) {
       const PartSeconds of_stage = seconds_of(cut, stage);
       StageCost& cost = costs.stages.emplace_back();
