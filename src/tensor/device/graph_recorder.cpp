@@ -66,12 +66,12 @@ CreateGraphRecorder plugin_of(c10::DeviceType type) {
   return known;
 }
 
-bool is_host(c10::DeviceType type) { return type == c10::DeviceType::CPU || type == c10::DeviceType::Meta; }
+bool needs_no_graphs(c10::DeviceType type) { return type == c10::DeviceType::CPU || type == c10::DeviceType::Meta; }
 
 }  // namespace
 
 std::string recording_obstacle(c10::DeviceType type) {
-  if (is_host(type)) return "it is no accelerator";
+  if (needs_no_graphs(type)) return "it is no accelerator";
   if (torch_has_graphs(type) || plugin_of(type) != nullptr) return "";
   return "LibTorch has none for it, and " + missing_plugin(plugin_name(type));
 }
