@@ -61,7 +61,7 @@ class SgdRule : public ElementwiseRule {
         const auto at_rate = [&](const auto& rate) {
           at::_fused_sgd_(lists.parameters, lists.gradients, lists.states[0], group.weight_decay,
                           group.values[kMomentum], rate, group.values[kDampening], group.values[kNesterov] != 0,
-                          group.values[kMaximize] != 0, first);
+                          group.values[kMaximize] != 0, first, /*grad_scale=*/std::nullopt, alike[0].overflow_if_any());
         };
         if (group.device_rate) return at_rate(group.device_rate->value);
         at_rate(group.lr);
