@@ -38,8 +38,6 @@ void wait_for_all() {
 }  // namespace
 
 BackgroundWriter::BackgroundWriter() {
-  static const int registered = std::atexit(wait_for_all);
-  require(registered == 0, Status::kOutOfMemory, "no function can be added to the end of the process");
   Writers& known = writers();
   const std::lock_guard<std::mutex> lock(known.mutex);
   known.all.insert(this);
@@ -57,6 +55,9 @@ BackgroundWriter::~BackgroundWriter() {
 void BackgroundWriter::start(std::string what, std::function<void()> work) {
   require(!is_busy(), Status::kInternal, "the background writer has work already");
   if (thread_.joinable()) thread_.join();
+  // Again for each start: what the process has made since the last one, such as a device's memory, is gone before the
+  // functions that were registered earlier are called.
+  require(std::atexit(wait_for_all) == 0, Status::kOutOfMemory, "no function can be added to the end of the process");
   what_ = std::move(what);
   busy_ = true;
   process_ = ::getpid();

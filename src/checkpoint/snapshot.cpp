@@ -219,6 +219,7 @@ Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values, std::optio
     snapshot.bytes += part.size();
   }
   for (const c10::Device device : snapshot.devices) {
+    tensor::can_pin(device.type());  // its memory for the ring lives longer than the writer, which is started later
     snapshot.obstacle = place_on_device(parts.all(), device, device_bytes, on_devices_[device]);
     if (!snapshot.obstacle.empty()) return snapshot;
   }
