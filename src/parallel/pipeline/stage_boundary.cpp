@@ -28,6 +28,9 @@ std::optional<StageEdge> needed_by(const PipelineAction& action, int stages) {
   return std::nullopt;
 }
 
+// One value is on its way while a stage computes with the one before.
+constexpr size_t kMemoryPostedAhead = 2;
+
 std::string_view text_in(const at::Tensor& bytes) {
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
 }
@@ -39,8 +42,8 @@ StageBoundary::StageBoundary(const PipelineShape& shape, CommunicatorPtr ranks, 
       ranks_(std::move(ranks)),
       device_(device),
       dtype_(dtype),
-      posted_ahead_(static_cast<size_t>(shape.ranks) + 1),
-      posts_memory_ahead_(device.is_cpu() && comm::takes_shorter_messages(*ranks_, device.type())) {
+      posts_memory_ahead_(device.is_cpu() && comm::takes_shorter_messages(*ranks_, device.type())),
+      posted_ahead_(posts_memory_ahead_ ? kMemoryPostedAhead : static_cast<size_t>(shape.ranks) + 1) {
   static_assert(2 * kMostStageBatches * static_cast<int64_t>(kBoundarySlots) <= std::numeric_limits<int>::max());
   require_numbered(shape.stages(), shape.micro_batches);
 }

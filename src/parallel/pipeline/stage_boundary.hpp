@@ -96,8 +96,8 @@ class StageBoundary {
   const CommunicatorPtr ranks_;
   const c10::Device device_;
   const BoundaryDtype dtype_;
-  const size_t posted_ahead_;  // values of a channel
   const bool posts_memory_ahead_;
+  const size_t posted_ahead_;  // values of a channel
   std::map<Channel, SentValues> sent_;
   std::map<Channel, Received> received_;
   std::deque<Incoming> incoming_;                                        // in the order of the actions
