@@ -75,6 +75,11 @@ SCENES = {
         "arrows": ["hidden -> chunk", "weight -> chunk", "chunk -> loss", "chunk -> grad"],
         "gap": 70,
     },
+    "captured_steps": {
+        "rows": [["host: Host|your function", "warm: Warm-ups|ordinary steps", "record: *Recording|nothing is computed"], ["batch: Next batch|copied into its inputs", "replay: *Replay|one call of the host", "results: Results|copied out"]],
+        "arrows": ["host -> warm", "warm -> record", "record -> replay", "batch -> replay", "replay -> results"],
+        "gap": 70,
+    },
     "precision": {
         "rows": [["input: Input|float32 or bfloat16", "small: *E4M3|times a scale", "sum: Sums|float32"], ["weight: Weight|float32", "smallw: *E4M3|times a scale", "output: Output|scaled back, rounded once"]],
         "arrows": ["input -> small", "weight -> smallw", "small -> sum", "smallw -> sum", "sum -> output"],

@@ -65,8 +65,8 @@ inline T exponential_of(T x) {
 }
 
 template <typename T>
-inline T larger(T a, T b) {        // NaN wins
-  return a < b || b != b ? b : a;  // NOLINT(misc-redundant-expression)
+inline T larger_number(T a, T b) {  // NaN wins
+  return a < b || b != b ? b : a;   // NOLINT(misc-redundant-expression)
 }
 
 // Arrays are padded to a multiple of the lanes.
@@ -82,7 +82,7 @@ inline T largest_of(const T* values, int64_t count) {
     top = ((top < next) | (next != next)) ? next : top;  // NOLINT(misc-redundant-expression)
   }
   T result = top[0];
-  for (int64_t lane = 1; lane < kLanes; lane++) result = larger(result, top[lane]);
+  for (int64_t lane = 1; lane < kLanes; lane++) result = larger_number(result, top[lane]);
   return result;
 }
 
