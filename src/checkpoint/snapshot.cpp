@@ -16,6 +16,7 @@
 #include "kernels/parallel.hpp"
 #include "os/system_error.hpp"
 #include "tensor/device/device_work.hpp"
+#include "tensor/device/page_locked.hpp"
 #include "tensor/tensor_chunk.hpp"
 #include "tensor/tree.hpp"
 
@@ -219,7 +220,8 @@ Snapshot SnapshotMemory::take(const std::vector<c10::IValue>& values, std::optio
     snapshot.bytes += part.size();
   }
   for (const c10::Device device : snapshot.devices) {
-    tensor::can_pin(device.type());  // its memory for the ring lives longer than the writer, which is started later
+    // Objects that LibTorch makes with its first page-locked memory live longer than a writer that is started later.
+    tensor::empty_on_host({0}, at::TensorOptions().dtype(at::kByte).pinned_memory(tensor::can_pin(device.type())));
     snapshot.obstacle = place_on_device(parts.all(), device, device_bytes, on_devices_[device]);
     if (!snapshot.obstacle.empty()) return snapshot;
   }
