@@ -220,18 +220,12 @@ TEST(StageRunner, ValuesLikeTheFormerOnesAreNotAnnounced) {
     int failing;   // -1: none
     size_t sends;  // of the first rank, without those of the end of the step; 0: not asked
   };
-  // With two ranks three values are posted ahead, those of the first step by no description: an announcement and two
-  // tensors each, the first with a description.
-  const std::vector<Case> cases{{{4, 4, 4, 4, 4}, -1, 3 * 3 + 1 + 2 * 2},  //
-                                {{4, 4, 4, 4, 4}, -1, 5 * 2},
-                                {{4, 5, 4, 5, 5}, -1, 0},
-                                {{3, 4, 4, 3, 3}, -1, 0},
-                                {{3, 3, 3, 3, 3}, 1, 0},
-                                {{3, 3, 3, 3, 3}, -1, 5 * 2},
-                                {{9, 3, 3, 3, 3}, 0, 0},
-                                {{1, 2, 3, 4, 5}, -1, 0},
-                                {{5, 4, 3, 2, 1}, -1, 0},
-                                {{1, 1, 1, 1, 1}, -1, 5 * 2}};
+  // One value is posted ahead, the first by no description: it has an announcement, a description and two tensors.
+  const std::vector<Case> cases{
+      {{4, 4, 4, 4, 4}, -1, 2 + 5 * 2},  //
+      {{4, 4, 4, 4, 4}, -1, 5 * 2},     {{4, 5, 4, 5, 5}, -1, 0},     {{3, 4, 4, 3, 3}, -1, 0},
+      {{3, 3, 3, 3, 3}, 1, 0},          {{3, 3, 3, 3, 3}, -1, 5 * 2}, {{9, 3, 3, 3, 3}, 0, 0},
+      {{1, 2, 3, 4, 5}, -1, 0},         {{5, 4, 3, 2, 1}, -1, 0},     {{1, 1, 1, 1, 1}, -1, 5 * 2}};
   run_ranks(2, [&](const CommunicatorPtr& communicator) {
     const at::Tensor weight = at::ones({}, at::kDouble).requires_grad_();
     StageRunner runner(one_forward_one_backward_schedule(2, 5), communicator, c10::kCPU);

@@ -28,8 +28,8 @@ std::optional<StageEdge> needed_by(const PipelineAction& action, int stages) {
   return std::nullopt;
 }
 
-// One value is on its way while a stage computes with the one before.
-constexpr size_t kMemoryPostedAhead = 2;
+// One value is on its way while a stage computes with the one before it.
+constexpr size_t kMemoryPostedAhead = 1;
 
 std::string_view text_in(const at::Tensor& bytes) {
   return {static_cast<const char*>(bytes.const_data_ptr()), static_cast<size_t>(bytes.numel())};
