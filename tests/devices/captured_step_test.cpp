@@ -242,6 +242,31 @@ TEST_F(CapturedSteps, FollowWhatTheHostChanges) {
   both([](Training& of) { of.optimizer->zero_grad(true); });
 }
 
+// Two steps of one accelerator, in turn: each keeps its recording.
+TEST_F(CapturedSteps, LeaveEachOthersGradientsAlone) {
+  Training training(device(), &adamw, 0);
+  const nn::ModulePtr model = training.accelerator.preparation().prepare_model(make_model(0));
+  const auto own = optim::make_optimizer(adamw());
+  own->add_group(model->parameters(), 0.02, std::nullopt);
+  const auto optimizer = training.accelerator.preparation().prepare_optimizer(own);
+  CapturedStep captured = training.captured();
+  CapturedStep other(training.accelerator.state(), training.accelerator.prepared(),
+                     [&](const c10::IValue& inputs) -> c10::IValue {
+                       optimizer->zero_grad(/*set_to_none=*/true);
+                       const at::Tensor loss = model->call(inputs.toTensor()).square().mean();
+                       training.accelerator.backward().run(loss);
+                       optimizer->step();
+                       return loss;
+                     },
+                     {});
+  for (int step = 0; step < 10; step++) {
+    captured.run(batch(step));
+    other.run(batch(step));
+  }
+  EXPECT_EQ(captured.counts().captures, 1);
+  EXPECT_EQ(other.counts().captures, 1);
+}
+
 // After the first change the update reads the rate on the device, where it is a float32 number.
 TEST_F(CapturedSteps, FollowASchedule) {
   Training plain(device(), &adamw, 0), training(device(), &adamw, 0);

@@ -56,9 +56,11 @@ RecordedStep::RecordedStep(const state::State& state, const PreparedObjects& pre
     own.copy_(input);
     return own;
   });
+  std::vector<int64_t> versions;  // of the gradients
   for (const at::Tensor& parameter : all_parameters(prepared)) {
-    parameters_.push_back({parameter, nullptr, {}, false, parameter.requires_grad()});
+    parameters_.push_back({parameter, nullptr, {}, false, false, parameter.requires_grad()});
     held_.push_back(parameter.grad());
+    versions.push_back(parameter.grad().defined() ? parameter.grad()._version() : 0);
     tensor::count_write(parameter);  // casts that were made before are not the recording's
   }
   const HostValues before(prepared);
@@ -77,7 +79,10 @@ RecordedStep::RecordedStep(const state::State& state, const PreparedObjects& pre
   for (size_t i = 0; i < parameters_.size(); i++) {
     Parameter& parameter = parameters_[i];
     parameter.gradient = parameter.tensor.grad();
-    parameter.is_accumulated_to = held_[i].defined() && held_[i].is_same(parameter.gradient);
+    const bool is_held = held_[i].is_same(parameter.gradient);
+    const bool is_changed = is_held && held_[i].defined() && held_[i]._version() != versions[i];
+    parameter.is_accumulated_to = is_changed;
+    parameter.is_left_alone = is_held && !is_changed;
   }
   finish_parameters();
 }
@@ -112,7 +117,8 @@ void RecordedStep::finish_parameters() {
   for (Parameter& parameter : parameters_) {
     if (parameter.is_trained || parameter.data == nullptr) tensor::count_write(parameter.tensor);
     parameter.data = parameter.tensor.const_data_ptr();
-    if (!parameter.tensor.grad().is_same(parameter.gradient)) parameter.tensor.mutable_grad() = parameter.gradient;
+    if (!parameter.is_left_alone && !parameter.tensor.grad().is_same(parameter.gradient))
+      parameter.tensor.mutable_grad() = parameter.gradient;
   }
 }
 

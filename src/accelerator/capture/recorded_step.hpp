@@ -43,7 +43,8 @@ class RecordedStep {
     at::Tensor tensor;
     const void* data;
     at::Tensor gradient;     // after the step
-    bool is_accumulated_to;  // the gradient was there before the step
+    bool is_accumulated_to;  // the gradient was there before the step, which changes it
+    bool is_left_alone;      // the step has no part in the gradient, which may be another step's
     bool is_trained;
   };
 
