@@ -1,5 +1,5 @@
-// Quantization of CPU tensors to 8-bit floating point: of a tensor with one scale, of the rows of a matrix with one
-// each, or of blocks of 32 elements of its rows with a power of two each (OCP Microscaling Formats, 1.0, 2023).
+// Quantization of CPU tensors to 8-bit floating point: of a tensor with one scale, or of the rows of a matrix with one
+// each.
 #pragma once
 
 #include <ATen/core/Tensor.h>
