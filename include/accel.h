@@ -97,6 +97,7 @@ extern "C" {
 #include "accel/parallelism.h"
 #include "accel/pipeline.h"
 #include "accel/prepare.h"
+#include "accel/fp8.h"
 #include "accel/training_loop.h"
 #include "accel/capture.h"
 #include "accel/parameters.h"

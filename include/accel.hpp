@@ -612,6 +612,12 @@ struct PrepareItem : accel_prepare_item_t {
   PrepareItem() : accel_prepare_item_t(ACCEL_PREPARE_ITEM_INIT) {}
 };
 
+// How linear layers compute in 8-bit floating point under mixed_precision FP8 (Micikevicius et al., "FP8 Formats for
+// Deep Learning", 2022). Layers whose sizes are no multiples of 16 are left out. Everything else is as under BF16.
+struct Fp8Options : accel_fp8_options_t {
+  Fp8Options() : accel_fp8_options_t(ACCEL_FP8_OPTIONS_INIT) {}
+};
+
 // Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9),
 // with start_step post-local SGD (Lin et al., 2018).
 struct LocalSgdOptions : accel_local_sgd_options_t {
@@ -2713,6 +2719,9 @@ class State : public detail::Handle<accel_state_t, accel_state_retain, accel_sta
     return out;
   }
 
+  // Sets the recipe of mixed_precision FP8; before anything is prepared.
+  void set_fp8(const Fp8Options& options = {}) { detail::check(accel_set_fp8(get(), &options)); }
+
   // Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged
   // over the ranks in the last micro-batch of an accumulation window.
   void backward(const Tensor& loss, const BackwardOptions& options = {}) {
@@ -3652,6 +3661,13 @@ inline Value estimate_memory(const Module& module, const Optimizer& optimizer,
                              const EstimateMemoryOptions& options = {}) {
   Value out;
   detail::check(accel_estimate_memory(module.get(), optimizer.get(), &options, out.put()));
+  return out;
+}
+
+// Describes the 8-bit layers of a prepared model.
+inline Value fp8_describe(const Module& module) {
+  Value out;
+  detail::check(accel_fp8_describe(module.get(), out.put()));
   return out;
 }
 

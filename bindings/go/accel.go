@@ -211,6 +211,10 @@ static inline void go_unset_accel_prepare_item_t(accel_prepare_item_t *options) 
   *options = (accel_prepare_item_t)ACCEL_PREPARE_ITEM_INIT;
 }
 
+static inline void go_unset_accel_fp8_options_t(accel_fp8_options_t *options) {
+  *options = (accel_fp8_options_t)ACCEL_FP8_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_local_sgd_options_t(accel_local_sgd_options_t *options) {
   *options = (accel_local_sgd_options_t)ACCEL_LOCAL_SGD_OPTIONS_INIT;
 }
@@ -450,6 +454,11 @@ static inline accel_status_t go_pipeline_loss(const accel_value_t *returned, con
 extern accel_status_t goCommHook(accel_tensor_t *buffer, int64_t bucket, int32_t is_last, uintptr_t user_data);
 static inline accel_status_t go_comm_hook(accel_tensor_t *buffer, int64_t bucket, int32_t is_last, void *user_data) {
   return goCommHook(buffer, bucket, is_last, (uintptr_t)user_data);
+}
+
+extern accel_status_t goFp8Filter(char *name, accel_tensor_t *weight, accel_value_t *out_covered, uintptr_t user_data);
+static inline accel_status_t go_fp8_filter(const char *name, accel_tensor_t *weight, accel_value_t *out_covered, void *user_data) {
+  return goFp8Filter((char *)name, weight, out_covered, (uintptr_t)user_data);
 }
 
 extern accel_status_t goSeed(int64_t seed, uintptr_t user_data);
@@ -1820,6 +1829,18 @@ static inline accel_status_t go_accel_prepare_data_loader(accel_state_t *state, 
   return go_checked(accel_prepare_data_loader(state, loader, config, out), failure);
 }
 
+static inline accel_status_t go_accel_set_fp8(accel_state_t *state, const accel_fp8_options_t *options, go_failure *failure) {
+  return go_checked(accel_set_fp8(state, options), failure);
+}
+
+static inline accel_status_t go_accel_set_fp8_filter(accel_state_t *state, int32_t filter, uintptr_t user_data, go_failure *failure) {
+  return go_checked(accel_set_fp8_filter(state, filter ? go_fp8_filter : NULL, (void *)user_data, user_data ? go_destroy : NULL), failure);
+}
+
+static inline accel_status_t go_accel_fp8_describe(const accel_module_t *module, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_fp8_describe(module, out), failure);
+}
+
 static inline accel_status_t go_accel_backward(accel_state_t *state, accel_tensor_t *loss, const accel_backward_options_t *options, go_failure *failure) {
   return go_checked(accel_backward(state, loss, options), failure);
 }
@@ -3141,6 +3162,18 @@ type StateDictType int32
 // OffloadDevice: Where ZeRO keeps parameters or the states of optimizers.
 type OffloadDevice int32
 
+// Fp8Backend: Which library of the reference a recipe stands for, whose defaults it has. @accelerate FP8BackendType
+type Fp8Backend int32
+
+// Fp8Scaling: Where the scale of an operand comes from.
+type Fp8Scaling int32
+
+// Fp8Format: The 8-bit numbers of operands. @accelerate FP8Format
+type Fp8Format int32
+
+// Fp8AmaxAlgorithm: The statistic of former largest magnitudes that delayed scaling takes.
+type Fp8AmaxAlgorithm int32
+
 // WhenBusy: The behaviour of accel_save_state() while an asynchronous save is under way. The numbers are pinned.
 type WhenBusy int32
 
@@ -3625,6 +3658,38 @@ const OffloadDeviceCPU OffloadDevice = 1
 
 // OffloadDeviceNvme: in files of a folder
 const OffloadDeviceNvme OffloadDevice = 2
+
+// Fp8BackendAo: torchao: scaling CURRENT; the first and the last linear layer are left out
+const Fp8BackendAo Fp8Backend = 1
+
+// Fp8BackendTe: Transformer Engine: scaling DELAYED
+const Fp8BackendTe Fp8Backend = 2
+
+// Fp8BackendMsamp: MS-AMP: scaling CURRENT
+const Fp8BackendMsamp Fp8Backend = 3
+
+// Fp8ScalingCurrent: one of each operand, from its own largest magnitude
+const Fp8ScalingCurrent Fp8Scaling = 1
+
+// Fp8ScalingDelayed: one of each operand, from the largest magnitudes of former steps
+const Fp8ScalingDelayed Fp8Scaling = 2
+
+// Fp8ScalingRowwise: one of each row or column that is multiplied
+const Fp8ScalingRowwise Fp8Scaling = 3
+
+// Fp8ScalingBlockwise: a power of two of each 32 numbers that are multiplied (OCP Microscaling Formats, 2023)
+const Fp8ScalingBlockwise Fp8Scaling = 4
+
+// Fp8FormatHybrid: E4M3 in the forward, E5M2 for gradients
+const Fp8FormatHybrid Fp8Format = 1
+
+const Fp8FormatE4m3 Fp8Format = 2
+
+const Fp8FormatE5m2 Fp8Format = 3
+
+const Fp8AmaxAlgorithmMostRecent Fp8AmaxAlgorithm = 1
+
+const Fp8AmaxAlgorithmMax Fp8AmaxAlgorithm = 2
 
 const WeightsName string = "pytorch_model.bin"
 
@@ -6972,6 +7037,117 @@ func (options *PrepareItem) c(given *arguments) *C.accel_prepare_item_t {
 	return made
 }
 
+// Fp8Options: How linear layers compute in 8-bit floating point under mixed_precision FP8 (Micikevicius et al., "FP8
+// Formats for Deep Learning", 2022). Layers whose sizes are no multiples of 16 are left out. Everything else is as
+// under BF16.
+type Fp8Options struct {
+	// Variable ACCELERATE_FP8_BACKEND. Default AO
+	Backend *Fp8Backend
+
+	// Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
+	Scaling *Fp8Scaling
+
+	// Variable ACCELERATE_FP8_FORMAT. Default HYBRID
+	Format *Fp8Format
+
+	// Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT
+	AmaxAlgorithm *Fp8AmaxAlgorithm
+
+	// Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024
+	AmaxHistoryLength *int64
+
+	// Scales are divided by 2 to the power of it. In [0, 32]. Variable ACCELERATE_FP8_MARGIN. Default 0
+	Margin *int64
+
+	// Steps between two changes of the scales of DELAYED. In [1, inf). Variable ACCELERATE_FP8_INTERVAL. Default 1
+	Interval *int64
+
+	// 1: the forward is computed in bfloat16. Variable ACCELERATE_FP8_OVERRIDE_FPROP. Default 0
+	OverrideForward *bool
+
+	// 1: so are gradients of inputs. Variable ACCELERATE_FP8_OVERRIDE_DGRAD. Default 0
+	OverrideInputGradient *bool
+
+	// 1: so are gradients of weights. Variable ACCELERATE_FP8_OVERRIDE_WGRAD. Default 0
+	OverrideWeightGradient *bool
+
+	// 1: a model in evaluation computes in 8 bits, too; 0: in bfloat16. Variable
+	// ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL. Default 0
+	UseInEvaluation *bool
+
+	// 1: scaling BLOCKWISE. Variable ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING. Default 0
+	UseMxfp8BlockScaling *bool
+
+	// 1: the first and the last linear layer are left out. Default: whether the backend is AO
+	SkipFirstAndLast *bool
+
+	// 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable
+	// ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO
+	FsdpAllGather *bool
+
+	// 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM.
+	// Default: whether the backend is AO
+	PadInnerDim *bool
+
+	// Regular expression of the whole names of modules that are left out. Default: none
+	SkipNames string
+}
+
+func (options *Fp8Options) c(given *arguments) *C.accel_fp8_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_fp8_options_t)(given.room(C.sizeof_accel_fp8_options_t))
+	C.go_unset_accel_fp8_options_t(made)
+	if options.Backend != nil {
+		made.backend = C.accel_fp8_backend_t(*options.Backend)
+	}
+	if options.Scaling != nil {
+		made.scaling = C.accel_fp8_scaling_t(*options.Scaling)
+	}
+	if options.Format != nil {
+		made.format = C.accel_fp8_format_t(*options.Format)
+	}
+	if options.AmaxAlgorithm != nil {
+		made.amax_algorithm = C.accel_fp8_amax_algorithm_t(*options.AmaxAlgorithm)
+	}
+	if options.AmaxHistoryLength != nil {
+		made.amax_history_length = C.int64_t(*options.AmaxHistoryLength)
+	}
+	if options.Margin != nil {
+		made.margin = C.int64_t(*options.Margin)
+	}
+	if options.Interval != nil {
+		made.interval = C.int64_t(*options.Interval)
+	}
+	if options.OverrideForward != nil {
+		made.override_forward = C.accel_flag_t(flag(*options.OverrideForward))
+	}
+	if options.OverrideInputGradient != nil {
+		made.override_input_gradient = C.accel_flag_t(flag(*options.OverrideInputGradient))
+	}
+	if options.OverrideWeightGradient != nil {
+		made.override_weight_gradient = C.accel_flag_t(flag(*options.OverrideWeightGradient))
+	}
+	if options.UseInEvaluation != nil {
+		made.use_in_evaluation = C.accel_flag_t(flag(*options.UseInEvaluation))
+	}
+	if options.UseMxfp8BlockScaling != nil {
+		made.use_mxfp8_block_scaling = C.accel_flag_t(flag(*options.UseMxfp8BlockScaling))
+	}
+	if options.SkipFirstAndLast != nil {
+		made.skip_first_and_last = C.accel_flag_t(flag(*options.SkipFirstAndLast))
+	}
+	if options.FsdpAllGather != nil {
+		made.fsdp_all_gather = C.accel_flag_t(flag(*options.FsdpAllGather))
+	}
+	if options.PadInnerDim != nil {
+		made.pad_inner_dim = C.accel_flag_t(flag(*options.PadInnerDim))
+	}
+	made.skip_names = given.nullable(options.SkipNames)
+	return made
+}
+
 // LocalSGDOptions: Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7
 // and momentum 0.9), with start_step post-local SGD (Lin et al., 2018).
 type LocalSGDOptions struct {
@@ -8494,6 +8670,25 @@ type CommHookFunc func(buffer *Tensor, bucket int64, isLast bool) error
 func goCommHook(buffer *C.accel_tensor_t, bucket C.int64_t, isLast C.int32_t, userData C.uintptr_t) C.accel_status_t {
 	return raise(protected(func() error {
 		return callable[CommHookFunc](userData, 0)(newTensor(C.accel_tensor_retain(buffer)), int64(bucket), isLast == 1)
+	}))
+}
+
+// Fp8FilterFunc: Says whether the products of a linear layer are computed in 8 bits.
+//
+//   - name: The name of its weight without ".weight", as in the model's state dict.
+//   - weight: The weight, [outputs, features]. Released by the library.
+//
+// Returns: ACCEL_OK; a negative status is returned by accel_prepare_model().
+type Fp8FilterFunc func(name string, weight *Tensor) (any, error)
+
+//export goFp8Filter
+func goFp8Filter(name *C.char, weight *C.accel_tensor_t, outCovered *C.accel_value_t, userData C.uintptr_t) C.accel_status_t {
+	return raise(protected(func() error {
+		coveredMade, err := callable[Fp8FilterFunc](userData, 0)(C.GoString(name), newTensor(C.accel_tensor_retain(weight)))
+		if err != nil {
+			return err
+		}
+		return fill(coveredMade, outCovered)
 	}))
 }
 
@@ -15666,6 +15861,57 @@ func (state *State) PrepareDataLoader(loader *Dataloader, config *DataloaderConf
 		return
 	}
 	out = newDataloader(cOut)
+	return
+}
+
+// SetFp8 is accel_set_fp8. Sets the recipe of mixed_precision FP8; before anything is prepared.
+//
+//   - state: A state.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; INVALID_STATE when something is prepared already.
+func (state *State) SetFp8(options *Fp8Options) error {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	if err := given.err; err != nil {
+		return err
+	}
+	var failure C.go_failure
+	code := C.go_accel_set_fp8(state.c(), cOptions, &failure)
+	runtime.KeepAlive(state)
+	runtime.KeepAlive(options)
+	return status(code, failure)
+}
+
+// SetFp8Filter is accel_set_fp8_filter. Asks the program which linear layers compute in 8 bits, of those that the
+// recipe does not leave out; before anything is prepared.
+//
+//   - state: A state.
+//   - filter: The callback, which runs in accel_prepare_model() on its thread.
+//
+// Returns: ACCEL_OK; INVALID_STATE when something is prepared already.
+func (state *State) SetFp8Filter(filter Fp8FilterFunc) error {
+	var failure C.go_failure
+	code := C.go_accel_set_fp8_filter(state.c(), flag(filter != nil), kept(filter), &failure)
+	runtime.KeepAlive(state)
+	return status(code, failure)
+}
+
+// Fp8Describe is accel_fp8_describe. Describes the 8-bit layers of a prepared model.
+//
+//   - module: What accel_prepare_model() gave.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a module that is not prepared.
+func Fp8Describe(module *Module) (out any, err error) {
+	var cOut C.accel_value_t
+	var failure C.go_failure
+	code := C.go_accel_fp8_describe(module.c(), &cOut, &failure)
+	runtime.KeepAlive(module)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
 	return
 }
 

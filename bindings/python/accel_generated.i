@@ -251,6 +251,15 @@ static accel_status_t comm_hook_trampoline(accel_tensor_t *buffer, int64_t bucke
   return end_callback(lock, answer);
 }
 
+static accel_status_t fp8_filter_trampoline(const char *name, accel_tensor_t *weight, accel_value_t *out_covered, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 0, 2, PyUnicode_FromString(name), handle_to_python(accel_tensor_retain(weight), SWIGTYPE_p_accel_tensor));
+  if (answer != NULL) python_to_new_value(answer, out_covered);
+  return end_callback(lock, answer);
+}
+
 static accel_status_t seed_trampoline(int64_t seed, void *user_data) {
   PyGILState_STATE lock;
   if (!enter_python(&lock)) return refuse_callback();
@@ -373,6 +382,10 @@ typedef int32_t accel_backward_prefetch_t;
 typedef int32_t accel_auto_wrap_policy_t;
 typedef int32_t accel_state_dict_type_t;
 typedef int32_t accel_offload_device_t;
+typedef int32_t accel_fp8_backend_t;
+typedef int32_t accel_fp8_scaling_t;
+typedef int32_t accel_fp8_format_t;
+typedef int32_t accel_fp8_amax_algorithm_t;
 typedef int32_t accel_when_busy_t;
 typedef int32_t accel_tracker_failure_t;
 typedef int32_t accel_tracker_event_t;
@@ -541,6 +554,10 @@ static const char accel_dataloader_config_text[] = "accel_dataloader_config_t(*,
 static const char accel_prepare_item_text[] = "accel_prepare_item_t(*, module=None, optimizer=None, loader=None, scheduler=None, device_placement=None, model_options=None)\n--\n\nOne object for accel_prepare(): exactly one of the handles is set.\n\nmodule: Default: none\noptimizer: Default: none\nloader: Default: none\nscheduler: Default: none\ndevice_placement: Applies to a loader, or to a model whose options leave it open. 1: on the device; 0: as it is. Default: as the state has it\nmodel_options: The options of a model. Default: theirs";
 %}
 %accel_options(accel_prepare_item, ACCEL_PREPARE_ITEM_INIT, )
+%{
+static const char accel_fp8_options_text[] = "accel_fp8_options_t(*, backend=ACCEL_FP8_BACKEND_AO, scaling=None, format=ACCEL_FP8_FORMAT_HYBRID, amax_algorithm=ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT, amax_history_length=1024, margin=0, interval=1, override_forward=0, override_input_gradient=0, override_weight_gradient=0, use_in_evaluation=0, use_mxfp8_block_scaling=0, skip_first_and_last=None, fsdp_all_gather=None, pad_inner_dim=None, skip_names=None)\n--\n\nHow linear layers compute in 8-bit floating point under mixed_precision FP8 (Micikevicius et al., \"FP8 Formats for Deep Learning\", 2022). Layers whose sizes are no multiples of 16 are left out. Everything else is as under BF16.\n\nbackend: Variable ACCELERATE_FP8_BACKEND. Default AO\nscaling: Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling\nformat: Variable ACCELERATE_FP8_FORMAT. Default HYBRID\namax_algorithm: Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT\namax_history_length: Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024\nmargin: Scales are divided by 2 to the power of it. In [0, 32]. Variable ACCELERATE_FP8_MARGIN. Default 0\ninterval: Steps between two changes of the scales of DELAYED. In [1, inf). Variable ACCELERATE_FP8_INTERVAL. Default 1\noverride_forward: 1: the forward is computed in bfloat16. Variable ACCELERATE_FP8_OVERRIDE_FPROP. Default 0\noverride_input_gradient: 1: so are gradients of inputs. Variable ACCELERATE_FP8_OVERRIDE_DGRAD. Default 0\noverride_weight_gradient: 1: so are gradients of weights. Variable ACCELERATE_FP8_OVERRIDE_WGRAD. Default 0\nuse_in_evaluation: 1: a model in evaluation computes in 8 bits, too; 0: in bfloat16. Variable ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL. Default 0\nuse_mxfp8_block_scaling: 1: scaling BLOCKWISE. Variable ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING. Default 0\nskip_first_and_last: 1: the first and the last linear layer are left out. Default: whether the backend is AO\nfsdp_all_gather: 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO\npad_inner_dim: 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO\nskip_names: Regular expression of the whole names of modules that are left out. Default: none";
+%}
+%accel_options(accel_fp8_options, ACCEL_FP8_OPTIONS_INIT, free((char *)$self->skip_names);)
 %{
 static const char accel_local_sgd_options_text[] = "accel_local_sgd_options_t(*, start_step=0, outer_lr=None, outer_momentum=None, outer_nesterov=None, enabled=1, gradient_group=None)\n--\n\nLocal SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018).\n\nstart_step: Steps with exchanged gradients before the first local one. In [0, inf). Default 0\nouter_lr: The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken\nouter_momentum: In [0, inf). Default: 0.9 with outer_lr\nouter_nesterov: Default: 1 with outer_lr\nenabled: 0: gradients are exchanged in each step. Default 1\ngradient_group: A group of ranks that continue to exchange gradients in local steps (of one host, say). Default: none";
 %}
@@ -1065,6 +1082,24 @@ typedef struct accel_prepare_item {
   accel_flag_t device_placement;
   const accel_prepare_model_options_t *model_options;
 } accel_prepare_item_t;
+typedef struct accel_fp8_options {
+  accel_fp8_backend_t backend;
+  accel_fp8_scaling_t scaling;
+  accel_fp8_format_t format;
+  accel_fp8_amax_algorithm_t amax_algorithm;
+  int64_t amax_history_length;
+  int64_t margin;
+  int64_t interval;
+  accel_flag_t override_forward;
+  accel_flag_t override_input_gradient;
+  accel_flag_t override_weight_gradient;
+  accel_flag_t use_in_evaluation;
+  accel_flag_t use_mxfp8_block_scaling;
+  accel_flag_t skip_first_and_last;
+  accel_flag_t fsdp_all_gather;
+  accel_flag_t pad_inner_dim;
+  const char *skip_names;
+} accel_fp8_options_t;
 %accel_borrowed(accel_state_t, gradient_group)
 typedef struct accel_local_sgd_options {
   int64_t start_step;
@@ -1286,6 +1321,7 @@ typedef struct accel_launch_options {
 %accel_callback(accel_slice_fn, slice_trampoline)
 %accel_callback(accel_pipeline_loss_fn, pipeline_loss_trampoline)
 %accel_callback(accel_comm_hook_fn, comm_hook_trampoline)
+%accel_callback(accel_fp8_filter_fn, fp8_filter_trampoline)
 %accel_callback(accel_seed_fn, seed_trampoline)
 %typemap(in) (accel_batch_size_fn CALLBACK, accel_reduce_batch_size_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
   if (!callables_of_python($input, 1, 2, &$3)) SWIG_fail;
@@ -1719,6 +1755,18 @@ typedef struct accel_launch_options {
 %constant int ACCEL_OFFLOAD_DEVICE_NONE = 0;
 %constant int ACCEL_OFFLOAD_DEVICE_CPU = 1;
 %constant int ACCEL_OFFLOAD_DEVICE_NVME = 2;
+%constant int ACCEL_FP8_BACKEND_AO = 1;
+%constant int ACCEL_FP8_BACKEND_TE = 2;
+%constant int ACCEL_FP8_BACKEND_MSAMP = 3;
+%constant int ACCEL_FP8_SCALING_CURRENT = 1;
+%constant int ACCEL_FP8_SCALING_DELAYED = 2;
+%constant int ACCEL_FP8_SCALING_ROWWISE = 3;
+%constant int ACCEL_FP8_SCALING_BLOCKWISE = 4;
+%constant int ACCEL_FP8_FORMAT_HYBRID = 1;
+%constant int ACCEL_FP8_FORMAT_E4M3 = 2;
+%constant int ACCEL_FP8_FORMAT_E5M2 = 3;
+%constant int ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT = 1;
+%constant int ACCEL_FP8_AMAX_ALGORITHM_MAX = 2;
 %constant char *ACCEL_WEIGHTS_NAME = "pytorch_model.bin";
 %constant char *ACCEL_WEIGHTS_PATTERN_NAME = "pytorch_model{suffix}.bin";
 %constant char *ACCEL_WEIGHTS_INDEX_NAME = "pytorch_model.bin.index.json";
@@ -4790,6 +4838,29 @@ config: NULL: defaults.
 out: The prepared one.
 Returns: ACCEL_OK; INVALID_ARGUMENT for batches that cannot be split, and for dispatch_batches without put_on_device; INVALID_STATE for one that is prepared already.";
 accel_status_t accel_prepare_data_loader(accel_state_t *state, accel_dataloader_t *loader, const accel_dataloader_config_t *config, accel_dataloader_t **OUTPUT);
+
+%feature("docstring") accel_set_fp8 "Sets the recipe of mixed_precision FP8; before anything is prepared.
+
+state: A state.
+options: NULL: defaults.
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; INVALID_STATE when something is prepared already.";
+accel_status_t accel_set_fp8(accel_state_t *state, const accel_fp8_options_t *options);
+
+%feature("docstring") accel_set_fp8_filter "Asks the program which linear layers compute in 8 bits, of those that the recipe does not leave out; before anything is prepared.
+
+state: A state.
+filter: The callback, which runs in accel_prepare_model() on its thread.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+Returns: ACCEL_OK; INVALID_STATE when something is prepared already.";
+accel_status_t accel_set_fp8_filter(accel_state_t *state, accel_fp8_filter_fn CALLBACK, void *user_data, accel_destroy_fn destroy);
+
+%feature("docstring") accel_fp8_describe "Describes the 8-bit layers of a prepared model.
+
+module: What accel_prepare_model() gave.
+out: A map: \"scaling\" and \"format\" STRING; \"layers\", a list with the names of the layers that compute in 8 bits; \"skipped\", a map from the names of all other linear layers to the reason; \"overflows\" INT, the numbers that were cast since the preparation and became the largest number because they were too large, or because of an infinity or a NaN. An empty map without fp8.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a module that is not prepared.";
+accel_status_t accel_fp8_describe(const accel_module_t *module, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_backward "Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of an accumulation window.
 

@@ -223,7 +223,7 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
     module->to(std::nullopt, state_.device());
   }
   const ForwardPrecision precision{state_.settings().mixed_precision, state_.device().type(), precision_.autocast(),
-                                   state_.settings().keep_output_dtype};
+                                   precision_.fp8(), state_.settings().keep_output_dtype};
   auto prepared =
       std::make_shared<PreparedModel>(parallel::parallelize(module, ranks, settings, state_.device(), stages),
                                       precision, state_.compute_policy(), state_.communicator()->step_times());

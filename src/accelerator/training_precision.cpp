@@ -20,7 +20,7 @@ TrainingPrecision::TrainingPrecision(const state::State& state, PreparedObjects&
 
 TrainingPrecision::TrainingPrecision(const state::State& state, PreparedObjects& prepared,
                                      const TrainingPrecision& other)
-    : state_(state), prepared_(prepared), autocast_(other.autocast_) {
+    : state_(state), prepared_(prepared), autocast_(other.autocast_), fp8_(other.fp8_), fp8_filter_(other.fp8_filter_) {
   make_grad_scaler(other.own_grad_scaler_);
 }
 
@@ -70,6 +70,26 @@ void TrainingPrecision::follow_loss_scale(const std::optional<DeepspeedLossScale
 void TrainingPrecision::set_autocast(const AutocastSettings& settings) {
   require_nothing_prepared("autocast");
   autocast_ = settings;
+}
+
+void TrainingPrecision::set_fp8(const Fp8Settings& settings) {
+  require_nothing_prepared("the recipe of fp8");
+  precision::make_fp8_recipe(settings);  // or an error
+  fp8_ = settings;
+}
+
+void TrainingPrecision::set_fp8_filter(precision::Fp8Filter filter) {
+  require_nothing_prepared("the filter of fp8");
+  fp8_filter_ = std::move(filter);
+}
+
+std::shared_ptr<const precision::Fp8Recipe> TrainingPrecision::fp8() const {
+  if (state_.settings().mixed_precision != Precision::kFp8) return nullptr;
+  Fp8Settings settings = fp8_.value_or(Fp8Settings());
+  resolve_settings(settings);
+  auto recipe = std::make_shared<precision::Fp8Recipe>(precision::make_fp8_recipe(settings));
+  recipe->filter = fp8_filter_;
+  return recipe;
 }
 
 }  // namespace accel::accelerator

@@ -5,8 +5,10 @@
 #include <optional>
 
 #include "accelerator/prepared_objects.hpp"
+#include "config/generated/settings/fp8/fp8.hpp"
 #include "config/generated/settings/prepare/autocast.hpp"
 #include "config/generated/settings/prepare/grad_scaler.hpp"
+#include "precision/fp8_recipe.hpp"
 #include "state/state.hpp"
 
 namespace accel {
@@ -23,10 +25,14 @@ class TrainingPrecision {
   // With the settings of another accelerator.
   TrainingPrecision(const state::State& state, PreparedObjects& prepared, const TrainingPrecision& other);
 
-  // Both only before anything is prepared.
+  // All only before anything is prepared.
   void set_grad_scaler(const GradScalerSettings& settings);
+  void set_fp8(const Fp8Settings& settings);
+  void set_fp8_filter(precision::Fp8Filter filter);
   void set_autocast(const AutocastSettings& settings);
   const AutocastSettings& autocast() const { return autocast_; }
+  // Null unless mixed precision is fp8.
+  std::shared_ptr<const precision::Fp8Recipe> fp8() const;
   // DeepSpeed's file says how losses are scaled, unless the program has; without one it is as at first. Only the first
   // model's file counts.
   void follow_loss_scale(const std::optional<DeepspeedLossScale>& scale);
@@ -38,6 +44,8 @@ class TrainingPrecision {
   const state::State& state_;
   PreparedObjects& prepared_;
   AutocastSettings autocast_;
+  std::optional<Fp8Settings> fp8_;  // by set_fp8()
+  precision::Fp8Filter fp8_filter_;
   std::optional<GradScalerSettings> own_grad_scaler_;  // by set_grad_scaler()
   bool follows_file_ = false;
 };

@@ -111,6 +111,10 @@ const accel_backward_prefetch_t = Int32
 const accel_auto_wrap_policy_t = Int32
 const accel_state_dict_type_t = Int32
 const accel_offload_device_t = Int32
+const accel_fp8_backend_t = Int32
+const accel_fp8_scaling_t = Int32
+const accel_fp8_format_t = Int32
+const accel_fp8_amax_algorithm_t = Int32
 const accel_when_busy_t = Int32
 const accel_tracker_failure_t = Int32
 const accel_tracker_event_t = Int32
@@ -297,6 +301,18 @@ const ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT = Int32(3)
 const ACCEL_OFFLOAD_DEVICE_NONE = Int32(0)
 const ACCEL_OFFLOAD_DEVICE_CPU = Int32(1)
 const ACCEL_OFFLOAD_DEVICE_NVME = Int32(2)
+const ACCEL_FP8_BACKEND_AO = Int32(1)
+const ACCEL_FP8_BACKEND_TE = Int32(2)
+const ACCEL_FP8_BACKEND_MSAMP = Int32(3)
+const ACCEL_FP8_SCALING_CURRENT = Int32(1)
+const ACCEL_FP8_SCALING_DELAYED = Int32(2)
+const ACCEL_FP8_SCALING_ROWWISE = Int32(3)
+const ACCEL_FP8_SCALING_BLOCKWISE = Int32(4)
+const ACCEL_FP8_FORMAT_HYBRID = Int32(1)
+const ACCEL_FP8_FORMAT_E4M3 = Int32(2)
+const ACCEL_FP8_FORMAT_E5M2 = Int32(3)
+const ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT = Int32(1)
+const ACCEL_FP8_AMAX_ALGORITHM_MAX = Int32(2)
 const ACCEL_WEIGHTS_NAME = "pytorch_model.bin"
 const ACCEL_WEIGHTS_PATTERN_NAME = "pytorch_model{suffix}.bin"
 const ACCEL_WEIGHTS_INDEX_NAME = "pytorch_model.bin.index.json"
@@ -1534,6 +1550,49 @@ function accel_prepare_item_t(;
     model_options = C_NULL,
 )
     return accel_prepare_item_t(sizeof(accel_prepare_item_t), var"module", optimizer, loader, scheduler, device_placement, reserved, model_options)
+end
+
+"""How linear layers compute in 8-bit floating point under mixed_precision FP8 (Micikevicius et al., \"FP8 Formats for Deep Learning\", 2022). Layers whose sizes are no multiples of 16 are left out. Everything else is as under BF16."""
+struct accel_fp8_options_t
+    struct_size::Csize_t
+    backend::accel_fp8_backend_t
+    scaling::accel_fp8_scaling_t
+    format::accel_fp8_format_t
+    amax_algorithm::accel_fp8_amax_algorithm_t
+    amax_history_length::Int64
+    margin::Int64
+    interval::Int64
+    override_forward::accel_flag_t
+    override_input_gradient::accel_flag_t
+    override_weight_gradient::accel_flag_t
+    use_in_evaluation::accel_flag_t
+    use_mxfp8_block_scaling::accel_flag_t
+    skip_first_and_last::accel_flag_t
+    fsdp_all_gather::accel_flag_t
+    pad_inner_dim::accel_flag_t
+    skip_names::Ptr{Cchar}
+end
+
+"""Every field is unset that is not given."""
+function accel_fp8_options_t(;
+    backend = ACCEL_UNSET,
+    scaling = ACCEL_UNSET,
+    format = ACCEL_UNSET,
+    amax_algorithm = ACCEL_UNSET,
+    amax_history_length = ACCEL_UNSET_INT64,
+    margin = ACCEL_UNSET_INT64,
+    interval = ACCEL_UNSET_INT64,
+    override_forward = ACCEL_UNSET,
+    override_input_gradient = ACCEL_UNSET,
+    override_weight_gradient = ACCEL_UNSET,
+    use_in_evaluation = ACCEL_UNSET,
+    use_mxfp8_block_scaling = ACCEL_UNSET,
+    skip_first_and_last = ACCEL_UNSET,
+    fsdp_all_gather = ACCEL_UNSET,
+    pad_inner_dim = ACCEL_UNSET,
+    skip_names = C_NULL,
+)
+    return accel_fp8_options_t(sizeof(accel_fp8_options_t), backend, scaling, format, amax_algorithm, amax_history_length, margin, interval, override_forward, override_input_gradient, override_weight_gradient, use_in_evaluation, use_mxfp8_block_scaling, skip_first_and_last, fsdp_all_gather, pad_inner_dim, skip_names)
 end
 
 """Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018)."""
@@ -8826,6 +8885,53 @@ accel_prepare(state, items, n_items, out_items) =
     check(@waiting(ccall(@address(accel_prepare), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_prepare_item_t}, Csize_t, Ptr{accel_prepare_item_t}), state, items, n_items, out_items)), "accel_prepare")
 
 """
+    accel_set_fp8(state, options)
+
+Sets the recipe of mixed_precision FP8; before anything is prepared.
+
+- `state`: A state.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; INVALID_STATE when something is prepared already.
+
+Threads: object.
+"""
+accel_set_fp8(state, options) =
+    check(ccall(@address(accel_set_fp8), accel_status_t, (Ptr{accel_state_t}, Ptr{accel_fp8_options_t}), state, options), "accel_set_fp8")
+
+"""
+    accel_set_fp8_filter(state, filter, user_data, destroy)
+
+Asks the program which linear layers compute in 8 bits, of those that the recipe does not leave out; before anything is prepared.
+
+- `state`: A state.
+- `filter`: The callback, which runs in accel_prepare_model() on its thread.
+- `user_data`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+- `destroy`: `nothing`/`C_NULL` is allowed. Handed to the callback; destroy ends its life.
+
+Returns: ACCEL_OK; INVALID_STATE when something is prepared already.
+
+Threads: object.
+"""
+accel_set_fp8_filter(state, filter, user_data, destroy) =
+    check(ccall(@address(accel_set_fp8_filter), accel_status_t, (Ptr{accel_state_t}, Ptr{Cvoid}, Ptr{Cvoid}, Ptr{Cvoid}), state, filter, user_data, destroy), "accel_set_fp8_filter")
+
+"""
+    accel_fp8_describe(module, out)
+
+Describes the 8-bit layers of a prepared model.
+
+- `module`: What accel_prepare_model() gave.
+- `out`: A map: \"scaling\" and \"format\" STRING; \"layers\", a list with the names of the layers that compute in 8 bits; \"skipped\", a map from the names of all other linear layers to the reason; \"overflows\" INT, the numbers that were cast since the preparation and became the largest number because they were too large, or because of an infinity or a NaN. An empty map without fp8.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a module that is not prepared.
+
+Threads: object.
+"""
+accel_fp8_describe(var"module", out) =
+    check(ccall(@address(accel_fp8_describe), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_value_t}), var"module", out), "accel_fp8_describe")
+
+"""
     accel_backward(state, loss, options)
 
 Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of an accumulation window.
@@ -12188,6 +12294,9 @@ const FUNCTIONS = (
     :accel_prepare_scheduler,
     :accel_prepare_data_loader,
     :accel_prepare,
+    :accel_set_fp8,
+    :accel_set_fp8_filter,
+    :accel_fp8_describe,
     :accel_backward,
     :accel_lomo_backward,
     :accel_backward_sum,

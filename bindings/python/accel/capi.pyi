@@ -940,6 +940,44 @@ class accel_prepare_item_t:
     model_options: accel_prepare_model_options_t
     def __init__(self, *, module: Optional[accel_module] = None, optimizer: Optional[accel_optimizer] = None, loader: Optional[accel_dataloader] = None, scheduler: Optional[accel_scheduler] = None, device_placement: Optional[int] = None, model_options: Optional[accel_prepare_model_options_t] = None) -> None: ...
 
+class accel_fp8_options_t:
+    """How linear layers compute in 8-bit floating point under mixed_precision FP8 (Micikevicius et al., "FP8 Formats for Deep Learning", 2022). Layers whose sizes are no multiples of 16 are left out. Everything else is as under BF16.
+
+    backend: Variable ACCELERATE_FP8_BACKEND. Default AO
+    scaling: Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
+    format: Variable ACCELERATE_FP8_FORMAT. Default HYBRID
+    amax_algorithm: Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT
+    amax_history_length: Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024
+    margin: Scales are divided by 2 to the power of it. In [0, 32]. Variable ACCELERATE_FP8_MARGIN. Default 0
+    interval: Steps between two changes of the scales of DELAYED. In [1, inf). Variable ACCELERATE_FP8_INTERVAL. Default 1
+    override_forward: 1: the forward is computed in bfloat16. Variable ACCELERATE_FP8_OVERRIDE_FPROP. Default 0
+    override_input_gradient: 1: so are gradients of inputs. Variable ACCELERATE_FP8_OVERRIDE_DGRAD. Default 0
+    override_weight_gradient: 1: so are gradients of weights. Variable ACCELERATE_FP8_OVERRIDE_WGRAD. Default 0
+    use_in_evaluation: 1: a model in evaluation computes in 8 bits, too; 0: in bfloat16. Variable ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL. Default 0
+    use_mxfp8_block_scaling: 1: scaling BLOCKWISE. Variable ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING. Default 0
+    skip_first_and_last: 1: the first and the last linear layer are left out. Default: whether the backend is AO
+    fsdp_all_gather: 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO
+    pad_inner_dim: 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO
+    skip_names: Regular expression of the whole names of modules that are left out. Default: none
+    """
+    backend: int
+    scaling: int
+    format: int
+    amax_algorithm: int
+    amax_history_length: int
+    margin: int
+    interval: int
+    override_forward: int
+    override_input_gradient: int
+    override_weight_gradient: int
+    use_in_evaluation: int
+    use_mxfp8_block_scaling: int
+    skip_first_and_last: int
+    fsdp_all_gather: int
+    pad_inner_dim: int
+    skip_names: str
+    def __init__(self, *, backend: int = ACCEL_FP8_BACKEND_AO, scaling: Optional[int] = None, format: int = ACCEL_FP8_FORMAT_HYBRID, amax_algorithm: int = ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT, amax_history_length: int = 1024, margin: int = 0, interval: int = 1, override_forward: int = 0, override_input_gradient: int = 0, override_weight_gradient: int = 0, use_in_evaluation: int = 0, use_mxfp8_block_scaling: int = 0, skip_first_and_last: Optional[int] = None, fsdp_all_gather: Optional[int] = None, pad_inner_dim: Optional[int] = None, skip_names: Optional[str] = None) -> None: ...
+
 class accel_local_sgd_options_t:
     """Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum 0.9), with start_step post-local SGD (Lin et al., 2018).
 
@@ -1502,6 +1540,18 @@ ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT: int
 ACCEL_OFFLOAD_DEVICE_NONE: int
 ACCEL_OFFLOAD_DEVICE_CPU: int
 ACCEL_OFFLOAD_DEVICE_NVME: int
+ACCEL_FP8_BACKEND_AO: int
+ACCEL_FP8_BACKEND_TE: int
+ACCEL_FP8_BACKEND_MSAMP: int
+ACCEL_FP8_SCALING_CURRENT: int
+ACCEL_FP8_SCALING_DELAYED: int
+ACCEL_FP8_SCALING_ROWWISE: int
+ACCEL_FP8_SCALING_BLOCKWISE: int
+ACCEL_FP8_FORMAT_HYBRID: int
+ACCEL_FP8_FORMAT_E4M3: int
+ACCEL_FP8_FORMAT_E5M2: int
+ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT: int
+ACCEL_FP8_AMAX_ALGORITHM_MAX: int
 ACCEL_WEIGHTS_NAME: str
 ACCEL_WEIGHTS_PATTERN_NAME: str
 ACCEL_WEIGHTS_INDEX_NAME: str
@@ -1935,6 +1985,9 @@ def accel_register_comm_hook(state: accel_state, module: accel_module, hook: Cal
 def accel_prepare_optimizer(state: accel_state, optimizer: accel_optimizer) -> accel_optimizer: ...
 def accel_prepare_scheduler(state: accel_state, scheduler: accel_scheduler) -> accel_scheduler: ...
 def accel_prepare_data_loader(state: accel_state, loader: accel_dataloader, config: Optional[accel_dataloader_config_t]) -> accel_dataloader: ...
+def accel_set_fp8(state: accel_state, options: Optional[accel_fp8_options_t]) -> None: ...
+def accel_set_fp8_filter(state: accel_state, filter: Callable[..., Any]) -> None: ...
+def accel_fp8_describe(module: accel_module) -> Any: ...
 def accel_backward(state: accel_state, loss: accel_tensor, options: Optional[accel_backward_options_t]) -> None: ...
 def accel_lomo_backward(state: accel_state, loss: accel_tensor, lr: float) -> None: ...
 def accel_backward_sum(state: accel_state, loss_sum: accel_tensor, count: int, options: Optional[accel_backward_options_t]) -> None: ...

@@ -137,6 +137,30 @@ constexpr OptionChoice kOffloadDeviceChoices[] = {
     {"nvme", 2},
 };
 
+constexpr OptionChoice kFp8BackendChoices[] = {
+    {"ao", 1},
+    {"te", 2},
+    {"msamp", 3},
+};
+
+constexpr OptionChoice kFp8ScalingChoices[] = {
+    {"current", 1},
+    {"delayed", 2},
+    {"rowwise", 3},
+    {"blockwise", 4},
+};
+
+constexpr OptionChoice kFp8FormatChoices[] = {
+    {"hybrid", 1},
+    {"e4m3", 2},
+    {"e5m2", 3},
+};
+
+constexpr OptionChoice kFp8AmaxAlgorithmChoices[] = {
+    {"most_recent", 1},
+    {"max", 2},
+};
+
 constexpr OptionChoice kDtypeChoices[] = {
     {"uint8", 1},
     {"int8", 2},
@@ -652,6 +676,25 @@ constexpr OptionField kPrepareItem[] = {
     {"model_options", "The options of a model. Default: theirs", OptionKind::kObject, 8, 48, 23, kNone, nullptr, nullptr, "theirs", nullptr, 0, false, &option_tables::prepare_model_options},
 };
 
+constexpr OptionField kFp8Options[] = {
+    {"backend", "Variable ACCELERATE_FP8_BACKEND. Default AO", OptionKind::kChoice, 4, 8, 0, kNone, "ACCELERATE_FP8_BACKEND", "ao", nullptr, kFp8BackendChoices, std::size(kFp8BackendChoices), false},
+    {"scaling", "Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling", OptionKind::kChoice, 4, 12, 0, kNone, nullptr, nullptr, "that of the backend; BLOCKWISE with use_mxfp8_block_scaling", kFp8ScalingChoices, std::size(kFp8ScalingChoices), false},
+    {"format", "Variable ACCELERATE_FP8_FORMAT. Default HYBRID", OptionKind::kChoice, 4, 16, 0, kNone, "ACCELERATE_FP8_FORMAT", "hybrid", nullptr, kFp8FormatChoices, std::size(kFp8FormatChoices), false},
+    {"amax_algorithm", "Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT", OptionKind::kChoice, 4, 20, 14, kNone, "ACCELERATE_FP8_AMAX_COMPUTE_ALGO", "most_recent", nullptr, kFp8AmaxAlgorithmChoices, std::size(kFp8AmaxAlgorithmChoices), false},
+    {"amax_history_length", "Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024", OptionKind::kInteger, 8, 24, 21, {1, 65536, false, false}, "ACCELERATE_FP8_AMAX_HISTORY_LEN", "1024", nullptr, nullptr, 0, false},
+    {"margin", "Scales are divided by 2 to the power of it. In [0, 32]. Variable ACCELERATE_FP8_MARGIN. Default 0", OptionKind::kInteger, 8, 32, 43, {0, 32, false, false}, "ACCELERATE_FP8_MARGIN", "0", nullptr, nullptr, 0, false},
+    {"interval", "Steps between two changes of the scales of DELAYED. In [1, inf). Variable ACCELERATE_FP8_INTERVAL. Default 1", OptionKind::kInteger, 8, 40, 51, {1, kInfinity, false, true}, "ACCELERATE_FP8_INTERVAL", "1", nullptr, nullptr, 0, false},
+    {"override_forward", "1: the forward is computed in bfloat16. Variable ACCELERATE_FP8_OVERRIDE_FPROP. Default 0", OptionKind::kFlag, 4, 48, 39, kNone, "ACCELERATE_FP8_OVERRIDE_FPROP", "0", nullptr, nullptr, 0, false},
+    {"override_input_gradient", "1: so are gradients of inputs. Variable ACCELERATE_FP8_OVERRIDE_DGRAD. Default 0", OptionKind::kFlag, 4, 52, 30, kNone, "ACCELERATE_FP8_OVERRIDE_DGRAD", "0", nullptr, nullptr, 0, false},
+    {"override_weight_gradient", "1: so are gradients of weights. Variable ACCELERATE_FP8_OVERRIDE_WGRAD. Default 0", OptionKind::kFlag, 4, 56, 31, kNone, "ACCELERATE_FP8_OVERRIDE_WGRAD", "0", nullptr, nullptr, 0, false},
+    {"use_in_evaluation", "1: a model in evaluation computes in 8 bits, too; 0: in bfloat16. Variable ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL. Default 0", OptionKind::kFlag, 4, 60, 65, kNone, "ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL", "0", nullptr, nullptr, 0, false},
+    {"use_mxfp8_block_scaling", "1: scaling BLOCKWISE. Variable ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING. Default 0", OptionKind::kFlag, 4, 64, 21, kNone, "ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING", "0", nullptr, nullptr, 0, false},
+    {"skip_first_and_last", "1: the first and the last linear layer are left out. Default: whether the backend is AO", OptionKind::kFlag, 4, 68, 52, kNone, nullptr, nullptr, "whether the backend is AO", nullptr, 0, false},
+    {"fsdp_all_gather", "1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO", OptionKind::kFlag, 4, 72, 56, kNone, "ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER", nullptr, "whether the backend is AO", nullptr, 0, false},
+    {"pad_inner_dim", "1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO", OptionKind::kFlag, 4, 76, 64, kNone, "ACCELERATE_FP8_PAD_INNER_DIM", nullptr, "whether the backend is AO", nullptr, 0, false},
+    {"skip_names", "Regular expression of the whole names of modules that are left out. Default: none", OptionKind::kText, 8, 80, 67, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+};
+
 constexpr OptionField kLocalSgdOptions[] = {
     {"start_step", "Steps with exchanged gradients before the first local one. In [0, inf). Default 0", OptionKind::kInteger, 8, 8, 58, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
     {"outer_lr", "The learning rate of an SGD step on (weights of the last exchange - mean of the weights). In [0, inf). Default: the mean itself is taken", OptionKind::kNumber, 8, 16, 89, {0, kInfinity, false, true}, nullptr, nullptr, "the mean itself is taken", nullptr, 0, false},
@@ -893,6 +936,7 @@ const OptionTable prepare_model_options{"accel_prepare_model_options_t", 80, kPr
 const OptionTable estimate_memory_options{"accel_estimate_memory_options_t", 96, kEstimateMemoryOptions, std::size(kEstimateMemoryOptions)};
 const OptionTable dataloader_config{"accel_dataloader_config_t", 56, kDataloaderConfig, std::size(kDataloaderConfig)};
 const OptionTable prepare_item{"accel_prepare_item_t", 56, kPrepareItem, std::size(kPrepareItem)};
+const OptionTable fp8_options{"accel_fp8_options_t", 88, kFp8Options, std::size(kFp8Options)};
 const OptionTable local_sgd_options{"accel_local_sgd_options_t", 48, kLocalSgdOptions, std::size(kLocalSgdOptions)};
 const OptionTable capture_options{"accel_capture_options_t", 32, kCaptureOptions, std::size(kCaptureOptions)};
 const OptionTable parameters_options{"accel_parameters_options_t", 24, kParametersOptions, std::size(kParametersOptions)};
@@ -961,6 +1005,7 @@ OptionTables all_option_tables() {
       &option_tables::estimate_memory_options,
       &option_tables::dataloader_config,
       &option_tables::prepare_item,
+      &option_tables::fp8_options,
       &option_tables::local_sgd_options,
       &option_tables::capture_options,
       &option_tables::parameters_options,

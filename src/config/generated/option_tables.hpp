@@ -45,6 +45,7 @@ extern const OptionTable prepare_model_options;
 extern const OptionTable estimate_memory_options;
 extern const OptionTable dataloader_config;
 extern const OptionTable prepare_item;
+extern const OptionTable fp8_options;
 extern const OptionTable local_sgd_options;
 extern const OptionTable capture_options;
 extern const OptionTable parameters_options;

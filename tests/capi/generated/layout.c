@@ -448,6 +448,24 @@ SAME(place_of_accel_prepare_item_t_scheduler, offsetof(accel_prepare_item_t, sch
 SAME(place_of_accel_prepare_item_t_device_placement, offsetof(accel_prepare_item_t, device_placement) == 40 && sizeof(((accel_prepare_item_t *)0)->device_placement) == 4);
 SAME(place_of_accel_prepare_item_t_reserved, offsetof(accel_prepare_item_t, reserved) == 44 && sizeof(((accel_prepare_item_t *)0)->reserved) == 4);
 SAME(place_of_accel_prepare_item_t_model_options, offsetof(accel_prepare_item_t, model_options) == 48 && sizeof(((accel_prepare_item_t *)0)->model_options) == 8);
+SAME(size_of_accel_fp8_options_t, sizeof(accel_fp8_options_t) == 88);
+SAME(place_of_accel_fp8_options_t_struct_size, offsetof(accel_fp8_options_t, struct_size) == 0 && sizeof(((accel_fp8_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_fp8_options_t_backend, offsetof(accel_fp8_options_t, backend) == 8 && sizeof(((accel_fp8_options_t *)0)->backend) == 4);
+SAME(place_of_accel_fp8_options_t_scaling, offsetof(accel_fp8_options_t, scaling) == 12 && sizeof(((accel_fp8_options_t *)0)->scaling) == 4);
+SAME(place_of_accel_fp8_options_t_format, offsetof(accel_fp8_options_t, format) == 16 && sizeof(((accel_fp8_options_t *)0)->format) == 4);
+SAME(place_of_accel_fp8_options_t_amax_algorithm, offsetof(accel_fp8_options_t, amax_algorithm) == 20 && sizeof(((accel_fp8_options_t *)0)->amax_algorithm) == 4);
+SAME(place_of_accel_fp8_options_t_amax_history_length, offsetof(accel_fp8_options_t, amax_history_length) == 24 && sizeof(((accel_fp8_options_t *)0)->amax_history_length) == 8);
+SAME(place_of_accel_fp8_options_t_margin, offsetof(accel_fp8_options_t, margin) == 32 && sizeof(((accel_fp8_options_t *)0)->margin) == 8);
+SAME(place_of_accel_fp8_options_t_interval, offsetof(accel_fp8_options_t, interval) == 40 && sizeof(((accel_fp8_options_t *)0)->interval) == 8);
+SAME(place_of_accel_fp8_options_t_override_forward, offsetof(accel_fp8_options_t, override_forward) == 48 && sizeof(((accel_fp8_options_t *)0)->override_forward) == 4);
+SAME(place_of_accel_fp8_options_t_override_input_gradient, offsetof(accel_fp8_options_t, override_input_gradient) == 52 && sizeof(((accel_fp8_options_t *)0)->override_input_gradient) == 4);
+SAME(place_of_accel_fp8_options_t_override_weight_gradient, offsetof(accel_fp8_options_t, override_weight_gradient) == 56 && sizeof(((accel_fp8_options_t *)0)->override_weight_gradient) == 4);
+SAME(place_of_accel_fp8_options_t_use_in_evaluation, offsetof(accel_fp8_options_t, use_in_evaluation) == 60 && sizeof(((accel_fp8_options_t *)0)->use_in_evaluation) == 4);
+SAME(place_of_accel_fp8_options_t_use_mxfp8_block_scaling, offsetof(accel_fp8_options_t, use_mxfp8_block_scaling) == 64 && sizeof(((accel_fp8_options_t *)0)->use_mxfp8_block_scaling) == 4);
+SAME(place_of_accel_fp8_options_t_skip_first_and_last, offsetof(accel_fp8_options_t, skip_first_and_last) == 68 && sizeof(((accel_fp8_options_t *)0)->skip_first_and_last) == 4);
+SAME(place_of_accel_fp8_options_t_fsdp_all_gather, offsetof(accel_fp8_options_t, fsdp_all_gather) == 72 && sizeof(((accel_fp8_options_t *)0)->fsdp_all_gather) == 4);
+SAME(place_of_accel_fp8_options_t_pad_inner_dim, offsetof(accel_fp8_options_t, pad_inner_dim) == 76 && sizeof(((accel_fp8_options_t *)0)->pad_inner_dim) == 4);
+SAME(place_of_accel_fp8_options_t_skip_names, offsetof(accel_fp8_options_t, skip_names) == 80 && sizeof(((accel_fp8_options_t *)0)->skip_names) == 8);
 SAME(size_of_accel_local_sgd_options_t, sizeof(accel_local_sgd_options_t) == 48);
 SAME(place_of_accel_local_sgd_options_t_struct_size, offsetof(accel_local_sgd_options_t, struct_size) == 0 && sizeof(((accel_local_sgd_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_local_sgd_options_t_start_step, offsetof(accel_local_sgd_options_t, start_step) == 8 && sizeof(((accel_local_sgd_options_t *)0)->start_step) == 8);
@@ -797,6 +815,18 @@ SAME(value_of_ACCEL_STATE_DICT_TYPE_SHARDED_STATE_DICT, ACCEL_STATE_DICT_TYPE_SH
 SAME(value_of_ACCEL_OFFLOAD_DEVICE_NONE, ACCEL_OFFLOAD_DEVICE_NONE == 0);
 SAME(value_of_ACCEL_OFFLOAD_DEVICE_CPU, ACCEL_OFFLOAD_DEVICE_CPU == 1);
 SAME(value_of_ACCEL_OFFLOAD_DEVICE_NVME, ACCEL_OFFLOAD_DEVICE_NVME == 2);
+SAME(value_of_ACCEL_FP8_BACKEND_AO, ACCEL_FP8_BACKEND_AO == 1);
+SAME(value_of_ACCEL_FP8_BACKEND_TE, ACCEL_FP8_BACKEND_TE == 2);
+SAME(value_of_ACCEL_FP8_BACKEND_MSAMP, ACCEL_FP8_BACKEND_MSAMP == 3);
+SAME(value_of_ACCEL_FP8_SCALING_CURRENT, ACCEL_FP8_SCALING_CURRENT == 1);
+SAME(value_of_ACCEL_FP8_SCALING_DELAYED, ACCEL_FP8_SCALING_DELAYED == 2);
+SAME(value_of_ACCEL_FP8_SCALING_ROWWISE, ACCEL_FP8_SCALING_ROWWISE == 3);
+SAME(value_of_ACCEL_FP8_SCALING_BLOCKWISE, ACCEL_FP8_SCALING_BLOCKWISE == 4);
+SAME(value_of_ACCEL_FP8_FORMAT_HYBRID, ACCEL_FP8_FORMAT_HYBRID == 1);
+SAME(value_of_ACCEL_FP8_FORMAT_E4M3, ACCEL_FP8_FORMAT_E4M3 == 2);
+SAME(value_of_ACCEL_FP8_FORMAT_E5M2, ACCEL_FP8_FORMAT_E5M2 == 3);
+SAME(value_of_ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT, ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT == 1);
+SAME(value_of_ACCEL_FP8_AMAX_ALGORITHM_MAX, ACCEL_FP8_AMAX_ALGORITHM_MAX == 2);
 SAME(value_of_ACCEL_WHEN_BUSY_WAIT, ACCEL_WHEN_BUSY_WAIT == 0);
 SAME(value_of_ACCEL_WHEN_BUSY_REFUSE, ACCEL_WHEN_BUSY_REFUSE == 1);
 SAME(value_of_ACCEL_TRACKER_FAILURE_WARN, ACCEL_TRACKER_FAILURE_WARN == 0);
@@ -1183,6 +1213,15 @@ static void test_accel_prepare_item_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_fp8_options_t(void **state) {
+  static const accel_fp8_options_t expected = ACCEL_FP8_OPTIONS_INIT;
+  accel_fp8_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_FP8, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_local_sgd_options_t(void **state) {
   static const accel_local_sgd_options_t expected = ACCEL_LOCAL_SGD_OPTIONS_INIT;
   accel_local_sgd_options_t given;
@@ -1432,6 +1471,7 @@ int main(void) {
       cmocka_unit_test(test_accel_estimate_memory_options_t),
       cmocka_unit_test(test_accel_dataloader_config_t),
       cmocka_unit_test(test_accel_prepare_item_t),
+      cmocka_unit_test(test_accel_fp8_options_t),
       cmocka_unit_test(test_accel_local_sgd_options_t),
       cmocka_unit_test(test_accel_capture_options_t),
       cmocka_unit_test(test_accel_parameters_options_t),

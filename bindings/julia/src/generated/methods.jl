@@ -27,6 +27,10 @@ const CHOICES = (
     auto_wrap_policy = (transformer_based_wrap = 1, size_based_wrap = 2, no_wrap = 3,),
     state_dict_type = (full_state_dict = 1, local_state_dict = 2, sharded_state_dict = 3,),
     offload_device = (none = 0, cpu = 1, nvme = 2,),
+    fp8_backend = (ao = 1, te = 2, msamp = 3,),
+    fp8_scaling = (current = 1, delayed = 2, rowwise = 3, blockwise = 4,),
+    fp8_format = (hybrid = 1, e4m3 = 2, e5m2 = 3,),
+    fp8_amax_algorithm = (most_recent = 1, max = 2,),
     when_busy = (wait = 0, refuse = 1,),
     tracker_failure = (warn = 0, stop = 1,),
     tracker_event = (start = 0, configuration = 1, values = 2, images = 3, table = 4, figure = 5, artifact = 6, flush = 7, finish = 8,),
@@ -50,6 +54,7 @@ choices(::Type{LibAccel.accel_ddp_options_t}) = (comm_hook = CHOICES.ddp_comm_ho
 choices(::Type{LibAccel.accel_fsdp_options_t}) = (sharding_strategy = CHOICES.sharding_strategy, backward_prefetch = CHOICES.backward_prefetch, auto_wrap_policy = CHOICES.auto_wrap_policy, state_dict_type = CHOICES.state_dict_type,)
 choices(::Type{LibAccel.accel_deepspeed_options_t}) = (offload_optimizer_device = CHOICES.offload_device, offload_param_device = CHOICES.offload_device,)
 choices(::Type{LibAccel.accel_estimate_memory_options_t}) = (mixed_precision = CHOICES.precision,)
+choices(::Type{LibAccel.accel_fp8_options_t}) = (backend = CHOICES.fp8_backend, scaling = CHOICES.fp8_scaling, format = CHOICES.fp8_format, amax_algorithm = CHOICES.fp8_amax_algorithm,)
 choices(::Type{LibAccel.accel_save_state_options_t}) = (when_busy = CHOICES.when_busy,)
 choices(::Type{LibAccel.accel_fsdp_file_options_t}) = (state_dict_type = CHOICES.state_dict_type,)
 choices(::Type{LibAccel.accel_tracking_options_t}) = (on_failure = CHOICES.tracker_failure,)
@@ -3790,6 +3795,41 @@ Gives: A map. Bytes at the peak: \"parameters\", \"parameter_copies\" (in the pr
 """
 estimate_memory(model::Model, optimizer::Union{Optimizer,Nothing}; options...) =
     result(out -> with_options(given -> LibAccel.accel_estimate_memory(model, something(optimizer, C_NULL), given, out), LibAccel.accel_estimate_memory_options_t; options...))::Map
+
+"""
+    fp8!(state; options...)
+
+Sets the recipe of mixed_precision FP8; before anything is prepared.
+
+- `backend`: Variable ACCELERATE_FP8_BACKEND. Default AO
+- `scaling`: Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
+- `format`: Variable ACCELERATE_FP8_FORMAT. Default HYBRID
+- `amax_algorithm`: Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT
+- `amax_history_length`: Steps, under DELAYED. In [1, 65536]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024
+- `margin`: Scales are divided by 2 to the power of it. In [0, 32]. Variable ACCELERATE_FP8_MARGIN. Default 0
+- `interval`: Steps between two changes of the scales of DELAYED. In [1, inf). Variable ACCELERATE_FP8_INTERVAL. Default 1
+- `override_forward`: 1: the forward is computed in bfloat16. Variable ACCELERATE_FP8_OVERRIDE_FPROP. Default 0
+- `override_input_gradient`: 1: so are gradients of inputs. Variable ACCELERATE_FP8_OVERRIDE_DGRAD. Default 0
+- `override_weight_gradient`: 1: so are gradients of weights. Variable ACCELERATE_FP8_OVERRIDE_WGRAD. Default 0
+- `use_in_evaluation`: 1: a model in evaluation computes in 8 bits, too; 0: in bfloat16. Variable ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL. Default 0
+- `use_mxfp8_block_scaling`: 1: scaling BLOCKWISE. Variable ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING. Default 0
+- `skip_first_and_last`: 1: the first and the last linear layer are left out. Default: whether the backend is AO
+- `fsdp_all_gather`: 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO
+- `pad_inner_dim`: 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO
+- `skip_names`: Regular expression of the whole names of modules that are left out. Default: none
+"""
+fp8!(state::State; options...) =
+    (with_options(given -> LibAccel.accel_set_fp8(state, given), LibAccel.accel_fp8_options_t; options...); state)
+
+"""
+    fp8_describe(model)
+
+Describes the 8-bit layers of a prepared model.
+
+Gives: A map: \"scaling\" and \"format\" STRING; \"layers\", a list with the names of the layers that compute in 8 bits; \"skipped\", a map from the names of all other linear layers to the reason; \"overflows\" INT, the numbers that were cast since the preparation and became the largest number because they were too large, or because of an infinity or a NaN. An empty map without fp8.
+"""
+fp8_describe(model::Model) =
+    result(out -> LibAccel.accel_fp8_describe(model, out))::Map
 
 """
     no_sync(state, model) do ... end

@@ -89,6 +89,18 @@ pub type accel_state_dict_type_t = i32;
 /// Where ZeRO keeps parameters or the states of optimizers.
 pub type accel_offload_device_t = i32;
 
+/// Which library of the reference a recipe stands for, whose defaults it has. @accelerate FP8BackendType
+pub type accel_fp8_backend_t = i32;
+
+/// Where the scale of an operand comes from.
+pub type accel_fp8_scaling_t = i32;
+
+/// The 8-bit numbers of operands. @accelerate FP8Format
+pub type accel_fp8_format_t = i32;
+
+/// The statistic of former largest magnitudes that delayed scaling takes.
+pub type accel_fp8_amax_algorithm_t = i32;
+
 /// The behaviour of accel_save_state() while an asynchronous save is under way. The numbers are pinned.
 pub type accel_when_busy_t = i32;
 
@@ -573,6 +585,38 @@ pub const ACCEL_OFFLOAD_DEVICE_CPU: accel_offload_device_t = 1;
 
 /// in files of a folder
 pub const ACCEL_OFFLOAD_DEVICE_NVME: accel_offload_device_t = 2;
+
+/// torchao: scaling CURRENT; the first and the last linear layer are left out
+pub const ACCEL_FP8_BACKEND_AO: accel_fp8_backend_t = 1;
+
+/// Transformer Engine: scaling DELAYED
+pub const ACCEL_FP8_BACKEND_TE: accel_fp8_backend_t = 2;
+
+/// MS-AMP: scaling CURRENT
+pub const ACCEL_FP8_BACKEND_MSAMP: accel_fp8_backend_t = 3;
+
+/// one of each operand, from its own largest magnitude
+pub const ACCEL_FP8_SCALING_CURRENT: accel_fp8_scaling_t = 1;
+
+/// one of each operand, from the largest magnitudes of former steps
+pub const ACCEL_FP8_SCALING_DELAYED: accel_fp8_scaling_t = 2;
+
+/// one of each row or column that is multiplied
+pub const ACCEL_FP8_SCALING_ROWWISE: accel_fp8_scaling_t = 3;
+
+/// a power of two of each 32 numbers that are multiplied (OCP Microscaling Formats, 2023)
+pub const ACCEL_FP8_SCALING_BLOCKWISE: accel_fp8_scaling_t = 4;
+
+/// E4M3 in the forward, E5M2 for gradients
+pub const ACCEL_FP8_FORMAT_HYBRID: accel_fp8_format_t = 1;
+
+pub const ACCEL_FP8_FORMAT_E4M3: accel_fp8_format_t = 2;
+
+pub const ACCEL_FP8_FORMAT_E5M2: accel_fp8_format_t = 3;
+
+pub const ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT: accel_fp8_amax_algorithm_t = 1;
+
+pub const ACCEL_FP8_AMAX_ALGORITHM_MAX: accel_fp8_amax_algorithm_t = 2;
 
 pub const ACCEL_WEIGHTS_NAME: &str = "pytorch_model.bin";
 
@@ -1220,6 +1264,18 @@ pub type accel_pipeline_loss_fn = unsafe extern "C" fn(returned: *const accel_va
 ///
 /// Threads: any.
 pub type accel_comm_hook_fn = unsafe extern "C" fn(buffer: *mut accel_tensor_t, bucket: i64, is_last: i32, user_data: *mut c_void) -> accel_status_t;
+
+/// Says whether the products of a linear layer are computed in 8 bits.
+///
+/// * `name`: The name of its weight without ".weight", as in the model's state dict.
+/// * `weight`: The weight, \[outputs, features\]. Released by the library.
+/// * `out_covered`: BOOL false leaves the layer out. Leave NONE to keep it.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK; a negative status is returned by accel_prepare_model().
+///
+/// Threads: caller.
+pub type accel_fp8_filter_fn = unsafe extern "C" fn(name: *const c_char, weight: *mut accel_tensor_t, out_covered: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
 
 /// Seeds a generator of the application's language.
 ///
@@ -3099,6 +3155,71 @@ pub const ACCEL_PREPARE_ITEM_INIT: accel_prepare_item_t = accel_prepare_item_t {
 impl Default for accel_prepare_item_t {
     fn default() -> Self {
         ACCEL_PREPARE_ITEM_INIT
+    }
+}
+
+/// How linear layers compute in 8-bit floating point under mixed_precision FP8 (Micikevicius et al., "FP8 Formats for Deep Learning", 2022). Layers whose sizes are no multiples of 16 are left out. Everything else is as under BF16.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_fp8_options_t {
+    pub struct_size: usize,
+    /// Variable ACCELERATE_FP8_BACKEND. Default AO
+    pub backend: accel_fp8_backend_t,
+    /// Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling
+    pub scaling: accel_fp8_scaling_t,
+    /// Variable ACCELERATE_FP8_FORMAT. Default HYBRID
+    pub format: accel_fp8_format_t,
+    /// Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default MOST_RECENT
+    pub amax_algorithm: accel_fp8_amax_algorithm_t,
+    /// Steps, under DELAYED. In \[1, 65536\]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024
+    pub amax_history_length: i64,
+    /// Scales are divided by 2 to the power of it. In \[0, 32\]. Variable ACCELERATE_FP8_MARGIN. Default 0
+    pub margin: i64,
+    /// Steps between two changes of the scales of DELAYED. In \[1, inf). Variable ACCELERATE_FP8_INTERVAL. Default 1
+    pub interval: i64,
+    /// 1: the forward is computed in bfloat16. Variable ACCELERATE_FP8_OVERRIDE_FPROP. Default 0
+    pub override_forward: accel_flag_t,
+    /// 1: so are gradients of inputs. Variable ACCELERATE_FP8_OVERRIDE_DGRAD. Default 0
+    pub override_input_gradient: accel_flag_t,
+    /// 1: so are gradients of weights. Variable ACCELERATE_FP8_OVERRIDE_WGRAD. Default 0
+    pub override_weight_gradient: accel_flag_t,
+    /// 1: a model in evaluation computes in 8 bits, too; 0: in bfloat16. Variable ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL. Default 0
+    pub use_in_evaluation: accel_flag_t,
+    /// 1: scaling BLOCKWISE. Variable ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING. Default 0
+    pub use_mxfp8_block_scaling: accel_flag_t,
+    /// 1: the first and the last linear layer are left out. Default: whether the backend is AO
+    pub skip_first_and_last: accel_flag_t,
+    /// 1: FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER. Default: whether the backend is AO
+    pub fsdp_all_gather: accel_flag_t,
+    /// 1: features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM. Default: whether the backend is AO
+    pub pad_inner_dim: accel_flag_t,
+    /// Regular expression of the whole names of modules that are left out. Default: none
+    pub skip_names: *const c_char,
+}
+
+/// Every field of [`accel_fp8_options_t`] unset.
+pub const ACCEL_FP8_OPTIONS_INIT: accel_fp8_options_t = accel_fp8_options_t {
+    struct_size: core::mem::size_of::<accel_fp8_options_t>(),
+    backend: ACCEL_UNSET,
+    scaling: ACCEL_UNSET,
+    format: ACCEL_UNSET,
+    amax_algorithm: ACCEL_UNSET,
+    amax_history_length: ACCEL_UNSET_INT64,
+    margin: ACCEL_UNSET_INT64,
+    interval: ACCEL_UNSET_INT64,
+    override_forward: ACCEL_UNSET,
+    override_input_gradient: ACCEL_UNSET,
+    override_weight_gradient: ACCEL_UNSET,
+    use_in_evaluation: ACCEL_UNSET,
+    use_mxfp8_block_scaling: ACCEL_UNSET,
+    skip_first_and_last: ACCEL_UNSET,
+    fsdp_all_gather: ACCEL_UNSET,
+    pad_inner_dim: ACCEL_UNSET,
+    skip_names: core::ptr::null(),
+};
+impl Default for accel_fp8_options_t {
+    fn default() -> Self {
+        ACCEL_FP8_OPTIONS_INIT
     }
 }
 
@@ -8734,6 +8855,38 @@ functions! {
     ///
     /// Threads: collective, waits. Since 0.1.
     pub fn accel_prepare(state: *mut accel_state_t, items: *const accel_prepare_item_t, n_items: usize, out_items: *mut accel_prepare_item_t) -> accel_status_t;
+
+    /// Sets the recipe of mixed_precision FP8; before anything is prepared.
+    ///
+    /// * `state`: A state.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; INVALID_STATE when something is prepared already.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_set_fp8(state: *mut accel_state_t, options: *const accel_fp8_options_t) -> accel_status_t;
+
+    /// Asks the program which linear layers compute in 8 bits, of those that the recipe does not leave out; before anything is prepared.
+    ///
+    /// * `state`: A state.
+    /// * `filter`: The callback, which runs in accel_prepare_model() on its thread.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    ///
+    /// Returns: ACCEL_OK; INVALID_STATE when something is prepared already.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_set_fp8_filter(state: *mut accel_state_t, filter: Option<accel_fp8_filter_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>) -> accel_status_t;
+
+    /// Describes the 8-bit layers of a prepared model.
+    ///
+    /// * `module`: What accel_prepare_model() gave.
+    /// * `out`: A map: "scaling" and "format" STRING; "layers", a list with the names of the layers that compute in 8 bits; "skipped", a map from the names of all other linear layers to the reason; "overflows" INT, the numbers that were cast since the preparation and became the largest number because they were too large, or because of an infinity or a NaN. An empty map without fp8.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a module that is not prepared.
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_fp8_describe(module: *const accel_module_t, out: *mut accel_value_t) -> accel_status_t;
 
     /// Back-propagates loss / gradient_accumulation_steps, scaled where accel_loss_scale() says so; gradients are averaged over the ranks in the last micro-batch of an accumulation window.
     ///

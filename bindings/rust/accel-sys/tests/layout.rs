@@ -676,6 +676,29 @@ fn layout_of_accel_prepare_item() {
 }
 
 #[test]
+fn layout_of_accel_fp8_options() {
+    assert_eq!(size_of::<accel_fp8_options_t>(), 88);
+    assert_eq!(align_of::<accel_fp8_options_t>(), 8);
+    assert_eq!(offset_of!(accel_fp8_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_fp8_options_t, backend), 8);
+    assert_eq!(offset_of!(accel_fp8_options_t, scaling), 12);
+    assert_eq!(offset_of!(accel_fp8_options_t, format), 16);
+    assert_eq!(offset_of!(accel_fp8_options_t, amax_algorithm), 20);
+    assert_eq!(offset_of!(accel_fp8_options_t, amax_history_length), 24);
+    assert_eq!(offset_of!(accel_fp8_options_t, margin), 32);
+    assert_eq!(offset_of!(accel_fp8_options_t, interval), 40);
+    assert_eq!(offset_of!(accel_fp8_options_t, override_forward), 48);
+    assert_eq!(offset_of!(accel_fp8_options_t, override_input_gradient), 52);
+    assert_eq!(offset_of!(accel_fp8_options_t, override_weight_gradient), 56);
+    assert_eq!(offset_of!(accel_fp8_options_t, use_in_evaluation), 60);
+    assert_eq!(offset_of!(accel_fp8_options_t, use_mxfp8_block_scaling), 64);
+    assert_eq!(offset_of!(accel_fp8_options_t, skip_first_and_last), 68);
+    assert_eq!(offset_of!(accel_fp8_options_t, fsdp_all_gather), 72);
+    assert_eq!(offset_of!(accel_fp8_options_t, pad_inner_dim), 76);
+    assert_eq!(offset_of!(accel_fp8_options_t, skip_names), 80);
+}
+
+#[test]
 fn layout_of_accel_local_sgd_options() {
     assert_eq!(size_of::<accel_local_sgd_options_t>(), 48);
     assert_eq!(align_of::<accel_local_sgd_options_t>(), 8);

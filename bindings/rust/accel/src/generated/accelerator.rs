@@ -388,6 +388,38 @@ impl State {
         made(|out| unsafe { sys::accel_prepare_data_loader(self.as_raw(), loader.as_raw(), config, out) })
     }
 
+    /// Sets the recipe of mixed_precision FP8; before anything is prepared.
+    ///
+    /// * `options`: `None`: defaults.
+    ///
+    /// # Errors
+    /// InvalidArgument, InvalidState.
+    #[inline]
+    pub fn set_fp8(&self, options: impl Into<Option<Fp8Options>>) -> Result<()> {
+        let options = options.into();
+        let options = optional(&options)?;
+        check(unsafe { sys::accel_set_fp8(self.as_raw(), options) }).map(drop)
+    }
+
+    /// Asks the program which linear layers compute in 8 bits, of those that the recipe does not leave out; before
+    /// anything is prepared.
+    ///
+    /// * `filter(name, weight)`: The callback, which runs in [`accel_prepare_model`](accel_sys::accel_prepare_model) on its thread. Says whether the
+    ///   products of a linear layer are computed in 8 bits. `name`: The name of its weight without ".weight", as in
+    ///   the model's state dict. `weight`: The weight, \[outputs, features\]. Released by the library. Gives: BOOL
+    ///   false leaves the layer out. `None` keeps it.
+    ///
+    /// # Errors
+    /// InvalidState.
+    #[inline]
+    pub fn set_fp8_filter<F>(&self, filter: F) -> Result<()>
+    where
+        F: FnMut(&str, &Tensor) -> CallbackResult<Option<Value>> + Send + 'static,
+    {
+        let (call, data, destroy) = crate::accelerator::closures::fp8_filter(filter);
+        check(unsafe { sys::accel_set_fp8_filter(self.as_raw(), call, data, destroy) }).map(drop)
+    }
+
     /// Back-propagates loss / gradient_accumulation_steps, scaled where [`StateReader::loss_scale`](crate::StateReader::loss_scale) says so; gradients are
     /// averaged over the ranks in the last micro-batch of an accumulation window.
     ///
@@ -719,6 +751,22 @@ pub fn estimate_memory<'a>(module: &Model, optimizer: impl Into<Option<&'a Optim
     made(|out| unsafe {
         sys::accel_estimate_memory(module.as_raw(), optimizer.map_or(ptr::null(), |one| one.as_raw()), options, out)
     })
+}
+
+/// Describes the 8-bit layers of a prepared model.
+///
+/// * `module`: What [`accel_prepare_model`](accel_sys::accel_prepare_model) gave.
+///
+/// Gives: A map: "scaling" and "format" STRING; "layers", a list with the names of the layers that compute in 8
+/// bits; "skipped", a map from the names of all other linear layers to the reason; "overflows" INT, the numbers
+/// that were cast since the preparation and became the largest number because they were too large, or because
+/// of an infinity or a NaN. An empty map without fp8.
+///
+/// # Errors
+/// InvalidArgument.
+#[inline]
+pub fn fp8_describe(module: &Model) -> Result<Value> {
+    made(|out| unsafe { sys::accel_fp8_describe(module.as_raw(), out) })
 }
 
 /// Counts what a captured step has done.

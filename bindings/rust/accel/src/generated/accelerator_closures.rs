@@ -45,6 +45,27 @@ where
     (Some(call::<F>), data, destroy)
 }
 
+/// A closure as [`accel_fp8_filter_fn`](sys::accel_fp8_filter_fn).
+pub(crate) fn fp8_filter<F>(function: F) -> Callback<sys::accel_fp8_filter_fn>
+where
+    F: FnMut(&str, &Tensor) -> CallbackResult<Option<Value>> + Send + 'static,
+{
+    unsafe extern "C" fn call<F>(name: *const c_char, weight: *mut sys::accel_tensor_t, out_covered: *mut sys::accel_value_t, user_data: *mut c_void) -> i32
+    where
+        F: FnMut(&str, &Tensor) -> CallbackResult<Option<Value>> + Send + 'static,
+    {
+        callback::run(|| {
+            let made = callback::closure::<Exclusive<F>>(user_data).with(|function| function(&text(name), &Lent::new(Tensor::from_raw(weight))))?;
+            if let Some(made) = made {
+                *out_covered = made.into_raw();
+            }
+            Ok(())
+        })
+    }
+    let (data, destroy) = hand_over(Exclusive::new(function));
+    (Some(call::<F>), data, destroy)
+}
+
 /// A closure as [`accel_seed_fn`](sys::accel_seed_fn).
 pub(crate) fn seed<F>(function: F) -> Callback<sys::accel_seed_fn>
 where

@@ -1064,6 +1064,132 @@ impl DataLoaderConfig {
 }
 
 crate::configuration::builder! {
+    /// How linear layers compute in 8-bit floating point under mixed_precision FP8 (Micikevicius et al., "FP8
+    /// Formats for Deep Learning", 2022). Layers whose sizes are no multiples of 16 are left out. Everything else
+    /// is as under BF16.
+    #[derive(Clone)]
+    Fp8Options(accel_fp8_options_t = ACCEL_FP8_OPTIONS_INIT), Kept,
+    backend: Fp8Backend = backend,
+    scaling: Fp8Scaling = scaling,
+    format: Fp8Format = format,
+    amax_algorithm: Fp8AmaxAlgorithm = amax_algorithm,
+    amax_history_length: i64 = amax_history_length,
+    margin: i64 = margin,
+    interval: i64 = interval,
+    override_forward: bool = override_forward,
+    override_input_gradient: bool = override_input_gradient,
+    override_weight_gradient: bool = override_weight_gradient,
+    use_in_evaluation: bool = use_in_evaluation,
+    use_mxfp8_block_scaling: bool = use_mxfp8_block_scaling,
+    skip_first_and_last: bool = skip_first_and_last,
+    fsdp_all_gather: bool = fsdp_all_gather,
+    pad_inner_dim: bool = pad_inner_dim,
+    skip_names: String = skip_names,
+}
+
+impl Fp8Options {
+    /// Variable ACCELERATE_FP8_BACKEND. Default `Fp8Backend::Ao`.
+    pub fn backend(mut self, backend: Fp8Backend) -> Self {
+        self.0.backend = backend.into();
+        self
+    }
+
+    /// Default: that of the backend; BLOCKWISE with use_mxfp8_block_scaling.
+    pub fn scaling(mut self, scaling: Fp8Scaling) -> Self {
+        self.0.scaling = scaling.into();
+        self
+    }
+
+    /// Variable ACCELERATE_FP8_FORMAT. Default `Fp8Format::Hybrid`.
+    pub fn format(mut self, format: Fp8Format) -> Self {
+        self.0.format = format.into();
+        self
+    }
+
+    /// Under DELAYED. Variable ACCELERATE_FP8_AMAX_COMPUTE_ALGO. Default `Fp8AmaxAlgorithm::MostRecent`.
+    pub fn amax_algorithm(mut self, amax_algorithm: Fp8AmaxAlgorithm) -> Self {
+        self.0.amax_algorithm = amax_algorithm.into();
+        self
+    }
+
+    /// Steps, under DELAYED. In \[1, 65536\]. Variable ACCELERATE_FP8_AMAX_HISTORY_LEN. Default 1024.
+    pub fn amax_history_length(mut self, amax_history_length: i64) -> Self {
+        self.0.amax_history_length = amax_history_length;
+        self
+    }
+
+    /// Scales are divided by 2 to the power of it. In \[0, 32\]. Variable ACCELERATE_FP8_MARGIN. Default 0.
+    pub fn margin(mut self, margin: i64) -> Self {
+        self.0.margin = margin;
+        self
+    }
+
+    /// Steps between two changes of the scales of DELAYED. In \[1, inf). Variable ACCELERATE_FP8_INTERVAL. Default
+    /// 1.
+    pub fn interval(mut self, interval: i64) -> Self {
+        self.0.interval = interval;
+        self
+    }
+
+    /// The forward is computed in bfloat16. Variable ACCELERATE_FP8_OVERRIDE_FPROP. Default false.
+    pub fn override_forward(mut self, override_forward: bool) -> Self {
+        self.0.override_forward = override_forward.into();
+        self
+    }
+
+    /// So are gradients of inputs. Variable ACCELERATE_FP8_OVERRIDE_DGRAD. Default false.
+    pub fn override_input_gradient(mut self, override_input_gradient: bool) -> Self {
+        self.0.override_input_gradient = override_input_gradient.into();
+        self
+    }
+
+    /// So are gradients of weights. Variable ACCELERATE_FP8_OVERRIDE_WGRAD. Default false.
+    pub fn override_weight_gradient(mut self, override_weight_gradient: bool) -> Self {
+        self.0.override_weight_gradient = override_weight_gradient.into();
+        self
+    }
+
+    /// A model in evaluation computes in 8 bits, too; false: in bfloat16. Variable
+    /// ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL. Default false.
+    pub fn use_in_evaluation(mut self, use_in_evaluation: bool) -> Self {
+        self.0.use_in_evaluation = use_in_evaluation.into();
+        self
+    }
+
+    /// Scaling BLOCKWISE. Variable ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING. Default false.
+    pub fn use_mxfp8_block_scaling(mut self, use_mxfp8_block_scaling: bool) -> Self {
+        self.0.use_mxfp8_block_scaling = use_mxfp8_block_scaling.into();
+        self
+    }
+
+    /// The first and the last linear layer are left out. Default: whether the backend is AO.
+    pub fn skip_first_and_last(mut self, skip_first_and_last: bool) -> Self {
+        self.0.skip_first_and_last = skip_first_and_last.into();
+        self
+    }
+
+    /// FSDP gathers the weights in 8 bits. Not with DELAYED. Variable ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER.
+    /// Default: whether the backend is AO.
+    pub fn fsdp_all_gather(mut self, fsdp_all_gather: bool) -> Self {
+        self.0.fsdp_all_gather = fsdp_all_gather.into();
+        self
+    }
+
+    /// Features that are no multiple of 16 are filled up with zeros. Variable ACCELERATE_FP8_PAD_INNER_DIM.
+    /// Default: whether the backend is AO.
+    pub fn pad_inner_dim(mut self, pad_inner_dim: bool) -> Self {
+        self.0.pad_inner_dim = pad_inner_dim.into();
+        self
+    }
+
+    /// Regular expression of the whole names of modules that are left out. Default: none.
+    pub fn skip_names(mut self, skip_names: impl AsRef<str>) -> Self {
+        self.0.skip_names = self.1.text(skip_names.as_ref());
+        self
+    }
+}
+
+crate::configuration::builder! {
     /// Local SGD and its relatives. With outer_lr it is DiLoCo (Douillard et al., 2023, which uses 0.7 and momentum
     /// 0.9), with start_step post-local SGD (Lin et al., 2018). `gradient_group`: `State::local_sgd()`.
     #[derive(Clone, Copy)]

@@ -350,6 +350,54 @@ constants! {
 }
 
 constants! {
+    /// Which library of the reference a recipe stands for, whose defaults it has. @accelerate FP8BackendType.
+    Fp8Backend {
+        /// Torchao: scaling CURRENT; the first and the last linear layer are left out.
+        Ao = ACCEL_FP8_BACKEND_AO,
+        /// Transformer Engine: scaling DELAYED.
+        Te = ACCEL_FP8_BACKEND_TE,
+        /// MS-AMP: scaling CURRENT.
+        Msamp = ACCEL_FP8_BACKEND_MSAMP,
+    }
+}
+
+constants! {
+    /// Where the scale of an operand comes from.
+    Fp8Scaling {
+        /// One of each operand, from its own largest magnitude.
+        Current = ACCEL_FP8_SCALING_CURRENT,
+        /// One of each operand, from the largest magnitudes of former steps.
+        Delayed = ACCEL_FP8_SCALING_DELAYED,
+        /// One of each row or column that is multiplied.
+        Rowwise = ACCEL_FP8_SCALING_ROWWISE,
+        /// A power of two of each 32 numbers that are multiplied (OCP Microscaling Formats, 2023).
+        Blockwise = ACCEL_FP8_SCALING_BLOCKWISE,
+    }
+}
+
+constants! {
+    /// The 8-bit numbers of operands. @accelerate FP8Format.
+    Fp8Format {
+        /// E4M3 in the forward, E5M2 for gradients.
+        Hybrid = ACCEL_FP8_FORMAT_HYBRID,
+        /// `ACCEL_FP8_FORMAT_E4M3`.
+        E4M3 = ACCEL_FP8_FORMAT_E4M3,
+        /// `ACCEL_FP8_FORMAT_E5M2`.
+        E5M2 = ACCEL_FP8_FORMAT_E5M2,
+    }
+}
+
+constants! {
+    /// The statistic of former largest magnitudes that delayed scaling takes.
+    Fp8AmaxAlgorithm {
+        /// `ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT`.
+        MostRecent = ACCEL_FP8_AMAX_ALGORITHM_MOST_RECENT,
+        /// `ACCEL_FP8_AMAX_ALGORITHM_MAX`.
+        Max = ACCEL_FP8_AMAX_ALGORITHM_MAX,
+    }
+}
+
+constants! {
     /// The behaviour of [`accel_save_state`](accel_sys::accel_save_state) while an asynchronous save is under way. The numbers are pinned.
     WhenBusy {
         /// Waits for it.

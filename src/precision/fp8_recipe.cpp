@@ -1,0 +1,44 @@
+#include "precision/fp8_recipe.hpp"
+
+#include "base/error.hpp"
+#include "config/precedence.hpp"
+
+namespace accel::precision {
+namespace {
+
+Fp8Scaling scaling_of(const Fp8Settings& settings) {
+  const std::optional<Fp8Scaling> given = settings.scaling;
+  if (!settings.use_mxfp8_block_scaling)
+    return given.value_or(settings.backend == Fp8Backend::kTe ? Fp8Scaling::kDelayed : Fp8Scaling::kCurrent);
+  require(given.value_or(Fp8Scaling::kBlockwise) == Fp8Scaling::kBlockwise, Status::kInvalidArgument,
+          "use_mxfp8_block_scaling is 1 and scaling is not BLOCKWISE; expected one of the two");
+  return Fp8Scaling::kBlockwise;
+}
+
+}  // namespace
+
+Fp8Recipe make_fp8_recipe(const Fp8Settings& settings) {
+  check_settings(settings);
+  const bool is_ao = settings.backend == Fp8Backend::kAo;
+  Fp8Recipe recipe;
+  recipe.scaling = scaling_of(settings);
+  recipe.format = settings.format;
+  recipe.amax_algorithm = settings.amax_algorithm;
+  recipe.amax_history_length = settings.amax_history_length;
+  recipe.margin = settings.margin;
+  recipe.interval = settings.interval;
+  recipe.override_forward = settings.override_forward;
+  recipe.override_input_gradient = settings.override_input_gradient;
+  recipe.override_weight_gradient = settings.override_weight_gradient;
+  recipe.use_in_evaluation = settings.use_in_evaluation;
+  recipe.skip_first_and_last = settings.skip_first_and_last.value_or(is_ao);
+  recipe.pad_inner_dim = settings.pad_inner_dim.value_or(is_ao);
+  recipe.skip_names = settings.skip_names;
+  const bool is_delayed = recipe.scaling == Fp8Scaling::kDelayed;
+  recipe.fsdp_all_gather = settings.fsdp_all_gather.value_or(is_ao && !is_delayed);
+  require(!recipe.fsdp_all_gather || !is_delayed, Status::kInvalidArgument,
+          "fsdp_all_gather is 1 and scaling is DELAYED; expected CURRENT, ROWWISE or BLOCKWISE");
+  return recipe;
+}
+
+}  // namespace accel::precision

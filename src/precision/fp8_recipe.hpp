@@ -1,0 +1,36 @@
+// The recipe of mixed precision fp8: which linear layers compute in 8 bits, and where their scales come from.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+
+#include "config/generated/settings/fp8/fp8.hpp"
+
+namespace accel::precision {
+
+// Whether the layer with this weight computes in 8 bits.
+using Fp8Filter = std::function<bool(const std::string& name, const at::Tensor& weight)>;
+
+struct Fp8Recipe {
+  Fp8Scaling scaling = Fp8Scaling::kCurrent;
+  Fp8Format format = Fp8Format::kHybrid;
+  Fp8AmaxAlgorithm amax_algorithm = Fp8AmaxAlgorithm::kMostRecent;
+  int64_t amax_history_length = 1024;  // steps
+  int64_t margin = 0;                  // scales are divided by 2^margin
+  int64_t interval = 1;                // steps
+  // Products in bfloat16.
+  bool override_forward = false, override_input_gradient = false, override_weight_gradient = false;
+  bool use_in_evaluation = false;
+  bool skip_first_and_last = true;
+  bool fsdp_all_gather = true;
+  bool pad_inner_dim = true;
+  std::string skip_names;  // a regular expression, empty: none
+  Fp8Filter filter;        // may be empty
+};
+
+// With the defaults of the backend. Settings that contradict each other are an error.
+Fp8Recipe make_fp8_recipe(const Fp8Settings& settings);
+
+}  // namespace accel::precision
