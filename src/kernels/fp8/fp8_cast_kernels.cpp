@@ -7,7 +7,8 @@
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
-constexpr int64_t kChunk = 1024;  // numbers that are cast, and then looked at again if need be: they stay in the L1 cache
+constexpr int64_t kChunk =
+    1024;  // numbers that are cast, and then looked at again if need be: they stay in the L1 cache
 constexpr uint32_t kInfinity = 0x7f800000u;
 
 template <typename Number>
@@ -61,7 +62,8 @@ template <typename Small>
 void find_scales_as(const float* magnitudes, int64_t count, float of_margin, float* scales, float* reciprocals) {
   ACCEL_VECTORISE
   for (int64_t i = 0; i < count; i++) {
-    const float magnitude = magnitudes[i], wanted = bits_as<float>(Small::kLargestNumber) / magnitude, scale = wanted * of_margin;
+    const float magnitude = magnitudes[i], wanted = bits_as<float>(Small::kLargestNumber) / magnitude,
+                scale = wanted * of_margin;
     const bool has_scale = magnitude > 0 && magnitude <= 0x1.fffffep127f && wanted <= 0x1.fffffep127f;
     scales[i] = has_scale && scale >= 0x1p-126f ? scale : 1.0f;
     reciprocals[i] = 1.0f / scales[i];
@@ -117,7 +119,8 @@ void quantize_run(const typename Number::Stored* from, int64_t count, float scal
     const uint32_t largest = largest_bits<Number>(from + begin, length);
     cast<Number, Small, 0>(from + begin, length, &scale, to + begin);
     const auto scaled = bits_as<uint32_t>(bits_as<float>(largest) * scale);
-    if (scaled > Small::kLargestKept) counts.saturated += count_saturated<Number, Small, 0>(from + begin, length, &scale);
+    if (scaled > Small::kLargestKept)
+      counts.saturated += count_saturated<Number, Small, 0>(from + begin, length, &scale);
     raise(counts.largest, largest);
   }
 }

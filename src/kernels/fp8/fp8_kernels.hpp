@@ -56,8 +56,9 @@ struct Fp8Epilogue {
 };
 
 struct Fp8Kernels {
-  // Packs as bfloat16, which has all 8-bit numbers times powers of two exactly, in pairs of neighbouring inner elements; the last pair of
-  // an odd number has a 0. Pair p of a line goes to line * to_stride + p, or to p * to_stride + line.
+  // Packs as bfloat16, which has all 8-bit numbers times powers of two exactly, in pairs of neighbouring inner
+  // elements; the last pair of an odd number has a 0. Pair p of a line goes to line * to_stride + p, or to p *
+  // to_stride + line.
   void (*pack_lines)(const Fp8PackSource& source, int64_t lines, int64_t inner, uint32_t* to, int64_t to_stride);
   void (*pack_pairs)(const Fp8PackSource& source, int64_t lines, int64_t inner, uint32_t* to, int64_t to_stride);
   // Stores a tile of sums in float32, bfloat16 or float16, rounded once.

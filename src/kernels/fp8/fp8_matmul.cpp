@@ -38,7 +38,7 @@ class Fp8Lines {
   const at::Tensor& values() const { return values_; }
   int64_t count() const { return values_.size(0); }
   Fp8PackSource source() const {
-    const int64_t stride = is_transposed_        ? values_.stride(1)
+    const int64_t stride = is_transposed_         ? values_.stride(1)
                            : values_.size(0) == 1 ? values_.size(1)
                                                   : values_.stride(0);
     Fp8PackSource source{static_cast<const uint8_t*>(values_.const_data_ptr()), stride,
