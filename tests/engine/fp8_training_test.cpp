@@ -96,6 +96,8 @@ at::Tensor loss_of(const nn::ModulePtr& model, const at::Tensor& tokens) {
 }
 
 struct Trained {
+  nn::ModulePtr model;
+  std::shared_ptr<optim::Optimizer> optimizer;
   double loss = 0;  // the mean of the last steps
   std::vector<at::Tensor> parameters;
 };
@@ -107,6 +109,8 @@ Trained train(const AcceleratorPtr& accelerator, int steps) {
   const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
   const int rank = accelerator->state().process_index();
   Trained run;
+  run.model = model;
+  run.optimizer = optimizer;
   for (int step = 0; step < steps; step++) {
     const MicroBatch micro_batch(accelerator, {model});
     const at::Tensor loss = loss_of(model, tokens_of(8, 24, step * 2 + rank));
@@ -150,7 +154,7 @@ TEST(Fp8Training, RanksHaveEqualScalesAndParameters) {
     accelerator->precision().set_fp8(with_scaling(Fp8Scaling::kDelayed));
     const auto rank = static_cast<size_t>(accelerator->state().process_index());
     runs[rank] = train(accelerator, 3);
-    scales[rank] = saved_scales(accelerator->prepared().models.front().prepared.lock(), "transformer.h.1.mlp.c_fc");
+    scales[rank] = saved_scales(runs[rank].model, "transformer.h.1.mlp.c_fc");
   });
   ASSERT_EQ(runs[0].parameters.size(), runs[1].parameters.size());
   for (size_t i = 0; i < runs[0].parameters.size(); i++)
@@ -210,16 +214,15 @@ TEST(Fp8Training, CheckpointsHaveTheHistories) {
     const nn::ModulePtr inner = small_gpt();
     const auto plain = adamw(inner, 2e-3);
     const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
-    accelerator->preparation().prepare_optimizer(plain);
+    const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
     accelerator->checkpoints().load_state(folder / "state");
     return model;
   };
   run_accelerators(2, with_precision(Precision::kFp8), [&](const AcceleratorPtr& accelerator) {
     accelerator->precision().set_fp8(with_scaling(Fp8Scaling::kDelayed));
-    train(accelerator, 2);
+    const Trained run = train(accelerator, 2);
     accelerator->checkpoints().save_state(folder / "state");
-    if (accelerator->state().is_main_process())
-      scales = saved_scales(accelerator->prepared().models.front().prepared.lock(), "transformer.h.1.mlp.c_fc");
+    if (accelerator->state().is_main_process()) scales = saved_scales(run.model, "transformer.h.1.mlp.c_fc");
   });
   // With another number of ranks.
   run_accelerators(1, with_precision(Precision::kFp8), [&](const AcceleratorPtr& accelerator) {
