@@ -3,7 +3,7 @@
 // kernels that are compiled once for each instruction set, see stored_number.hpp.
 #pragma once
 
-#include "kernels/fp8/fp8_cast_kernels.hpp"
+#include "kernels/fp8/fp8_format.hpp"
 #include "kernels/update/stored_number.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {

@@ -12,7 +12,7 @@ constexpr float kOne = 1;
 
 typedef uint16_t HalfOfUnit __attribute__((may_alias));
 
-// What a register of 32 bits holds of a line: two neighbours in bfloat16, of which the second one is the high half.
+// A unit holds two neighbours of a line in bfloat16, of which the second one is the high half.
 template <typename SmallNumber>
 struct Bfloat16Pairs {
   using Small = SmallNumber;
@@ -26,7 +26,7 @@ struct Bfloat16Pairs {
   }
 };
 
-// Or one number.
+// A unit holds one number.
 template <typename SmallNumber>
 struct Float32Numbers {
   using Small = SmallNumber;
