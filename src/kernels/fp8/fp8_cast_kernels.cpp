@@ -287,11 +287,12 @@ template <typename Number, typename Small>
 struct SharedCastBack {
   static void run(const uint8_t* from, float scale, typename Number::Stored* to, int64_t count) {
 #ifndef ACCEL_TABLE_BYTES
-    constexpr int64_t kMinCount = 4096;  // of which a table in memory pays, where vectors are short
-    if (count >= kMinCount) {
+    constexpr int64_t kMinCount = 4096;  // of which a table in memory pays
+    if (count >= kMinCount && sizeof(typename Number::Stored) == sizeof(uint16_t)) {
       typename Number::Stored numbers[256];
       for (int code = 0; code < 256; code++)
         numbers[code] = Number::store(Small::load(static_cast<uint8_t>(code)) * scale);
+#pragma GCC unroll 8
       for (int64_t i = 0; i < count; i++) to[i] = numbers[from[i]];
       return;
     }

@@ -83,58 +83,67 @@ inline uint32_t single_unit(const Fp8PackSource& source, int64_t line, int64_t u
   return Unit::unit(stored(k), last < inner ? stored(last) : uint8_t{0}, scale);
 }
 
-// Packs by blocks of kLanes lines by kLanes units, which are transposed in registers.
-template <typename Unit, typename Load>
-void pack_blocks(const Fp8PackSource& source, int64_t lines, int64_t inner, uint32_t* to, int64_t line_step,
-                 int64_t unit_step, const Load& load) {
-  const bool by_units = line_step == 1;  // the rows of the result are units
-  const int64_t whole_lines = lines / kLanes * kLanes, whole_units = inner / Unit::kNumbers / kLanes * kLanes;
-  for (int64_t line = 0; line < whole_lines; line += kLanes) {
-    for (int64_t unit = 0; unit < whole_units; unit += kLanes) {
-      alignas(64) uint32_t values[kLanes][kLanes];
-      FloatLanes block[kLanes];
-      for (int64_t lane = 0; lane < kLanes; lane++) load(line, unit, lane, values[lane]);
+// Transposes as it packs: element (row, column) goes to to[column * to_stride + row]. load(row, column, count, values)
+// reads `count` neighbours of a row, and single(row, column) an element.
+template <typename Load, typename Single>
+void pack_transposed(int64_t rows, int64_t whole_rows, int64_t columns, int64_t whole_columns, uint32_t* to,
+                     int64_t to_stride, const Load& load, const Single& single) {
+  constexpr int64_t kWidth = 4 * kLanes;  // neighbours that are read together
+  whole_rows = whole_rows / kLanes * kLanes;
+  whole_columns = whole_columns / kLanes * kLanes;
+  alignas(64) uint32_t values[kLanes][kWidth];
+  for (int64_t column = 0; column < whole_columns; column += kWidth) {
+    const int64_t width = whole_columns - column < kWidth ? whole_columns - column : kWidth;
+    for (int64_t row = 0; row < whole_rows; row += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; lane++) load(row + lane, column, width, values[lane]);
+      for (int64_t start = 0; start < width; start += kLanes) {
+        FloatLanes block[kLanes];
 #pragma GCC unroll 16
-      for (int64_t lane = 0; lane < kLanes; lane++) __builtin_memcpy(&block[lane], values[lane], sizeof(block[lane]));
-      transpose_lanes(block);
-      uint32_t* const target = to + line * line_step + unit * unit_step;
+        for (int64_t lane = 0; lane < kLanes; lane++)
+          __builtin_memcpy(&block[lane], values[lane] + start, sizeof(block[lane]));
+        transpose_lanes(block);
+        uint32_t* const target = to + (column + start) * to_stride + row;
 #pragma GCC unroll 16
-      for (int64_t lane = 0; lane < kLanes; lane++)
-        __builtin_memcpy(target + lane * (by_units ? unit_step : line_step), &block[lane], sizeof(block[lane]));
+        for (int64_t lane = 0; lane < kLanes; lane++)
+          __builtin_memcpy(target + lane * to_stride, &block[lane], sizeof(block[lane]));
+      }
     }
   }
-  const int64_t units = (inner + Unit::kNumbers - 1) / Unit::kNumbers;
-  for (int64_t line = 0; line < lines; line++)
-    for (int64_t unit = line < whole_lines ? whole_units : 0; unit < units; unit++)
-      to[line * line_step + unit * unit_step] = single_unit<Unit>(source, line, unit, inner);
+  for (int64_t row = 0; row < rows; row++)
+    for (int64_t column = row < whole_rows ? whole_columns : 0; column < columns; column++)
+      to[column * to_stride + row] = single(row, column);
 }
 
 template <typename Unit>
 void pack_lines_as(const Fp8PackSource& source, int64_t lines, int64_t inner, uint32_t* to, int64_t to_stride) {
+  const int64_t whole = inner / Unit::kNumbers, units = (inner + Unit::kNumbers - 1) / Unit::kNumbers;
   if (source.transposed)
-    return pack_blocks<Unit>(source, lines, inner, to, to_stride, 1,
-                             [&](int64_t line, int64_t unit, int64_t lane, uint32_t* values) {
-                               unit_of_lines<Unit>(source, line, unit + lane, kLanes, values);
-                             });
-  const int64_t whole = inner / Unit::kNumbers;
+    return pack_transposed(
+        units, whole, lines, lines, to, to_stride,
+        [&](int64_t unit, int64_t line, int64_t count, uint32_t* values) {
+          unit_of_lines<Unit>(source, line, unit, count, values);
+        },
+        [&](int64_t unit, int64_t line) { return single_unit<Unit>(source, line, unit, inner); });
   for (int64_t line = 0; line < lines; line++) {
     uint32_t* const target = to + line * to_stride;
     numbers_of_line<Unit>(source, line, 0, whole * Unit::kNumbers, reinterpret_cast<typename Unit::Element*>(target));
-    if (whole * Unit::kNumbers < inner) target[whole] = single_unit<Unit>(source, line, whole, inner);
+    if (whole < units) target[whole] = single_unit<Unit>(source, line, whole, inner);
   }
 }
 
 template <typename Unit>
 void pack_columns_as(const Fp8PackSource& source, int64_t lines, int64_t inner, uint32_t* to, int64_t to_stride) {
+  const int64_t whole = inner / Unit::kNumbers, units = (inner + Unit::kNumbers - 1) / Unit::kNumbers;
   if (!source.transposed)
-    return pack_blocks<Unit>(
-        source, lines, inner, to, 1, to_stride, [&](int64_t line, int64_t unit, int64_t lane, uint32_t* values) {
-          numbers_of_line<Unit>(source, line + lane, Unit::kNumbers * unit, Unit::kNumbers * kLanes,
+    return pack_transposed(
+        lines, lines, units, whole, to, to_stride,
+        [&](int64_t line, int64_t unit, int64_t count, uint32_t* values) {
+          numbers_of_line<Unit>(source, line, Unit::kNumbers * unit, Unit::kNumbers * count,
                                 reinterpret_cast<typename Unit::Element*>(values));
-        });
-  const int64_t whole = inner / Unit::kNumbers;
+        },
+        [&](int64_t line, int64_t unit) { return single_unit<Unit>(source, line, unit, inner); });
   for (int64_t unit = 0; unit < whole; unit++) unit_of_lines<Unit>(source, 0, unit, lines, to + unit * to_stride);
-  if (whole * Unit::kNumbers < inner)
+  if (whole < units)
     for (int64_t line = 0; line < lines; line++)
       to[whole * to_stride + line] = single_unit<Unit>(source, line, whole, inner);
 }
