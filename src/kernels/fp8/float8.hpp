@@ -71,6 +71,17 @@ using Float8E5M2 = Float8<2, 15, 0x47600000u /* 57344 */, 0x7cu>;
 
 namespace {
 
+// Whether a code is an infinity or a NaN.
+template <typename Small>
+inline bool has_special_codes(const uint8_t* from, int64_t count) {
+  uint8_t largest = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const uint8_t magnitude = from[i] & 0x7f;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return largest >= Small::kFirstSpecialCode;
+}
+
 // Calls work(number) with the Float8 of a format.
 template <typename Work>
 inline void with_float8(Float8Format format, const Work& work) {

@@ -259,16 +259,6 @@ inline void cast_back(const uint8_t* from, const float* scales, typename Number:
   for (int64_t i = 0; i < count; i++) to[i] = Number::store(Small::load(from[i]) * scales[i * kStep]);
 }
 
-template <typename Small>
-bool has_special_codes(const uint8_t* from, int64_t count) {
-  uint8_t largest = 0;
-  for (int64_t i = 0; i < count; i++) {
-    const uint8_t magnitude = from[i] & 0x7f;
-    largest = magnitude > largest ? magnitude : largest;
-  }
-  return largest >= Small::kFirstSpecialCode;
-}
-
 // Codes with one scale.
 template <typename Number, typename Small>
 void cast_back_shared(const uint8_t* from, float scale, typename Number::Stored* to, int64_t count) {

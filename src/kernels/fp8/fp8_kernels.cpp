@@ -3,6 +3,7 @@
 
 #include "kernels/format_dispatch.hpp"
 #include "kernels/fp8/float8.hpp"
+#include "kernels/fp8/float8_table.hpp"
 #include "kernels/matmul/transpose.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
@@ -59,12 +60,33 @@ inline void scaled_numbers(const uint8_t* from, int64_t count, float scale, type
   for (int64_t i = 0; i < count; i++) to[i] = Unit::element(from[i], scale);
 }
 
+// Numbers without scales.
+template <typename Unit>
+struct PlainNumbers {
+  void read(const uint8_t* from, int64_t count, typename Unit::Element* to) const {
+    scaled_numbers<Unit>(from, count, kOne, to);
+  }
+};
+
+#ifdef ACCEL_TABLE_BYTES
+template <typename Small>
+struct PlainNumbers<Bfloat16Pairs<Small>> {
+  void read(const uint8_t* from, int64_t count, HalfOfUnit* to) const {
+    const int64_t whole = has_special_codes<Small>(from, count) ? 0 : count / kTableBytes * kTableBytes;
+    for (int64_t i = 0; i < whole; i += kTableBytes) table.cast(from + i, to + i);
+    scaled_numbers<Bfloat16Pairs<Small>>(from + whole, count - whole, kOne, to + whole);
+  }
+
+  Float8Table<BFloat16, Small, 7> table{kOne};
+};
+#endif
+
 // `count` neighbours of a line of a source that is not transposed.
 template <typename Unit>
-inline void numbers_of_line(const Fp8PackSource& source, int64_t line, int64_t k, int64_t count,
-                            typename Unit::Element* to) {
+inline void numbers_of_line(const Fp8PackSource& source, const PlainNumbers<Unit>& plain, int64_t line, int64_t k,
+                            int64_t count, typename Unit::Element* to) {
   const uint8_t* const from = source.data + line * source.stride + k;
-  if (source.scales.data == nullptr) return scaled_numbers<Unit>(from, count, kOne, to);
+  if (source.scales.data == nullptr) return plain.read(from, count, to);
   for (int64_t i = 0, length = 0; i < count; i += length) {
     const int64_t left = kFp8Block - (k + i) % kFp8Block;  // of the block
     length = count - i < left ? count - i : left;
@@ -124,9 +146,11 @@ void pack_lines_as(const Fp8PackSource& source, int64_t lines, int64_t inner, ui
           unit_of_lines<Unit>(source, line, unit, count, values);
         },
         [&](int64_t unit, int64_t line) { return single_unit<Unit>(source, line, unit, inner); });
+  const PlainNumbers<Unit> plain;
   for (int64_t line = 0; line < lines; line++) {
     uint32_t* const target = to + line * to_stride;
-    numbers_of_line<Unit>(source, line, 0, whole * Unit::kNumbers, reinterpret_cast<typename Unit::Element*>(target));
+    numbers_of_line<Unit>(source, plain, line, 0, whole * Unit::kNumbers,
+                          reinterpret_cast<typename Unit::Element*>(target));
     if (whole < units) target[whole] = single_unit<Unit>(source, line, whole, inner);
   }
 }
@@ -134,11 +158,12 @@ void pack_lines_as(const Fp8PackSource& source, int64_t lines, int64_t inner, ui
 template <typename Unit>
 void pack_columns_as(const Fp8PackSource& source, int64_t lines, int64_t inner, uint32_t* to, int64_t to_stride) {
   const int64_t whole = inner / Unit::kNumbers, units = (inner + Unit::kNumbers - 1) / Unit::kNumbers;
+  const PlainNumbers<Unit> plain;
   if (!source.transposed)
     return pack_transposed(
         lines, lines, units, whole, to, to_stride,
         [&](int64_t line, int64_t unit, int64_t count, uint32_t* values) {
-          numbers_of_line<Unit>(source, line, Unit::kNumbers * unit, Unit::kNumbers * count,
+          numbers_of_line<Unit>(source, plain, line, Unit::kNumbers * unit, Unit::kNumbers * count,
                                 reinterpret_cast<typename Unit::Element*>(values));
         },
         [&](int64_t line, int64_t unit) { return single_unit<Unit>(source, line, unit, inner); });
