@@ -46,15 +46,6 @@ inline void scaled_unit_of_lines(const uint8_t* even, const uint8_t* odd, int64_
 }
 
 template <typename Unit>
-inline void unit_of_lines(const Fp8PackSource& source, int64_t line, int64_t unit, int64_t count, uint32_t* to) {
-  const int64_t k = Unit::kNumbers * unit;
-  const uint8_t* const even = source.data + k * source.stride + line;
-  const uint8_t* const odd = even + (Unit::kNumbers - 1) * source.stride;
-  if (source.scales.data == nullptr) return scaled_unit_of_lines<Unit, 0>(even, odd, count, &kOne, to);
-  scaled_unit_of_lines<Unit, 1>(even, odd, count, source.scales.from(line, k).data, to);
-}
-
-template <typename Unit>
 inline void scaled_numbers(const uint8_t* from, int64_t count, float scale, typename Unit::Element* to) {
   ACCEL_VECTORISE
   for (int64_t i = 0; i < count; i++) to[i] = Unit::element(from[i], scale);
@@ -66,6 +57,9 @@ struct PlainNumbers {
   void read(const uint8_t* from, int64_t count, typename Unit::Element* to) const {
     scaled_numbers<Unit>(from, count, kOne, to);
   }
+  void read_units(const uint8_t* even, const uint8_t* odd, int64_t count, uint32_t* to) const {
+    scaled_unit_of_lines<Unit, 0>(even, odd, count, &kOne, to);
+  }
 };
 
 #ifdef ACCEL_TABLE_BYTES
@@ -76,10 +70,30 @@ struct PlainNumbers<Bfloat16Pairs<Small>> {
     for (int64_t i = 0; i < whole; i += kTableBytes) table.cast(from + i, to + i);
     scaled_numbers<Bfloat16Pairs<Small>>(from + whole, count - whole, kOne, to + whole);
   }
+  void read_units(const uint8_t* even, const uint8_t* odd, int64_t count, uint32_t* to) const {
+    HalfOfUnit low[kTableBytes], high[kTableBytes];
+    for (int64_t begin = 0; begin < count; begin += kTableBytes) {
+      const int64_t length = count - begin < kTableBytes ? count - begin : kTableBytes;
+      read(even + begin, length, low);
+      read(odd + begin, length, high);
+      ACCEL_VECTORISE
+      for (int64_t i = 0; i < length; i++) to[begin + i] = low[i] | static_cast<uint32_t>(high[i]) << 16;
+    }
+  }
 
   Float8Table<BFloat16, Small, 7> table{kOne};
 };
 #endif
+
+template <typename Unit>
+inline void unit_of_lines(const Fp8PackSource& source, const PlainNumbers<Unit>& plain, int64_t line, int64_t unit,
+                          int64_t count, uint32_t* to) {
+  const int64_t k = Unit::kNumbers * unit;
+  const uint8_t* const even = source.data + k * source.stride + line;
+  const uint8_t* const odd = even + (Unit::kNumbers - 1) * source.stride;
+  if (source.scales.data == nullptr) return plain.read_units(even, odd, count, to);
+  scaled_unit_of_lines<Unit, 1>(even, odd, count, source.scales.from(line, k).data, to);
+}
 
 // `count` neighbours of a line of a source that is not transposed.
 template <typename Unit>
@@ -139,14 +153,14 @@ void pack_transposed(int64_t rows, int64_t whole_rows, int64_t columns, int64_t 
 template <typename Unit>
 void pack_lines_as(const Fp8PackSource& source, int64_t lines, int64_t inner, uint32_t* to, int64_t to_stride) {
   const int64_t whole = inner / Unit::kNumbers, units = (inner + Unit::kNumbers - 1) / Unit::kNumbers;
+  const PlainNumbers<Unit> plain;
   if (source.transposed)
     return pack_transposed(
         units, whole, lines, lines, to, to_stride,
         [&](int64_t unit, int64_t line, int64_t count, uint32_t* values) {
-          unit_of_lines<Unit>(source, line, unit, count, values);
+          unit_of_lines<Unit>(source, plain, line, unit, count, values);
         },
         [&](int64_t unit, int64_t line) { return single_unit<Unit>(source, line, unit, inner); });
-  const PlainNumbers<Unit> plain;
   for (int64_t line = 0; line < lines; line++) {
     uint32_t* const target = to + line * to_stride;
     numbers_of_line<Unit>(source, plain, line, 0, whole * Unit::kNumbers,
@@ -167,7 +181,8 @@ void pack_columns_as(const Fp8PackSource& source, int64_t lines, int64_t inner, 
                                 reinterpret_cast<typename Unit::Element*>(values));
         },
         [&](int64_t line, int64_t unit) { return single_unit<Unit>(source, line, unit, inner); });
-  for (int64_t unit = 0; unit < whole; unit++) unit_of_lines<Unit>(source, 0, unit, lines, to + unit * to_stride);
+  for (int64_t unit = 0; unit < whole; unit++)
+    unit_of_lines<Unit>(source, plain, 0, unit, lines, to + unit * to_stride);
   if (whole < units)
     for (int64_t line = 0; line < lines; line++)
       to[whole * to_stride + line] = single_unit<Unit>(source, line, whole, inner);
