@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "json/json.hpp"
+#include "nn/architectures/bert.hpp"
 #include "nn/architectures/gpt2.hpp"
 #include "nn/architectures/llama.hpp"
 #include "os/regular_file.hpp"
@@ -18,7 +19,11 @@ struct Architecture {
 };
 
 // New architectures are added here.
-constexpr std::array<Architecture, 2> kArchitectures = {{{"gpt2", build_gpt2}, {"llama", build_llama}}};
+constexpr std::array<Architecture, 5> kArchitectures = {{{"bert", build_bert},
+                                                         {"distilbert", build_distilbert},
+                                                         {"gpt2", build_gpt2},
+                                                         {"llama", build_llama},
+                                                         {"roberta", build_roberta}}};
 
 bool is_document(const std::string& config) {
   const size_t start = config.find_first_not_of(" \t\r\n");
