@@ -27,11 +27,10 @@
 namespace accel::nn {
 namespace {
 
-// `padding` is a row that is zero and has no gradient.
+// `padding` is a row that has no gradient.
 ModulePtr table(int64_t rows, const EncoderConfig& config, std::optional<int64_t> padding = std::nullopt) {
   at::Tensor weight = normal_weight(rows, config.hidden_size, config.initializer_range, config.dtype);
   if (!padding) return std::make_shared<Embedding>(std::move(weight));
-  weight.detach()[*padding].zero_();
   auto table = std::make_shared<Embedding>(std::move(weight));
   table->set_padding_row(*padding);
   return table;
