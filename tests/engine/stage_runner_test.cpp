@@ -273,7 +273,7 @@ TEST(StageRunner, StepsWithSmallerNumbersAreNear) {
   for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf, at::kFloat})
     run_ranks(2, [&](const CommunicatorPtr& communicator) {
       const std::vector<at::Tensor> weights = weights_of(2);
-      StageRunner runner(one_forward_one_backward_schedule(2, 2), communicator, c10::kCPU, dtype);
+      StageRunner runner(one_forward_one_backward_schedule(2, 2), communicator, c10::kCPU, {dtype});
       PipelineComputation computation = computation_of(weights, inputs, shares);
       computation.forward = [&](int stage, int, const c10::IValue& input) {
         const at::Tensor given = input.toTensor();
