@@ -132,18 +132,21 @@ def load_modules(model, checkpoint, left_out=frozenset()):
     found = {name: value for path in _files_of(checkpoint) for name, value in load_state_dict(path).items()}
     groups = find_tied_parameters(model) + find_shared_buffers(model)
     _compare_names(model, found, groups, False, checkpoint)
-    first_names, done = second_names(found, groups), set()
+    first_names, done = second_names(found, groups), {}
     for path, module in model.named_modules():
         for tensors in () if module in left_out else (module._parameters, module._buffers):
             for name, tensor in tensors.items():
                 whole = f"{path}.{name}" if path else name
                 value = found.get(first_names.get(whole, whole))
-                if value is None or tensor is None or id(tensor) in done:
+                if value is None or tensor is None:
+                    continue
+                if id(tensor) in done:  # of another module, too
+                    tensors[name] = done[id(tensor)][1]
                     continue
                 if value.shape != tensor.shape:
                     raise ValueError(f"{checkpoint}: {whole} has the shape {tuple(value.shape)}; expected {tuple(tensor.shape)}, that of {type(model).__name__}")
                 _copy_value(tensors, name, value)
-                done.add(id(tensors[name]))
+                done[id(tensor)] = tensor, tensors[name]
 
 
 def _copy_value(tensors, name, value):
