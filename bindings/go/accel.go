@@ -67,6 +67,10 @@ static inline void go_unset_accel_activation_checkpointing_options_t(accel_activ
   *options = (accel_activation_checkpointing_options_t)ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_generate_options_t(accel_generate_options_t *options) {
+  *options = (accel_generate_options_t)ACCEL_GENERATE_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_adam_options_t(accel_adam_options_t *options) {
   *options = (accel_adam_options_t)ACCEL_ADAM_OPTIONS_INIT;
 }
@@ -344,6 +348,11 @@ static inline accel_status_t go_forward(accel_module_t *module, const accel_valu
 extern accel_status_t goModuleHook(accel_module_t *module, accel_value_t *values, accel_value_t *out_values, uintptr_t user_data);
 static inline accel_status_t go_module_hook(accel_module_t *module, const accel_value_t *values, accel_value_t *out_values, void *user_data) {
   return goModuleHook(module, (accel_value_t *)values, out_values, (uintptr_t)user_data);
+}
+
+extern accel_status_t goGenerated(accel_tensor_t *tokens, accel_value_t *out_goes_on, uintptr_t user_data);
+static inline accel_status_t go_generated(accel_tensor_t *tokens, accel_value_t *out_goes_on, void *user_data) {
+  return goGenerated(tokens, out_goes_on, (uintptr_t)user_data);
 }
 
 extern accel_status_t goUpdate(accel_tensor_t *parameter, accel_tensor_t *gradient, accel_value_t *states, int64_t step, double lr, double weight_decay, uintptr_t user_data);
@@ -1323,6 +1332,10 @@ static inline accel_status_t go_accel_module_num_parameters(const accel_module_t
 
 static inline accel_status_t go_accel_module_tie(accel_module_t *module, const char *path, const char *source_path, go_failure *failure) {
   return go_checked(accel_module_tie(module, path, source_path), failure);
+}
+
+static inline accel_status_t go_accel_module_generate(accel_module_t *module, const accel_tensor_t *input_ids, const accel_tensor_t *attention_mask, const accel_generate_options_t *options, int32_t on_tokens, uintptr_t user_data, accel_value_t *out, go_failure *failure) {
+  return go_checked(accel_module_generate(module, input_ids, attention_mask, options, on_tokens ? go_generated : NULL, (void *)user_data, user_data ? go_destroy : NULL, out), failure);
 }
 
 static inline accel_status_t go_accel_optimizer_adamw(const accel_module_t *module, const accel_adam_options_t *options, accel_optimizer_t **out, go_failure *failure) {
@@ -4890,6 +4903,80 @@ func (options *ActivationCheckpointingOptions) c(given *arguments) *C.accel_acti
 	return made
 }
 
+// GenerateOptions: How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and
+// where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
+type GenerateOptions struct {
+	// The most tokens that a sequence gets. In [1, inf). Default 20
+	MaxNewTokens *int64
+
+	// 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
+	Sample *bool
+
+	// Scores are divided by it. In (0, inf). Default 1
+	Temperature *float64
+
+	// Only so many most likely tokens; 0: all. In [0, inf). Default 0
+	TopK *int64
+
+	// Only the most likely tokens that have this probability together (Holtzman et al., "The Curious Case of
+	// Neural Text Degeneration", 2020). In (0, 1]. Default 1
+	TopP *float64
+
+	// Only tokens with this part of the probability of the most likely one (Nguyen et al., "Turning Up the Heat",
+	// 2024). In [0, 1]. Default 0
+	MinP *float64
+
+	// Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL",
+	// 2019). In (0, inf). Default 1
+	RepetitionPenalty *float64
+
+	// The seed of the draws. In [0, inf). Default: the default generator of the device goes on
+	Seed *int64
+
+	// Stands behind the end of a sequence. In [0, inf). Default 0
+	PadToken *int64
+
+	// A list of INT: tokens that end a sequence. Default: none
+	StopTokens any
+}
+
+func (options *GenerateOptions) c(given *arguments) *C.accel_generate_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_generate_options_t)(given.room(C.sizeof_accel_generate_options_t))
+	C.go_unset_accel_generate_options_t(made)
+	if options.MaxNewTokens != nil {
+		made.max_new_tokens = C.int64_t(*options.MaxNewTokens)
+	}
+	if options.Sample != nil {
+		made.sample = C.accel_flag_t(flag(*options.Sample))
+	}
+	if options.Temperature != nil {
+		made.temperature = C.double(*options.Temperature)
+	}
+	if options.TopK != nil {
+		made.top_k = C.int64_t(*options.TopK)
+	}
+	if options.TopP != nil {
+		made.top_p = C.double(*options.TopP)
+	}
+	if options.MinP != nil {
+		made.min_p = C.double(*options.MinP)
+	}
+	if options.RepetitionPenalty != nil {
+		made.repetition_penalty = C.double(*options.RepetitionPenalty)
+	}
+	if options.Seed != nil {
+		made.seed = C.int64_t(*options.Seed)
+	}
+	if options.PadToken != nil {
+		made.pad_token = C.int64_t(*options.PadToken)
+	}
+	made.stop_tokens = given.optional(options.StopTokens)
+	return made
+}
+
 // AdamOptions: Adam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.
 type AdamOptions struct {
 	// In [0, inf). Default 1e-3
@@ -8285,6 +8372,24 @@ func goModuleHook(module *C.accel_module_t, values *C.accel_value_t, outValues *
 			return err
 		}
 		return fill(valuesMade, outValues)
+	}))
+}
+
+// GeneratedFunc: Gets the new tokens of all sequences as soon as they are known.
+//
+//   - tokens: int64 [batch]; pad_token for a sequence that has ended. Released by the library.
+//
+// Returns: ACCEL_OK; a negative status is returned by accel_module_generate().
+type GeneratedFunc func(tokens *Tensor) (any, error)
+
+//export goGenerated
+func goGenerated(tokens *C.accel_tensor_t, outGoesOn *C.accel_value_t, userData C.uintptr_t) C.accel_status_t {
+	return raise(protected(func() error {
+		goesOnMade, err := callable[GeneratedFunc](userData, 0)(newTensor(C.accel_tensor_retain(tokens)))
+		if err != nil {
+			return err
+		}
+		return fill(goesOnMade, outGoesOn)
 	}))
 }
 
@@ -12978,6 +13083,39 @@ func (module *Module) Tie(path string, sourcePath string) error {
 	code := C.go_accel_module_tie(module.c(), given.text(path), given.text(sourcePath), &failure)
 	runtime.KeepAlive(module)
 	return status(code, failure)
+}
+
+// Generate is accel_module_generate. Lets a decoder add tokens to sequences, one after the other, without gradients.
+// Its keys and values of earlier tokens are kept between the steps.
+//
+//   - module: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives
+//     [logits, past_key_values]; in evaluation (accel_module_train()).
+//   - inputIds: int64 [batch, length].
+//   - attentionMask: [batch, length], 1: a token, 0: padding, on the left. NULL: no padding.
+//   - options: NULL: defaults.
+//   - onTokens: NULL: none.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module
+// without past_key_values; INVALID_STATE in training.
+func (module *Module) Generate(inputIds *Tensor, attentionMask *Tensor, options *GenerateOptions, onTokens GeneratedFunc) (out any, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut C.accel_value_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_module_generate(module.c(), inputIds.c(), attentionMask.c(), cOptions, flag(onTokens != nil), kept(onTokens), &cOut, &failure)
+	runtime.KeepAlive(module)
+	runtime.KeepAlive(inputIds)
+	runtime.KeepAlive(attentionMask)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = made(&cOut)
+	return
 }
 
 // OptimizerAdamw is accel_optimizer_adamw. AdamW over the parameters of a module.

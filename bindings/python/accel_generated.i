@@ -68,6 +68,15 @@ static accel_status_t module_hook_trampoline(accel_module_t *module, const accel
   return end_callback(lock, answer);
 }
 
+static accel_status_t generated_trampoline(accel_tensor_t *tokens, accel_value_t *out_goes_on, void *user_data) {
+  PyGILState_STATE lock;
+  if (!enter_python(&lock)) return refuse_callback();
+  forget_raised_here();
+  PyObject *const answer = call_python(user_data, 0, 1, handle_to_python(accel_tensor_retain(tokens), SWIGTYPE_p_accel_tensor));
+  if (answer != NULL) python_to_new_value(answer, out_goes_on);
+  return end_callback(lock, answer);
+}
+
 static accel_status_t update_trampoline(accel_tensor_t *parameter, accel_tensor_t *gradient, const accel_value_t *states, int64_t step, double lr, double weight_decay, void *user_data) {
   PyGILState_STATE lock;
   if (!enter_python(&lock)) return refuse_callback();
@@ -411,6 +420,10 @@ static const char accel_activation_checkpointing_options_text[] = "accel_activat
 %}
 %accel_options(accel_activation_checkpointing_options, ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT, free((char *)$self->class_names); free((char *)$self->modules);)
 %{
+static const char accel_generate_options_text[] = "accel_generate_options_t(*, max_new_tokens=20, sample=0, temperature=1, top_k=0, top_p=1, min_p=0, repetition_penalty=1, seed=None, pad_token=0, stop_tokens=None)\n--\n\nHow tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.\n\nmax_new_tokens: The most tokens that a sequence gets. In [1, inf). Default 20\nsample: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0\ntemperature: Scores are divided by it. In (0, inf). Default 1\ntop_k: Only so many most likely tokens; 0: all. In [0, inf). Default 0\ntop_p: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1\nmin_p: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0\nrepetition_penalty: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1\nseed: The seed of the draws. In [0, inf). Default: the default generator of the device goes on\npad_token: Stands behind the end of a sequence. In [0, inf). Default 0\nstop_tokens: A list of INT: tokens that end a sequence. Default: none";
+%}
+%accel_options(accel_generate_options, ACCEL_GENERATE_OPTIONS_INIT, free_value((accel_value_t *)$self->stop_tokens);)
+%{
 static const char accel_adam_options_text[] = "accel_adam_options_t(*, lr=1e-3, beta1=0.9, beta2=0.999, eps=1e-8, weight_decay=None, amsgrad=0, maximize=0)\n--\n\nAdam (Kingma, Ba, 2015) and AdamW (Loshchilov, Hutter, 2019); names and defaults of torch.optim.\n\nlr: In [0, inf). Default 1e-3\nbeta1: In [0, 1). Default 0.9\nbeta2: In [0, 1). Default 0.999\neps: In [0, inf). Default 1e-8\nweight_decay: In [0, inf). Default: 0 for Adam, 0.01 for AdamW\namsgrad: Default 0\nmaximize: Default 0";
 %}
 %accel_options(accel_adam_options, ACCEL_ADAM_OPTIONS_INIT, )
@@ -716,6 +729,18 @@ typedef struct accel_activation_checkpointing_options {
   const char *class_names;
   const char *modules;
 } accel_activation_checkpointing_options_t;
+typedef struct accel_generate_options {
+  int64_t max_new_tokens;
+  accel_flag_t sample;
+  double temperature;
+  int64_t top_k;
+  double top_p;
+  double min_p;
+  double repetition_penalty;
+  int64_t seed;
+  int64_t pad_token;
+  const accel_value_t *stop_tokens;
+} accel_generate_options_t;
 typedef struct accel_adam_options {
   double lr;
   double beta1;
@@ -1279,6 +1304,7 @@ typedef struct accel_launch_options {
 %accel_callback(accel_work_fn, work_trampoline)
 %accel_callback(accel_forward_fn, forward_trampoline)
 %accel_callback(accel_module_hook_fn, module_hook_trampoline)
+%accel_callback(accel_generated_fn, generated_trampoline)
 %accel_callback(accel_update_fn, update_trampoline)
 %typemap(in) (accel_save_state_fn CALLBACK, accel_load_state_fn CALLBACK, accel_optimizer_step_fn CALLBACK, accel_optimizer_zero_grad_fn CALLBACK, void *user_data, accel_destroy_fn destroy) {
   if (!callables_of_python($input, 4, 4, &$5)) SWIG_fail;
@@ -1432,6 +1458,7 @@ typedef struct accel_launch_options {
 %accel_waits(accel_module_call_kw)
 %accel_waits(accel_module_load_state_dict)
 %accel_waits(accel_module_to)
+%accel_waits(accel_module_generate)
 %newobject accel_optimizer_retain;
 %delobject accel_optimizer_release;
 %accel_waits(accel_optimizer_add_group)
@@ -3593,6 +3620,19 @@ path: Becomes the parameter at `source_path`.
 source_path: A parameter of the same shape.
 Returns: ACCEL_OK, NOT_FOUND or SHAPE_MISMATCH.";
 accel_status_t accel_module_tie(accel_module_t *module, const char *path, const char *source_path);
+
+%feature("docstring") accel_module_generate "Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens are kept between the steps.
+
+module: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives [logits, past_key_values]; in evaluation (accel_module_train()).
+input_ids: int64 [batch, length].
+attention_mask: [batch, length], 1: a token, 0: padding, on the left. NULL: no padding.
+options: NULL: defaults.
+on_tokens: NULL: none.
+user_data: Handed to the callback; destroy ends its life.
+destroy: Handed to the callback; destroy ends its life.
+out: A map: \"tokens\" int64 [batch, length + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.";
+accel_status_t accel_module_generate(accel_module_t *module, const accel_tensor_t *input_ids, const accel_tensor_t *attention_mask, const accel_generate_options_t *options, accel_generated_fn CALLBACK, void *user_data, accel_destroy_fn destroy, accel_value_t *OUTPUT);
 
 %feature("docstring") accel_optimizer_adamw "AdamW over the parameters of a module.
 

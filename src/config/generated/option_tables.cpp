@@ -271,6 +271,20 @@ constexpr OptionField kActivationCheckpointingOptions[] = {
     {"modules", "Regular expression of the whole names of modules that are checkpointed as well. Default: none", OptionKind::kText, 8, 40, 79, kNone, nullptr, nullptr, "none", nullptr, 0, false},
 };
 
+constexpr OptionField kGenerateOptions[] = {
+    {"max_new_tokens", "The most tokens that a sequence gets. In [1, inf). Default 20", OptionKind::kInteger, 8, 8, 37, {1, kInfinity, false, true}, nullptr, "20", nullptr, nullptr, 0, false},
+    {"sample", "1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0", OptionKind::kFlag, 4, 16, 68, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 20, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+    {"temperature", "Scores are divided by it. In (0, inf). Default 1", OptionKind::kNumber, 8, 24, 25, {0, kInfinity, true, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"top_k", "Only so many most likely tokens; 0: all. In [0, inf). Default 0", OptionKind::kInteger, 8, 32, 40, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"top_p", "Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1", OptionKind::kNumber, 8, 40, 136, {0, 1, true, false}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"min_p", "Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0", OptionKind::kNumber, 8, 48, 114, {0, 1, false, false}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"repetition_penalty", "Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1", OptionKind::kNumber, 8, 56, 111, {0, kInfinity, true, true}, nullptr, "1", nullptr, nullptr, 0, false},
+    {"seed", "The seed of the draws. In [0, inf). Default: the default generator of the device goes on", OptionKind::kInteger, 8, 64, 22, {0, kInfinity, false, true}, nullptr, nullptr, "the default generator of the device goes on", nullptr, 0, false},
+    {"pad_token", "Stands behind the end of a sequence. In [0, inf). Default 0", OptionKind::kInteger, 8, 72, 36, {0, kInfinity, false, true}, nullptr, "0", nullptr, nullptr, 0, false},
+    {"stop_tokens", "A list of INT: tokens that end a sequence. Default: none", OptionKind::kObject, 8, 80, 42, kNone, nullptr, nullptr, "none", nullptr, 0, false},
+};
+
 constexpr OptionField kAdamOptions[] = {
     {"lr", "In [0, inf). Default 1e-3", OptionKind::kNumber, 8, 8, 0, {0, kInfinity, false, true}, nullptr, "1e-3", nullptr, nullptr, 0, false},
     {"beta1", "In [0, 1). Default 0.9", OptionKind::kNumber, 8, 16, 0, {0, 1, false, true}, nullptr, "0.9", nullptr, nullptr, 0, false},
@@ -900,6 +914,7 @@ const OptionTable state_options{"accel_state_options_t", 184, kStateOptions, std
 const OptionTable gradient_accumulation_options{"accel_gradient_accumulation_options_t", 32, kGradientAccumulationOptions, std::size(kGradientAccumulationOptions)};
 const OptionTable backward_options{"accel_backward_options_t", 32, kBackwardOptions, std::size(kBackwardOptions)};
 const OptionTable activation_checkpointing_options{"accel_activation_checkpointing_options_t", 48, kActivationCheckpointingOptions, std::size(kActivationCheckpointingOptions)};
+const OptionTable generate_options{"accel_generate_options_t", 88, kGenerateOptions, std::size(kGenerateOptions)};
 const OptionTable adam_options{"accel_adam_options_t", 56, kAdamOptions, std::size(kAdamOptions)};
 const OptionTable sgd_options{"accel_sgd_options_t", 48, kSgdOptions, std::size(kSgdOptions)};
 const OptionTable adagrad_options{"accel_adagrad_options_t", 56, kAdagradOptions, std::size(kAdagradOptions)};
@@ -969,6 +984,7 @@ OptionTables all_option_tables() {
       &option_tables::gradient_accumulation_options,
       &option_tables::backward_options,
       &option_tables::activation_checkpointing_options,
+      &option_tables::generate_options,
       &option_tables::adam_options,
       &option_tables::sgd_options,
       &option_tables::adagrad_options,

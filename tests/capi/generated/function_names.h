@@ -281,6 +281,7 @@ static const char *const accel_function_names[] = {
     "accel_module_is_training",
     "accel_module_num_parameters",
     "accel_module_tie",
+    "accel_module_generate",
     "accel_optimizer_adamw",
     "accel_optimizer_adam",
     "accel_optimizer_sgd",

@@ -79,6 +79,19 @@ SAME(place_of_accel_activation_checkpointing_options_t_early_stop, offsetof(acce
 SAME(place_of_accel_activation_checkpointing_options_t_reserved, offsetof(accel_activation_checkpointing_options_t, reserved) == 28 && sizeof(((accel_activation_checkpointing_options_t *)0)->reserved) == 4);
 SAME(place_of_accel_activation_checkpointing_options_t_class_names, offsetof(accel_activation_checkpointing_options_t, class_names) == 32 && sizeof(((accel_activation_checkpointing_options_t *)0)->class_names) == 8);
 SAME(place_of_accel_activation_checkpointing_options_t_modules, offsetof(accel_activation_checkpointing_options_t, modules) == 40 && sizeof(((accel_activation_checkpointing_options_t *)0)->modules) == 8);
+SAME(size_of_accel_generate_options_t, sizeof(accel_generate_options_t) == 88);
+SAME(place_of_accel_generate_options_t_struct_size, offsetof(accel_generate_options_t, struct_size) == 0 && sizeof(((accel_generate_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_generate_options_t_max_new_tokens, offsetof(accel_generate_options_t, max_new_tokens) == 8 && sizeof(((accel_generate_options_t *)0)->max_new_tokens) == 8);
+SAME(place_of_accel_generate_options_t_sample, offsetof(accel_generate_options_t, sample) == 16 && sizeof(((accel_generate_options_t *)0)->sample) == 4);
+SAME(place_of_accel_generate_options_t_reserved, offsetof(accel_generate_options_t, reserved) == 20 && sizeof(((accel_generate_options_t *)0)->reserved) == 4);
+SAME(place_of_accel_generate_options_t_temperature, offsetof(accel_generate_options_t, temperature) == 24 && sizeof(((accel_generate_options_t *)0)->temperature) == 8);
+SAME(place_of_accel_generate_options_t_top_k, offsetof(accel_generate_options_t, top_k) == 32 && sizeof(((accel_generate_options_t *)0)->top_k) == 8);
+SAME(place_of_accel_generate_options_t_top_p, offsetof(accel_generate_options_t, top_p) == 40 && sizeof(((accel_generate_options_t *)0)->top_p) == 8);
+SAME(place_of_accel_generate_options_t_min_p, offsetof(accel_generate_options_t, min_p) == 48 && sizeof(((accel_generate_options_t *)0)->min_p) == 8);
+SAME(place_of_accel_generate_options_t_repetition_penalty, offsetof(accel_generate_options_t, repetition_penalty) == 56 && sizeof(((accel_generate_options_t *)0)->repetition_penalty) == 8);
+SAME(place_of_accel_generate_options_t_seed, offsetof(accel_generate_options_t, seed) == 64 && sizeof(((accel_generate_options_t *)0)->seed) == 8);
+SAME(place_of_accel_generate_options_t_pad_token, offsetof(accel_generate_options_t, pad_token) == 72 && sizeof(((accel_generate_options_t *)0)->pad_token) == 8);
+SAME(place_of_accel_generate_options_t_stop_tokens, offsetof(accel_generate_options_t, stop_tokens) == 80 && sizeof(((accel_generate_options_t *)0)->stop_tokens) == 8);
 SAME(size_of_accel_adam_options_t, sizeof(accel_adam_options_t) == 56);
 SAME(place_of_accel_adam_options_t_struct_size, offsetof(accel_adam_options_t, struct_size) == 0 && sizeof(((accel_adam_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_adam_options_t_lr, offsetof(accel_adam_options_t, lr) == 8 && sizeof(((accel_adam_options_t *)0)->lr) == 8);
@@ -889,6 +902,15 @@ static void test_accel_activation_checkpointing_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_generate_options_t(void **state) {
+  static const accel_generate_options_t expected = ACCEL_GENERATE_OPTIONS_INIT;
+  accel_generate_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_GENERATE, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_adam_options_t(void **state) {
   static const accel_adam_options_t expected = ACCEL_ADAM_OPTIONS_INIT;
   accel_adam_options_t given;
@@ -1435,6 +1457,7 @@ int main(void) {
       cmocka_unit_test(test_accel_gradient_accumulation_options_t),
       cmocka_unit_test(test_accel_backward_options_t),
       cmocka_unit_test(test_accel_activation_checkpointing_options_t),
+      cmocka_unit_test(test_accel_generate_options_t),
       cmocka_unit_test(test_accel_adam_options_t),
       cmocka_unit_test(test_accel_sgd_options_t),
       cmocka_unit_test(test_accel_adagrad_options_t),

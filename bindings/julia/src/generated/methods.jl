@@ -997,6 +997,28 @@ from_config(config::AbstractString) =
     made(Model, out -> LibAccel.accel_module_from_config(string(config), out))
 
 """
+    generate(on_tokens, model, input_ids; attention_mask = nothing, options...)
+
+Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens
+are kept between the steps.
+
+- `max_new_tokens`: The most tokens that a sequence gets. In [1, inf). Default 20
+- `sample`: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
+- `temperature`: Scores are divided by it. In (0, inf). Default 1
+- `top_k`: Only so many most likely tokens; 0: all. In [0, inf). Default 0
+- `top_p`: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1
+- `min_p`: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0
+- `repetition_penalty`: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1
+- `seed`: The seed of the draws. In [0, inf). Default: the default generator of the device goes on
+- `pad_token`: Stands behind the end of a sequence. In [0, inf). Default 0
+- `stop_tokens`: A list of INT: tokens that end a sequence. Default: none
+
+Gives: A map: \"tokens\" int64 [batch, length + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+"""
+generate(on_tokens::Union{Function,Nothing}, model::Model, input_ids::Tensor; attention_mask::Union{Tensor,Nothing} = nothing, options...) =
+    result(out -> with_options(given -> LibAccel.accel_module_generate(model, input_ids, something(attention_mask, C_NULL), given, on_tokens === nothing ? C_NULL : generated_callback(), on_tokens === nothing ? C_NULL : keep(on_tokens, model), on_tokens === nothing ? C_NULL : destroy(), out), LibAccel.accel_generate_options_t; options...))::Map
+
+"""
     init_empty_weights(; include_buffers = nothing) do ... end
 
 Parameters that modules get inside are on the device meta: they have shapes and no memory. Layers and models of this

@@ -346,6 +346,61 @@ impl Model {
         memory::writes(self)?;
         check(unsafe { sys::accel_module_tie(self.as_raw(), path.as_ptr(), source_path.as_ptr()) }).map(drop)
     }
+
+    /// Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of
+    /// earlier tokens are kept between the steps.
+    ///
+    /// * `input_ids`: Int64 \[batch, length\].
+    /// * `attention_mask`: \[batch, length\], true: a token, false: padding, on the left. `None`: no padding.
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: A map: "tokens" int64 \[batch, length + new\], and "log_probabilities" float32 \[batch, new\], of each
+    /// new token by the scores after the penalty.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch, ShapeMismatch, InvalidState, Unsupported.
+    #[inline]
+    pub fn generate<'a>(&self, input_ids: &Tensor, attention_mask: impl Into<Option<&'a Tensor>>, options: impl Into<Option<GenerateOptions>>) -> Result<Value> {
+        let attention_mask = attention_mask.into();
+        let options = options.into();
+        let options = optional(&options)?;
+        memory::reads(input_ids)?;
+        memory::reads(&attention_mask)?;
+        made(|out| unsafe {
+            sys::accel_module_generate(self.as_raw(), input_ids.as_raw(), attention_mask.map_or(ptr::null(), |one| one.as_raw()), options, None, ptr::null_mut(), None, out)
+        })
+    }
+
+    /// Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of
+    /// earlier tokens are kept between the steps.
+    ///
+    /// * `input_ids`: Int64 \[batch, length\].
+    /// * `attention_mask`: \[batch, length\], true: a token, false: padding, on the left. `None`: no padding.
+    /// * `options`: `None`: defaults.
+    /// * `on_tokens(tokens)`: `None`: none. Gets the new tokens of all sequences as soon as they are known.
+    ///   `tokens`: Int64 \[batch\]; pad_token for a sequence that has ended. Released by the library. Gives: BOOL
+    ///   false ends all sequences. Leave NONE to go on.
+    ///
+    /// Gives: A map: "tokens" int64 \[batch, length + new\], and "log_probabilities" float32 \[batch, new\], of each
+    /// new token by the scores after the penalty.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch, ShapeMismatch, InvalidState, Unsupported.
+    #[inline]
+    pub fn generate_with<'a, F>(&self, input_ids: &Tensor, attention_mask: impl Into<Option<&'a Tensor>>, options: impl Into<Option<GenerateOptions>>, on_tokens: F) -> Result<Value>
+    where
+        F: FnMut(&Tensor) -> CallbackResult<Option<Value>> + Send + 'static,
+    {
+        let attention_mask = attention_mask.into();
+        let options = options.into();
+        let options = optional(&options)?;
+        memory::reads(input_ids)?;
+        memory::reads(&attention_mask)?;
+        let (call, data, destroy) = crate::module::closures::generated(on_tokens);
+        made(|out| unsafe {
+            sys::accel_module_generate(self.as_raw(), input_ids.as_raw(), attention_mask.map_or(ptr::null(), |one| one.as_raw()), options, call, data, destroy, out)
+        })
+    }
 }
 
 /// The size of a model and of its largest layer, which is a module without children, or a parameter or buffer
