@@ -388,6 +388,11 @@ struct BackwardOptions : accel_backward_options_t {
   BackwardOptions() : accel_backward_options_t(ACCEL_BACKWARD_OPTIONS_INIT) {}
 };
 
+// Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
+struct SentenceEmbeddingOptions : accel_sentence_embedding_options_t {
+  SentenceEmbeddingOptions() : accel_sentence_embedding_options_t(ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT) {}
+};
+
 // Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
 struct ActivationCheckpointingOptions : accel_activation_checkpointing_options_t {
   ActivationCheckpointingOptions() : accel_activation_checkpointing_options_t(ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT) {}
@@ -1125,6 +1130,13 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   static Module from_config(const std::string& config) {
     Module out;
     detail::check(accel_module_from_config(config.c_str(), out.put()));
+    return out;
+  }
+
+  // An encoder whose hidden states become one vector for each sequence.
+  Module sentence_embedding(const SentenceEmbeddingOptions& options = {}) {
+    Module out;
+    detail::check(accel_module_sentence_embedding(get(), &options, out.put()));
     return out;
   }
 

@@ -63,6 +63,10 @@ static inline void go_unset_accel_backward_options_t(accel_backward_options_t *o
   *options = (accel_backward_options_t)ACCEL_BACKWARD_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_sentence_embedding_options_t(accel_sentence_embedding_options_t *options) {
+  *options = (accel_sentence_embedding_options_t)ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_activation_checkpointing_options_t(accel_activation_checkpointing_options_t *options) {
   *options = (accel_activation_checkpointing_options_t)ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT;
 }
@@ -1164,6 +1168,10 @@ static inline accel_status_t go_accel_module_load_torchscript(const char *path, 
 
 static inline accel_status_t go_accel_module_from_config(const char *config, accel_module_t **out, go_failure *failure) {
   return go_checked(accel_module_from_config(config, out), failure);
+}
+
+static inline accel_status_t go_accel_module_sentence_embedding(accel_module_t *encoder, const accel_sentence_embedding_options_t *options, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_sentence_embedding(encoder, options, out), failure);
 }
 
 static inline accel_status_t go_accel_module_shapes_from_weights(const char *path, accel_module_t **out, go_failure *failure) {
@@ -3109,6 +3117,9 @@ type CPUMemory int32
 // Reduction: The operation that reduces the ranks' elements. The numbers are pinned.
 type Reduction int32
 
+// SentencePooling: How hidden states become one vector.
+type SentencePooling int32
+
 // Recompute: The activations that backward computes again. The numbers are pinned.
 type Recompute int32
 
@@ -3514,6 +3525,18 @@ const HookBackwardPre int32 = 2
 
 // HookBackward: behind it; when no input needs a gradient, ahead of the parameters'
 const HookBackward int32 = 3
+
+// SentencePoolingMean: the mean over the tokens
+const SentencePoolingMean SentencePooling = 1
+
+// SentencePoolingFirst: that of the first token
+const SentencePoolingFirst SentencePooling = 2
+
+// SentencePoolingLast: that of the last token
+const SentencePoolingLast SentencePooling = 3
+
+// SentencePoolingMax: the largest of each feature
+const SentencePoolingMax SentencePooling = 4
 
 // RecomputeNothing: all activations are kept
 const RecomputeNothing Recompute = 0
@@ -4848,6 +4871,30 @@ func (options *BackwardOptions) c(given *arguments) *C.accel_backward_options_t 
 	}
 	made.inputs = given.optional(options.Inputs)
 	made.gradient = options.Gradient.c()
+	return made
+}
+
+// SentenceEmbeddingOptions: Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
+type SentenceEmbeddingOptions struct {
+	// Default MEAN
+	Pooling *SentencePooling
+
+	// 1: vectors have the length 1. Default 1
+	Normalize *bool
+}
+
+func (options *SentenceEmbeddingOptions) c(given *arguments) *C.accel_sentence_embedding_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_sentence_embedding_options_t)(given.room(C.sizeof_accel_sentence_embedding_options_t))
+	C.go_unset_accel_sentence_embedding_options_t(made)
+	if options.Pooling != nil {
+		made.pooling = C.accel_sentence_pooling_t(*options.Pooling)
+	}
+	if options.Normalize != nil {
+		made.normalize = C.accel_flag_t(flag(*options.Normalize))
+	}
 	return made
 }
 
@@ -12284,6 +12331,33 @@ func ModuleFromConfig(config string) (out *Module, err error) {
 	var cOut *C.accel_module_t
 	var failure C.go_failure
 	code := C.go_accel_module_from_config(given.text(config), &cOut, &failure)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newModule(cOut)
+	return
+}
+
+// SentenceEmbedding is accel_module_sentence_embedding. An encoder whose hidden states become one vector for each
+// sequence. It takes the encoder's inputs and gives [batch, hidden size]; padding does not count.
+//
+//   - encoder: A model without a head, such as a "BertModel", whose weights may be loaded already. It becomes the
+//     child "encoder".
+//   - options: NULL: defaults, as all-MiniLM-L6-v2 needs them.
+//
+// Returns: ACCEL_OK; INVALID_ARGUMENT for a module whose second input is no "attention_mask".
+func (encoder *Module) SentenceEmbedding(options *SentenceEmbeddingOptions) (out *Module, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut *C.accel_module_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_module_sentence_embedding(encoder.c(), cOptions, &cOut, &failure)
+	runtime.KeepAlive(encoder)
+	runtime.KeepAlive(options)
 	if err = status(code, failure); err != nil {
 		return
 	}

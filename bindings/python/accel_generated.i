@@ -371,6 +371,7 @@ typedef int32_t accel_scheduler_steps_t;
 typedef int32_t accel_cpu_kernels_t;
 typedef int32_t accel_cpu_memory_t;
 typedef int32_t accel_reduction_t;
+typedef int32_t accel_sentence_pooling_t;
 typedef int32_t accel_recompute_t;
 typedef int32_t accel_muon_adjust_t;
 typedef int32_t accel_update_precision_t;
@@ -415,6 +416,10 @@ static const char accel_gradient_accumulation_options_text[] = "accel_gradient_a
 static const char accel_backward_options_text[] = "accel_backward_options_t(*, retain_graph=None, create_graph=0, inputs=None, gradient=None)\n--\n\nHow to back-propagate, as torch.Tensor.backward() has it.\n\nretain_graph: 1: the graph stays for another backward. Default: as create_graph\ncreate_graph: 1: the gradients have a history of their own, from which can be back-propagated again. Break the cycle of parameters and gradients afterwards by zeroing the gradients. Default 0\ninputs: The only leaves that get gradients: a tensor, or a list or map of tensors, for example the result of accel_module_named_parameters(). Default: all leaves\ngradient: The gradient of the tensor, of its shape. Default: 1, for a tensor of one element";
 %}
 %accel_options(accel_backward_options, ACCEL_BACKWARD_OPTIONS_INIT, free_value((accel_value_t *)$self->inputs);)
+%{
+static const char accel_sentence_embedding_options_text[] = "accel_sentence_embedding_options_t(*, pooling=ACCEL_SENTENCE_POOLING_MEAN, normalize=1)\n--\n\nEmbeddings of sentences (Reimers and Gurevych, \"Sentence-BERT\", 2019).\n\npooling: Default MEAN\nnormalize: 1: vectors have the length 1. Default 1";
+%}
+%accel_options(accel_sentence_embedding_options, ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT, )
 %{
 static const char accel_activation_checkpointing_options_text[] = "accel_activation_checkpointing_options_t(*, recompute=ACCEL_RECOMPUTE_ALL, preserve_rng_state=1, offload=0, determinism_check=1, early_stop=1, class_names=None, modules=None)\n--\n\nActivation checkpointing (Chen et al., \"Training Deep Nets with Sublinear Memory Cost\", 2016).\n\nrecompute: Default ALL\npreserve_rng_state: 1: the default generators of the CPU and of the device give the same numbers again, for dropout. Default 1\noffload: 1: the inputs of a module on an accelerator are kept in the memory of the host. Default 0\ndeterminism_check: 1: shapes, dtypes and devices are compared with the first forward. Default 1\nearly_stop: 1: a forward is computed again only as far as backward needs it. Default 1\nclass_names: Names of classes with commas between them: modules of these kinds are checkpointed, each by itself. Default: none\nmodules: Regular expression of the whole names of modules that are checkpointed as well. Default: none";
 %}
@@ -720,6 +725,10 @@ typedef struct accel_backward_options {
   const accel_value_t *inputs;
   const accel_tensor_t *gradient;
 } accel_backward_options_t;
+typedef struct accel_sentence_embedding_options {
+  accel_sentence_pooling_t pooling;
+  accel_flag_t normalize;
+} accel_sentence_embedding_options_t;
 typedef struct accel_activation_checkpointing_options {
   accel_recompute_t recompute;
   accel_flag_t preserve_rng_state;
@@ -1727,6 +1736,10 @@ typedef struct accel_launch_options {
 %constant int ACCEL_HOOK_FORWARD = 1;
 %constant int ACCEL_HOOK_BACKWARD_PRE = 2;
 %constant int ACCEL_HOOK_BACKWARD = 3;
+%constant int ACCEL_SENTENCE_POOLING_MEAN = 1;
+%constant int ACCEL_SENTENCE_POOLING_FIRST = 2;
+%constant int ACCEL_SENTENCE_POOLING_LAST = 3;
+%constant int ACCEL_SENTENCE_POOLING_MAX = 4;
 %constant int ACCEL_RECOMPUTE_NOTHING = 0;
 %constant int ACCEL_RECOMPUTE_ALL = 1;
 %constant int ACCEL_RECOMPUTE_KEEP_MATMULS = 2;
@@ -3263,6 +3276,14 @@ config: The path of a config.json, or the JSON text itself.
 out: The module.
 Returns: ACCEL_OK; UNSUPPORTED for an architecture or setting that is not known; INVALID_ARGUMENT.";
 accel_status_t accel_module_from_config(const char *config, accel_module_t **OUTPUT);
+
+%feature("docstring") accel_module_sentence_embedding "An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives [batch, hidden size]; padding does not count.
+
+encoder: A model without a head, such as a \"BertModel\", whose weights may be loaded already. It becomes the child \"encoder\".
+options: NULL: defaults, as all-MiniLM-L6-v2 needs them.
+out: The module.
+Returns: ACCEL_OK; INVALID_ARGUMENT for a module whose second input is no \"attention_mask\".";
+accel_status_t accel_module_sentence_embedding(accel_module_t *encoder, const accel_sentence_embedding_options_t *options, accel_module_t **OUTPUT);
 
 %feature("docstring") accel_module_shapes_from_weights "The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the device meta for accel_estimate_memory() and accel_calculate_maximum_sizes(). Modules are named as the weights. The kind of each is the last part of its name; members of a list are of the kind `layers.N`, where the list is `layers`.
 

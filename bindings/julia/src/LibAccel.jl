@@ -91,6 +91,7 @@ const accel_scheduler_steps_t = Int32
 const accel_cpu_kernels_t = Int32
 const accel_cpu_memory_t = Int32
 const accel_reduction_t = Int32
+const accel_sentence_pooling_t = Int32
 const accel_recompute_t = Int32
 const accel_muon_adjust_t = Int32
 const accel_update_precision_t = Int32
@@ -246,6 +247,10 @@ const ACCEL_HOOK_FORWARD_PRE = Int32(0)
 const ACCEL_HOOK_FORWARD = Int32(1)
 const ACCEL_HOOK_BACKWARD_PRE = Int32(2)
 const ACCEL_HOOK_BACKWARD = Int32(3)
+const ACCEL_SENTENCE_POOLING_MEAN = Int32(1)
+const ACCEL_SENTENCE_POOLING_FIRST = Int32(2)
+const ACCEL_SENTENCE_POOLING_LAST = Int32(3)
+const ACCEL_SENTENCE_POOLING_MAX = Int32(4)
 const ACCEL_RECOMPUTE_NOTHING = Int32(0)
 const ACCEL_RECOMPUTE_ALL = Int32(1)
 const ACCEL_RECOMPUTE_KEEP_MATMULS = Int32(2)
@@ -533,6 +538,21 @@ function accel_backward_options_t(;
     gradient = C_NULL,
 )
     return accel_backward_options_t(sizeof(accel_backward_options_t), retain_graph, create_graph, inputs, gradient)
+end
+
+"""Embeddings of sentences (Reimers and Gurevych, \"Sentence-BERT\", 2019)."""
+struct accel_sentence_embedding_options_t
+    struct_size::Csize_t
+    pooling::accel_sentence_pooling_t
+    normalize::accel_flag_t
+end
+
+"""Every field is unset that is not given."""
+function accel_sentence_embedding_options_t(;
+    pooling = ACCEL_UNSET,
+    normalize = ACCEL_UNSET,
+)
+    return accel_sentence_embedding_options_t(sizeof(accel_sentence_embedding_options_t), pooling, normalize)
 end
 
 """Activation checkpointing (Chen et al., \"Training Deep Nets with Sublinear Memory Cost\", 2016)."""
@@ -5736,6 +5756,22 @@ Threads: any, waits.
 """
 accel_module_from_config(config, out) =
     check(@waiting(ccall(@address(accel_module_from_config), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), config, out)), "accel_module_from_config")
+
+"""
+    accel_module_sentence_embedding(encoder, options, out)
+
+An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives [batch, hidden size]; padding does not count.
+
+- `encoder`: A model without a head, such as a \"BertModel\", whose weights may be loaded already. It becomes the child \"encoder\".
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults, as all-MiniLM-L6-v2 needs them.
+- `out`: The module.
+
+Returns: ACCEL_OK; INVALID_ARGUMENT for a module whose second input is no \"attention_mask\".
+
+Threads: object.
+"""
+accel_module_sentence_embedding(encoder, options, out) =
+    check(ccall(@address(accel_module_sentence_embedding), accel_status_t, (Ptr{accel_module_t}, Ptr{accel_sentence_embedding_options_t}, Ptr{Ptr{accel_module_t}}), encoder, options, out), "accel_module_sentence_embedding")
 
 """
     accel_module_shapes_from_weights(path, out)
@@ -12151,6 +12187,7 @@ const FUNCTIONS = (
     :accel_module_create,
     :accel_module_load_torchscript,
     :accel_module_from_config,
+    :accel_module_sentence_embedding,
     :accel_module_shapes_from_weights,
     :accel_calculate_maximum_sizes,
     :accel_init_empty_weights_begin,

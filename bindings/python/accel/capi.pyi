@@ -148,6 +148,16 @@ class accel_backward_options_t:
     gradient: accel_tensor
     def __init__(self, *, retain_graph: Optional[int] = None, create_graph: int = 0, inputs: Optional[Any] = None, gradient: Optional[accel_tensor] = None) -> None: ...
 
+class accel_sentence_embedding_options_t:
+    """Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
+
+    pooling: Default MEAN
+    normalize: 1: vectors have the length 1. Default 1
+    """
+    pooling: int
+    normalize: int
+    def __init__(self, *, pooling: int = ACCEL_SENTENCE_POOLING_MEAN, normalize: int = 1) -> None: ...
+
 class accel_activation_checkpointing_options_t:
     """Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
 
@@ -1511,6 +1521,10 @@ ACCEL_HOOK_FORWARD_PRE: int
 ACCEL_HOOK_FORWARD: int
 ACCEL_HOOK_BACKWARD_PRE: int
 ACCEL_HOOK_BACKWARD: int
+ACCEL_SENTENCE_POOLING_MEAN: int
+ACCEL_SENTENCE_POOLING_FIRST: int
+ACCEL_SENTENCE_POOLING_LAST: int
+ACCEL_SENTENCE_POOLING_MAX: int
 ACCEL_RECOMPUTE_NOTHING: int
 ACCEL_RECOMPUTE_ALL: int
 ACCEL_RECOMPUTE_KEEP_MATMULS: int
@@ -1815,6 +1829,7 @@ def accel_binary_cross_entropy_with_logits(logits: accel_tensor, target: accel_t
 def accel_module_create(kind: str) -> accel_module: ...
 def accel_module_load_torchscript(path: str) -> accel_module: ...
 def accel_module_from_config(config: str) -> accel_module: ...
+def accel_module_sentence_embedding(encoder: accel_module, options: Optional[accel_sentence_embedding_options_t]) -> accel_module: ...
 def accel_module_shapes_from_weights(path: str) -> accel_module: ...
 def accel_calculate_maximum_sizes(module: accel_module) -> Any: ...
 def accel_init_empty_weights_begin(include_buffers: int) -> accel_scope: ...

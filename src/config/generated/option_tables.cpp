@@ -33,6 +33,13 @@ constexpr OptionChoice kCpuMemoryChoices[] = {
     {"cached", 2},
 };
 
+constexpr OptionChoice kSentencePoolingChoices[] = {
+    {"mean", 1},
+    {"first", 2},
+    {"last", 3},
+    {"max", 4},
+};
+
 constexpr OptionChoice kRecomputeChoices[] = {
     {"nothing", 0},
     {"all", 1},
@@ -258,6 +265,11 @@ constexpr OptionField kBackwardOptions[] = {
     {"create_graph", "1: the gradients have a history of their own, from which can be back-propagated again. Break the cycle of parameters and gradients afterwards by zeroing the gradients. Default 0", OptionKind::kFlag, 4, 12, 167, kNone, nullptr, "0", nullptr, nullptr, 0, false},
     {"inputs", "The only leaves that get gradients: a tensor, or a list or map of tensors, for example the result of accel_module_named_parameters(). Default: all leaves", OptionKind::kObject, 8, 16, 133, kNone, nullptr, nullptr, "all leaves", nullptr, 0, false},
     {"gradient", "The gradient of the tensor, of its shape. Default: 1, for a tensor of one element", OptionKind::kObject, 8, 24, 41, kNone, nullptr, nullptr, "1, for a tensor of one element", nullptr, 0, false},
+};
+
+constexpr OptionField kSentenceEmbeddingOptions[] = {
+    {"pooling", "Default MEAN", OptionKind::kChoice, 4, 8, 0, kNone, nullptr, "mean", nullptr, kSentencePoolingChoices, std::size(kSentencePoolingChoices), false},
+    {"normalize", "1: vectors have the length 1. Default 1", OptionKind::kFlag, 4, 12, 29, kNone, nullptr, "1", nullptr, nullptr, 0, false},
 };
 
 constexpr OptionField kActivationCheckpointingOptions[] = {
@@ -913,6 +925,7 @@ namespace option_tables {
 const OptionTable state_options{"accel_state_options_t", 184, kStateOptions, std::size(kStateOptions)};
 const OptionTable gradient_accumulation_options{"accel_gradient_accumulation_options_t", 32, kGradientAccumulationOptions, std::size(kGradientAccumulationOptions)};
 const OptionTable backward_options{"accel_backward_options_t", 32, kBackwardOptions, std::size(kBackwardOptions)};
+const OptionTable sentence_embedding_options{"accel_sentence_embedding_options_t", 16, kSentenceEmbeddingOptions, std::size(kSentenceEmbeddingOptions)};
 const OptionTable activation_checkpointing_options{"accel_activation_checkpointing_options_t", 48, kActivationCheckpointingOptions, std::size(kActivationCheckpointingOptions)};
 const OptionTable generate_options{"accel_generate_options_t", 88, kGenerateOptions, std::size(kGenerateOptions)};
 const OptionTable adam_options{"accel_adam_options_t", 56, kAdamOptions, std::size(kAdamOptions)};
@@ -983,6 +996,7 @@ OptionTables all_option_tables() {
       &option_tables::state_options,
       &option_tables::gradient_accumulation_options,
       &option_tables::backward_options,
+      &option_tables::sentence_embedding_options,
       &option_tables::activation_checkpointing_options,
       &option_tables::generate_options,
       &option_tables::adam_options,

@@ -236,6 +236,7 @@ static const char *const accel_function_names[] = {
     "accel_module_create",
     "accel_module_load_torchscript",
     "accel_module_from_config",
+    "accel_module_sentence_embedding",
     "accel_module_shapes_from_weights",
     "accel_calculate_maximum_sizes",
     "accel_init_empty_weights_begin",

@@ -69,6 +69,10 @@ SAME(place_of_accel_backward_options_t_retain_graph, offsetof(accel_backward_opt
 SAME(place_of_accel_backward_options_t_create_graph, offsetof(accel_backward_options_t, create_graph) == 12 && sizeof(((accel_backward_options_t *)0)->create_graph) == 4);
 SAME(place_of_accel_backward_options_t_inputs, offsetof(accel_backward_options_t, inputs) == 16 && sizeof(((accel_backward_options_t *)0)->inputs) == 8);
 SAME(place_of_accel_backward_options_t_gradient, offsetof(accel_backward_options_t, gradient) == 24 && sizeof(((accel_backward_options_t *)0)->gradient) == 8);
+SAME(size_of_accel_sentence_embedding_options_t, sizeof(accel_sentence_embedding_options_t) == 16);
+SAME(place_of_accel_sentence_embedding_options_t_struct_size, offsetof(accel_sentence_embedding_options_t, struct_size) == 0 && sizeof(((accel_sentence_embedding_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_sentence_embedding_options_t_pooling, offsetof(accel_sentence_embedding_options_t, pooling) == 8 && sizeof(((accel_sentence_embedding_options_t *)0)->pooling) == 4);
+SAME(place_of_accel_sentence_embedding_options_t_normalize, offsetof(accel_sentence_embedding_options_t, normalize) == 12 && sizeof(((accel_sentence_embedding_options_t *)0)->normalize) == 4);
 SAME(size_of_accel_activation_checkpointing_options_t, sizeof(accel_activation_checkpointing_options_t) == 48);
 SAME(place_of_accel_activation_checkpointing_options_t_struct_size, offsetof(accel_activation_checkpointing_options_t, struct_size) == 0 && sizeof(((accel_activation_checkpointing_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_activation_checkpointing_options_t_recompute, offsetof(accel_activation_checkpointing_options_t, recompute) == 8 && sizeof(((accel_activation_checkpointing_options_t *)0)->recompute) == 4);
@@ -773,6 +777,10 @@ SAME(value_of_ACCEL_HOOK_FORWARD_PRE, ACCEL_HOOK_FORWARD_PRE == 0);
 SAME(value_of_ACCEL_HOOK_FORWARD, ACCEL_HOOK_FORWARD == 1);
 SAME(value_of_ACCEL_HOOK_BACKWARD_PRE, ACCEL_HOOK_BACKWARD_PRE == 2);
 SAME(value_of_ACCEL_HOOK_BACKWARD, ACCEL_HOOK_BACKWARD == 3);
+SAME(value_of_ACCEL_SENTENCE_POOLING_MEAN, ACCEL_SENTENCE_POOLING_MEAN == 1);
+SAME(value_of_ACCEL_SENTENCE_POOLING_FIRST, ACCEL_SENTENCE_POOLING_FIRST == 2);
+SAME(value_of_ACCEL_SENTENCE_POOLING_LAST, ACCEL_SENTENCE_POOLING_LAST == 3);
+SAME(value_of_ACCEL_SENTENCE_POOLING_MAX, ACCEL_SENTENCE_POOLING_MAX == 4);
 SAME(value_of_ACCEL_RECOMPUTE_NOTHING, ACCEL_RECOMPUTE_NOTHING == 0);
 SAME(value_of_ACCEL_RECOMPUTE_ALL, ACCEL_RECOMPUTE_ALL == 1);
 SAME(value_of_ACCEL_RECOMPUTE_KEEP_MATMULS, ACCEL_RECOMPUTE_KEEP_MATMULS == 2);
@@ -890,6 +898,15 @@ static void test_accel_backward_options_t(void **state) {
   (void)state;
   memset(&given, 0x5a, sizeof(given));
   assert_int_equal(accel_options_init(ACCEL_OPTIONS_BACKWARD, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_sentence_embedding_options_t(void **state) {
+  static const accel_sentence_embedding_options_t expected = ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT;
+  accel_sentence_embedding_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_SENTENCE_EMBEDDING, &given, sizeof(given)), ACCEL_OK);
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
@@ -1456,6 +1473,7 @@ int main(void) {
       cmocka_unit_test(test_accel_state_options_t),
       cmocka_unit_test(test_accel_gradient_accumulation_options_t),
       cmocka_unit_test(test_accel_backward_options_t),
+      cmocka_unit_test(test_accel_sentence_embedding_options_t),
       cmocka_unit_test(test_accel_activation_checkpointing_options_t),
       cmocka_unit_test(test_accel_generate_options_t),
       cmocka_unit_test(test_accel_adam_options_t),

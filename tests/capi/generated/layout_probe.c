@@ -69,6 +69,10 @@ int main(void) {
   printf("field create_graph %zu\n", offsetof(accel_backward_options_t, create_graph));
   printf("field inputs %zu\n", offsetof(accel_backward_options_t, inputs));
   printf("field gradient %zu\n", offsetof(accel_backward_options_t, gradient));
+  printf("struct accel_sentence_embedding_options_t %zu\n", sizeof(accel_sentence_embedding_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_sentence_embedding_options_t, struct_size));
+  printf("field pooling %zu\n", offsetof(accel_sentence_embedding_options_t, pooling));
+  printf("field normalize %zu\n", offsetof(accel_sentence_embedding_options_t, normalize));
   printf("struct accel_activation_checkpointing_options_t %zu\n", sizeof(accel_activation_checkpointing_options_t));
   printf("field struct_size %zu\n", offsetof(accel_activation_checkpointing_options_t, struct_size));
   printf("field recompute %zu\n", offsetof(accel_activation_checkpointing_options_t, recompute));
@@ -776,6 +780,10 @@ int main(void) {
   printf("constant ACCEL_HOOK_FORWARD %.17g\n", (double)ACCEL_HOOK_FORWARD);
   printf("constant ACCEL_HOOK_BACKWARD_PRE %.17g\n", (double)ACCEL_HOOK_BACKWARD_PRE);
   printf("constant ACCEL_HOOK_BACKWARD %.17g\n", (double)ACCEL_HOOK_BACKWARD);
+  printf("constant ACCEL_SENTENCE_POOLING_MEAN %.17g\n", (double)ACCEL_SENTENCE_POOLING_MEAN);
+  printf("constant ACCEL_SENTENCE_POOLING_FIRST %.17g\n", (double)ACCEL_SENTENCE_POOLING_FIRST);
+  printf("constant ACCEL_SENTENCE_POOLING_LAST %.17g\n", (double)ACCEL_SENTENCE_POOLING_LAST);
+  printf("constant ACCEL_SENTENCE_POOLING_MAX %.17g\n", (double)ACCEL_SENTENCE_POOLING_MAX);
   printf("constant ACCEL_RECOMPUTE_NOTHING %.17g\n", (double)ACCEL_RECOMPUTE_NOTHING);
   printf("constant ACCEL_RECOMPUTE_ALL %.17g\n", (double)ACCEL_RECOMPUTE_ALL);
   printf("constant ACCEL_RECOMPUTE_KEEP_MATMULS %.17g\n", (double)ACCEL_RECOMPUTE_KEEP_MATMULS);

@@ -30,6 +30,9 @@ pub type accel_cpu_memory_t = i32;
 /// The operation that reduces the ranks' elements. The numbers are pinned.
 pub type accel_reduction_t = i32;
 
+/// How hidden states become one vector.
+pub type accel_sentence_pooling_t = i32;
+
 /// The activations that backward computes again. The numbers are pinned.
 pub type accel_recompute_t = i32;
 
@@ -428,6 +431,18 @@ pub const ACCEL_HOOK_BACKWARD_PRE: i32 = 2;
 
 /// behind it; when no input needs a gradient, ahead of the parameters'
 pub const ACCEL_HOOK_BACKWARD: i32 = 3;
+
+/// the mean over the tokens
+pub const ACCEL_SENTENCE_POOLING_MEAN: accel_sentence_pooling_t = 1;
+
+/// that of the first token
+pub const ACCEL_SENTENCE_POOLING_FIRST: accel_sentence_pooling_t = 2;
+
+/// that of the last token
+pub const ACCEL_SENTENCE_POOLING_LAST: accel_sentence_pooling_t = 3;
+
+/// the largest of each feature
+pub const ACCEL_SENTENCE_POOLING_MAX: accel_sentence_pooling_t = 4;
 
 /// all activations are kept
 pub const ACCEL_RECOMPUTE_NOTHING: accel_recompute_t = 0;
@@ -1622,6 +1637,29 @@ pub const ACCEL_BACKWARD_OPTIONS_INIT: accel_backward_options_t = accel_backward
 impl Default for accel_backward_options_t {
     fn default() -> Self {
         ACCEL_BACKWARD_OPTIONS_INIT
+    }
+}
+
+/// Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_sentence_embedding_options_t {
+    pub struct_size: usize,
+    /// Default MEAN
+    pub pooling: accel_sentence_pooling_t,
+    /// 1: vectors have the length 1. Default 1
+    pub normalize: accel_flag_t,
+}
+
+/// Every field of [`accel_sentence_embedding_options_t`] unset.
+pub const ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT: accel_sentence_embedding_options_t = accel_sentence_embedding_options_t {
+    struct_size: core::mem::size_of::<accel_sentence_embedding_options_t>(),
+    pooling: ACCEL_UNSET,
+    normalize: ACCEL_UNSET,
+};
+impl Default for accel_sentence_embedding_options_t {
+    fn default() -> Self {
+        ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT
     }
 }
 
@@ -6567,6 +6605,19 @@ functions! {
     ///
     /// Threads: any, waits. Since 0.1.
     pub fn accel_module_from_config(config: *const c_char, out: *mut *mut accel_module_t) -> accel_status_t;
+
+    /// An encoder whose hidden states become one vector for each sequence.
+    ///
+    /// It takes the encoder's inputs and gives \[batch, hidden size\]; padding does not count.
+    ///
+    /// * `encoder`: A model without a head, such as a "BertModel", whose weights may be loaded already. It becomes the child "encoder".
+    /// * `options`: NULL is allowed. NULL: defaults, as all-MiniLM-L6-v2 needs them.
+    /// * `out`: The module.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a module whose second input is no "attention_mask".
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_sentence_embedding(encoder: *mut accel_module_t, options: *const accel_sentence_embedding_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
 
     /// The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the device meta for accel_estimate_memory() and accel_calculate_maximum_sizes().
     ///

@@ -112,6 +112,15 @@ fn layout_of_accel_backward_options() {
 }
 
 #[test]
+fn layout_of_accel_sentence_embedding_options() {
+    assert_eq!(size_of::<accel_sentence_embedding_options_t>(), 16);
+    assert_eq!(align_of::<accel_sentence_embedding_options_t>(), 8);
+    assert_eq!(offset_of!(accel_sentence_embedding_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_sentence_embedding_options_t, pooling), 8);
+    assert_eq!(offset_of!(accel_sentence_embedding_options_t, normalize), 12);
+}
+
+#[test]
 fn layout_of_accel_activation_checkpointing_options() {
     assert_eq!(size_of::<accel_activation_checkpointing_options_t>(), 48);
     assert_eq!(align_of::<accel_activation_checkpointing_options_t>(), 8);

@@ -56,6 +56,22 @@ impl Model {
         made(|out| unsafe { sys::accel_module_from_config(config.as_ptr(), out) })
     }
 
+    /// An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives
+    /// \[batch, hidden size\]; padding does not count.
+    ///
+    /// * `options`: `None`: defaults, as all-MiniLM-L6-v2 needs them.
+    ///
+    /// Gives: The module.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn sentence_embedding(&self, options: impl Into<Option<SentenceEmbeddingOptions>>) -> Result<Model> {
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe { sys::accel_module_sentence_embedding(self.as_raw(), options, out) })
+    }
+
     /// The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the
     /// device meta for [`estimate_memory`](crate::estimate_memory) and [`calculate_maximum_sizes`](crate::calculate_maximum_sizes). Modules are named as the
     /// weights. The kind of each is the last part of its name; members of a list are of the kind `layers.N`, where

@@ -3,6 +3,28 @@ use super::*;
 use crate::options::*;
 
 crate::configuration::builder! {
+    /// Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
+    #[derive(Clone, Copy)]
+    SentenceEmbeddingOptions(accel_sentence_embedding_options_t = ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT), (),
+    pooling: SentencePooling = pooling,
+    normalize: bool = normalize,
+}
+
+impl SentenceEmbeddingOptions {
+    /// Default `SentencePooling::Mean`.
+    pub fn pooling(mut self, pooling: SentencePooling) -> Self {
+        self.0.pooling = pooling.into();
+        self
+    }
+
+    /// Vectors have the length 1. Default true.
+    pub fn normalize(mut self, normalize: bool) -> Self {
+        self.0.normalize = normalize.into();
+        self
+    }
+}
+
+crate::configuration::builder! {
     /// Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
     #[derive(Clone)]
     ActivationCheckpointingOptions(accel_activation_checkpointing_options_t = ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT), Kept,
