@@ -71,6 +71,31 @@ accel_module_load_torchscript(const char *path, accel_module_t *ACCEL_OWNED *out
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_from_config(const char *config, accel_module_t *ACCEL_OWNED *out);
 
+/* How hidden states become one vector. */
+typedef int32_t accel_sentence_pooling_t;
+#define ACCEL_SENTENCE_POOLING_MEAN 1 /* the mean over the tokens */
+#define ACCEL_SENTENCE_POOLING_FIRST 2 /* that of the first token */
+#define ACCEL_SENTENCE_POOLING_LAST 3 /* that of the last token */
+#define ACCEL_SENTENCE_POOLING_MAX 4 /* the largest of each feature */
+
+/* Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019). */
+typedef struct accel_sentence_embedding_options {
+  size_t struct_size;
+  accel_sentence_pooling_t pooling; /* Default MEAN */
+  accel_flag_t normalize;           /* 1: vectors have the length 1. Default 1 */
+} accel_sentence_embedding_options_t;
+
+/** An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives [batch, hidden
+ * size]; padding does not count.
+ * @param encoder A model without a head, such as a "BertModel", whose weights may be loaded already. It becomes the child "encoder".
+ * @param options NULL: defaults, as all-MiniLM-L6-v2 needs them.
+ * @param out The module.
+ * @return ACCEL_OK; INVALID_ARGUMENT for a module whose second input is no "attention_mask".
+ * @threads object */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_sentence_embedding(accel_module_t *encoder, const accel_sentence_embedding_options_t *ACCEL_NULLABLE options,
+                                accel_module_t *ACCEL_OWNED *out);
+
 /** The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the device meta
  * for accel_estimate_memory() and accel_calculate_maximum_sizes(). Modules are named as the weights. The kind of each is
  * the last part of its name; members of a list are of the kind `layers.N`, where the list is `layers`.

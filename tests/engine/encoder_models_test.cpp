@@ -5,6 +5,7 @@
 #include <ATen/ops/ones.h>
 
 #include "architecture_fixture.hpp"
+#include "nn/architectures/sentence_embedding.hpp"
 #include "nn/module_chain.hpp"
 #include "nn/module_walks.hpp"
 #include "tensor/tree.hpp"
@@ -108,6 +109,31 @@ TEST(EncoderModels, PaddingIsNotSeen) {
     const at::Tensor beside = tensors_of(model->call(Inputs{padded, mask}))[0].slice(1, 0, 3);
     EXPECT_TRUE(at::allclose(alone, beside, 1e-5, 1e-6));
   }
+}
+
+at::Tensor pooled(const ModulePtr& encoder, SentencePooling pooling, bool normalizes, const Inputs& inputs) {
+  return std::make_shared<SentenceEmbedding>(encoder, pooling, normalizes)->call(inputs).toTensor();
+}
+
+TEST(EncoderModels, HiddenStatesBecomeSentences) {
+  const at::NoGradGuard no_grad;
+  const Json fixture = tests::read_fixture("encoders.json");
+  const Json& recorded = fixture.items()->front();
+  const ModulePtr model = tests::recorded_model(recorded, 2);
+  const Inputs inputs = inputs_of(*model, recorded);
+  const at::Tensor hidden = tensors_of(model->call(inputs))[0];
+  const at::Tensor second = hidden[1].slice(0, 0, 3);  // the others are padding
+  const auto of_second = [&](SentencePooling pooling) { return pooled(model, pooling, false, inputs)[1]; };
+  EXPECT_TRUE(at::allclose(of_second(SentencePooling::kMean), second.mean(0), 1e-5, 1e-6));
+  EXPECT_TRUE(at::equal(of_second(SentencePooling::kFirst), second[0]));
+  EXPECT_TRUE(at::equal(of_second(SentencePooling::kLast), second[2]));
+  EXPECT_TRUE(at::equal(of_second(SentencePooling::kMax), second.amax(0)));
+  const at::Tensor unit = pooled(model, SentencePooling::kMean, true, inputs);
+  EXPECT_TRUE(at::allclose(unit.square().sum(1), at::ones({2})));
+  EXPECT_TRUE(at::allclose(pooled(model, SentencePooling::kMean, false, {inputs[0]})[0],
+                           tensors_of(model->call(Inputs{inputs[0]}))[0][0].mean(0), 1e-5, 1e-6));
+  expect_error(Status::kInvalidArgument, "has no second input attention_mask",
+               [] { SentenceEmbedding(std::make_shared<Module>("Other"), SentencePooling::kMean, true); });
 }
 
 TEST(EncoderModels, RefuseWhatTheyCannotDo) {

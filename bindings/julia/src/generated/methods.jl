@@ -7,6 +7,7 @@ const CHOICES = (
     scheduler_steps = (per_batch = 0, per_update = 1,),
     cpu_kernels = (auto = 0, default = 1, onednn = 2,),
     cpu_memory = (auto = 0, default = 1, cached = 2,),
+    sentence_pooling = (mean = 1, first = 2, last = 3, max = 4,),
     recompute = (nothing = 0, all = 1, keep_matmuls = 2,),
     muon_adjust = (original = 0, match_rms_adamw = 1,),
     update_precision = (as_stored = 0, master_weights = 1, stochastic_rounding = 2,),
@@ -41,6 +42,7 @@ const CHOICES = (
 )
 choices(::Type) = NamedTuple()
 choices(::Type{LibAccel.accel_state_options_t}) = (mixed_precision = CHOICES.precision, scheduler_steps = CHOICES.scheduler_steps, cpu_kernels = CHOICES.cpu_kernels, cpu_memory = CHOICES.cpu_memory,)
+choices(::Type{LibAccel.accel_sentence_embedding_options_t}) = (pooling = CHOICES.sentence_pooling,)
 choices(::Type{LibAccel.accel_activation_checkpointing_options_t}) = (recompute = CHOICES.recompute,)
 choices(::Type{LibAccel.accel_muon_options_t}) = (adjust_lr_fn = CHOICES.muon_adjust,)
 choices(::Type{LibAccel.accel_one_cycle_options_t}) = (anneal_strategy = CHOICES.anneal_strategy,)
@@ -995,6 +997,40 @@ token of the answer, of the last one]. Names of parameters are those of transfor
 """
 from_config(config::AbstractString) =
     made(Model, out -> LibAccel.accel_module_from_config(string(config), out))
+
+"""
+    generate(on_tokens, model, input_ids; attention_mask = nothing, options...)
+
+Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of earlier tokens
+are kept between the steps.
+
+- `max_new_tokens`: The most tokens that a sequence gets. In [1, inf). Default 20
+- `sample`: 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
+- `temperature`: Scores are divided by it. In (0, inf). Default 1
+- `top_k`: Only so many most likely tokens; 0: all. In [0, inf). Default 0
+- `top_p`: Only the most likely tokens that have this probability together (Holtzman et al., \"The Curious Case of Neural Text Degeneration\", 2020). In (0, 1]. Default 1
+- `min_p`: Only tokens with this part of the probability of the most likely one (Nguyen et al., \"Turning Up the Heat\", 2024). In [0, 1]. Default 0
+- `repetition_penalty`: Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., \"CTRL\", 2019). In (0, inf). Default 1
+- `seed`: The seed of the draws. In [0, inf). Default: the default generator of the device goes on
+- `pad_token`: Stands behind the end of a sequence. In [0, inf). Default 0
+- `stop_tokens`: A list of INT: tokens that end a sequence. Default: none
+
+Gives: A map: \"tokens\" int64 [batch, length + new], and \"log_probabilities\" float32 [batch, new], of each new token by the scores after the penalty.
+"""
+generate(on_tokens::Union{Function,Nothing}, model::Model, input_ids::Tensor; attention_mask::Union{Tensor,Nothing} = nothing, options...) =
+    result(out -> with_options(given -> LibAccel.accel_module_generate(model, input_ids, something(attention_mask, C_NULL), given, on_tokens === nothing ? C_NULL : generated_callback(), on_tokens === nothing ? C_NULL : keep(on_tokens, model), on_tokens === nothing ? C_NULL : destroy(), out), LibAccel.accel_generate_options_t; options...))::Map
+
+"""
+    SentenceEmbedding(encoder; options...)
+
+An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives [batch,
+hidden size]; padding does not count.
+
+- `pooling`: Default MEAN
+- `normalize`: 1: vectors have the length 1. Default 1
+"""
+SentenceEmbedding(encoder::Model; options...) =
+    made(Model, out -> with_options(given -> LibAccel.accel_module_sentence_embedding(encoder, given, out), LibAccel.accel_sentence_embedding_options_t; options...))
 
 """
     init_empty_weights(; include_buffers = nothing) do ... end

@@ -107,9 +107,9 @@ class ModuleList(Sequential):
 
 
 def from_config(config):
-    """A model from the configuration of a Hugging Face model: a mapping, or the path of a config.json, or its text. Known: "gpt2" and "llama"; they
-    generate with the keys and values of earlier tokens as its second argument: a list that is empty at first, then what the call before gave with
-    the logits."""
+    """A model from the configuration of a Hugging Face model: a mapping, or the path of a config.json, or its text. docs/models.md lists them.
+    Decoders take the keys and values of earlier tokens as their second argument: a list that is empty at first, then what the call before gave with
+    the logits; `generate()` does that."""
     if not isinstance(config, (str, os.PathLike, Mapping)):
         raise TypeError(f"from_config() got a {type(config).__name__}; expected a mapping such as {{'model_type': 'gpt2'}}, its JSON, or the path of a file with it")
     text = json.dumps(dict(config)) if isinstance(config, Mapping) else str(config)

@@ -30,6 +30,9 @@ pub type accel_cpu_memory_t = i32;
 /// The operation that reduces the ranks' elements. The numbers are pinned.
 pub type accel_reduction_t = i32;
 
+/// How hidden states become one vector.
+pub type accel_sentence_pooling_t = i32;
+
 /// The activations that backward computes again. The numbers are pinned.
 pub type accel_recompute_t = i32;
 
@@ -428,6 +431,18 @@ pub const ACCEL_HOOK_BACKWARD_PRE: i32 = 2;
 
 /// behind it; when no input needs a gradient, ahead of the parameters'
 pub const ACCEL_HOOK_BACKWARD: i32 = 3;
+
+/// the mean over the tokens
+pub const ACCEL_SENTENCE_POOLING_MEAN: accel_sentence_pooling_t = 1;
+
+/// that of the first token
+pub const ACCEL_SENTENCE_POOLING_FIRST: accel_sentence_pooling_t = 2;
+
+/// that of the last token
+pub const ACCEL_SENTENCE_POOLING_LAST: accel_sentence_pooling_t = 3;
+
+/// the largest of each feature
+pub const ACCEL_SENTENCE_POOLING_MAX: accel_sentence_pooling_t = 4;
 
 /// all activations are kept
 pub const ACCEL_RECOMPUTE_NOTHING: accel_recompute_t = 0;
@@ -1017,6 +1032,17 @@ pub type accel_forward_fn = unsafe extern "C" fn(module: *mut accel_module_t, in
 ///
 /// Threads: caller.
 pub type accel_module_hook_fn = unsafe extern "C" fn(module: *mut accel_module_t, values: *const accel_value_t, out_values: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
+
+/// Gets the new tokens of all sequences as soon as they are known.
+///
+/// * `tokens`: int64 \[batch\]; pad_token for a sequence that has ended. Released by the library.
+/// * `out_goes_on`: BOOL false ends all sequences. Leave NONE to go on.
+/// * `user_data`: Handed to the callback.
+///
+/// Returns: ACCEL_OK; a negative status is returned by accel_module_generate().
+///
+/// Threads: caller.
+pub type accel_generated_fn = unsafe extern "C" fn(tokens: *mut accel_tensor_t, out_goes_on: *mut accel_value_t, user_data: *mut c_void) -> accel_status_t;
 
 /// One user-defined update of a parameter, which changes the tensors in place.
 ///
@@ -1614,6 +1640,29 @@ impl Default for accel_backward_options_t {
     }
 }
 
+/// Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_sentence_embedding_options_t {
+    pub struct_size: usize,
+    /// Default MEAN
+    pub pooling: accel_sentence_pooling_t,
+    /// 1: vectors have the length 1. Default 1
+    pub normalize: accel_flag_t,
+}
+
+/// Every field of [`accel_sentence_embedding_options_t`] unset.
+pub const ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT: accel_sentence_embedding_options_t = accel_sentence_embedding_options_t {
+    struct_size: core::mem::size_of::<accel_sentence_embedding_options_t>(),
+    pooling: ACCEL_UNSET,
+    normalize: ACCEL_UNSET,
+};
+impl Default for accel_sentence_embedding_options_t {
+    fn default() -> Self {
+        ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT
+    }
+}
+
 /// Activation checkpointing (Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016).
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -1652,6 +1701,56 @@ pub const ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT: accel_activation_checkpoi
 impl Default for accel_activation_checkpointing_options_t {
     fn default() -> Self {
         ACCEL_ACTIVATION_CHECKPOINTING_OPTIONS_INIT
+    }
+}
+
+/// How tokens are chosen, and when a sequence ends. The scores are first changed by the penalty, and where tokens are drawn, by temperature, top_k, top_p and min_p, in this order.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_generate_options_t {
+    pub struct_size: usize,
+    /// The most tokens that a sequence gets. In \[1, inf). Default 20
+    pub max_new_tokens: i64,
+    /// 1: tokens are drawn by their probabilities; 0: the most likely ones. Default 0
+    pub sample: accel_flag_t,
+    /// 0
+    pub reserved: i32,
+    /// Scores are divided by it. In (0, inf). Default 1
+    pub temperature: f64,
+    /// Only so many most likely tokens; 0: all. In \[0, inf). Default 0
+    pub top_k: i64,
+    /// Only the most likely tokens that have this probability together (Holtzman et al., "The Curious Case of Neural Text Degeneration", 2020). In (0, 1\]. Default 1
+    pub top_p: f64,
+    /// Only tokens with this part of the probability of the most likely one (Nguyen et al., "Turning Up the Heat", 2024). In \[0, 1\]. Default 0
+    pub min_p: f64,
+    /// Scores of tokens that a sequence has are divided by it, negative ones multiplied (Keskar et al., "CTRL", 2019). In (0, inf). Default 1
+    pub repetition_penalty: f64,
+    /// The seed of the draws. In \[0, inf). Default: the default generator of the device goes on
+    pub seed: i64,
+    /// Stands behind the end of a sequence. In \[0, inf). Default 0
+    pub pad_token: i64,
+    /// A list of INT: tokens that end a sequence. Default: none
+    pub stop_tokens: *const accel_value_t,
+}
+
+/// Every field of [`accel_generate_options_t`] unset.
+pub const ACCEL_GENERATE_OPTIONS_INIT: accel_generate_options_t = accel_generate_options_t {
+    struct_size: core::mem::size_of::<accel_generate_options_t>(),
+    max_new_tokens: ACCEL_UNSET_INT64,
+    sample: ACCEL_UNSET,
+    reserved: 0,
+    temperature: ACCEL_UNSET_DOUBLE,
+    top_k: ACCEL_UNSET_INT64,
+    top_p: ACCEL_UNSET_DOUBLE,
+    min_p: ACCEL_UNSET_DOUBLE,
+    repetition_penalty: ACCEL_UNSET_DOUBLE,
+    seed: ACCEL_UNSET_INT64,
+    pad_token: ACCEL_UNSET_INT64,
+    stop_tokens: core::ptr::null(),
+};
+impl Default for accel_generate_options_t {
+    fn default() -> Self {
+        ACCEL_GENERATE_OPTIONS_INIT
     }
 }
 
@@ -6507,6 +6606,19 @@ functions! {
     /// Threads: any, waits. Since 0.1.
     pub fn accel_module_from_config(config: *const c_char, out: *mut *mut accel_module_t) -> accel_status_t;
 
+    /// An encoder whose hidden states become one vector for each sequence.
+    ///
+    /// It takes the encoder's inputs and gives \[batch, hidden size\]; padding does not count.
+    ///
+    /// * `encoder`: A model without a head, such as a "BertModel", whose weights may be loaded already. It becomes the child "encoder".
+    /// * `options`: NULL is allowed. NULL: defaults, as all-MiniLM-L6-v2 needs them.
+    /// * `out`: The module.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT for a module whose second input is no "attention_mask".
+    ///
+    /// Threads: object. Since 0.1.
+    pub fn accel_module_sentence_embedding(encoder: *mut accel_module_t, options: *const accel_sentence_embedding_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
+
     /// The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the device meta for accel_estimate_memory() and accel_calculate_maximum_sizes().
     ///
     /// Modules are named as the weights. The kind of each is the last part of its name; members of a list are of the kind `layers.N`, where the list is `layers`.
@@ -7023,6 +7135,24 @@ functions! {
     ///
     /// Threads: object. Since 0.1.
     pub fn accel_module_tie(module: *mut accel_module_t, path: *const c_char, source_path: *const c_char) -> accel_status_t;
+
+    /// Lets a decoder add tokens to sequences, one after the other, without gradients.
+    ///
+    /// Its keys and values of earlier tokens are kept between the steps.
+    ///
+    /// * `module`: A decoder of accel_module_from_config(), or a module whose inputs have its names and which gives \[logits, past_key_values\]; in evaluation (accel_module_train()).
+    /// * `input_ids`: int64 \[batch, length\].
+    /// * `attention_mask`: NULL is allowed. \[batch, length\], 1: a token, 0: padding, on the left. NULL: no padding.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `on_tokens`: NULL is allowed. NULL: none.
+    /// * `user_data`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `destroy`: NULL is allowed. Handed to the callback; destroy ends its life.
+    /// * `out`: A map: "tokens" int64 \[batch, length + new\], and "log_probabilities" float32 \[batch, new\], of each new token by the scores after the penalty.
+    ///
+    /// Returns: ACCEL_OK; INVALID_ARGUMENT that names the field; SHAPE_MISMATCH; TYPE_MISMATCH; UNSUPPORTED for a module without past_key_values; INVALID_STATE in training.
+    ///
+    /// Threads: object, waits. Since 0.1.
+    pub fn accel_module_generate(module: *mut accel_module_t, input_ids: *const accel_tensor_t, attention_mask: *const accel_tensor_t, options: *const accel_generate_options_t, on_tokens: Option<accel_generated_fn>, user_data: *mut c_void, destroy: Option<accel_destroy_fn>, out: *mut accel_value_t) -> accel_status_t;
 
     /// AdamW over the parameters of a module.
     ///

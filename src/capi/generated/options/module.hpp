@@ -4,8 +4,16 @@
 #include "accel.h"
 #include "capi/calls/options.hpp"
 #include "config/generated/settings/module/activation_checkpointing.hpp"
+#include "config/generated/settings/module/sentence_embedding.hpp"
 
 namespace accel::capi {
+
+template <>
+struct OptionsStruct<accel_sentence_embedding_options_t> {
+  using Settings = SentenceEmbeddingSettings;
+  static const OptionTable& table() { return option_tables::sentence_embedding_options; }
+  static accel_sentence_embedding_options_t unset() { return ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT; }
+};
 
 template <>
 struct OptionsStruct<accel_activation_checkpointing_options_t> {

@@ -56,6 +56,22 @@ impl Model {
         made(|out| unsafe { sys::accel_module_from_config(config.as_ptr(), out) })
     }
 
+    /// An encoder whose hidden states become one vector for each sequence. It takes the encoder's inputs and gives
+    /// \[batch, hidden size\]; padding does not count.
+    ///
+    /// * `options`: `None`: defaults, as all-MiniLM-L6-v2 needs them.
+    ///
+    /// Gives: The module.
+    ///
+    /// # Errors
+    /// InvalidArgument.
+    #[inline]
+    pub fn sentence_embedding(&self, options: impl Into<Option<SentenceEmbeddingOptions>>) -> Result<Model> {
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe { sys::accel_module_sentence_embedding(self.as_raw(), options, out) })
+    }
+
     /// The shapes of a model whose weights are in files, without their memory and without a forward: a tree on the
     /// device meta for [`estimate_memory`](crate::estimate_memory) and [`calculate_maximum_sizes`](crate::calculate_maximum_sizes). Modules are named as the
     /// weights. The kind of each is the last part of its name; members of a list are of the kind `layers.N`, where
@@ -345,6 +361,61 @@ impl Model {
         let source_path = c_string(source_path)?;
         memory::writes(self)?;
         check(unsafe { sys::accel_module_tie(self.as_raw(), path.as_ptr(), source_path.as_ptr()) }).map(drop)
+    }
+
+    /// Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of
+    /// earlier tokens are kept between the steps.
+    ///
+    /// * `input_ids`: Int64 \[batch, length\].
+    /// * `attention_mask`: \[batch, length\], true: a token, false: padding, on the left. `None`: no padding.
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: A map: "tokens" int64 \[batch, length + new\], and "log_probabilities" float32 \[batch, new\], of each
+    /// new token by the scores after the penalty.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch, ShapeMismatch, InvalidState, Unsupported.
+    #[inline]
+    pub fn generate<'a>(&self, input_ids: &Tensor, attention_mask: impl Into<Option<&'a Tensor>>, options: impl Into<Option<GenerateOptions>>) -> Result<Value> {
+        let attention_mask = attention_mask.into();
+        let options = options.into();
+        let options = optional(&options)?;
+        memory::reads(input_ids)?;
+        memory::reads(&attention_mask)?;
+        made(|out| unsafe {
+            sys::accel_module_generate(self.as_raw(), input_ids.as_raw(), attention_mask.map_or(ptr::null(), |one| one.as_raw()), options, None, ptr::null_mut(), None, out)
+        })
+    }
+
+    /// Lets a decoder add tokens to sequences, one after the other, without gradients. Its keys and values of
+    /// earlier tokens are kept between the steps.
+    ///
+    /// * `input_ids`: Int64 \[batch, length\].
+    /// * `attention_mask`: \[batch, length\], true: a token, false: padding, on the left. `None`: no padding.
+    /// * `options`: `None`: defaults.
+    /// * `on_tokens(tokens)`: `None`: none. Gets the new tokens of all sequences as soon as they are known.
+    ///   `tokens`: Int64 \[batch\]; pad_token for a sequence that has ended. Released by the library. Gives: BOOL
+    ///   false ends all sequences. Leave NONE to go on.
+    ///
+    /// Gives: A map: "tokens" int64 \[batch, length + new\], and "log_probabilities" float32 \[batch, new\], of each
+    /// new token by the scores after the penalty.
+    ///
+    /// # Errors
+    /// InvalidArgument, TypeMismatch, ShapeMismatch, InvalidState, Unsupported.
+    #[inline]
+    pub fn generate_with<'a, F>(&self, input_ids: &Tensor, attention_mask: impl Into<Option<&'a Tensor>>, options: impl Into<Option<GenerateOptions>>, on_tokens: F) -> Result<Value>
+    where
+        F: FnMut(&Tensor) -> CallbackResult<Option<Value>> + Send + 'static,
+    {
+        let attention_mask = attention_mask.into();
+        let options = options.into();
+        let options = optional(&options)?;
+        memory::reads(input_ids)?;
+        memory::reads(&attention_mask)?;
+        let (call, data, destroy) = crate::module::closures::generated(on_tokens);
+        made(|out| unsafe {
+            sys::accel_module_generate(self.as_raw(), input_ids.as_raw(), attention_mask.map_or(ptr::null(), |one| one.as_raw()), options, call, data, destroy, out)
+        })
     }
 }
 
