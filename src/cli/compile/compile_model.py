@@ -75,7 +75,8 @@ def model_of_folder(settings):
         return whole_forward(input_ids=input_ids, use_cache=False, return_dict=True).logits
 
     model.forward = forward
-    length = settings["length"] or min(16, getattr(config, "max_position_embeddings", None) or 16)
+    settings["max_length"] = getattr(config, "max_position_embeddings", None)
+    length = settings["length"] or min(16, settings["max_length"] or 16)
     return model, (torch.zeros(2, length, dtype=torch.int64),), None
 
 
@@ -108,8 +109,8 @@ def with_two_rows(value):
 def dynamic_shapes_of(inputs, settings):
     import torch
 
-    limits = {"max": settings["max_batch"]} if settings["max_batch"] else {}
-    batch, length = torch.export.Dim("batch", min=1, **limits), torch.export.Dim("length", min=1)
+    batch, length = (torch.export.Dim(name, min=1, **({"max": settings[most]} if settings.get(most) else {}))
+                     for name, most in (("batch", "max_batch"), ("length", "max_length")))
 
     def shape(leaf):
         if not isinstance(leaf, torch.Tensor):
@@ -135,7 +136,7 @@ def size_of(size, ranges):
         # Exported programs take a single row, too, where they were traced with more of them.
         least = int(known.lower)
         described["min"] = 1 if least == 2 else least
-        if known.upper.is_finite and int(known.upper) < 2 ** 62:
+        if getattr(known.upper, "is_Integer", False) and int(known.upper) < 2 ** 62:
             described["max"] = int(known.upper)
     return described
 

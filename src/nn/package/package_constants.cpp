@@ -102,7 +102,7 @@ void PackageConstants::add(Module& root, const std::string& code_name, const std
                            const at::Tensor& tensor, bool is_buffer, bool is_persistent) {
   const auto [module, name] = place_of(root, path);
   const at::Tensor own = shared(tensor, package_);
-  Constant constant{code_name, path, module, 0, is_buffer, own, own, own.const_data_ptr(), version_of(own)};
+  Constant constant{code_name, path, module, 0, is_buffer, tensor, own, own.const_data_ptr(), version_of(own)};
   constant.index = is_buffer ? module->add_buffer(name, own, is_persistent)
                              : module->add_parameter(name, own, /*requires_grad=*/false);
   constants_.push_back(std::move(constant));

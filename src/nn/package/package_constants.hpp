@@ -34,7 +34,7 @@ class PackageConstants {
     const Module* owner;
     size_t index;
     bool is_buffer;
-    at::Tensor original;  // how the code expects it; of another memory
+    at::Tensor original;  // as the code expects it; not the tensor of the module, which may become another kind
     at::Tensor given;     // the code refers to it
     const void* memory = nullptr;
     uint64_t version = 0;
