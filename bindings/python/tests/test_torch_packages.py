@@ -2,6 +2,8 @@
 
 import json
 import os
+import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -169,6 +171,18 @@ def test_wrong_commands_are_named(tmp_path):
     assert outcome.returncode == 2 and "ends with .pt2" in outcome.stderr
     outcome = subprocess.run([PROGRAM, "compile"], capture_output=True, text=True, check=False)
     assert outcome.returncode == 2 and "there is no model" in outcome.stderr
+
+
+def test_page_about_compilation(tmp_path):
+    """The blocks of docs/compilation.md, one after the other."""
+    page = (pathlib.Path(__file__).parents[3] / "docs" / "compilation.md").read_text()
+    script, program = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (command,) = re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "scores.py").write_text(script)
+    path = f"{os.path.dirname(PROGRAM)}:{os.path.dirname(sys.executable)}:{os.environ['PATH']}"
+    subprocess.run(command, shell=True, check=True, capture_output=True, cwd=tmp_path, env={**os.environ, "PATH": path})
+    outcome = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, cwd=tmp_path)
+    assert outcome.stdout.split() == ["(5,", "4)"], outcome.stdout
 
 
 def test_models_of_transformers(tmp_path):

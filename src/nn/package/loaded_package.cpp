@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/first_line.hpp"
-#include "base/text_ends.hpp"
+#include "nn/package/needed_library.hpp"
 #include "os/linker_error.hpp"
 #include "tensor/lack_of_memory.hpp"
 
@@ -36,6 +36,8 @@ LoadedPackage::LoadedPackage(PackageFile& file, c10::Device device, int64_t conc
   const auto maker = makers.find(device.is_cpu() ? "cpu" : c10::DeviceTypeName(device.type(), /*lower_case=*/true));
   require(maker != makers.end(), Status::kUnsupported, "LibTorch runs no packages on the device ", device.type());
   const std::string folder = shared_object.substr(0, shared_object.rfind('/'));
+  // It has no code, and names all libraries of a LibTorch for GPUs, of which programs load those that they use.
+  if (device.is_cpu()) replace_needed_library(shared_object, "libtorch.so", "libtorch_cpu.so");
   try {
     runner_ = maker->second(shared_object, static_cast<size_t>(concurrent_calls), device.str(), folder,
                             /*run_single_threaded=*/false);
