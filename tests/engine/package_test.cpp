@@ -1,5 +1,6 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/CPUAllocator.h>
 #include <caffe2/serialize/inline_container.h>
 #include <sys/utsname.h>
 #include <torch/csrc/api/include/torch/version.h>
@@ -12,9 +13,11 @@
 
 #include "nn/package/call_tree.hpp"
 #include "nn/package/input_checks.hpp"
+#include "nn/package/needed_library.hpp"
 #include "nn/package/package_module.hpp"
 #include "nn/package/package_target.hpp"
 #include "nn_fixture.hpp"
+#include "os/loaded_file.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::nn {
@@ -124,6 +127,7 @@ TEST(Package, ChecksInputsByWhatItWasMadeFor) {
   };
   const auto ids = [](int64_t rows, int64_t columns) { return at::zeros({rows, columns}, at::kLong); };
   EXPECT_EQ(call(ids(1, 4), at::zeros({1})).size(), 2u);
+  EXPECT_EQ(call(ids(1, 4), at::zeros({1}), 2.0).size(), 2u);
   EXPECT_TRUE(call(at::zeros({4, 8}, at::kLong).t(), at::zeros({8}))[0].is_contiguous());
   expect_error(Status::kShapeMismatch, "a size of 1 to 8 in dimension 0", [&] { call(ids(9, 4), at::zeros({9})); });
   expect_error(Status::kShapeMismatch, "expected 4 in dimension 1", [&] { call(ids(2, 5), at::zeros({2})); });
@@ -228,6 +232,37 @@ TEST(Package, DamagedFilesAreRefusedInOrder) {
     std::ofstream(package.path(), std::ios::binary) << damaged;
     EXPECT_THROW(load_package(package.path()), Error);
   }
+}
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+}
+
+// Code for the CPU names a library that is not there without the libraries of other devices.
+TEST(Package, ReplacesALibraryThatCodeNames) {
+  const std::string path = (std::filesystem::temp_directory_path() / text("accel_package_", getpid(), ".so")).string();
+  const std::string original = loaded_file_of(&c10::GetCPUAllocator);
+  std::filesystem::copy_file(original, path, std::filesystem::copy_options::overwrite_existing);
+  const std::string before = bytes_of(path);
+  replace_needed_library(path, "libno.so", "libc.so.6");
+  replace_needed_library(path, "libc.so.6", "libno.so");
+  EXPECT_EQ(bytes_of(path), before);
+  replace_needed_library(path, "libgcc_s.so.1", "libc.so.6");
+  const std::string after = bytes_of(path);
+  ASSERT_EQ(after.size(), before.size());
+  const auto changed = [&](size_t place) { return before[place] != after[place]; };
+  size_t first = 0, last = before.size() - 1;
+  while (first < last && !changed(first)) first++;
+  while (last > first && !changed(last)) last--;
+  EXPECT_LT(first, last + 1);
+  EXPECT_LE(last - first, 16u);                                // one entry
+  replace_needed_library(path, "libgcc_s.so.1", "libc.so.6");  // there is none any more
+  EXPECT_EQ(bytes_of(path), after);
+  std::ofstream(path, std::ios::trunc) << "this is no shared object";
+  replace_needed_library(path, "libgcc_s.so.1", "libc.so.6");
+  EXPECT_EQ(bytes_of(path), "this is no shared object");
+  std::filesystem::remove(path);
 }
 
 TEST(Package, KnowsTheInstructionsOfAProcessor) {

@@ -133,9 +133,7 @@ def size_of(size, ranges):
     known = ranges.get(expression)
     described = {"symbol": str(expression)}
     if known is not None:
-        # Exported programs take a single row, too, where they were traced with more of them.
-        least = int(known.lower)
-        described["min"] = 1 if least == 2 else least
+        described["min"] = int(known.lower)
         if getattr(known.upper, "is_Integer", False) and int(known.upper) < 2 ** 62:
             described["max"] = int(known.upper)
     return described

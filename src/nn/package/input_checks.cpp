@@ -21,7 +21,8 @@ bool is_constant(const Json& constant, const c10::IValue& value) {
   if (constant.is_null()) return value.isNone();
   if (constant.flag() != nullptr) return value.isBool() && value.toBool() == *constant.flag();
   if (constant.text() != nullptr) return value.isString() && value.toStringRef() == *constant.text();
-  if (value.isInt()) return constant.integer() == value.toInt();
+  if (value.isInt())
+    return constant.integer() == value.toInt() || constant.number() == static_cast<double>(value.toInt());
   return value.isDouble() && constant.number() == value.toDouble();
 }
 
