@@ -28,7 +28,7 @@ class PackagePart final : public Module {
 };
 
 // The module at "layers.0" of "layers.0.weight", and "weight".
-std::pair<Module*, std::string> place_of(Module& root, const std::string& path) {
+std::pair<Module*, std::string> part_of(Module& root, const std::string& path) {
   Module* module = &root;
   size_t begin = 0;
   for (size_t dot = path.find('.'); dot != std::string::npos; dot = path.find('.', begin)) {
@@ -48,7 +48,7 @@ std::pair<Module*, std::string> place_of(Module& root, const std::string& path) 
 }
 
 // A tensor in the memory of the code, which lives as long as the tensor.
-at::Tensor shared(const at::Tensor& tensor, const std::shared_ptr<LoadedPackage>& package) {
+at::Tensor in_memory_of_code(const at::Tensor& tensor, const std::shared_ptr<LoadedPackage>& package) {
   return at::from_blob(
       tensor.mutable_data_ptr(), tensor.sizes(), tensor.strides(), [package](void*) {}, tensor.options(),
       tensor.device());
@@ -100,8 +100,8 @@ PackageConstants::PackageConstants(std::shared_ptr<LoadedPackage> package, Modul
 
 void PackageConstants::add(Module& root, const std::string& code_name, const std::string& path,
                            const at::Tensor& tensor, bool is_buffer, bool is_persistent) {
-  const auto [module, name] = place_of(root, path);
-  const at::Tensor own = shared(tensor, package_);
+  const auto [module, name] = part_of(root, path);
+  const at::Tensor own = in_memory_of_code(tensor, package_);
   Constant constant{code_name, path, module, 0, is_buffer, tensor, own, own.const_data_ptr(), version_of(own)};
   constant.index = is_buffer ? module->add_buffer(name, own, is_persistent)
                              : module->add_parameter(name, own, /*requires_grad=*/false);
@@ -125,7 +125,7 @@ void PackageConstants::tie(Module& root, const Json& description) {
     if (source == constants_.end()) continue;
     for (const Json& name : *group.items()) {
       if (name.text() == nullptr || known(name) != constants_.end()) continue;
-      const auto [module, own_name] = place_of(root, *name.text());
+      const auto [module, own_name] = part_of(root, *name.text());
       const size_t index = module->add_parameter(own_name, source->now(), /*requires_grad=*/false);
       module->share_parameter(index, *source->owner, source->index);
     }

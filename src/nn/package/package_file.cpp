@@ -26,7 +26,7 @@ namespace {
 constexpr const char* kModels = "data/aotinductor/";
 constexpr const char* kExtension = ".so";
 constexpr const char* kTexts = "_metadata.json";
-constexpr size_t kChunk = size_t{1} << 20;
+constexpr size_t kCopiedChunk = size_t{1} << 20;
 
 // Names in archives come from outside: none may lead out of the folder.
 bool is_plain(std::string_view name) {
@@ -124,8 +124,8 @@ std::string PackageFile::extract(const std::string& folder) {
 void PackageFile::extract_file(const std::string& record, const std::string& path) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   const size_t size = reader_->getRecordSize(record);
-  auto chunks = reader_->createChunkReaderIter(record, size, std::min(size, kChunk));
-  std::vector<char> chunk(std::min(size, kChunk));
+  auto chunks = reader_->createChunkReaderIter(record, size, std::min(size, kCopiedChunk));
+  std::vector<char> chunk(std::min(size, kCopiedChunk));
   for (size_t written = 0; file && written < size;) {
     const size_t count = chunks.next(chunk.data());
     if (count == 0) fail_as_corrupt("'" + record + "' ends early");
