@@ -388,6 +388,16 @@ struct BackwardOptions : accel_backward_options_t {
   BackwardOptions() : accel_backward_options_t(ACCEL_BACKWARD_OPTIONS_INIT) {}
 };
 
+// How a model of torch.jit is loaded.
+struct TorchscriptOptions : accel_torchscript_options_t {
+  TorchscriptOptions() : accel_torchscript_options_t(ACCEL_TORCHSCRIPT_OPTIONS_INIT) {}
+};
+
+// How a package is loaded.
+struct PackageOptions : accel_package_options_t {
+  PackageOptions() : accel_package_options_t(ACCEL_PACKAGE_OPTIONS_INIT) {}
+};
+
 // Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
 struct SentenceEmbeddingOptions : accel_sentence_embedding_options_t {
   SentenceEmbeddingOptions() : accel_sentence_embedding_options_t(ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT) {}
@@ -1120,9 +1130,17 @@ class Module : public detail::Handle<accel_module_t, accel_module_retain, accel_
   }
 
   // A model that Python saved with torch.jit.
-  static Module load_torchscript(const std::string& path) {
+  static Module load_torchscript(const std::string& path, const TorchscriptOptions& options = {}) {
     Module out;
-    detail::check(accel_module_load_torchscript(path.c_str(), out.put()));
+    detail::check(accel_module_load_torchscript(path.c_str(), &options, out.put()));
+    return out;
+  }
+
+  // A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and
+  // torch._inductor.aoti_compile_and_package() make it.
+  static Module from_package(const std::string& path, const PackageOptions& options = {}) {
+    Module out;
+    detail::check(accel_module_from_package(path.c_str(), &options, out.put()));
     return out;
   }
 

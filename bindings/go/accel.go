@@ -63,6 +63,14 @@ static inline void go_unset_accel_backward_options_t(accel_backward_options_t *o
   *options = (accel_backward_options_t)ACCEL_BACKWARD_OPTIONS_INIT;
 }
 
+static inline void go_unset_accel_torchscript_options_t(accel_torchscript_options_t *options) {
+  *options = (accel_torchscript_options_t)ACCEL_TORCHSCRIPT_OPTIONS_INIT;
+}
+
+static inline void go_unset_accel_package_options_t(accel_package_options_t *options) {
+  *options = (accel_package_options_t)ACCEL_PACKAGE_OPTIONS_INIT;
+}
+
 static inline void go_unset_accel_sentence_embedding_options_t(accel_sentence_embedding_options_t *options) {
   *options = (accel_sentence_embedding_options_t)ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT;
 }
@@ -1162,8 +1170,12 @@ static inline accel_status_t go_accel_module_create(const char *kind, accel_modu
   return go_checked(accel_module_create(kind, out), failure);
 }
 
-static inline accel_status_t go_accel_module_load_torchscript(const char *path, accel_module_t **out, go_failure *failure) {
-  return go_checked(accel_module_load_torchscript(path, out), failure);
+static inline accel_status_t go_accel_module_load_torchscript(const char *path, const accel_torchscript_options_t *options, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_load_torchscript(path, options, out), failure);
+}
+
+static inline accel_status_t go_accel_module_from_package(const char *path, const accel_package_options_t *options, accel_module_t **out, go_failure *failure) {
+  return go_checked(accel_module_from_package(path, options, out), failure);
 }
 
 static inline accel_status_t go_accel_module_from_config(const char *config, accel_module_t **out, go_failure *failure) {
@@ -4871,6 +4883,58 @@ func (options *BackwardOptions) c(given *arguments) *C.accel_backward_options_t 
 	}
 	made.inputs = given.optional(options.Inputs)
 	made.gradient = options.Gradient.c()
+	return made
+}
+
+// TorchscriptOptions: How a model of torch.jit is loaded.
+type TorchscriptOptions struct {
+	// Its name, with or without an index. Default: "cpu"
+	Device string
+
+	// 1: freezes the model (weights become constants of its code) and rewrites the code for evaluation. It has no
+	// parameters then, its state dict is empty, accel_module_train() is UNSUPPORTED, and it stays on its device.
+	// Default 0
+	OptimizeForInference *bool
+}
+
+func (options *TorchscriptOptions) c(given *arguments) *C.accel_torchscript_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_torchscript_options_t)(given.room(C.sizeof_accel_torchscript_options_t))
+	C.go_unset_accel_torchscript_options_t(made)
+	made.device = given.nullable(options.Device)
+	if options.OptimizeForInference != nil {
+		made.optimize_for_inference = C.accel_flag_t(flag(*options.OptimizeForInference))
+	}
+	return made
+}
+
+// PackageOptions: How a package is loaded.
+type PackageOptions struct {
+	// The model, of a package with several. Default: its only one
+	ModelName string
+
+	// Its name, with or without an index, of the kind that the package was made for. Default: the current one of
+	// that kind
+	Device string
+
+	// Calls on several threads that compute at the same time, each with memory of its own; more of them wait. In
+	// [1, 1024]. Default 1
+	ConcurrentCalls *int64
+}
+
+func (options *PackageOptions) c(given *arguments) *C.accel_package_options_t {
+	if options == nil {
+		return nil
+	}
+	made := (*C.accel_package_options_t)(given.room(C.sizeof_accel_package_options_t))
+	C.go_unset_accel_package_options_t(made)
+	made.model_name = given.nullable(options.ModelName)
+	made.device = given.nullable(options.Device)
+	if options.ConcurrentCalls != nil {
+		made.concurrent_calls = C.int64_t(*options.ConcurrentCalls)
+	}
 	return made
 }
 
@@ -12291,14 +12355,54 @@ func NewModule(kind string) (out *Module, err error) {
 // ModuleLoadTorchscript is accel_module_load_torchscript. A model that Python saved with torch.jit.
 //
 //   - path: The file.
+//   - options: NULL: defaults.
 //
-// Returns: ACCEL_OK, NOT_FOUND, CORRUPT.
-func ModuleLoadTorchscript(path string) (out *Module, err error) {
+// Returns: ACCEL_OK, NOT_FOUND, CORRUPT; UNSUPPORTED for a device that is not there, and for a model that cannot be
+// frozen.
+func ModuleLoadTorchscript(path string, options *TorchscriptOptions) (out *Module, err error) {
 	var given arguments
 	defer given.end()
+	cOptions := options.c(&given)
 	var cOut *C.accel_module_t
+	if err = given.err; err != nil {
+		return
+	}
 	var failure C.go_failure
-	code := C.go_accel_module_load_torchscript(given.text(path), &cOut, &failure)
+	code := C.go_accel_module_load_torchscript(given.text(path), cOptions, &cOut, &failure)
+	runtime.KeepAlive(options)
+	if err = status(code, failure); err != nil {
+		return
+	}
+	out = newModule(cOut)
+	return
+}
+
+// ModuleFromPackage is accel_module_from_package. A model for inference that was compiled before: a package (.pt2) of
+// AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it. It needs no Python and no
+// compiler. A package is a program: load only what you trust. What it says of its LibTorch, processor and device is
+// read before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs
+// are checked before each call: by what `accel compile` wrote into the package, or else by the code itself.
+// Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed.
+// Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a
+// state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and
+// device are those of the code.
+//
+//   - path: The file.
+//   - options: NULL: defaults.
+//
+// Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is no package; UNSUPPORTED for one of another LibTorch, processor or
+// device, or with sources alone; INVALID_ARGUMENT for one with several models without a name.
+func ModuleFromPackage(path string, options *PackageOptions) (out *Module, err error) {
+	var given arguments
+	defer given.end()
+	cOptions := options.c(&given)
+	var cOut *C.accel_module_t
+	if err = given.err; err != nil {
+		return
+	}
+	var failure C.go_failure
+	code := C.go_accel_module_from_package(given.text(path), cOptions, &cOut, &failure)
+	runtime.KeepAlive(options)
 	if err = status(code, failure); err != nil {
 		return
 	}

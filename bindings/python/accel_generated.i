@@ -417,6 +417,14 @@ static const char accel_backward_options_text[] = "accel_backward_options_t(*, r
 %}
 %accel_options(accel_backward_options, ACCEL_BACKWARD_OPTIONS_INIT, free_value((accel_value_t *)$self->inputs);)
 %{
+static const char accel_torchscript_options_text[] = "accel_torchscript_options_t(*, device=None, optimize_for_inference=0)\n--\n\nHow a model of torch.jit is loaded.\n\ndevice: Its name, with or without an index. Default: \"cpu\"\noptimize_for_inference: 1: freezes the model (weights become constants of its code) and rewrites the code for evaluation. It has no parameters then, its state dict is empty, accel_module_train() is UNSUPPORTED, and it stays on its device. Default 0";
+%}
+%accel_options(accel_torchscript_options, ACCEL_TORCHSCRIPT_OPTIONS_INIT, free((char *)$self->device);)
+%{
+static const char accel_package_options_text[] = "accel_package_options_t(*, model_name=None, device=None, concurrent_calls=1)\n--\n\nHow a package is loaded.\n\nmodel_name: The model, of a package with several. Default: its only one\ndevice: Its name, with or without an index, of the kind that the package was made for. Default: the current one of that kind\nconcurrent_calls: Calls on several threads that compute at the same time, each with memory of its own; more of them wait. In [1, 1024]. Default 1";
+%}
+%accel_options(accel_package_options, ACCEL_PACKAGE_OPTIONS_INIT, free((char *)$self->model_name); free((char *)$self->device);)
+%{
 static const char accel_sentence_embedding_options_text[] = "accel_sentence_embedding_options_t(*, pooling=ACCEL_SENTENCE_POOLING_MEAN, normalize=1)\n--\n\nEmbeddings of sentences (Reimers and Gurevych, \"Sentence-BERT\", 2019).\n\npooling: Default MEAN\nnormalize: 1: vectors have the length 1. Default 1";
 %}
 %accel_options(accel_sentence_embedding_options, ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT, )
@@ -725,6 +733,15 @@ typedef struct accel_backward_options {
   const accel_value_t *inputs;
   const accel_tensor_t *gradient;
 } accel_backward_options_t;
+typedef struct accel_torchscript_options {
+  const char *device;
+  accel_flag_t optimize_for_inference;
+} accel_torchscript_options_t;
+typedef struct accel_package_options {
+  const char *model_name;
+  const char *device;
+  int64_t concurrent_calls;
+} accel_package_options_t;
 typedef struct accel_sentence_embedding_options {
   accel_sentence_pooling_t pooling;
   accel_flag_t normalize;
@@ -1454,6 +1471,7 @@ typedef struct accel_launch_options {
 %accel_waits(accel_huber_loss)
 %accel_waits(accel_binary_cross_entropy_with_logits)
 %accel_waits(accel_module_load_torchscript)
+%accel_waits(accel_module_from_package)
 %accel_waits(accel_module_from_config)
 %accel_waits(accel_module_shapes_from_weights)
 %accel_waits(accel_module_linear)
@@ -3266,9 +3284,18 @@ accel_status_t accel_module_create(const char *kind, accel_module_t **OUTPUT);
 %feature("docstring") accel_module_load_torchscript "A model that Python saved with torch.jit.
 
 path: The file.
+options: NULL: defaults.
 out: The module.
-Returns: ACCEL_OK, NOT_FOUND, CORRUPT.";
-accel_status_t accel_module_load_torchscript(const char *path, accel_module_t **OUTPUT);
+Returns: ACCEL_OK, NOT_FOUND, CORRUPT; UNSUPPORTED for a device that is not there, and for a model that cannot be frozen.";
+accel_status_t accel_module_load_torchscript(const char *path, const accel_torchscript_options_t *options, accel_module_t **OUTPUT);
+
+%feature("docstring") accel_module_from_package "A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a program: load only what you trust. What it says of its LibTorch, processor and device is read before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and device are those of the code.
+
+path: The file.
+options: NULL: defaults.
+out: A module of the kind \"Package\", in evaluation. accel_module_train() of it is UNSUPPORTED. Its call returns, besides other errors: TYPE_MISMATCH for another dtype or device; SHAPE_MISMATCH; INVALID_ARGUMENT for another structure or number; UNSUPPORTED for an input that needs a gradient while gradients are recorded.
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is no package; UNSUPPORTED for one of another LibTorch, processor or device, or with sources alone; INVALID_ARGUMENT for one with several models without a name.";
+accel_status_t accel_module_from_package(const char *path, const accel_package_options_t *options, accel_module_t **OUTPUT);
 
 %feature("docstring") accel_module_from_config "A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known: decoders, which are \"gemma2\", \"gemma3_text\", \"gpt2\", \"llama\", \"mistral\", \"olmo2\", \"phi3\", \"qwen2\" and \"qwen3\", and encoders. Decoders take token ids int64 [batch, length] and give logits [batch, length, vocabulary]. They also take \"past_key_values\", keys and values of earlier tokens, and then computes new ones only: an empty list at the beginning, afterwards what the call before returned. The output is then [logits, past_key_values]; these are a list of [key, value] for each layer, each [batch, key heads, length, head size]. What a call returned can be continued several times, and may have memory behind it, so that tokens of a later call are not copied. All but \"gpt2\" also take \"attention_mask\" [batch, earlier length + length] (1: a token, 0: padding) and \"position_ids\" [batch, length]. Encoders, which are \"bert\", \"distilbert\" and \"roberta\", take \"input_ids\", \"attention_mask\" (1: a token, 0: padding; all are tokens by default), \"token_type_ids\" and \"position_ids\", each [batch, length]. `architectures` of the configuration says what they give: a \"BertModel\" [hidden states [batch, length, hidden size], pooled [batch, hidden size]], a \"DistilBertModel\" the hidden states; a \"BertForMaskedLM\" scores of the vocabulary for each token; \"BertForSequenceClassification\" scores of classes for each sequence, \"BertForTokenClassification\" for each token; and \"BertForQuestionAnswering\" [scores of the first token of the answer, of the last one]. Names of parameters are those of transformers.
 

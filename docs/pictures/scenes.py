@@ -85,6 +85,11 @@ SCENES = {
         "arrows": ["config -> model", "row -> model", "parts -> model", "weights -> model"],
         "gap": 70,
     },
+    "compilation": {
+        "rows": [["model: Model of torch|script or folder", "compile: *accel compile|export, compile, describe", "package: #model.pt2|code and weights"], ["inputs: Your program|in any language", "checks: *Checks|shapes, dtypes, processor", "call: *Module|calls the code"]],
+        "arrows": ["model -> compile", "compile -> package", "package -> call: loaded", "inputs -> checks", "checks -> call"],
+        "gap": 60,
+    },
     "precision": {
         "rows": [["input: Input|float32 or bfloat16", "small: *E4M3|times a scale", "sum: Sums|float32"], ["weight: Weight|float32", "smallw: *E4M3|times a scale", "output: Output|scaled back, rounded once"]],
         "arrows": ["input -> small", "weight -> smallw", "small -> sum", "smallw -> sum", "sum -> output"],

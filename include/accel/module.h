@@ -42,13 +42,56 @@ typedef accel_status_t (*accel_module_hook_fn)(accel_module_t *module, const acc
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
 accel_module_create(const char *kind, accel_module_t *ACCEL_OWNED *out);
 
+/* How a model of torch.jit is loaded. */
+typedef struct accel_torchscript_options {
+  size_t struct_size;
+  const char *device;                  /* Its name, with or without an index. Default: "cpu" */
+  accel_flag_t optimize_for_inference; /* 1: freezes the model (weights become constants of its code) and rewrites the code for
+                                        * evaluation. It has no parameters then, its state dict is empty, accel_module_train() is
+                                        * UNSUPPORTED, and it stays on its device. Default 0 */
+  int32_t reserved;                    /* 0 */
+} accel_torchscript_options_t;
+
 /** A model that Python saved with torch.jit.
  * @param path The file.
+ * @param options NULL: defaults.
  * @param out The module.
- * @return ACCEL_OK, NOT_FOUND, CORRUPT.
+ * @return ACCEL_OK, NOT_FOUND, CORRUPT; UNSUPPORTED for a device that is not there, and for a model that cannot be frozen.
  * @threads any, waits */
 ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
-accel_module_load_torchscript(const char *path, accel_module_t *ACCEL_OWNED *out);
+accel_module_load_torchscript(const char *path, const accel_torchscript_options_t *ACCEL_NULLABLE options,
+                              accel_module_t *ACCEL_OWNED *out);
+
+/* How a package is loaded. */
+typedef struct accel_package_options {
+  size_t struct_size;
+  const char *model_name;   /* The model, of a package with several. Default: its only one */
+  const char *device;       /* Its name, with or without an index, of the kind that the package was made for. Default: the current
+                             * one of that kind */
+  int64_t concurrent_calls; /* Calls on several threads that compute at the same time, each with memory of its own; more of them
+                             * wait. In [1, 1024]. Default 1 */
+} accel_package_options_t;
+
+/** A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and
+ * torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a program: load only
+ * what you trust. What it says of its LibTorch, processor and device is read before its code is loaded.
+ *
+ * The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by
+ * what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may
+ * have any size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are
+ * in a tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call
+ * computes with. Their dtypes, shapes and device are those of the code.
+ * @param path The file.
+ * @param options NULL: defaults.
+ * @param out A module of the kind "Package", in evaluation. accel_module_train() of it is UNSUPPORTED. Its call returns, besides
+ *   other errors: TYPE_MISMATCH for another dtype or device; SHAPE_MISMATCH; INVALID_ARGUMENT for another structure or number;
+ *   UNSUPPORTED for an input that needs a gradient while gradients are recorded.
+ * @return ACCEL_OK; NOT_FOUND; CORRUPT for what is no package; UNSUPPORTED for one of another LibTorch, processor or device, or
+ *   with sources alone; INVALID_ARGUMENT for one with several models without a name.
+ * @threads any, waits */
+ACCEL_SINCE(0, 1) ACCEL_NODISCARD accel_status_t
+accel_module_from_package(const char *path, const accel_package_options_t *ACCEL_NULLABLE options,
+                          accel_module_t *ACCEL_OWNED *out);
 
 /** A model from the configuration of a Hugging Face model, with fresh weights from the default generator. Known:
  * decoders, which are "gemma2", "gemma3_text", "gpt2", "llama", "mistral", "olmo2", "phi3", "qwen2" and "qwen3", and encoders.

@@ -22,6 +22,14 @@
 #define ACCEL_BACKWARD_OPTIONS_INIT \
   {sizeof(accel_backward_options_t), ACCEL_UNSET, ACCEL_UNSET, NULL, NULL}
 
+#define ACCEL_OPTIONS_TORCHSCRIPT "accel_torchscript_options_t"
+#define ACCEL_TORCHSCRIPT_OPTIONS_INIT \
+  {sizeof(accel_torchscript_options_t), NULL, ACCEL_UNSET, 0}
+
+#define ACCEL_OPTIONS_PACKAGE "accel_package_options_t"
+#define ACCEL_PACKAGE_OPTIONS_INIT \
+  {sizeof(accel_package_options_t), NULL, NULL, ACCEL_UNSET_INT64}
+
 #define ACCEL_OPTIONS_SENTENCE_EMBEDDING "accel_sentence_embedding_options_t"
 #define ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT \
   {sizeof(accel_sentence_embedding_options_t), ACCEL_UNSET, ACCEL_UNSET}

@@ -540,6 +540,40 @@ function accel_backward_options_t(;
     return accel_backward_options_t(sizeof(accel_backward_options_t), retain_graph, create_graph, inputs, gradient)
 end
 
+"""How a model of torch.jit is loaded."""
+struct accel_torchscript_options_t
+    struct_size::Csize_t
+    device::Ptr{Cchar}
+    optimize_for_inference::accel_flag_t
+    reserved::Int32
+end
+
+"""Every field is unset that is not given."""
+function accel_torchscript_options_t(;
+    device = C_NULL,
+    optimize_for_inference = ACCEL_UNSET,
+    reserved = 0,
+)
+    return accel_torchscript_options_t(sizeof(accel_torchscript_options_t), device, optimize_for_inference, reserved)
+end
+
+"""How a package is loaded."""
+struct accel_package_options_t
+    struct_size::Csize_t
+    model_name::Ptr{Cchar}
+    device::Ptr{Cchar}
+    concurrent_calls::Int64
+end
+
+"""Every field is unset that is not given."""
+function accel_package_options_t(;
+    model_name = C_NULL,
+    device = C_NULL,
+    concurrent_calls = ACCEL_UNSET_INT64,
+)
+    return accel_package_options_t(sizeof(accel_package_options_t), model_name, device, concurrent_calls)
+end
+
 """Embeddings of sentences (Reimers and Gurevych, \"Sentence-BERT\", 2019)."""
 struct accel_sentence_embedding_options_t
     struct_size::Csize_t
@@ -5728,19 +5762,36 @@ accel_module_create(kind, out) =
     check(ccall(@address(accel_module_create), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), kind, out), "accel_module_create")
 
 """
-    accel_module_load_torchscript(path, out)
+    accel_module_load_torchscript(path, options, out)
 
 A model that Python saved with torch.jit.
 
 - `path`: The file.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
 - `out`: The module.
 
-Returns: ACCEL_OK, NOT_FOUND, CORRUPT.
+Returns: ACCEL_OK, NOT_FOUND, CORRUPT; UNSUPPORTED for a device that is not there, and for a model that cannot be frozen.
 
 Threads: any, waits.
 """
-accel_module_load_torchscript(path, out) =
-    check(@waiting(ccall(@address(accel_module_load_torchscript), accel_status_t, (Cstring, Ptr{Ptr{accel_module_t}}), path, out)), "accel_module_load_torchscript")
+accel_module_load_torchscript(path, options, out) =
+    check(@waiting(ccall(@address(accel_module_load_torchscript), accel_status_t, (Cstring, Ptr{accel_torchscript_options_t}, Ptr{Ptr{accel_module_t}}), path, options, out)), "accel_module_load_torchscript")
+
+"""
+    accel_module_from_package(path, options, out)
+
+A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a program: load only what you trust. What it says of its LibTorch, processor and device is read before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and device are those of the code.
+
+- `path`: The file.
+- `options`: `nothing`/`C_NULL` is allowed. NULL: defaults.
+- `out`: A module of the kind \"Package\", in evaluation. accel_module_train() of it is UNSUPPORTED. Its call returns, besides other errors: TYPE_MISMATCH for another dtype or device; SHAPE_MISMATCH; INVALID_ARGUMENT for another structure or number; UNSUPPORTED for an input that needs a gradient while gradients are recorded.
+
+Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is no package; UNSUPPORTED for one of another LibTorch, processor or device, or with sources alone; INVALID_ARGUMENT for one with several models without a name.
+
+Threads: any, waits.
+"""
+accel_module_from_package(path, options, out) =
+    check(@waiting(ccall(@address(accel_module_from_package), accel_status_t, (Cstring, Ptr{accel_package_options_t}, Ptr{Ptr{accel_module_t}}), path, options, out)), "accel_module_from_package")
 
 """
     accel_module_from_config(config, out)
@@ -12186,6 +12237,7 @@ const FUNCTIONS = (
     :accel_binary_cross_entropy_with_logits,
     :accel_module_create,
     :accel_module_load_torchscript,
+    :accel_module_from_package,
     :accel_module_from_config,
     :accel_module_sentence_embedding,
     :accel_module_shapes_from_weights,

@@ -267,6 +267,18 @@ constexpr OptionField kBackwardOptions[] = {
     {"gradient", "The gradient of the tensor, of its shape. Default: 1, for a tensor of one element", OptionKind::kObject, 8, 24, 41, kNone, nullptr, nullptr, "1, for a tensor of one element", nullptr, 0, false},
 };
 
+constexpr OptionField kTorchscriptOptions[] = {
+    {"device", "Its name, with or without an index. Default: \"cpu\"", OptionKind::kText, 8, 8, 35, kNone, nullptr, nullptr, "\"cpu\"", nullptr, 0, false},
+    {"optimize_for_inference", "1: freezes the model (weights become constants of its code) and rewrites the code for evaluation. It has no parameters then, its state dict is empty, accel_module_train() is UNSUPPORTED, and it stays on its device. Default 0", OptionKind::kFlag, 4, 16, 214, kNone, nullptr, "0", nullptr, nullptr, 0, false},
+    {"reserved", "", OptionKind::kReserved, 4, 20, 0, kNone, nullptr, nullptr, nullptr, nullptr, 0, false},
+};
+
+constexpr OptionField kPackageOptions[] = {
+    {"model_name", "The model, of a package with several. Default: its only one", OptionKind::kText, 8, 8, 37, kNone, nullptr, nullptr, "its only one", nullptr, 0, false},
+    {"device", "Its name, with or without an index, of the kind that the package was made for. Default: the current one of that kind", OptionKind::kText, 8, 16, 78, kNone, nullptr, nullptr, "the current one of that kind", nullptr, 0, false},
+    {"concurrent_calls", "Calls on several threads that compute at the same time, each with memory of its own; more of them wait. In [1, 1024]. Default 1", OptionKind::kInteger, 8, 24, 103, {1, 1024, false, false}, nullptr, "1", nullptr, nullptr, 0, false},
+};
+
 constexpr OptionField kSentenceEmbeddingOptions[] = {
     {"pooling", "Default MEAN", OptionKind::kChoice, 4, 8, 0, kNone, nullptr, "mean", nullptr, kSentencePoolingChoices, std::size(kSentencePoolingChoices), false},
     {"normalize", "1: vectors have the length 1. Default 1", OptionKind::kFlag, 4, 12, 29, kNone, nullptr, "1", nullptr, nullptr, 0, false},
@@ -925,6 +937,8 @@ namespace option_tables {
 const OptionTable state_options{"accel_state_options_t", 184, kStateOptions, std::size(kStateOptions)};
 const OptionTable gradient_accumulation_options{"accel_gradient_accumulation_options_t", 32, kGradientAccumulationOptions, std::size(kGradientAccumulationOptions)};
 const OptionTable backward_options{"accel_backward_options_t", 32, kBackwardOptions, std::size(kBackwardOptions)};
+const OptionTable torchscript_options{"accel_torchscript_options_t", 24, kTorchscriptOptions, std::size(kTorchscriptOptions)};
+const OptionTable package_options{"accel_package_options_t", 32, kPackageOptions, std::size(kPackageOptions)};
 const OptionTable sentence_embedding_options{"accel_sentence_embedding_options_t", 16, kSentenceEmbeddingOptions, std::size(kSentenceEmbeddingOptions)};
 const OptionTable activation_checkpointing_options{"accel_activation_checkpointing_options_t", 48, kActivationCheckpointingOptions, std::size(kActivationCheckpointingOptions)};
 const OptionTable generate_options{"accel_generate_options_t", 88, kGenerateOptions, std::size(kGenerateOptions)};
@@ -996,6 +1010,8 @@ OptionTables all_option_tables() {
       &option_tables::state_options,
       &option_tables::gradient_accumulation_options,
       &option_tables::backward_options,
+      &option_tables::torchscript_options,
+      &option_tables::package_options,
       &option_tables::sentence_embedding_options,
       &option_tables::activation_checkpointing_options,
       &option_tables::generate_options,

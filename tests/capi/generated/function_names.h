@@ -235,6 +235,7 @@ static const char *const accel_function_names[] = {
     "accel_binary_cross_entropy_with_logits",
     "accel_module_create",
     "accel_module_load_torchscript",
+    "accel_module_from_package",
     "accel_module_from_config",
     "accel_module_sentence_embedding",
     "accel_module_shapes_from_weights",

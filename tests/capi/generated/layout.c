@@ -69,6 +69,16 @@ SAME(place_of_accel_backward_options_t_retain_graph, offsetof(accel_backward_opt
 SAME(place_of_accel_backward_options_t_create_graph, offsetof(accel_backward_options_t, create_graph) == 12 && sizeof(((accel_backward_options_t *)0)->create_graph) == 4);
 SAME(place_of_accel_backward_options_t_inputs, offsetof(accel_backward_options_t, inputs) == 16 && sizeof(((accel_backward_options_t *)0)->inputs) == 8);
 SAME(place_of_accel_backward_options_t_gradient, offsetof(accel_backward_options_t, gradient) == 24 && sizeof(((accel_backward_options_t *)0)->gradient) == 8);
+SAME(size_of_accel_torchscript_options_t, sizeof(accel_torchscript_options_t) == 24);
+SAME(place_of_accel_torchscript_options_t_struct_size, offsetof(accel_torchscript_options_t, struct_size) == 0 && sizeof(((accel_torchscript_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_torchscript_options_t_device, offsetof(accel_torchscript_options_t, device) == 8 && sizeof(((accel_torchscript_options_t *)0)->device) == 8);
+SAME(place_of_accel_torchscript_options_t_optimize_for_inference, offsetof(accel_torchscript_options_t, optimize_for_inference) == 16 && sizeof(((accel_torchscript_options_t *)0)->optimize_for_inference) == 4);
+SAME(place_of_accel_torchscript_options_t_reserved, offsetof(accel_torchscript_options_t, reserved) == 20 && sizeof(((accel_torchscript_options_t *)0)->reserved) == 4);
+SAME(size_of_accel_package_options_t, sizeof(accel_package_options_t) == 32);
+SAME(place_of_accel_package_options_t_struct_size, offsetof(accel_package_options_t, struct_size) == 0 && sizeof(((accel_package_options_t *)0)->struct_size) == 8);
+SAME(place_of_accel_package_options_t_model_name, offsetof(accel_package_options_t, model_name) == 8 && sizeof(((accel_package_options_t *)0)->model_name) == 8);
+SAME(place_of_accel_package_options_t_device, offsetof(accel_package_options_t, device) == 16 && sizeof(((accel_package_options_t *)0)->device) == 8);
+SAME(place_of_accel_package_options_t_concurrent_calls, offsetof(accel_package_options_t, concurrent_calls) == 24 && sizeof(((accel_package_options_t *)0)->concurrent_calls) == 8);
 SAME(size_of_accel_sentence_embedding_options_t, sizeof(accel_sentence_embedding_options_t) == 16);
 SAME(place_of_accel_sentence_embedding_options_t_struct_size, offsetof(accel_sentence_embedding_options_t, struct_size) == 0 && sizeof(((accel_sentence_embedding_options_t *)0)->struct_size) == 8);
 SAME(place_of_accel_sentence_embedding_options_t_pooling, offsetof(accel_sentence_embedding_options_t, pooling) == 8 && sizeof(((accel_sentence_embedding_options_t *)0)->pooling) == 4);
@@ -901,6 +911,24 @@ static void test_accel_backward_options_t(void **state) {
   assert_memory_equal(&given, &expected, sizeof(given));
 }
 
+static void test_accel_torchscript_options_t(void **state) {
+  static const accel_torchscript_options_t expected = ACCEL_TORCHSCRIPT_OPTIONS_INIT;
+  accel_torchscript_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_TORCHSCRIPT, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
+static void test_accel_package_options_t(void **state) {
+  static const accel_package_options_t expected = ACCEL_PACKAGE_OPTIONS_INIT;
+  accel_package_options_t given;
+  (void)state;
+  memset(&given, 0x5a, sizeof(given));
+  assert_int_equal(accel_options_init(ACCEL_OPTIONS_PACKAGE, &given, sizeof(given)), ACCEL_OK);
+  assert_memory_equal(&given, &expected, sizeof(given));
+}
+
 static void test_accel_sentence_embedding_options_t(void **state) {
   static const accel_sentence_embedding_options_t expected = ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT;
   accel_sentence_embedding_options_t given;
@@ -1473,6 +1501,8 @@ int main(void) {
       cmocka_unit_test(test_accel_state_options_t),
       cmocka_unit_test(test_accel_gradient_accumulation_options_t),
       cmocka_unit_test(test_accel_backward_options_t),
+      cmocka_unit_test(test_accel_torchscript_options_t),
+      cmocka_unit_test(test_accel_package_options_t),
       cmocka_unit_test(test_accel_sentence_embedding_options_t),
       cmocka_unit_test(test_accel_activation_checkpointing_options_t),
       cmocka_unit_test(test_accel_generate_options_t),

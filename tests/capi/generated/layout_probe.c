@@ -69,6 +69,16 @@ int main(void) {
   printf("field create_graph %zu\n", offsetof(accel_backward_options_t, create_graph));
   printf("field inputs %zu\n", offsetof(accel_backward_options_t, inputs));
   printf("field gradient %zu\n", offsetof(accel_backward_options_t, gradient));
+  printf("struct accel_torchscript_options_t %zu\n", sizeof(accel_torchscript_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_torchscript_options_t, struct_size));
+  printf("field device %zu\n", offsetof(accel_torchscript_options_t, device));
+  printf("field optimize_for_inference %zu\n", offsetof(accel_torchscript_options_t, optimize_for_inference));
+  printf("field reserved %zu\n", offsetof(accel_torchscript_options_t, reserved));
+  printf("struct accel_package_options_t %zu\n", sizeof(accel_package_options_t));
+  printf("field struct_size %zu\n", offsetof(accel_package_options_t, struct_size));
+  printf("field model_name %zu\n", offsetof(accel_package_options_t, model_name));
+  printf("field device %zu\n", offsetof(accel_package_options_t, device));
+  printf("field concurrent_calls %zu\n", offsetof(accel_package_options_t, concurrent_calls));
   printf("struct accel_sentence_embedding_options_t %zu\n", sizeof(accel_sentence_embedding_options_t));
   printf("field struct_size %zu\n", offsetof(accel_sentence_embedding_options_t, struct_size));
   printf("field pooling %zu\n", offsetof(accel_sentence_embedding_options_t, pooling));

@@ -1058,14 +1058,36 @@ init_on_device(body::Function, device; include_buffers = nothing) =
     scoped(body, out -> LibAccel.accel_init_on_device_begin(Ref(as_device(device)), something(include_buffers, LibAccel.ACCEL_UNSET), out))
 
 """
-    load_torchscript(path)
+    load_torchscript(path; options...)
 
 A model that Python saved with torch.jit.
 
 - `path`: The file.
+- `device`: Its name, with or without an index. Default: \"cpu\"
+- `optimize_for_inference`: 1: freezes the model (weights become constants of its code) and rewrites the code for evaluation. It has no parameters then, its state dict is empty, accel_module_train() is UNSUPPORTED, and it stays on its device. Default 0
 """
-load_torchscript(path::AbstractString) =
-    made(Model, out -> LibAccel.accel_module_load_torchscript(string(path), out))
+load_torchscript(path::AbstractString; options...) =
+    made(Model, out -> with_options(given -> LibAccel.accel_module_load_torchscript(string(path), given, out), LibAccel.accel_torchscript_options_t; options...))
+
+"""
+    from_package(path; options...)
+
+A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and
+torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a program: load
+only what you trust. What it says of its LibTorch, processor and device is read before its code is loaded. The module
+takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel
+compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any
+size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a
+tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call
+computes with. Their dtypes, shapes and device are those of the code.
+
+- `path`: The file.
+- `model_name`: The model, of a package with several. Default: its only one
+- `device`: Its name, with or without an index, of the kind that the package was made for. Default: the current one of that kind
+- `concurrent_calls`: Calls on several threads that compute at the same time, each with memory of its own; more of them wait. In [1, 1024]. Default 1
+"""
+from_package(path::AbstractString; options...) =
+    made(Model, out -> with_options(given -> LibAccel.accel_module_from_package(string(path), given, out), LibAccel.accel_package_options_t; options...))
 
 """
     convert_file_size_to_int(size)

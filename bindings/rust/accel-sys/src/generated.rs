@@ -1640,6 +1640,58 @@ impl Default for accel_backward_options_t {
     }
 }
 
+/// How a model of torch.jit is loaded.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_torchscript_options_t {
+    pub struct_size: usize,
+    /// Its name, with or without an index. Default: "cpu"
+    pub device: *const c_char,
+    /// 1: freezes the model (weights become constants of its code) and rewrites the code for evaluation. It has no parameters then, its state dict is empty, accel_module_train() is UNSUPPORTED, and it stays on its device. Default 0
+    pub optimize_for_inference: accel_flag_t,
+    /// 0
+    pub reserved: i32,
+}
+
+/// Every field of [`accel_torchscript_options_t`] unset.
+pub const ACCEL_TORCHSCRIPT_OPTIONS_INIT: accel_torchscript_options_t = accel_torchscript_options_t {
+    struct_size: core::mem::size_of::<accel_torchscript_options_t>(),
+    device: core::ptr::null(),
+    optimize_for_inference: ACCEL_UNSET,
+    reserved: 0,
+};
+impl Default for accel_torchscript_options_t {
+    fn default() -> Self {
+        ACCEL_TORCHSCRIPT_OPTIONS_INIT
+    }
+}
+
+/// How a package is loaded.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct accel_package_options_t {
+    pub struct_size: usize,
+    /// The model, of a package with several. Default: its only one
+    pub model_name: *const c_char,
+    /// Its name, with or without an index, of the kind that the package was made for. Default: the current one of that kind
+    pub device: *const c_char,
+    /// Calls on several threads that compute at the same time, each with memory of its own; more of them wait. In \[1, 1024\]. Default 1
+    pub concurrent_calls: i64,
+}
+
+/// Every field of [`accel_package_options_t`] unset.
+pub const ACCEL_PACKAGE_OPTIONS_INIT: accel_package_options_t = accel_package_options_t {
+    struct_size: core::mem::size_of::<accel_package_options_t>(),
+    model_name: core::ptr::null(),
+    device: core::ptr::null(),
+    concurrent_calls: ACCEL_UNSET_INT64,
+};
+impl Default for accel_package_options_t {
+    fn default() -> Self {
+        ACCEL_PACKAGE_OPTIONS_INIT
+    }
+}
+
 /// Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -6587,12 +6639,26 @@ functions! {
     /// A model that Python saved with torch.jit.
     ///
     /// * `path`: The file.
+    /// * `options`: NULL is allowed. NULL: defaults.
     /// * `out`: The module.
     ///
-    /// Returns: ACCEL_OK, NOT_FOUND, CORRUPT.
+    /// Returns: ACCEL_OK, NOT_FOUND, CORRUPT; UNSUPPORTED for a device that is not there, and for a model that cannot be frozen.
     ///
     /// Threads: any, waits. Since 0.1.
-    pub fn accel_module_load_torchscript(path: *const c_char, out: *mut *mut accel_module_t) -> accel_status_t;
+    pub fn accel_module_load_torchscript(path: *const c_char, options: *const accel_torchscript_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
+
+    /// A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and torch._inductor.aoti_compile_and_package() make it.
+    ///
+    /// It needs no Python and no compiler. A package is a program: load only what you trust. What it says of its LibTorch, processor and device is read before its code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes and device are those of the code.
+    ///
+    /// * `path`: The file.
+    /// * `options`: NULL is allowed. NULL: defaults.
+    /// * `out`: A module of the kind "Package", in evaluation. accel_module_train() of it is UNSUPPORTED. Its call returns, besides other errors: TYPE_MISMATCH for another dtype or device; SHAPE_MISMATCH; INVALID_ARGUMENT for another structure or number; UNSUPPORTED for an input that needs a gradient while gradients are recorded.
+    ///
+    /// Returns: ACCEL_OK; NOT_FOUND; CORRUPT for what is no package; UNSUPPORTED for one of another LibTorch, processor or device, or with sources alone; INVALID_ARGUMENT for one with several models without a name.
+    ///
+    /// Threads: any, waits. Since 0.1.
+    pub fn accel_module_from_package(path: *const c_char, options: *const accel_package_options_t, out: *mut *mut accel_module_t) -> accel_status_t;
 
     /// A model from the configuration of a Hugging Face model, with fresh weights from the default generator.
     ///

@@ -112,6 +112,26 @@ fn layout_of_accel_backward_options() {
 }
 
 #[test]
+fn layout_of_accel_torchscript_options() {
+    assert_eq!(size_of::<accel_torchscript_options_t>(), 24);
+    assert_eq!(align_of::<accel_torchscript_options_t>(), 8);
+    assert_eq!(offset_of!(accel_torchscript_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_torchscript_options_t, device), 8);
+    assert_eq!(offset_of!(accel_torchscript_options_t, optimize_for_inference), 16);
+    assert_eq!(offset_of!(accel_torchscript_options_t, reserved), 20);
+}
+
+#[test]
+fn layout_of_accel_package_options() {
+    assert_eq!(size_of::<accel_package_options_t>(), 32);
+    assert_eq!(align_of::<accel_package_options_t>(), 8);
+    assert_eq!(offset_of!(accel_package_options_t, struct_size), 0);
+    assert_eq!(offset_of!(accel_package_options_t, model_name), 8);
+    assert_eq!(offset_of!(accel_package_options_t, device), 16);
+    assert_eq!(offset_of!(accel_package_options_t, concurrent_calls), 24);
+}
+
+#[test]
 fn layout_of_accel_sentence_embedding_options() {
     assert_eq!(size_of::<accel_sentence_embedding_options_t>(), 16);
     assert_eq!(align_of::<accel_sentence_embedding_options_t>(), 8);

@@ -16,15 +16,46 @@ impl Model {
     /// A model that Python saved with torch.jit.
     ///
     /// * `path`: The file.
+    /// * `options`: `None`: defaults.
     ///
     /// Gives: The module.
     ///
     /// # Errors
-    /// NotFound, Corrupt.
+    /// NotFound, Unsupported, Corrupt.
     #[inline]
-    pub fn load_torchscript(path: impl AsRef<Path>) -> Result<Model> {
+    pub fn load_torchscript(path: impl AsRef<Path>, options: impl Into<Option<TorchscriptOptions>>) -> Result<Model> {
         let path = c_path(path.as_ref())?;
-        made(|out| unsafe { sys::accel_module_load_torchscript(path.as_ptr(), out) })
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe { sys::accel_module_load_torchscript(path.as_ptr(), options, out) })
+    }
+
+    /// A model for inference that was compiled before: a package (.pt2) of AOTInductor, as `accel compile` and
+    /// torch._inductor.aoti_compile_and_package() make it. It needs no Python and no compiler. A package is a
+    /// program: load only what you trust. What it says of its LibTorch, processor and device is read before its
+    /// code is loaded. The module takes and returns what the model did: tensors, lists and maps. Inputs are checked
+    /// before each call: by what `accel compile` wrote into the package, or else by the code itself. Dimensions
+    /// that were compiled as dynamic ones may have any size in their range; numbers and texts are fixed. Results
+    /// have no gradient history. The parameters and buffers are in a tree with the names of the model; loading a
+    /// state dict, or moving them to other memory, changes what the next call computes with. Their dtypes, shapes
+    /// and device are those of the code.
+    ///
+    /// * `path`: The file.
+    /// * `options`: `None`: defaults.
+    ///
+    /// Gives: A module of the kind "Package", in evaluation. [`Model::train`](crate::Model::train) of it is UNSUPPORTED. Its call
+    /// returns, besides other errors: TYPE_MISMATCH for another dtype or device; SHAPE_MISMATCH; INVALID_ARGUMENT
+    /// for another structure or number; UNSUPPORTED for an input that needs a gradient while gradients are
+    /// recorded.
+    ///
+    /// # Errors
+    /// InvalidArgument, NotFound, Unsupported, Corrupt.
+    #[inline]
+    pub fn from_package(path: impl AsRef<Path>, options: impl Into<Option<PackageOptions>>) -> Result<Model> {
+        let path = c_path(path.as_ref())?;
+        let options = options.into();
+        let options = optional(&options)?;
+        made(|out| unsafe { sys::accel_module_from_package(path.as_ptr(), options, out) })
     }
 
     /// A model from the configuration of a Hugging Face model, with fresh weights from the default generator.

@@ -3,6 +3,61 @@ use super::*;
 use crate::options::*;
 
 crate::configuration::builder! {
+    /// How a model of torch.jit is loaded.
+    #[derive(Clone)]
+    TorchscriptOptions(accel_torchscript_options_t = ACCEL_TORCHSCRIPT_OPTIONS_INIT), Kept,
+    device: String = device,
+    optimize_for_inference: bool = optimize_for_inference,
+}
+
+impl TorchscriptOptions {
+    /// Its name, with or without an index. Default: "cpu".
+    pub fn device(mut self, device: impl AsRef<str>) -> Self {
+        self.0.device = self.1.text(device.as_ref());
+        self
+    }
+
+    /// Freezes the model (weights become constants of its code) and rewrites the code for evaluation. It has no
+    /// parameters then, its state dict is empty, [`accel_module_train`](accel_sys::accel_module_train) is UNSUPPORTED, and it stays on its device.
+    /// Default false.
+    pub fn optimize_for_inference(mut self, optimize_for_inference: bool) -> Self {
+        self.0.optimize_for_inference = optimize_for_inference.into();
+        self
+    }
+}
+
+crate::configuration::builder! {
+    /// How a package is loaded.
+    #[derive(Clone)]
+    PackageOptions(accel_package_options_t = ACCEL_PACKAGE_OPTIONS_INIT), Kept,
+    model_name: String = model_name,
+    device: String = device,
+    concurrent_calls: i64 = concurrent_calls,
+}
+
+impl PackageOptions {
+    /// The model, of a package with several. Default: its only one.
+    pub fn model_name(mut self, model_name: impl AsRef<str>) -> Self {
+        self.0.model_name = self.1.text(model_name.as_ref());
+        self
+    }
+
+    /// Its name, with or without an index, of the kind that the package was made for. Default: the current one of
+    /// that kind.
+    pub fn device(mut self, device: impl AsRef<str>) -> Self {
+        self.0.device = self.1.text(device.as_ref());
+        self
+    }
+
+    /// Calls on several threads that compute at the same time, each with memory of its own; more of them wait. In
+    /// \[1, 1024\]. Default 1.
+    pub fn concurrent_calls(mut self, concurrent_calls: i64) -> Self {
+        self.0.concurrent_calls = concurrent_calls;
+        self
+    }
+}
+
+crate::configuration::builder! {
     /// Embeddings of sentences (Reimers and Gurevych, "Sentence-BERT", 2019).
     #[derive(Clone, Copy)]
     SentenceEmbeddingOptions(accel_sentence_embedding_options_t = ACCEL_SENTENCE_EMBEDDING_OPTIONS_INIT), (),
