@@ -60,7 +60,7 @@ at::Tensor in_blocks(const at::Tensor& matrix) {
 
 at::Tensor cast(const at::Tensor& numbers, const at::Tensor& scales, at::ScalarType format) {
   const double largest = kernels::largest_of(format);
-  return numbers.to(at::kFloat).mul_(scales).clamp_(-largest, largest).to(format);
+  return numbers.to(at::kFloat).mul(scales).clamp_(-largest, largest).to(format);
 }
 
 // kernels::quantize() on another device than the CPU.
