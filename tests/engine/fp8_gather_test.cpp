@@ -280,6 +280,36 @@ TEST(Fp8Gather, GivesWhatItGathers) {
     });
 }
 
+// Forwards and backwards of a pipeline, which one rank ends before the other.
+TEST(Fp8Gather, HasOneScaleInAllMicroBatches) {
+  for (const auto strategy : {ShardingStrategy::kFullShard, ShardingStrategy::kShardGradOp})
+    on_ranks(2, [&](Rank& rank) {
+      const auto gather = gather_of(Fp8Granularity::kTensor);
+      FsdpSettings settings = in_bfloat16();
+      settings.sharding_strategy = strategy;
+      rank.prepare(settings, gather);
+      const auto expected = rounded_weights(fsdp_fixture::whole_parameters(*rank.model), *gather);
+      GradientExchange& exchange = *rank.model->exchange();
+      for (int step = 0; step < 2; step++) {
+        rank.seen->clear();
+        exchange.begin_micro_batches(/*follow_failure=*/false);
+        const bool fails = step == 0 && strategy == ShardingStrategy::kFullShard && rank.all->rank() == 1;
+        const size_t forwards = fails ? 1 : 3;
+        try {
+          std::vector<at::Tensor> losses;
+          for (size_t i = 0; i < forwards; i++) losses.push_back(rank.loss(static_cast<int>(i)));
+          if (!fails) torch::autograd::backward(losses, {});
+        } catch (const Error& error) {
+          EXPECT_EQ(error.status(), Status::kCollectiveMismatch) << error.what();
+        }
+        exchange.end_gathers();
+        exchange.end_micro_batches(/*have_failed=*/step == 0);
+        for (const auto& [name, values] : *rank.seen) EXPECT_TRUE(at::equal(values, expected.at(name))) << name;
+        if (step == 1) EXPECT_EQ(rank.seen->size(), 3 * expected.size());
+      }
+    });
+}
+
 struct Traffic {
   double gathered = 0;  // bytes that a rank receives
   size_t gathers = 0, reductions = 0;
