@@ -48,11 +48,21 @@ struct Float8 {
     return bits_as<uint32_t>(bits_as<float>(magnitude) + bits_as<float>(rounder));
   }
 
- private:
+  // The number of a code that is no infinity and no NaN. A subnormal code has an exponent too few to be read as it is,
+  // and a leading bit too many, which is subtracted.
+  static Value load_finite(Stored stored) {
+    const int32_t magnitude = stored & 0x7f, subnormal = magnitude < (1 << kMantissaBits) ? -1 : 0;
+    const int32_t bits = (magnitude << kShift) + static_cast<int32_t>(kBiasDifference) + (subnormal & 1 << 23);
+    const auto finite = bits_as<uint32_t>(bits_as<float>(bits) - bits_as<float>(subnormal & kSmallestNormal));
+    return bits_as<float>(finite | (static_cast<uint32_t>(stored & 0x80u) << 24));
+  }
+
   static constexpr int kShift = 23 - kMantissaBits;
   static constexpr uint32_t kBiasDifference = (127u - kBias) << 23;
   static constexpr int32_t kSmallestNormal = static_cast<int32_t>(kBiasDifference + (1u << 23));
   static constexpr int32_t kRounder = (kShift << 23) + ((-(128 - kBias) * (1 << kMantissaBits)) & 0x7f);
+
+ private:
   static constexpr float kSmallest = 1.0f / (1u << (kBias - 1 + kMantissaBits));
 };
 

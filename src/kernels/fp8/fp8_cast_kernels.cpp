@@ -3,6 +3,7 @@
 
 #include "kernels/format_dispatch.hpp"
 #include "kernels/fp8/float8.hpp"
+#include "kernels/fp8/float8_lanes.hpp"
 #include "kernels/fp8/float8_table.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
@@ -113,8 +114,18 @@ void cast(const typename Number::Stored* from, int64_t count, const float* scale
 template <typename Number, typename Small, int kStep>
 uint32_t cast_numbers(const typename Number::Stored* from, int64_t count, const float* scales, uint8_t* to) {
   int32_t largest = 0;
+  int64_t done = 0;
+#ifdef ACCEL_HAS_CAST_LANES
+  CastFloats largest_lanes{};
+  for (; done + kCastBytes <= count; done += kCastBytes)
+    cast_lanes<Number, Small, kStep>(from + done, scales + done * kStep, to + done, largest_lanes);
+  for (int lane = 0; lane < kCastLanes; lane++) {
+    const auto bits = bits_as<int32_t>(largest_lanes[lane]);
+    largest = bits > largest ? bits : largest;
+  }
+#endif
   ACCEL_VECTORISE
-  for (int64_t i = 0; i < count; i++) {
+  for (int64_t i = done; i < count; i++) {
     const auto bits = bits_as<uint32_t>(Number::load(from[i]) * scales[i * kStep]);
     const uint32_t magnitude = bits & 0x7fffffffu;
     if (kStep == 1) largest = static_cast<int32_t>(magnitude) > largest ? static_cast<int32_t>(magnitude) : largest;
@@ -131,8 +142,12 @@ template <typename Small>
 void cast_pairs(const uint16_t* from, int64_t count, float scale, uint8_t* to) {
   const auto* const pairs = reinterpret_cast<const NumberPair*>(from);
   auto* const codes = reinterpret_cast<CodePair*>(to);
+  int64_t done = 0;
+#ifdef ACCEL_HAS_CAST_LANES
+  for (; done + kCastBytes <= count; done += kCastBytes) cast_pair_lanes<Small>(from + done, scale, to + done);
+#endif
   ACCEL_VECTORISE
-  for (int64_t i = 0; i < count / 2; i++) {
+  for (int64_t i = done / 2; i < count / 2; i++) {
     const uint32_t pair = pairs[i], magnitudes = pair & 0x7fff7fffu;
     const uint32_t even = Small::code_of(bits_as<uint32_t>(bits_as<float>(magnitudes << 16) * scale));
     const uint32_t odd = Small::code_of(bits_as<uint32_t>(bits_as<float>(magnitudes & 0xffff0000u) * scale));
@@ -244,15 +259,6 @@ inline void cast_back(const uint8_t* from, const float* scales, typename Number:
   for (int64_t i = 0; i < count; i++) to[i] = Number::store(Small::load(from[i]) * scales[i * kStep]);
 }
 
-// Numbers with one scale.
-template <typename Number, typename Small>
-struct SharedCastBack {
-  static void run(const uint8_t* from, float scale, typename Number::Stored* to, int64_t count) {
-    cast_back<Number, Small, 0>(from, &scale, to, count);
-  }
-};
-
-#ifdef ACCEL_TABLE_BYTES
 template <typename Small>
 bool has_special_codes(const uint8_t* from, int64_t count) {
   uint8_t largest = 0;
@@ -263,6 +269,28 @@ bool has_special_codes(const uint8_t* from, int64_t count) {
   return largest >= Small::kFirstSpecialCode;
 }
 
+// Codes with one scale.
+template <typename Number, typename Small>
+void cast_back_shared(const uint8_t* from, float scale, typename Number::Stored* to, int64_t count) {
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    const int64_t end = count - begin < kChunk ? count : begin + kChunk;
+    if (has_special_codes<Small>(from + begin, end - begin)) {
+      cast_back<Number, Small, 0>(from + begin, &scale, to + begin, end - begin);
+      continue;
+    }
+    ACCEL_VECTORISE
+    for (int64_t i = begin; i < end; i++) to[i] = Number::store(Small::load_finite(from[i]) * scale);
+  }
+}
+
+template <typename Number, typename Small>
+struct SharedCastBack {
+  static void run(const uint8_t* from, float scale, typename Number::Stored* to, int64_t count) {
+    cast_back_shared<Number, Small>(from, scale, to, count);
+  }
+};
+
+#ifdef ACCEL_TABLE_BYTES
 template <typename Number, typename Small, int kMantissaBits>
 void cast_back_by_table(const uint8_t* from, float scale, uint16_t* to, int64_t count) {
   constexpr int64_t kMinCount = 256;  // of which a table pays
@@ -277,7 +305,7 @@ void cast_back_by_table(const uint8_t* from, float scale, uint16_t* to, int64_t 
         for (int64_t i = done; i < end; i += kTableBytes) table.cast(from + i, to + i);
     }
   }
-  cast_back<Number, Small, 0>(from + done, &scale, to + done, count - done);
+  cast_back_shared<Number, Small>(from + done, scale, to + done, count - done);
 }
 
 template <typename Small>
