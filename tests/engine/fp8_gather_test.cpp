@@ -305,7 +305,9 @@ TEST(Fp8Gather, HasOneScaleInAllMicroBatches) {
         exchange.end_gathers();
         exchange.end_micro_batches(/*have_failed=*/step == 0);
         for (const auto& [name, values] : *rank.seen) EXPECT_TRUE(at::equal(values, expected.at(name))) << name;
-        if (step == 1) EXPECT_EQ(rank.seen->size(), 3 * expected.size());
+        if (step == 1) {
+          EXPECT_EQ(rank.seen->size(), 3 * expected.size());
+        }
       }
     });
 }
