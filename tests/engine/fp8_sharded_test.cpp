@@ -47,13 +47,14 @@ constexpr double kTolerance = 0.03;  // of losses, against those of one process
 using Seen = std::map<std::string, at::Tensor>;  // weights, as the latest forward has seen them
 
 // Of the covered layers, the first and the last are left out.
-std::shared_ptr<nn::CallbackModule> make_model(const std::shared_ptr<Seen>& seen = std::make_shared<Seen>()) {
+std::shared_ptr<nn::CallbackModule> make_model(const std::shared_ptr<Seen>& seen = std::make_shared<Seen>(),
+                                               c10::Device device = at::kCPU) {
   auto model = std::make_shared<nn::CallbackModule>("Net");
   for (int i = 0; i < kBlocks; i++) {
     auto block = std::make_shared<nn::CallbackModule>("Block");
-    block->add_parameter(
-        "weight", at::linspace(-1, 1, kWidth * kWidth).mul(17.3 + i).sin().mul(0.2).view({kWidth, kWidth}), true);
-    block->add_parameter("bias", at::linspace(-0.1, 0.1, kWidth), true);
+    const at::Tensor weight = at::linspace(-1, 1, kWidth * kWidth).mul(17.3 + i).sin().mul(0.2).view({kWidth, kWidth});
+    block->add_parameter("weight", weight.to(device), true);
+    block->add_parameter("bias", at::linspace(-0.1, 0.1, kWidth).to(device), true);
     const std::string name = "block" + std::to_string(i) + ".weight";
     block->set_forward([seen, name](nn::Module& self, const nn::Inputs& inputs) -> c10::IValue {
       (*seen)[name] = self.parameter(0).detach().clone();
@@ -259,6 +260,24 @@ TEST(Fp8Sharded, KeepsUnroundedWeightsInCheckpoints) {
     const Seen in_forward = values_in_forward(whole, Fp8Granularity::kTensor, true);
     prepared.step(3, 3);
     expect_same(*prepared.seen, in_forward);
+  });
+}
+
+// The first rank alone has weights.
+TEST(Fp8Sharded, LoadsOnOneRank) {
+  FsdpSettings fsdp = by_blocks();
+  fsdp.fsdp_version = 2;
+  fsdp.cpu_ram_efficient_loading = true;
+  tests::run_accelerators(2, state_of({}), [&](const AcceleratorPtr& accelerator) {
+    PrepareModelSettings preparation;
+    preparation.fsdp = fsdp;
+    const auto seen = std::make_shared<Seen>();
+    const auto inner = make_model(seen, accelerator->state().process_index() == 0 ? at::kCPU : at::kMeta);
+    const auto model = accelerator->preparation().prepare_model(inner, preparation);
+    model->call(batch_of(0));
+    std::map<std::string, at::Tensor> whole;
+    for (const auto& [name, weight] : nn::named_parameters(*make_model())) whole[name] = weight.detach();
+    expect_same(*seen, values_in_forward(whole, Fp8Granularity::kTensor, true));
   });
 }
 
