@@ -35,6 +35,7 @@ parallel::Fp8GatherPtr fp8_all_gather(const std::shared_ptr<nn::Fp8Layers>& laye
   gather->granularity = granularity_of(recipe.scaling);
   gather->margin = recipe.margin;
   gather->in_evaluation = recipe.use_in_evaluation;
+  gather->overflows = layers->overflow_count();
   gather->given = [layers](const at::Tensor& weight, const kernels::Fp8Matrix& gathered) {
     layers->give(weight, gathered);
   };

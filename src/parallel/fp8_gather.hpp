@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "kernels/fp8/fp8_values.hpp"
+#include "nn/low_precision/fp8_cast.hpp"
 
 namespace accel::parallel {
 
@@ -18,6 +19,7 @@ struct Fp8Gather {
   kernels::Fp8Granularity granularity = kernels::Fp8Granularity::kTensor;
   int64_t margin = 0;          // scales are divided by 2^margin
   bool in_evaluation = false;  // false: a model in evaluation gathers these weights as it does others
+  std::shared_ptr<nn::Fp8Overflows> overflows = std::make_shared<nn::Fp8Overflows>();  // of the casts of this rank
   // Null, or called when a weight is whole, with what was gathered: [rows, inner], and its scales. When the weight is
   // released it is called without values.
   std::function<void(const at::Tensor& weight, const kernels::Fp8Matrix& gathered)> given;

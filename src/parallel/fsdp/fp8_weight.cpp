@@ -32,7 +32,7 @@ float from_bits(int32_t bits) {
   return value;
 }
 
-// The scales of kernels::quantize() by the magnitudes, float32, on their device.
+// kernels::scale_of() on a device, where magnitudes are float32.
 at::Tensor scales_of(const at::Tensor& magnitudes, at::ScalarType format, int64_t margin) {
   const at::Tensor wanted = kernels::largest_of(format) / magnitudes;
   const at::Tensor scales = wanted * std::ldexp(1.0, -static_cast<int>(margin));
@@ -40,40 +40,10 @@ at::Tensor scales_of(const at::Tensor& magnitudes, at::ScalarType format, int64_
   return at::where(are_usable, scales, 1.0f);
 }
 
-// The difference of the bits of two numbers is that of their exponents, less 1 where the mantissa makes it so.
-at::Tensor powers_of_two_of(const at::Tensor& magnitudes, at::ScalarType format, int64_t margin) {
-  const at::Tensor bits = magnitudes.view(at::kInt);
-  const at::Tensor exponents = bits.neg()
-                                   .add_(bits_of(kernels::largest_of(format)))
-                                   .bitwise_right_shift_(kMantissaBits)
-                                   .sub_(margin)
-                                   .clamp_(-126, 126);
-  const at::Tensor usable = at::where(magnitudes.isfinite().logical_and_(magnitudes.gt(0)), exponents, 0);
-  return usable.add(127).bitwise_left_shift_(kMantissaBits).view(at::kFloat);
-}
-
 // The blocks of each row, the last one filled up with zeros: [rows, blocks, kFp8Block].
 at::Tensor in_blocks(const at::Tensor& matrix) {
   const int64_t missing = (kFp8Block - matrix.size(1) % kFp8Block) % kFp8Block;
   return at::constant_pad_nd(matrix, {0, missing}).view({matrix.size(0), -1, kFp8Block});
-}
-
-at::Tensor cast(const at::Tensor& numbers, const at::Tensor& scales, at::ScalarType format) {
-  const double largest = kernels::largest_of(format);
-  return numbers.to(at::kFloat).mul(scales).clamp_(-largest, largest).to(format);
-}
-
-// kernels::quantize() on another device than the CPU.
-Fp8Matrix quantize_on_device(const at::Tensor& matrix, const Fp8Gather& gather) {
-  if (gather.granularity == Fp8Granularity::kRow) {
-    const at::Tensor magnitudes = matrix.abs().amax({1}).to(at::kFloat);
-    const at::Tensor scales = scales_of(magnitudes, gather.format, gather.margin);
-    return {cast(matrix, scales.unsqueeze(1), gather.format), scales.reciprocal()};
-  }
-  const at::Tensor blocks = in_blocks(matrix);
-  const at::Tensor scales = powers_of_two_of(blocks.abs().amax({2}).to(at::kFloat), gather.format, gather.margin);
-  const at::Tensor values = cast(blocks, scales.unsqueeze(2), gather.format).view({matrix.size(0), -1});
-  return {values.narrow(1, 0, matrix.size(1)).contiguous(), scales.reciprocal()};
 }
 
 at::Tensor dequantize_on_device(const Fp8Matrix& matrix, Fp8Granularity granularity, at::ScalarType dtype) {
@@ -126,13 +96,8 @@ void Fp8Weight::set_largest_bits(const at::Tensor& bits) {
 void Fp8Weight::cast_rows(const at::Tensor& values, const at::Tensor& scales) const {
   const at::Tensor rows = parameter_.shard();
   if (rows.numel() == 0) return;
-  Fp8Matrix matrix;
-  if (has_one_scale())
-    matrix.values = rows.is_cpu() ? kernels::quantize_with(rows, gather_->format, scale_.item<float>()).values
-                                  : cast(rows, scale_, gather_->format);
-  else
-    matrix = rows.is_cpu() ? kernels::quantize(rows, gather_->format, gather_->granularity, gather_->margin)
-                           : quantize_on_device(rows, *gather_);
+  const Fp8Matrix matrix = nn::fp8_cast(rows, {gather_->format, gather_->granularity, gather_->margin},
+                                        /*of_columns=*/false, {scale_, {}}, *gather_->overflows);
   values.narrow(0, 0, rows.numel()).copy_(matrix.values.view({-1}).view(at::kByte));
   if (has_one_scale()) return;
   const at::Tensor sent = gather_->granularity == Fp8Granularity::kRow
