@@ -198,6 +198,10 @@ TEST(Fp8Gather, LeavesEvaluationUnrounded) {
         expect_seen(*rank.seen, trains || in_evaluation ? in_eight_bits : in_sixteen, 1);
         if (trains) rank.backward(loss);
       }
+      for (const auto& [name, child] : rank.inner->children()) child->train(false);  // as below a stage of a pipeline
+      rank.seen->clear();
+      rank.loss(0);
+      expect_seen(*rank.seen, in_evaluation ? in_eight_bits : in_sixteen, 1);
     });
 }
 

@@ -7,14 +7,28 @@
 #include <algorithm>
 
 namespace accel::parallel {
+namespace {
 
-void Fp8Scales::update(bool is_training) {
+bool has_leaf_in_training(const nn::Module& module) {
+  const auto& children = module.children();
+  if (children.empty()) return module.is_training();
+  return std::any_of(children.begin(), children.end(),
+                     [](const auto& child) { return has_leaf_in_training(*child.second); });
+}
+
+// The module around a stage of a pipeline does not follow its model to evaluation, but what is inside does.
+bool is_in_training(const nn::Module& model) { return model.is_training() && has_leaf_in_training(model); }
+
+}  // namespace
+
+void Fp8Scales::update(const nn::Module& model) {
   const at::NoGradGuard no_grad;
   struct Exchange {
     CommunicatorPtr ranks;
     std::vector<Fp8Weight*> weights;
     std::vector<at::Tensor> largest;
   };
+  const bool is_training = is_in_training(model);
   std::vector<Exchange> exchanges;  // experts are shared out among other ranks
   for (const auto& group : groups_) {
     group->gather().set_training(is_training);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "nn/module.hpp"
 #include "parallel/fsdp/parameter_group.hpp"
 
 namespace accel::parallel {
@@ -16,7 +17,7 @@ class Fp8Scales {
 
   // Collective, when weights may have changed and before they are gathered. Also turns gathers in 8 bits off or on
   // again for a model in evaluation.
-  void update(bool is_training);
+  void update(const nn::Module& model);
 
  private:
   const std::vector<std::unique_ptr<ParameterGroup>>& groups_;

@@ -53,7 +53,7 @@ void ScheduleExecutor::begin_micro_batches(bool announces) {
     group->gather().note_update();
     group->gradients().begin_backward();
   }
-  fp8_scales_.update(model_.module()->is_training());
+  fp8_scales_.update(*model_.module());
   execute(schedule_.set_micro_batches(true));
   announcements_.begin_micro_batches(announces);
 }
@@ -88,7 +88,7 @@ void ScheduleExecutor::begin_forward(bool records) {
   execute(schedule_.begin_forward(records));
   // Whoever changed them: an optimizer, or the application by the address of their memory.
   for (const auto& group : groups_) group->gather().note_update();
-  if (!announcements_.in_micro_batches()) fp8_scales_.update(model_.module()->is_training());
+  if (!announcements_.in_micro_batches()) fp8_scales_.update(*model_.module());
   if (records && !repeats_) events_.clear();
 }
 
