@@ -296,7 +296,7 @@ TEST(Fp8Gather, HasOneScaleInAllMicroBatches) {
       GradientExchange& exchange = *rank.model->exchange();
       for (int step = 0; step < 2; step++) {
         rank.seen->clear();
-        exchange.begin_micro_batches(/*follow_failure=*/false);
+        exchange.begin_micro_batches(MicroBatches::kTrained);
         const bool fails = step == 0 && strategy == ShardingStrategy::kFullShard && rank.all->rank() == 1;
         const size_t forwards = fails ? 1 : 3;
         try {
