@@ -20,7 +20,8 @@ static accel_precision_t read_precision(const char *name) {
   if (strcmp(name, "no") == 0) return ACCEL_PRECISION_NO;
   if (strcmp(name, "bf16") == 0) return ACCEL_PRECISION_BF16;
   if (strcmp(name, "fp16") == 0) return ACCEL_PRECISION_FP16;
-  fprintf(stderr, "--precision %s: expected no, bf16 or fp16\n", name);
+  if (strcmp(name, "fp8") == 0) return ACCEL_PRECISION_FP8;
+  fprintf(stderr, "--precision %s: expected no, bf16, fp16 or fp8\n", name);
   exit(2);
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "accelerator/deepspeed_plugins.hpp"
+#include "accelerator/fp8_all_gather.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_object.hpp"
 #include "accelerator/prepared_optimizer.hpp"
@@ -232,9 +233,9 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
     fp8 = nn::make_fp8_layers(*recipe, nn::select_fp8_layers(*module, *recipe), state_.device());
   const ForwardPrecision precision{state_.settings().mixed_precision, state_.device().type(), precision_.autocast(),
                                    fp8, state_.settings().keep_output_dtype};
-  auto prepared =
-      std::make_shared<PreparedModel>(parallel::parallelize(module, ranks, settings, state_.device(), stages),
-                                      precision, state_.compute_policy(), state_.communicator()->step_times());
+  auto prepared = std::make_shared<PreparedModel>(
+      parallel::parallelize(module, ranks, settings, state_.device(), stages, fp8_all_gather(fp8)), precision,
+      state_.compute_policy(), state_.communicator()->step_times());
   if (fp8 != nullptr) fp8->keep_casts(prepared->parallel()->parts() == nullptr);
   if (state_.groups().mesh()->size("pipeline") == 1)
     prepared->set_single_stage(parallel::single_stage(

@@ -12,6 +12,7 @@
 
 #include "comm/communicator.hpp"
 #include "nn/module.hpp"
+#include "parallel/fp8_gather.hpp"
 #include "parallel/gradient_exchange.hpp"
 #include "parallel/parameter_parts.hpp"
 #include "parallel/stage_pipeline.hpp"
@@ -138,9 +139,11 @@ void share_experts(nn::Module& module, const ModelRanks& ranks, const PrepareMod
                    bool is_stage = false);
 
 // Applies the kind of parallelism of the settings; collective if there are several ranks. Parameters without memory,
-// which only sharding takes, get theirs on `device`. `stages` is null for a model that is not cut.
+// which only sharding takes, get theirs on `device`. `stages` is null for a model that is not cut, and `fp8` where
+// nothing is gathered in 8 bits.
 ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& ranks, const PrepareModelSettings& settings,
-                             c10::Device device, const StagePlanPtr& stages = nullptr);
+                             c10::Device device, const StagePlanPtr& stages = nullptr,
+                             const Fp8GatherPtr& fp8 = nullptr);
 
 // The steps of a model that this rank has all of, as one stage; `alone` is a group of this rank, and `gradient` those
 // that average gradients. It must not outlive the model.

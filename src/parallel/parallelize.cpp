@@ -102,7 +102,7 @@ ParallelModelPtr recompute(const StrategyInput& input) {
 
 ParallelModelPtr shard(const StrategyInput& input) {
   if (!is_sharded(input.ranks.gradient->size(), input.settings.fsdp)) return nullptr;
-  return FullyShardedDataParallel::create(input.module, input.ranks, input.settings.fsdp, input.device);
+  return FullyShardedDataParallel::create(input.module, input.ranks, input.settings.fsdp, input.device, input.fp8);
 }
 
 ParallelModelPtr replicate(const StrategyInput& input) {
@@ -283,15 +283,15 @@ ParallelModelPtr apply_strategies(const StrategyInput& input) {
 }  // namespace
 
 ParallelModelPtr parallelize(const nn::ModulePtr& module, const ModelRanks& ranks, const PrepareModelSettings& settings,
-                             c10::Device device, const StagePlanPtr& stages) {
-  if (stages == nullptr) return apply_strategies({module, ranks, settings, device});
+                             c10::Device device, const StagePlanPtr& stages, const Fp8GatherPtr& fp8) {
+  if (stages == nullptr) return apply_strategies({module, ranks, settings, device, fp8});
   place_stages(*module, *stages);
   // Gradients of several forwards come before an exchange, which no graph tells of.
   PrepareModelSettings of_stages = settings;
   const bool has_unused = settings.ddp.find_unused_parameters || settings.ddp.static_graph;
   of_stages.ddp.find_unused_parameters = of_stages.ddp.static_graph = false;
   const nn::ModulePtr own = std::make_shared<StageModule>(*module, stages->chain, stages->cut.begins);
-  return std::make_shared<PipelinedModel>(module, apply_strategies({own, ranks, of_stages, device}), *stages,
+  return std::make_shared<PipelinedModel>(module, apply_strategies({own, ranks, of_stages, device, fp8}), *stages,
                                           ranks.gradient, has_unused, device);
 }
 

@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 
 #include "nn/module.hpp"
+#include "parallel/fp8_gather.hpp"
 #include "parallel/parallel_model.hpp"
 
 namespace accel::parallel {
@@ -14,7 +15,8 @@ struct StrategyInput {
   const nn::ModulePtr& module;
   const ModelRanks& ranks;
   const PrepareModelSettings& settings;
-  c10::Device device;  // of parameters that have no memory yet
+  c10::Device device;       // of parameters that have no memory yet
+  const Fp8GatherPtr& fp8;  // may be null
 };
 
 // Collective if there are several ranks. Returns the model around the module, or null if the strategy changed the

@@ -53,7 +53,11 @@ Fp8Recipe make_fp8_recipe(const Fp8Settings& settings) {
   recipe.pad_inner_dim = settings.pad_inner_dim.value_or(is_ao);
   recipe.skip_names = settings.skip_names;
   const bool is_delayed = recipe.scaling == Fp8Scaling::kDelayed;
-  recipe.fsdp_all_gather = settings.fsdp_all_gather.value_or(is_ao && !is_delayed);
+  const bool needs_weights = recipe.override_forward || recipe.override_input_gradient;  // unrounded
+  recipe.fsdp_all_gather = settings.fsdp_all_gather.value_or(is_ao && !is_delayed && !needs_weights);
+  require(!recipe.fsdp_all_gather || !needs_weights, Status::kInvalidArgument, "fsdp_all_gather is 1 and ",
+          recipe.override_forward ? "override_forward" : "override_input_gradient",
+          " is 1, a product of unrounded weights; expected one of the two");
   require(!recipe.fsdp_all_gather || !is_delayed, Status::kInvalidArgument,
           "fsdp_all_gather is 1 and scaling is DELAYED; expected CURRENT, ROWWISE or BLOCKWISE");
   return recipe;

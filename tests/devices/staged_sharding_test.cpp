@@ -12,6 +12,8 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <filesystem>
+#include <memory>
+#include <optional>
 
 #include "nn/callback_module.hpp"
 #include "optim/rules/rules.hpp"
@@ -62,14 +64,25 @@ void step_by_operators(const nn::Module& model) {
   for (const at::Tensor& parameter : model.parameters()) parameter.add_(parameter.grad(), -0.1);
 }
 
-Tensors train(const CommunicatorPtr& communicator, c10::Device place, const FsdpSettings& settings) {
+using Granularity = std::optional<kernels::Fp8Granularity>;  // none: nothing is gathered in 8 bits
+
+Fp8GatherPtr gather_of(Granularity granularity) {
+  if (!granularity) return nullptr;
+  auto gather = std::make_shared<Fp8Gather>();
+  gather->granularity = *granularity;
+  gather->covers = [](const at::Tensor& weight) { return weight.dim() == 2; };
+  return gather;
+}
+
+Tensors train(const CommunicatorPtr& communicator, c10::Device place, const FsdpSettings& settings,
+              Granularity granularity = std::nullopt) {
   const int rank = communicator->rank();
   const auto inner = make_model(place);
   const bool is_offloaded = settings.cpu_offload || settings.offload_optimizer;
   const auto optimizer = optim::make_optimizer(optim::adam_rule(optim::WeightDecay::kDecoupled), {{"lr", 0.02}});
   optimizer->add_group(inner->parameters(), std::nullopt, std::nullopt);
-  const auto model =
-      FullyShardedDataParallel::create(inner, {communicator, communicator, nullptr, "shard"}, settings, place);
+  const auto model = FullyShardedDataParallel::create(inner, {communicator, communicator, nullptr, "shard"}, settings,
+                                                      place, gather_of(granularity));
   if (const auto memory = model->parts()->state_memory()) optimizer->group(0).state_memory = memory;
   Tensors results;
   for (int step = 0; step < 4; step++) {
@@ -94,12 +107,13 @@ Tensors train(const CommunicatorPtr& communicator, c10::Device place, const Fsdp
 
 class StagedSharding : public tests::StagedRanks {
  protected:
-  static void expect_equal_with(const FsdpSettings& settings, c10::ScalarType computed_in = at::kFloat) {
+  static void expect_equal_with(const FsdpSettings& settings, c10::ScalarType computed_in = at::kFloat,
+                                Granularity granularity = std::nullopt) {
     for (const int size : {2, 3})
       expect_equal(
           size,
-          [&settings](const CommunicatorPtr& communicator, c10::Device place) {
-            return train(communicator, place, settings);
+          [&settings, granularity](const CommunicatorPtr& communicator, c10::Device place) {
+            return train(communicator, place, settings, granularity);
           },
           with_every_work(), computed_in);
   }
@@ -120,6 +134,18 @@ TEST_F(StagedSharding, InBfloat16EqualsTheCpus) {
   settings.param_dtype = std::string("bfloat16");
   settings.reduce_dtype = std::string("float32");
   expect_equal_with(settings, at::kBFloat16);
+}
+
+TEST_F(StagedSharding, InEightBitsEqualsTheCpus) {
+  using kernels::Fp8Granularity;
+  for (const auto granularity : {Fp8Granularity::kTensor, Fp8Granularity::kRow, Fp8Granularity::kBlock})
+    for (const bool on_host : {false, true}) {
+      FsdpSettings settings = by_layers();
+      settings.param_dtype = std::string("bfloat16");
+      settings.reduce_dtype = std::string("float32");
+      settings.cpu_offload = on_host;
+      expect_equal_with(settings, at::kBFloat16, granularity);
+    }
 }
 
 TEST_F(StagedSharding, WithPartsOnTheHostEqualsTheCpus) {

@@ -195,3 +195,51 @@ def test_parameters_may_be_unused_whatever_is_sharded(ranks, plugin, ddp):
     print("trained")
     """):
         assert text.endswith("trained\n")
+
+
+def test_weights_of_fp8_are_gathered_in_8_bits(ranks):
+    for printed in ranks("""
+    import torch
+    from accel import Accelerator, FullyShardedDataParallelPlugin
+
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.up = torch.nn.Linear(32, 48)
+            self.down = torch.nn.Linear(48, 32)
+
+        def forward(self, x):
+            return x + self.down(torch.tanh(self.up(x)))
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(Block(), Block())
+    seen = {}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            module.register_forward_pre_hook(lambda module, inputs, name=name: seen.update({name: module.weight.detach().clone()}))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    plugin = FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="TRANSFORMER_BASED_WRAP", transformer_cls_names_to_wrap=["Block"],
+                                            cpu_ram_efficient_loading=True)
+    accelerator = Accelerator(cpu=True, mixed_precision="fp8", fsdp_plugin=plugin)
+    model, optimizer = accelerator.prepare(model, optimizer)
+
+    def rounded(weight):
+        scale = 448 / weight.abs().max()
+        return ((weight * scale).to(torch.float8_e4m3fn).float() * (1 / scale)).to(torch.bfloat16)
+
+    x = torch.randn(8, 32)
+    for step in range(3):
+        weights = {name: accelerator.gather(parameter.detach()) for name, parameter in model.named_parameters() if parameter.dim() == 2}
+        assert all(weight.dtype == torch.float32 for weight in weights.values())
+        model.train(step < 2)
+        loss = (model(x).float() - x.roll(1, 1)).square().mean()
+        for name, weight in weights.items():
+            name = name.removeprefix("module.").removesuffix(".weight")
+            in_8_bits = step < 2 and name in ("0.down", "1.up")  # neither the first layer nor the last
+            assert torch.equal(seen[name], rounded(weight) if in_8_bits else weight.to(torch.bfloat16)), name
+        accelerator.backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+    print("done")
+    """, num_processes=2):
+        assert printed.split() == ["done"]

@@ -53,6 +53,7 @@ class Fp8Layers {
   const Fp8Selection& selection() const { return selection_; }
   Fp8Histories* histories() { return histories_ ? &*histories_ : nullptr; }  // null unless scaling is delayed
   int64_t overflows() const { return overflows_->total(); }
+  const std::shared_ptr<Fp8Overflows>& overflow_count() const { return overflows_; }  // for others that cast weights
 
   // Whether the weights keep their memory from one product to the next; else they are cast for each one.
   void keep_casts(bool keeps);

@@ -93,7 +93,8 @@ FullyShardedDataParallel::FullyShardedDataParallel(nn::ModulePtr module, const M
 std::shared_ptr<FullyShardedDataParallel> FullyShardedDataParallel::create(nn::ModulePtr module,
                                                                            const ModelRanks& ranks,
                                                                            const FsdpSettings& settings,
-                                                                           c10::Device device) {
+                                                                           c10::Device device,
+                                                                           const Fp8GatherPtr& fp8) {
   ModelRanks with_reshard = ranks;
   if (settings.reshard_group_size > 1) {
     const int64_t size = settings.reshard_group_size;
@@ -105,7 +106,7 @@ std::shared_ptr<FullyShardedDataParallel> FullyShardedDataParallel::create(nn::M
   }
   std::shared_ptr<FullyShardedDataParallel> model(
       new FullyShardedDataParallel(std::move(module), with_reshard, settings));
-  model->shard_model(device);
+  model->shard_model(device, fp8);
   return model;
 }
 
@@ -120,7 +121,7 @@ at::Tensor FullyShardedDataParallel::with_memory(const at::Tensor& tensor, const
   return at::empty(tensor.sizes(), tensor.options().device(device).requires_grad(false));
 }
 
-void FullyShardedDataParallel::shard_model(c10::Device device) {
+void FullyShardedDataParallel::shard_model(c10::Device device, const Fp8GatherPtr& fp8) {
   const at::NoGradGuard no_grad;
   require_unsharded(*module(), ranks_.shard_axes);
   const std::vector<WrappedModule> modules = wrap_modules(module(), settings_, kExpertAxes);
@@ -129,7 +130,7 @@ void FullyShardedDataParallel::shard_model(c10::Device device) {
     const bool is_of_experts = ranks_.experts != nullptr && has_experts(wrapped.parameters, placements);
     has_experts_ = has_experts_ || is_of_experts;
     groups_.push_back(std::make_unique<ParameterGroup>(wrapped.path, wrapped.parameters, settings_, policy_,
-                                                       is_of_experts ? *ranks_.experts : ranks_));
+                                                       is_of_experts ? *ranks_.experts : ranks_, fp8));
     for (const auto& parameter : groups_.back()->parameters())
       parameter->gradient().set_summed(summed.find(parameter->tensor()) != nullptr);
   }

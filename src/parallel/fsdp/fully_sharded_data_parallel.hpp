@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "config/generated/settings/prepare/fsdp.hpp"
+#include "parallel/fp8_gather.hpp"
 #include "parallel/fsdp/auto_wrap.hpp"
 #include "parallel/fsdp/fixed_parameters.hpp"
 #include "parallel/fsdp/mixed_precision_policy.hpp"
@@ -24,9 +25,10 @@ namespace accel::parallel {
 
 class FullyShardedDataParallel final : public ParallelModel, public GradientExchange {
  public:
-  // Collective: checks that all ranks have the same model, and shards rank 0's parameters.
+  // Collective: checks that all ranks have the same model, and shards rank 0's parameters. `fp8` may be null.
   static std::shared_ptr<FullyShardedDataParallel> create(nn::ModulePtr module, const ModelRanks& ranks,
-                                                          const FsdpSettings& settings, c10::Device device);
+                                                          const FsdpSettings& settings, c10::Device device,
+                                                          const Fp8GatherPtr& fp8 = nullptr);
 
   GradientExchange* exchange() override { return this; }
   ParameterParts* parts() override { return &parts_; }
@@ -50,7 +52,7 @@ class FullyShardedDataParallel final : public ParallelModel, public GradientExch
 
  private:
   FullyShardedDataParallel(nn::ModulePtr module, const ModelRanks& ranks, const FsdpSettings& settings);
-  void shard_model(c10::Device device);
+  void shard_model(c10::Device device, const Fp8GatherPtr& fp8);
   at::Tensor with_memory(const at::Tensor& tensor, const std::string& name, c10::Device device) const;
   void add_hooks(const std::vector<WrappedModule>& modules);
   void begin_forward(bool records);

@@ -26,13 +26,13 @@ std::vector<std::unique_ptr<ShardedParameter>> sharded(const nn::NamedTensors& p
 }  // namespace
 
 ParameterGroup::ParameterGroup(std::string name, const nn::NamedTensors& parameters, const FsdpSettings& settings,
-                               const MixedPrecisionPolicy& policy, const ModelRanks& ranks)
+                               const MixedPrecisionPolicy& policy, const ModelRanks& ranks, const Fp8GatherPtr& fp8)
     : name_(std::move(name)),
       settings_(settings),
       policy_(policy),
       ranks_(ranks),
       parameters_(sharded(parameters, policy_.param_dtype, *ranks.shard)),
-      gather_(name_, parameters_, settings_, ranks_),
+      gather_(name_, parameters_, settings_, ranks_, fp8),
       gradients_(parameters_, policy_, ranks_) {}
 
 void ParameterGroup::shard(c10::Device device, const std::function<at::Tensor(size_t index)>& whole) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "nn/module.hpp"
+#include "parallel/fp8_gather.hpp"
 #include "parallel/fsdp/gradient_reduction.hpp"
 #include "parallel/fsdp/mixed_precision_policy.hpp"
 #include "parallel/fsdp/parameter_gather.hpp"
@@ -24,9 +25,9 @@ namespace accel::parallel {
 
 class ParameterGroup {
  public:
-  // `name` is that of the module, for errors. The settings are the model's and are not copied.
+  // `name` is that of the module, for errors. The settings are the model's and are not copied. `fp8` may be null.
   ParameterGroup(std::string name, const nn::NamedTensors& parameters, const FsdpSettings& settings,
-                 const MixedPrecisionPolicy& policy, const ModelRanks& ranks);
+                 const MixedPrecisionPolicy& policy, const ModelRanks& ranks, const Fp8GatherPtr& fp8 = nullptr);
   ParameterGroup(const ParameterGroup&) = delete;  // its parts refer to each other
   ParameterGroup& operator=(const ParameterGroup&) = delete;
 

@@ -33,7 +33,11 @@ void reduce_pending_gradients(GradientReduction& gradients) {
 
 ScheduleExecutor::ScheduleExecutor(ParallelModel& model, const std::vector<std::unique_ptr<ParameterGroup>>& groups,
                                    ShardingSchedule schedule, const CommunicatorPtr& shard_ranks)
-    : model_(model), groups_(groups), schedule_(std::move(schedule)), announcements_(shard_ranks, groups) {}
+    : model_(model),
+      groups_(groups),
+      schedule_(std::move(schedule)),
+      announcements_(shard_ranks, groups),
+      fp8_scales_(groups) {}
 
 void ScheduleExecutor::note_failed_backward(const std::string& error) {
   const std::lock_guard<std::recursive_mutex> lock(mutex_);
@@ -49,6 +53,7 @@ void ScheduleExecutor::begin_micro_batches(MicroBatches kind, bool announces) {
     group->gather().note_update();
     if (kind != MicroBatches::kEvaluated) group->gradients().begin_backward();
   }
+  fp8_scales_.update(*model_.module());
   execute(schedule_.set_micro_batches(true));
   announcements_.begin_micro_batches(announces);
 }
@@ -84,6 +89,7 @@ void ScheduleExecutor::begin_forward(bool records) {
   execute(schedule_.begin_forward(records));
   // Whoever changed them: an optimizer, or the application by the address of their memory.
   for (const auto& group : groups_) group->gather().note_update();
+  if (!announcements_.in_micro_batches()) fp8_scales_.update(*model_.module());
   if (records && !repeats_) events_.clear();
 }
 

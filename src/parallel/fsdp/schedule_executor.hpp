@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "parallel/fsdp/fp8_scales.hpp"
 #include "parallel/fsdp/gather_announcements.hpp"
 #include "parallel/fsdp/parameter_group.hpp"
 #include "parallel/parallel_model.hpp"
@@ -82,6 +83,7 @@ class ScheduleExecutor {
   std::optional<std::string> failed_backward_;
   bool repeats_ = false;  // in repeat()
   GatherAnnouncements announcements_;
+  Fp8Scales fp8_scales_;
   std::vector<Event> events_;         // since the latest forward that was recorded began
   std::vector<Event> former_events_;  // of a forward and its backwards, complete
 };

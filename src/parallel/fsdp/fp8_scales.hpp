@@ -1,0 +1,26 @@
+// Fp8 scales: the scales of all weights of a sharded model that are gathered in 8 bits with one scale each. The ranks
+// exchange the largest magnitudes of all of these in one call, ahead of the gathers.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "nn/module.hpp"
+#include "parallel/fsdp/parameter_group.hpp"
+
+namespace accel::parallel {
+
+class Fp8Scales {
+ public:
+  // The groups are the model's.
+  explicit Fp8Scales(const std::vector<std::unique_ptr<ParameterGroup>>& groups) : groups_(groups) {}
+
+  // Collective, when weights may have changed and before they are gathered. Also turns gathers in 8 bits off or on
+  // again for a model in evaluation.
+  void update(const nn::Module& model);
+
+ private:
+  const std::vector<std::unique_ptr<ParameterGroup>>& groups_;
+};
+
+}  // namespace accel::parallel
