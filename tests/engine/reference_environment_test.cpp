@@ -38,23 +38,11 @@ constexpr const char* kReadElsewhere[] = {
     "ACCELERATE_DYNAMO_USE_FULLGRAPH",             // are read by Python's TorchDynamoPlugin
     "ACCELERATE_DYNAMO_USE_DYNAMIC",               //
     "ACCELERATE_DYNAMO_USE_REGIONAL_COMPILATION",  //
+    "ACCELERATE_FP8_OPT_LEVEL",                    // Python's MSAMPRecipeKwargs and DeepSpeedPlugin
 };
 // Those that say nothing to this library: they describe what another variable turns on, which is refused, or turn off a
 // check that is not made here.
 constexpr const char* kDescribeWhatIsRefused[] = {
-    "ACCELERATE_FP8_AMAX_COMPUTE_ALGO",
-    "ACCELERATE_FP8_AMAX_HISTORY_LEN",
-    "ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER",
-    "ACCELERATE_FP8_FORMAT",
-    "ACCELERATE_FP8_INTERVAL",
-    "ACCELERATE_FP8_MARGIN",
-    "ACCELERATE_FP8_OPT_LEVEL",
-    "ACCELERATE_FP8_OVERRIDE_DGRAD",
-    "ACCELERATE_FP8_OVERRIDE_FPROP",
-    "ACCELERATE_FP8_OVERRIDE_WGRAD",
-    "ACCELERATE_FP8_PAD_INNER_DIM",
-    "ACCELERATE_FP8_USE_AUTOCAST_DURING_EVAL",
-    "ACCELERATE_FP8_USE_MXFP8_BLOCK_SCALING",
     "ACCELERATE_ALLOW_CP_STANDALONE",  // context parallelism needs no sharding here
     "ACCELERATE_BYPASS_DEVICE_MAP",    // models with a device map are not refused here
     "ACCELERATE_DEBUG_RDV_FILE",       // of the reference's debug_launcher to itself
