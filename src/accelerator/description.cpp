@@ -19,8 +19,8 @@ namespace accel::accelerator {
 namespace {
 
 const char* compute_dtype(Precision precision) {
-  if (precision == Precision::kBf16) return "bfloat16";
-  return precision == Precision::kFp16 ? "float16" : nullptr;
+  if (precision == Precision::kNo) return nullptr;
+  return precision == Precision::kFp16 ? "float16" : "bfloat16";
 }
 
 void describe_precision(std::ostream& out, Precision precision, const AutocastSettings& autocast) {

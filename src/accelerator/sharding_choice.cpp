@@ -17,7 +17,8 @@ namespace {
 // Parameters are gathered in the precision of the model's computation, unless the settings say another one.
 FsdpSettings in_precision(FsdpSettings settings, Precision precision) {
   if (!settings.enabled.value_or(false) || !settings.param_dtype.value.empty()) return settings;
-  if (precision == Precision::kBf16) settings.param_dtype.set("bfloat16", "mixed_precision");
+  if (precision == Precision::kBf16 || precision == Precision::kFp8)
+    settings.param_dtype.set("bfloat16", "mixed_precision");
   if (precision == Precision::kFp16) settings.param_dtype.set("float16", "mixed_precision");
   return settings;
 }

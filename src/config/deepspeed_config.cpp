@@ -230,7 +230,7 @@ class Reader {
     if (bf16.value_or(false) && state == Precision::kFp16) disagree("bf16.enabled", "true");
     if (fp16 == false && state == Precision::kFp16) disagree("fp16.enabled", "false");
     if (bf16 == false && state == Precision::kBf16) disagree("bf16.enabled", "false");
-    return bf16.value_or(false) ? Precision::kBf16 : state;
+    return bf16.value_or(false) && state != Precision::kFp8 ? Precision::kBf16 : state;
   }
 
   // A number of the section fp16.
@@ -275,7 +275,8 @@ class Reader {
     if (config.zero_stage == 3)
       fsdp.cpu_ram_efficient_loading.set(settings_.zero3_init_flag.value_or(true), settings_.zero3_init_flag.source);
     wrap(config, fsdp);
-    if (precision() == Precision::kBf16) fsdp.param_dtype.set("bfloat16", "bf16.enabled");
+    if (precision() == Precision::kBf16 || precision() == Precision::kFp8)
+      fsdp.param_dtype.set("bfloat16", "bf16.enabled");
     if (precision() == Precision::kFp16) fsdp.param_dtype.set("float16", "fp16.enabled");
     const Json* const sums = find("communication_data_type");
     if (sums != nullptr && !is_auto(*sums)) {

@@ -51,10 +51,10 @@ AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device)
     : AutocastGuard(precision, device, AutocastSettings()) {}
 
 AutocastGuard::AutocastGuard(Precision precision, c10::DeviceType device, const AutocastSettings& settings) {
-  if (precision != Precision::kBf16 && precision != Precision::kFp16) return;
+  if (precision == Precision::kNo) return;
   const bool keeps_weights = settings.enabled && settings.cache_enabled;
   scope_.emplace(AutocastState{device, settings.enabled, settings.cache_enabled,
-                               precision == Precision::kBf16 ? c10::ScalarType::BFloat16 : c10::ScalarType::Half,
+                               precision == Precision::kFp16 ? c10::ScalarType::Half : c10::ScalarType::BFloat16,
                                keeps_weights ? AutocastWeightCache::current() : nullptr});
 }
 

@@ -47,7 +47,7 @@ class AutocastStateScope {
   AutocastWeightCache::Scope weights_;
 };
 
-// Sets autocast for a precision. Only bf16 and fp16 change anything.
+// Sets autocast for a precision. Nothing changes for kNo; fp8 is bf16 to autocast.
 class AutocastGuard {
  public:
   AutocastGuard(Precision precision, c10::DeviceType device);  // with the default settings

@@ -23,6 +23,7 @@
 #include "comm/rendezvous/rendezvous_endpoints.hpp"
 #include "config/generated/settings/state/state.hpp"
 #include "config/precedence.hpp"
+#include "config/precision_name.hpp"
 #include "config/state_settings.hpp"
 #include "kernels/attention/attention_dispatch.hpp"
 #include "kernels/gelu_dispatch.hpp"
@@ -31,6 +32,7 @@
 #include "kernels/matmul/matmul_dispatch.hpp"
 #include "kernels/memory/cpu_allocator.hpp"
 #include "kernels/thread_count.hpp"
+#include "launch/nvidia_gpus.hpp"
 #include "machine/nvidia_driver.hpp"
 #include "machine/processor_affinity.hpp"
 #include "machine/processors.hpp"
@@ -50,20 +52,45 @@ void check_precision(Precision precision, c10::Device device) {
       precision != Precision::kFp16 || !device.is_cpu(), Status::kUnsupported,
       "mixed_precision is fp16 and the device is the CPU, where fp16 is never faster than bf16 and needs loss scaling; "
       "use bf16");
-  require(precision != Precision::kFp8, Status::kUnsupported,
-          "mixed_precision is fp8, which this version cannot compute in; use bf16");
   if (precision == Precision::kNo) return;
-  const c10::ScalarType dtype = precision == Precision::kBf16 ? at::kBFloat16 : at::kHalf;
-  const char* const name = precision == Precision::kBf16 ? "bf16" : "fp16";
+  // Under fp8 everything but linear layers is as under bf16.
+  const c10::ScalarType dtype = precision == Precision::kFp16 ? at::kHalf : at::kBFloat16;
+  const std::string name = precision_name(precision);
   require(tensor::supports_dtype(device, dtype), Status::kUnsupported, "mixed_precision is ", name,
           ", which the device ", device, " cannot compute in; use 'no'");
   require(precision::has_autocast(device.type()), Status::kUnsupported, "mixed_precision is ", name, " and the device ",
           device, " has no autocast: its plugin registers no operators for it; use 'no'");
 }
 
+bool is_nvidia(c10::Device device) { return tensor::device_kind(device) == tensor::DeviceKind::kCuda; }
+
+// Whether the driver says that no GPU here computes in 8 bits.
+bool lacks_fp8(c10::Device device) {
+  if (!is_nvidia(device)) return false;
+  bool is_told = false;
+  const Json gpus = launch::nvidia_gpus();
+  for (const Json& gpu : *gpus.items()) {
+    if (json_flag(gpu, "fp8", false)) return false;
+    is_told = is_told || json_member(gpu, "fp8") != nullptr;
+  }
+  return is_told;
+}
+
+// @accelerate AcceleratorState: fp8 on GPUs without it is fp16.
+void choose_precision(StateSettings& settings, c10::Device device) {
+  if (settings.mixed_precision != Precision::kFp8 || !lacks_fp8(device)) return;
+  settings.mixed_precision.value = Precision::kFp16;
+  static std::once_flag once;
+  std::call_once(once, [] {
+    log(LogLevel::kWarning,
+        "mixed_precision is fp8, and the GPUs have a compute capability below 8.9, which cannot compute in 8 bits; it "
+        "is fp16");
+  });
+}
+
 // GPUs whose driver cannot copy from one to another, although it says so: ranks would hang.
 void check_peer_copies(const StateSettings& settings, c10::Device device) {
-  if (*settings.num_processes == 1 || tensor::device_kind(device) != tensor::DeviceKind::kCuda) return;
+  if (*settings.num_processes == 1 || !is_nvidia(device)) return;
   if (environment_text("NCCL_P2P_DISABLE") && environment_text("NCCL_IB_DISABLE")) return;
   const std::string driver = driver_without_peer_copies();
   require(driver.empty(), Status::kUnsupported, "the GPUs are of the RTX 40 series and their driver is ", driver,
@@ -214,8 +241,8 @@ kernels::ComputePolicy prepare_cpu(const StateSettings& settings) {
 
 // The cost of emulated bf16; empty if the processor has instructions for it.
 std::string cost_of_bfloat16(const StateSettings& settings, c10::Device device, kernels::ComputePolicy policy) {
-  const bool is_emulated =
-      settings.mixed_precision == Precision::kBf16 && device.is_cpu() && bfloat16_support() == Bfloat16Support::kNone;
+  const bool is_bfloat16 = settings.mixed_precision == Precision::kBf16 || settings.mixed_precision == Precision::kFp8;
+  const bool is_emulated = is_bfloat16 && device.is_cpu() && bfloat16_support() == Bfloat16Support::kNone;
   if (!is_emulated) return "";
   if (!policy.use_tuned_kernels) return "LibTorch's kernels compute it, mostly slower than cpu_kernels 'auto'";
   static const double percent = std::round(100 * kernels::emulated_speed());
@@ -225,9 +252,8 @@ std::string cost_of_bfloat16(const StateSettings& settings, c10::Device device, 
 void log_emulation(const StateSettings& settings, c10::Device device, kernels::ComputePolicy policy) {
   const std::string cost = cost_of_bfloat16(settings, device, policy);
   if (!cost.empty())
-    log(LogLevel::kWarning,
-        "mixed_precision is bf16, which is emulated on this processor without bf16 instructions: ", cost,
-        "; mixed_precision 'no' is faster");
+    log(LogLevel::kWarning, "mixed_precision is ", precision_name(settings.mixed_precision),
+        ", which is emulated on this processor without bf16 instructions: ", cost, "; mixed_precision 'no' is faster");
 }
 
 DistributedType distributed_type_of(tensor::DeviceKind kind) {
@@ -271,6 +297,7 @@ State::State(const StateSettings& given)
   if (!settings_->timeout_ms.value) settings_->timeout_ms.value = device_.is_cpu() ? 1800000 : 600000;
   if (device_.is_cpu() && names_device(*settings_)) host_choice_ = std::make_shared<tensor::HostChoice>();
   seed_late_accelerator(device_);
+  choose_precision(*settings_, device_);
   check_precision(settings_->mixed_precision, device_);
   check_peer_copies(*settings_, device_);
   share_cores(*settings_, device_);
@@ -313,6 +340,7 @@ State::State(const State& parent, const StateSettings& given)
       compute_policy_(parent.compute_policy_) {
   require(!given.cpu || device_.is_cpu(), Status::kInvalidArgument, "cpu is 1 and the job computes on ", device_,
           "; expected none, or a job of its own");
+  choose_precision(*settings_, device_);
   check_precision(settings_->mixed_precision, device_);
   gradient_state_->set_settings(accumulation(*settings_));
 }

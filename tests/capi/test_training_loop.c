@@ -635,15 +635,6 @@ static void test_batch_sizes(void **unused) {
   accel_state_release(state);
 }
 
-static void test_refuses_fp8(void **unused) {
-  accel_state_options_t options = ACCEL_STATE_OPTIONS_INIT;
-  accel_state_t *state = NULL;
-  (void)unused;
-  options.cpu = 1;
-  options.mixed_precision = ACCEL_PRECISION_FP8;
-  assert_fails(accel_state_create(&options, &state), ACCEL_ERROR_UNSUPPORTED, "mixed_precision is fp8");
-}
-
 /* The whole process is deterministic from here on, which shows in memory that nobody wrote: the last test. */
 static void test_deterministic_algorithms(void **unused) {
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
@@ -679,7 +670,6 @@ int main(void) {
       capi_unit_test(test_generators),
       capi_unit_test(test_rng_types_of_a_state),
       capi_unit_test(test_batch_sizes),
-      capi_unit_test(test_refuses_fp8),
       capi_unit_test(test_deterministic_algorithms),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

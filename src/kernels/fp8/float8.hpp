@@ -3,6 +3,7 @@
 // kernels that are compiled once for each instruction set, see stored_number.hpp.
 #pragma once
 
+#include "kernels/fp8/fp8_cast_kernels.hpp"
 #include "kernels/update/stored_number.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
@@ -12,6 +13,11 @@ template <int kMantissaBits, int kBias, uint32_t kLargest, uint32_t kFirstSpecia
 struct Float8 {
   using Stored = uint8_t;
   using Value = float;
+
+  static constexpr uint32_t kLargestNumber = kLargest;
+  // The largest float32, by its bits, that is rounded to the largest number; ties go to an even mantissa.
+  static constexpr uint32_t kLargestKept =
+      kLargest + (1u << (22 - kMantissaBits)) - (kLargest >> (23 - kMantissaBits) & 1u);
 
   static Value load(Stored stored) {
     const uint32_t magnitude = stored & 0x7fu;
@@ -45,4 +51,14 @@ struct Float8 {
 using Float8E4M3 = Float8<3, 7, 0x43e00000u /* 448 */, 0x7fu>;
 using Float8E5M2 = Float8<2, 15, 0x47600000u /* 57344 */, 0x7cu>;
 
+namespace {
+
+// Calls work(number) with the Float8 of a format.
+template <typename Work>
+inline void with_float8(Float8Format format, const Work& work) {
+  if (format == Float8Format::kE4M3) return work(Float8E4M3());
+  work(Float8E5M2());
+}
+
+}  // namespace
 }  // namespace accel::kernels::ACCEL_KERNEL_NAMESPACE

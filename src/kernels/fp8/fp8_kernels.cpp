@@ -8,97 +8,57 @@
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
-template <typename Work>
-inline void with_float8(Float8Format format, const Work& work) {
-  if (format == Float8Format::kE4M3) return work(Float8E4M3());
-  work(Float8E5M2());
+constexpr float kOne = 1;
+
+template <typename Small>
+inline uint32_t bfloat16_of(uint8_t stored, float scale) {
+  return bits_as<uint32_t>(Small::load(stored) * scale) >> 16;
 }
 
-template <typename Number>
-float largest_magnitude_as(const typename Number::Stored* from, int64_t first, int64_t last) {
-  uint32_t largest = 0;  // bits without the sign: they are ordered as the numbers are, and NaN comes last
-  for (int64_t i = first; i < last; i++) {
-    const uint32_t magnitude = bits_as<uint32_t>(Number::load(from[i])) & 0x7fffffffu;
-    largest = magnitude > largest ? magnitude : largest;
+// One pair of `count` lines of a transposed source, with a scale of each line (step 1) or of all (step 0).
+template <typename Small, int kStep>
+inline void scaled_pair_of_lines(const uint8_t* even, const uint8_t* odd, int64_t count, const float* scales,
+                                 uint32_t* to) {
+  ACCEL_VECTORISE
+  for (int64_t i = 0; i < count; i++) {
+    const float scale = scales[i * kStep];
+    to[i] = bfloat16_of<Small>(even[i], scale) | bfloat16_of<Small>(odd[i], scale) << 16;
   }
-  return bits_as<float>(largest);
 }
 
-float largest_magnitude(const ElementSpan& from, int64_t first, int64_t last) {
-  float largest = 0;
-  with_number(from.format, [&](auto number) {
-    using Number = decltype(number);
-    largest = largest_magnitude_as<Number>(static_cast<const typename Number::Stored*>(from.data), first, last);
-  });
-  return largest;
-}
-
-template <typename Number, typename Small>
-void quantize_as(const typename Number::Stored* from, float scale, uint8_t* to, int64_t first, int64_t last) {
-  ACCEL_VECTORISE
-  for (int64_t i = first; i < last; i++) to[i] = Small::store(Number::load(from[i]) * scale);
-}
-
-void quantize(const ElementSpan& from, float scale, Float8Format format, uint8_t* to, int64_t first, int64_t last) {
-  with_number(from.format, [&](auto number) {
-    using Number = decltype(number);
-    with_float8(format, [&](auto small) {
-      quantize_as<Number, decltype(small)>(static_cast<const typename Number::Stored*>(from.data), scale, to, first,
-                                           last);
-    });
-  });
-}
-
-template <typename Number, typename Small>
-void dequantize_as(const uint8_t* from, float scale, typename Number::Stored* to, int64_t first, int64_t last) {
-  ACCEL_VECTORISE
-  for (int64_t i = first; i < last; i++) to[i] = Number::store(Small::load(from[i]) * scale);
-}
-
-void dequantize(const uint8_t* from, Float8Format format, float scale, const ElementSpan& to, int64_t first,
-                int64_t last) {
-  with_number(to.format, [&](auto number) {
-    using Number = decltype(number);
-    with_float8(format, [&](auto small) {
-      dequantize_as<Number, decltype(small)>(from, scale, static_cast<typename Number::Stored*>(to.data), first, last);
-    });
-  });
-}
-
-template <typename Small>
-inline uint32_t bfloat16_of(uint8_t stored) {
-  return bits_as<uint32_t>(Small::load(stored)) >> 16;
-}
-
-template <typename Small>
-inline uint32_t pair_of(uint8_t even, uint8_t odd) {
-  return bfloat16_of<Small>(even) | bfloat16_of<Small>(odd) << 16;
-}
-
-// Pair `pair` of `count` lines of a transposed source.
 template <typename Small>
 inline void pair_of_lines(const Fp8PackSource& source, int64_t line, int64_t pair, int64_t count, uint32_t* to) {
   const uint8_t* const even = source.data + 2 * pair * source.stride + line;
   const uint8_t* const odd = even + source.stride;
-  ACCEL_VECTORISE
-  for (int64_t i = 0; i < count; i++) to[i] = pair_of<Small>(even[i], odd[i]);
+  if (source.scales.data == nullptr) return scaled_pair_of_lines<Small, 0>(even, odd, count, &kOne, to);
+  scaled_pair_of_lines<Small, 1>(even, odd, count, source.scales.from(line, 2 * pair).data, to);
 }
 
-// `count` pairs of a line of a source that is not transposed, which are its numbers side by side.
+// `count` neighbours of a line of a source that is not transposed, which are its pairs.
+template <typename Small>
+inline void numbers_of_line(const uint8_t* from, int64_t count, float scale, uint16_t* to) {
+  ACCEL_VECTORISE
+  for (int64_t i = 0; i < count; i++) to[i] = static_cast<uint16_t>(bfloat16_of<Small>(from[i], scale));
+}
+
 template <typename Small>
 inline void pairs_of_line(const Fp8PackSource& source, int64_t line, int64_t pair, int64_t count, uint16_t* to) {
   const uint8_t* const from = source.data + line * source.stride + 2 * pair;
-  ACCEL_VECTORISE
-  for (int64_t i = 0; i < 2 * count; i++) to[i] = static_cast<uint16_t>(bfloat16_of<Small>(from[i]));
+  if (source.scales.data == nullptr) return numbers_of_line<Small>(from, 2 * count, kOne, to);
+  for (int64_t i = 0; i < 2 * count; i += kFp8Block)
+    numbers_of_line<Small>(from + i, 2 * count - i < kFp8Block ? 2 * count - i : kFp8Block,
+                           *source.scales.from(line, 2 * pair + i).data, to + i);
 }
 
 // A single pair, whose second element may be missing.
 template <typename Small>
 inline uint32_t single_pair(const Fp8PackSource& source, int64_t line, int64_t pair, int64_t inner) {
+  const float scale = source.scales.data == nullptr ? kOne : *source.scales.from(line, 2 * pair).data;
   const auto element = [&](int64_t k) {
-    return source.data[source.transposed ? k * source.stride + line : line * source.stride + k];
+    return bfloat16_of<Small>(source.data[source.transposed ? k * source.stride + line : line * source.stride + k],
+                              scale);
   };
-  return pair_of<Small>(element(2 * pair), 2 * pair + 1 < inner ? element(2 * pair + 1) : uint8_t{0});
+  return element(2 * pair) | (2 * pair + 1 < inner ? element(2 * pair + 1) << 16 : 0u);
 }
 
 // Packs by blocks of kLanes lines by kLanes pairs, which are transposed in registers.
@@ -196,6 +156,6 @@ void finish(const float* sums, int64_t stride, int64_t rows, int64_t columns, co
 
 }  // namespace
 
-Fp8Kernels fp8_kernels() { return {largest_magnitude, quantize, dequantize, pack_lines, pack_pairs, finish}; }
+Fp8Kernels fp8_kernels() { return {pack_lines, pack_pairs, finish}; }
 
 }  // namespace accel::kernels::ACCEL_KERNEL_NAMESPACE
