@@ -9,11 +9,11 @@
 #include "config/generated/choices/context_method.hpp"
 #include "config/generated/choices/precision.hpp"
 #include "config/generated/choices/sharding_strategy.hpp"
+#include "config/generated/settings/fp8/fp8.hpp"
 #include "config/generated/settings/parallelism/context_parallel.hpp"
 #include "config/generated/settings/parallelism/expert_parallel.hpp"
 #include "config/generated/settings/parallelism/tensor_parallel.hpp"
 #include "config/generated/settings/pipeline/pipeline.hpp"
-#include "config/generated/settings/fp8/fp8.hpp"
 #include "config/generated/settings/prepare/deepspeed.hpp"
 #include "config/generated/settings/prepare/fsdp.hpp"
 #include "config/generated/settings/state/state.hpp"
@@ -298,7 +298,8 @@ TEST(ReferenceFiles, WhatIsNotThereOrNotKnownIsRefusedWithItsLine) {
       {"distributed_type: FSDP\nfsdp_config: {}\nfsdp_config: {}\n", 3, Status::kInvalidArgument, "stands twice"},
       {"fsdp_config:\n  fsdp_version: [1]\n", 2, Status::kInvalidArgument, "expected one value"},
       {"fp8_config: {override_linear_precision: true}\n", 1, Status::kInvalidArgument, "a list of three"},
-      {"fp8_config: {override_linear_precision: [true, [no], no]}\n", 1, Status::kInvalidArgument, "expected one value"},
+      {"fp8_config: {override_linear_precision: [true, [no], no]}\n", 1, Status::kInvalidArgument,
+       "expected one value"},
       {"fp8_config: {amax_history_len: 1, amax_history_length: 2}\n", 1, Status::kInvalidArgument, "stands twice"},
       {"fp8_config: {scale: 1}\n", 1, Status::kInvalidArgument, "there is no option 'scale'"},
       {"num_machine: 1\n", 1, Status::kInvalidArgument, "there is no option 'num_machine'"},

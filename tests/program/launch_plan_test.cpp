@@ -83,8 +83,9 @@ void apply_differences(const std::string& file, const LaunchPlan& plan, Map& exp
   if (file == "deepspeed_zero3.yaml" && expected.count("ACCELERATE_USE_DEEPSPEED") != 0)
     expected["ACCELERATE_DEEPSPEED_OFFLOAD_OPTIMIZER_NVME_PATH"] = "nvme";
   // In files the reference has other names than in its variables, so that it passes the defaults beside them.
-  for (const auto& [name, short_name] : {std::pair("ACCELERATE_FP8_AMAX_COMPUTE_ALGORITHM", "ACCELERATE_FP8_AMAX_COMPUTE_ALGO"),
-                                         std::pair("ACCELERATE_FP8_AMAX_HISTORY_LENGTH", "ACCELERATE_FP8_AMAX_HISTORY_LEN")})
+  for (const auto& [name, short_name] :
+       {std::pair("ACCELERATE_FP8_AMAX_COMPUTE_ALGORITHM", "ACCELERATE_FP8_AMAX_COMPUTE_ALGO"),
+        std::pair("ACCELERATE_FP8_AMAX_HISTORY_LENGTH", "ACCELERATE_FP8_AMAX_HISTORY_LEN")})
     if (const auto found = expected.find(name); found != expected.end()) {
       expected[short_name] = found->second;
       expected.erase(name);
@@ -285,10 +286,17 @@ TEST(LaunchPlan, RanksGetTheRecipeOfFp8) {
                             {"fp8_amax_history_len", "16"},
                             {"fp8_use_mxfp8_block_scaling", "true"},
                             {"fp8_override_linear_precision", "yes,no,1"}});
-  const Map expected = {{"BACKEND", "TE"},           {"AMAX_HISTORY_LEN", "16"}, {"AMAX_COMPUTE_ALGO", "most_recent"},
-                        {"FORMAT", "HYBRID"},        {"MARGIN", "0"},            {"INTERVAL", "1"},
-                        {"OPT_LEVEL", "O2"},         {"OVERRIDE_FPROP", "True"}, {"OVERRIDE_DGRAD", "False"},
-                        {"OVERRIDE_WGRAD", "True"},  {"USE_AUTOCAST_DURING_EVAL", "False"},
+  const Map expected = {{"BACKEND", "TE"},
+                        {"AMAX_HISTORY_LEN", "16"},
+                        {"AMAX_COMPUTE_ALGO", "most_recent"},
+                        {"FORMAT", "HYBRID"},
+                        {"MARGIN", "0"},
+                        {"INTERVAL", "1"},
+                        {"OPT_LEVEL", "O2"},
+                        {"OVERRIDE_FPROP", "True"},
+                        {"OVERRIDE_DGRAD", "False"},
+                        {"OVERRIDE_WGRAD", "True"},
+                        {"USE_AUTOCAST_DURING_EVAL", "False"},
                         {"USE_MXFP8_BLOCK_SCALING", "True"}};
   EXPECT_EQ(of_te, expected);
   const Map of_ao = passed({{"mixed_precision", "fp8"}, {"fp8_pad_inner_dim", "no"}});
@@ -313,7 +321,8 @@ TEST(LaunchPlan, WhatCannotBeIsRefused) {
   refuse(wrong, "--fsdp-state-dict-type is 'some'; expected one of", {{"fsdp_state_dict_type", "some"}});
   refuse(wrong, "only rank 0 would have weights", {{"use_fsdp", "true"}, {"fsdp_sync_module_states", "false"}});
   const auto refuse_products = [&](const char* products) {
-    refuse(wrong, std::string("--fp8-override-linear-precision is '") + products + "'; expected yes or no for the forward",
+    refuse(wrong,
+           std::string("--fp8-override-linear-precision is '") + products + "'; expected yes or no for the forward",
            {{"mixed_precision", "fp8"}, {"fp8_override_linear_precision", products}});
   };
   for (const char* const products : {"yes", "yes,no", "yes,no,maybe", "no,no,no,no"}) refuse_products(products);
@@ -334,8 +343,7 @@ TEST(LaunchPlan, WhatHasNoEffectIsSaid) {
   const auto notes = [](const GivenOptions& given) { return plan_launch(given, {"./program"}).notes; };
   using Notes = std::vector<std::string>;
   EXPECT_EQ(notes({{"mixed_precision", "bf16"}, {"num_processes", "2"}}), Notes());
-  EXPECT_EQ(notes({{"fp8_margin", "1"}}),
-            Notes{"--fp8-margin has no effect without --mixed-precision fp8"});
+  EXPECT_EQ(notes({{"fp8_margin", "1"}}), Notes{"--fp8-margin has no effect without --mixed-precision fp8"});
   EXPECT_EQ(notes({{"fp8_margin", "1"}, {"mixed_precision", "FP8"}}), Notes());
   EXPECT_EQ(notes({{"zero_stage", "3"}}), Notes{"--zero-stage has no effect without --use-deepspeed"});
   EXPECT_EQ(notes({{"use_deepspeed", "true"}, {"zero_stage", "3"}}), Notes());

@@ -36,9 +36,9 @@ from ..tensors.tensor import Tensor
 from ..tracking.observed import Observed
 from ..tracking.profiling import ProfileKwargs
 from . import dispatched_models, fp8_layers, lr_scheduler, model_options, optim
-from .accelerator_arguments import (backward_settings, choice, coordinate, gradients_of, handle_of, handler_property, is_lomo, is_optimizer,
+from .accelerator_arguments import (backward_settings, choice, coordinate, gradients_of, handle_of, is_lomo, is_optimizer,
                                     is_prepared, kind_of, lomo_of_package, loss_in_engine, placements_of, pytorch_model, remembered, stepping_engine)
-from .accelerator_precision import RECIPE_HANDLERS, AcceleratorPrecision
+from .accelerator_precision import RECIPE_HANDLERS, AcceleratorPrecision, handler_property
 from .captured_step import CapturedStep
 from .compilation import without_compilation
 from .pipeline_step import pipeline_step
@@ -195,6 +195,10 @@ class Accelerator(methods.Accelerator, Observed, AcceleratorPrecision):
     deepspeed_plugin = property(attrgetter("state.deepspeed_plugin"), doc="The plugin of DeepSpeed that is selected.")
     ddp_handler, init_handler, profile_handler = map(handler_property, (DistributedDataParallelKwargs, InitProcessGroupKwargs, ProfileKwargs))
     flag_tensor = None  # the engine keeps the flag of set_trigger()
+
+    def describe_fp8(self, model) -> dict:
+        """Which layers of a prepared model compute in 8 bits, why others do not, and how many numbers became the largest: accel_fp8_describe()."""
+        return capi.accel_fp8_describe(handle_of(model, "describe_fp8"))
 
     @property
     def has_lomo_optimizer(self) -> bool:

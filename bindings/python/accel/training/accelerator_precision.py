@@ -6,10 +6,15 @@ from ..generated.enums import FP8BackendType
 from ..generated.settings import AutocastKwargs, GradScalerKwargs
 from ..state.environment import parse_choice_from_env
 from ..state.process import of_state
-from .accelerator_arguments import handle_of, handler_property
 from .fp8_layers import LayerFilter
 from .fp8_recipes import RECIPES, AORecipeKwargs, FP8RecipeKwargs, MSAMPRecipeKwargs, TERecipeKwargs
 from .grad_scaler import GradScaler
+
+
+def handler_property(kind):
+    """A property: what kwargs_handlers has of this kind, or None."""
+    return property(lambda self: self._handlers.get(kind))
+
 
 RECIPE_HANDLERS = (AORecipeKwargs, FP8RecipeKwargs, MSAMPRecipeKwargs, TERecipeKwargs)
 
@@ -89,8 +94,3 @@ class AcceleratorPrecision:
         except errors.StateError:  # models are prepared by the recipe of an earlier Accelerator
             if given is not None:
                 raise
-
-    def describe_fp8(self, model) -> dict:
-        """Of a prepared model which layers compute in 8 bits, which do not and why, and how many numbers became the largest one. The names
-        are those of accel_fp8_describe()."""
-        return capi.accel_fp8_describe(handle_of(model, "describe_fp8"))
