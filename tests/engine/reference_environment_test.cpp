@@ -5,6 +5,7 @@
 #include <iterator>
 #include <string>
 
+#include "config/generated/settings/state/state.hpp"
 #include "config/option_table.hpp"
 #include "config/state_settings.hpp"
 #include "expect_error.hpp"
