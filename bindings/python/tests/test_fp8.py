@@ -18,7 +18,8 @@ def engine_of(recipe):
         warnings.simplefilter("ignore")
         options = recipe.to_engine()
     unset = capi.accel_fp8_options_t()
-    names = [name for name in dir(type(options)) if not name.startswith("_") and name not in ("struct_size", "this", "thisown") and not callable(getattr(options, name))]
+    names = [name for name in dir(type(options)) if not name.startswith("_") and name not in ("struct_size", "this", "thisown")]
+    names = [name for name in names if not callable(getattr(options, name))]
     return {name: getattr(options, name) for name in names if getattr(options, name) != getattr(unset, name)}
 
 

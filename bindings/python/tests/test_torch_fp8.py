@@ -74,6 +74,8 @@ def test_a_prepared_model_of_the_reference_s_test_has_its_layers():
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.1)
     model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
     assert accelerator.fp8_enabled and has_transformer_engine_layers(model) and not has_ao_layers(model)
+    with accel.utils.get_mixed_precision_context_manager(native_amp=accelerator.native_amp):
+        assert torch.nn.functional.linear(torch.ones(1, 4), torch.ones(4, 4)).dtype == torch.bfloat16
     for batch in loader:
         accelerator.backward(model(batch).square().mean())
         optimizer.step()
