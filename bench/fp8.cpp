@@ -18,7 +18,7 @@
 
 #include "capi/calls/handles.hpp"
 #include "config/generated/choices/precision.hpp"
-#include "kernels/fp8/fp8_kernels.hpp"
+#include "kernels/fp8/fp8_cast_kernels.hpp"
 #include "kernels/fp8/fp8_values.hpp"
 #include "kernels/instruction_set.hpp"
 #include "kernels/update/elementwise.hpp"
@@ -30,7 +30,7 @@
 namespace accel::kernels {
 namespace {
 
-Fp8Kernels fastest_fp8_kernels() { return ACCEL_FASTEST(fp8_kernels)(); }
+Fp8CastKernels fastest_casts() { return ACCEL_FASTEST(fp8_cast_kernels)(); }
 
 }  // namespace
 }  // namespace accel::kernels
@@ -40,6 +40,7 @@ namespace {
 using accel::kernels::Float8Format;
 
 constexpr int64_t kNumbers = int64_t{1} << 24;
+constexpr float kHalf = 0.5F, kTwo = 2.0F;
 
 // Milliseconds of each repetition, the first one left out.
 std::vector<double> time_of(int64_t repetitions, const std::function<void()> &work) {
@@ -61,22 +62,22 @@ void report(accel_state_t *state, const char *bench, const std::string &params, 
 
 // On one thread, each way once, as many bytes a second as a copy moves.
 void measure_casts(accel_state_t *state, int64_t repetitions) {
-  const accel::kernels::Fp8Kernels kernels = accel::kernels::fastest_fp8_kernels();
+  const accel::kernels::Fp8CastKernels kernels = accel::kernels::fastest_casts();
   const at::Tensor source = at::ones({4 * kNumbers}, at::kByte), target = at::ones({4 * kNumbers}, at::kByte);
   at::set_num_threads(1);
   std::vector<double> copies = time_of(repetitions, [&] { target.copy_(source); });
   const double copied = 8e-6 * kNumbers / measure_median(copies.data(), copies.size());
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const at::Tensor numbers = at::randn({kNumbers}).to(dtype);
-    at::Tensor small = accel::kernels::quantized(numbers, 1, at::kFloat8_e4m3fn);
+    at::Tensor small = accel::kernels::quantize_with(numbers, at::kFloat8_e4m3fn, 1).values;
     auto *const bytes = static_cast<uint8_t *>(small.mutable_data_ptr());
     const accel::kernels::ElementSpan span = accel::kernels::span_of(numbers);
     for (const bool back : {false, true}) {
       std::vector<double> samples = time_of(repetitions, [&] {
         if (back)
-          kernels.dequantize(bytes, Float8Format::kE4M3, 0.5F, span, 0, kNumbers);
+          kernels.dequantize(bytes, Float8Format::kE4M3, &kHalf, kNumbers, span, 0, kNumbers);
         else
-          kernels.quantize(span, 2.0F, Float8Format::kE4M3, bytes, 0, kNumbers);
+          kernels.quantize(span, 0, kNumbers, &kTwo, kNumbers, Float8Format::kE4M3, bytes);
       });
       const double moved = 1e-6 * static_cast<double>(kNumbers * (numbers.element_size() + 1)) /
                            measure_median(samples.data(), samples.size());

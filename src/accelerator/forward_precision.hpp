@@ -7,7 +7,10 @@
 
 #include "config/generated/choices/precision.hpp"
 #include "config/generated/settings/prepare/autocast.hpp"
-#include "precision/fp8_recipe.hpp"
+
+namespace accel::nn {
+class Fp8Layers;
+}
 
 namespace accel::accelerator {
 
@@ -15,7 +18,7 @@ struct ForwardPrecision {
   Precision precision = Precision::kNo;
   c10::DeviceType device = c10::DeviceType::CPU;
   AutocastSettings autocast;
-  std::shared_ptr<const precision::Fp8Recipe> fp8;  // of precision fp8
+  std::shared_ptr<nn::Fp8Layers> fp8;  // of precision fp8
   bool keep_output_dtype = false;  // false: half-precision outputs become float32, because the loss is computed outside
 };
 

@@ -33,6 +33,7 @@
 #include "config/generated/settings/training_loop/local_sgd.hpp"
 #include "data/prepared_dataloader.hpp"
 #include "nn/initial_values.hpp"
+#include "nn/low_precision/fp8_routes.hpp"
 #include "nn/module_walks.hpp"
 #include "nn/weight_store.hpp"
 #include "optim/lomo.hpp"
@@ -222,11 +223,15 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
     draw_missing_values(*module, ranks, whole);
     module->to(std::nullopt, state_.device());
   }
+  std::shared_ptr<nn::Fp8Layers> fp8;
+  if (const auto recipe = precision_.fp8())
+    fp8 = nn::make_fp8_layers(*recipe, nn::select_fp8_layers(*module, *recipe), state_.device());
   const ForwardPrecision precision{state_.settings().mixed_precision, state_.device().type(), precision_.autocast(),
-                                   precision_.fp8(), state_.settings().keep_output_dtype};
+                                   fp8, state_.settings().keep_output_dtype};
   auto prepared =
       std::make_shared<PreparedModel>(parallel::parallelize(module, ranks, settings, state_.device(), stages),
                                       precision, state_.compute_policy(), state_.communicator()->step_times());
+  if (fp8 != nullptr) fp8->keep_casts(prepared->parallel()->parts() == nullptr);
   if (state_.groups().mesh()->size("pipeline") == 1)
     prepared->set_single_stage(parallel::single_stage(
         *prepared->parallel(), settings, state_.groups().mesh()->group("pipeline"), ranks.gradient, state_.device()));
@@ -237,6 +242,8 @@ nn::ModulePtr Preparation::prepare_model(nn::ModulePtr module, const PrepareMode
   prepared_.placed->add(prepared->parallel());
   exchange_check_->add(prepared->parallel());
   expert_balance_->add(*module, ranks.summed != nullptr ? ranks.summed : ranks.gradient);
+  if (fp8 != nullptr)
+    fp8_scales_->add(fp8, prepared->parallel(), ranks.summed != nullptr ? ranks.summed : ranks.gradient);
   if (sharding.gradient_clipping > 0) step_clipping_->add(prepared->parallel(), sharding.gradient_clipping);
   state_.gradient_state()->set_settings(sharding.accumulation);
   const bool verifies = settings.tensor_parallel.verify_gradients && nn::placements(*module).have_axis("tensor");
@@ -256,7 +263,8 @@ std::shared_ptr<optim::Optimizer> Preparation::prepare_optimizer(std::shared_ptr
   require_whole_parameters(*optimizer, *prepared_.placed);
   auto prepared = std::make_shared<PreparedOptimizer>(
       std::move(optimizer), state_.gradient_state(), prepared_.grad_scaler, state_.communicator()->step_times(),
-      prepared_.placed, step_clipping_, exchange_check_, prepared_.optimizers.size(), expert_balance_, state_.device());
+      prepared_.placed, step_clipping_, exchange_check_, prepared_.optimizers.size(), expert_balance_, fp8_scales_,
+      state_.device());
   prepared_.optimizers.push_back(prepared);
   return prepared;
 }

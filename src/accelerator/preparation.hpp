@@ -11,6 +11,7 @@
 #include "accelerator/prepared_objects.hpp"
 #include "accelerator/steps/exchange_check.hpp"
 #include "accelerator/steps/expert_balance.hpp"
+#include "accelerator/steps/fp8_scales.hpp"
 #include "accelerator/steps/step_clipping.hpp"
 #include "accelerator/training_precision.hpp"
 #include "nn/module.hpp"
@@ -83,6 +84,7 @@ class Preparation {
   TrainingPrecision& precision_;
   const std::shared_ptr<StepClipping> step_clipping_ = std::make_shared<StepClipping>();
   const std::shared_ptr<ExpertBalance> expert_balance_ = std::make_shared<ExpertBalance>();
+  const std::shared_ptr<Fp8Scales> fp8_scales_ = std::make_shared<Fp8Scales>();
   const std::shared_ptr<ExchangeCheck> exchange_check_ = std::make_shared<ExchangeCheck>();
 };
 

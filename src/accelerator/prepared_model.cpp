@@ -8,6 +8,7 @@
 
 #include "accelerator/forward_precision.hpp"
 #include "base/error.hpp"
+#include "nn/low_precision/fp8_layers.hpp"
 #include "tensor/tree.hpp"
 
 namespace accel::accelerator {
@@ -47,10 +48,16 @@ PreparedModel::PreparedModel(parallel::ParallelModelPtr parallel, ForwardPrecisi
   if (precision_->precision != Precision::kNo && parallel_->parts() == nullptr) casts_.emplace(precision_->device);
 }
 
+bool PreparedModel::computes_in_fp8() const {
+  return precision_->fp8 != nullptr && (model()->is_training() || precision_->fp8->recipe().use_in_evaluation);
+}
+
 c10::IValue PreparedModel::compute_in_half(const Forward& forward) {
   if (casts_ && !window_is_open_) casts_->start_accumulation_window();
+  if (precision_->fp8 != nullptr && !window_is_open_) precision_->fp8->start_accumulation_window();
   window_is_open_ = in_step_ || !accumulation_->complete;
   const precision::AutocastWeightCache::Scope kept(casts_ ? &*casts_ : nullptr);
+  const nn::Fp8Layers::Scope fp8(computes_in_fp8() ? precision_->fp8 : nullptr);
   const precision::AutocastGuard autocast(precision_->precision, precision_->device, precision_->autocast);
   return forward();
 }
@@ -123,6 +130,23 @@ parallel::ParallelModelPtr require_prepared(const nn::ModulePtr& module) {
   require(prepared != nullptr, Status::kInvalidArgument,
           "module is not prepared; expected what accel_prepare_model() gave");
   return prepared->parallel();
+}
+
+c10::IValue describe_fp8(const nn::ModulePtr& module) {
+  require_prepared(module);
+  const auto& fp8 = static_cast<const PreparedModel&>(*module).precision().fp8;
+  auto described = tree::new_map();
+  if (fp8 == nullptr) return described;
+  auto layers = tree::new_list();
+  for (const auto& [name, weight] : fp8->selection().layers) layers.push_back(name);
+  auto skipped = tree::new_map();
+  for (const auto& [name, reason] : fp8->selection().skipped) skipped.insert(name, reason);
+  described.insert("scaling", precision::name_of(fp8->recipe().scaling));
+  described.insert("format", precision::name_of(fp8->recipe().format));
+  described.insert("layers", layers);
+  described.insert("skipped", skipped);
+  described.insert("overflows", fp8->overflows());
+  return described;
 }
 
 NoSyncGuard::NoSyncGuard(const std::vector<nn::ModulePtr>& modules) {

@@ -48,6 +48,7 @@ class PreparedModel final : public nn::Module {
   // Runs all of the model, or a stage of it.
   c10::IValue compute(const Forward& forward, bool is_output);
   c10::IValue compute_in_half(const Forward& forward);
+  bool computes_in_fp8() const;
 
   parallel::ParallelModelPtr parallel_;
   std::shared_ptr<const ForwardPrecision> precision_;
@@ -72,6 +73,9 @@ void unwrap_parts(nn::Module& module, nn::ModulePtr (*unwrap)(const nn::ModulePt
 parallel::ParallelModelPtr parallel_model_of(const nn::ModulePtr& module);
 // Returns the parallelism, and throws for a module that is not prepared.
 parallel::ParallelModelPtr require_prepared(const nn::ModulePtr& module);
+
+// A map, as accel_fp8_describe() gives it.
+c10::IValue describe_fp8(const nn::ModulePtr& module);
 
 // Guard: turns off the exchange of the models' gradients.
 class NoSyncGuard {

@@ -30,7 +30,8 @@ class PreparedOptimizer final : public optim::Optimizer {
                     std::shared_ptr<const parallel::PlacedParameters> placed,
                     std::shared_ptr<const StepClipping> clipping = nullptr,
                     std::shared_ptr<ExchangeCheck> exchanged = nullptr, size_t index = 0,
-                    std::shared_ptr<const ExpertBalance> balance = nullptr, c10::Device device = c10::kCPU);
+                    std::shared_ptr<const ExpertBalance> balance = nullptr, std::shared_ptr<Fp8Scales> fp8 = nullptr,
+                    c10::Device device = c10::kCPU);
 
   bool step() override;
   bool step_by(const optim::Closure& closure) override;

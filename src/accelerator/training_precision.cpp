@@ -7,8 +7,10 @@
 #include "base/log.hpp"
 #include "config/deepspeed_config.hpp"
 #include "config/generated/choices/precision.hpp"
+#include "config/generated/settings/fp8/fp8.hpp"
 #include "config/generated/settings/state/state.hpp"
 #include "config/precedence.hpp"
+#include "precision/fp8_recipe.hpp"
 #include "precision/grad_scaler.hpp"
 
 namespace accel::accelerator {
@@ -75,17 +77,17 @@ void TrainingPrecision::set_autocast(const AutocastSettings& settings) {
 void TrainingPrecision::set_fp8(const Fp8Settings& settings) {
   require_nothing_prepared("the recipe of fp8");
   precision::make_fp8_recipe(settings);  // or an error
-  fp8_ = settings;
+  fp8_ = std::make_shared<const Fp8Settings>(settings);
 }
 
-void TrainingPrecision::set_fp8_filter(precision::Fp8Filter filter) {
+void TrainingPrecision::set_fp8_filter(Fp8Filter filter) {
   require_nothing_prepared("the filter of fp8");
   fp8_filter_ = std::move(filter);
 }
 
 std::shared_ptr<const precision::Fp8Recipe> TrainingPrecision::fp8() const {
   if (state_.settings().mixed_precision != Precision::kFp8) return nullptr;
-  Fp8Settings settings = fp8_.value_or(Fp8Settings());
+  Fp8Settings settings = fp8_ == nullptr ? Fp8Settings() : *fp8_;
   resolve_settings(settings);
   auto recipe = std::make_shared<precision::Fp8Recipe>(precision::make_fp8_recipe(settings));
   recipe->filter = fp8_filter_;

@@ -17,6 +17,24 @@ Fp8Scaling scaling_of(const Fp8Settings& settings) {
 
 }  // namespace
 
+const char* name_of(Fp8Scaling scaling) {
+  switch (scaling) {
+    case Fp8Scaling::kDelayed:
+      return "DELAYED";
+    case Fp8Scaling::kRowwise:
+      return "ROWWISE";
+    case Fp8Scaling::kBlockwise:
+      return "BLOCKWISE";
+    default:
+      return "CURRENT";
+  }
+}
+
+const char* name_of(Fp8Format format) {
+  if (format == Fp8Format::kE4m3) return "E4M3";
+  return format == Fp8Format::kE5m2 ? "E5M2" : "HYBRID";
+}
+
 Fp8Recipe make_fp8_recipe(const Fp8Settings& settings) {
   check_settings(settings);
   const bool is_ao = settings.backend == Fp8Backend::kAo;

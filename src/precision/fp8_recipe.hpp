@@ -30,6 +30,10 @@ struct Fp8Recipe {
   Fp8Filter filter;        // may be empty
 };
 
+// "CURRENT", "HYBRID", as in accel.h.
+const char* name_of(Fp8Scaling scaling);
+const char* name_of(Fp8Format format);
+
 // With the defaults of the backend. Settings that contradict each other are an error.
 Fp8Recipe make_fp8_recipe(const Fp8Settings& settings);
 

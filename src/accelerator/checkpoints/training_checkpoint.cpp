@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "accelerator/checkpoints/fp8_state.hpp"
 #include "accelerator/checkpoints/gradient_sums.hpp"
 #include "accelerator/checkpoints/placed_state.hpp"
 #include "accelerator/checkpoints/rank_state.hpp"
@@ -134,7 +135,7 @@ checkpoint::StateEntry TrainingCheckpoints::SavedObject::entry() const {
   return entry;
 }
 
-// In the order of loading: optimizers first, because they may refuse.
+// In the order of loading: recipes of fp8 and optimizers first, because they may refuse.
 std::vector<TrainingCheckpoints::SavedObject> TrainingCheckpoints::saved_objects() const {
   const auto runs = prepared_.open_local_sgds();
   const bool weights_differ =
@@ -146,6 +147,8 @@ std::vector<TrainingCheckpoints::SavedObject> TrainingCheckpoints::saved_objects
   };
   const std::vector<parallel::ParallelModelPtr> parallel = prepared_.parallel_models();
   const bool are_placed = first_placed(parallel) != nullptr;
+  auto fp8 = std::make_shared<Fp8State>(prepared_.models);
+  if (!fp8->empty()) add(StateKind::kRankState, "fp8", std::move(fp8))->may_be_missing = true;
   for (const auto& optimizer : prepared_.optimizers)
     add(StateKind::kOptimizer, "", std::make_shared<OptimizerState>(optimizer, parallel))->is_equal_on_all_ranks =
         !weights_differ && !are_placed;

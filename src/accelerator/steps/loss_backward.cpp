@@ -9,14 +9,17 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <string>
 #include <unordered_set>
 
 #include "accelerator/checkpoints/rank_state.hpp"
+#include "accelerator/forward_precision.hpp"
 #include "accelerator/prepared_model.hpp"
 #include "accelerator/prepared_optimizer.hpp"
 #include "base/error.hpp"
 #include "config/generated/settings/state/state.hpp"
+#include "nn/low_precision/fp8_layers.hpp"
 #include "optim/lomo.hpp"
 #include "parallel/gradient_check.hpp"
 #include "precision/grad_scaler.hpp"
@@ -36,6 +39,15 @@ bool exchange(const std::vector<parallel::ParallelModelPtr>& models) {
   return std::any_of(models.begin(), models.end(), [](const parallel::ParallelModelPtr& model) {
     return model->exchange() != nullptr && model->gradient_sync();
   });
+}
+
+// A program may compute again in a backward by means of its own, such as torch.utils.checkpoint: in 8 bits, too.
+void in_fp8_of(const std::vector<ModelEntry>& models, size_t first, const std::function<void()>& run) {
+  if (first == models.size()) return run();
+  const auto prepared = models[first].prepared.lock();
+  const bool is_trained = prepared != nullptr && prepared->model()->is_training();
+  const nn::Fp8Layers::Scope scope(is_trained ? prepared->precision().fp8 : nullptr);
+  in_fp8_of(models, first + 1, run);
 }
 
 using Parameters = std::unordered_set<const c10::TensorImpl*>;
@@ -108,7 +120,8 @@ void LossBackward::back_propagate(const at::Tensor& loss, double factor, const t
   }
   if (scale.defined()) {
     seed_.reset();
-    tensor::backward(loss, options, (scale * factor).to(loss.scalar_type()).expand(loss.sizes()));
+    const at::Tensor seed = (scale * factor).to(loss.scalar_type()).expand(loss.sizes());
+    in_fp8_of(prepared_.models, 0, [&] { tensor::backward(loss, options, seed); });
     return verify_gradients();
   }
   const bool same = seed_.defined() && seed_factor_ == factor && seed_.sizes() == loss.sizes() &&
@@ -117,7 +130,7 @@ void LossBackward::back_propagate(const at::Tensor& loss, double factor, const t
     seed_ = at::full(loss.sizes(), factor, loss.options().requires_grad(false));
     seed_factor_ = factor;
   }
-  tensor::backward(loss, options, seed_);
+  in_fp8_of(prepared_.models, 0, [&] { tensor::backward(loss, options, seed_); });
   verify_gradients();
 } catch (const std::exception& error) {
   note_failure(error);

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "accelerator/steps/fp8_scales.hpp"
 #include "base/error.hpp"
 #include "comm/collectives.hpp"
 #include "parallel/uneven_inputs.hpp"
@@ -16,7 +17,8 @@ OptimizerUpdate::OptimizerUpdate(std::shared_ptr<optim::Optimizer> optimizer,
                                  std::shared_ptr<StepTimes> step_times,
                                  std::shared_ptr<const parallel::PlacedParameters> placed,
                                  std::shared_ptr<const StepClipping> clipping, std::shared_ptr<ExchangeCheck> exchanged,
-                                 size_t index, std::shared_ptr<const ExpertBalance> balance, c10::Device device)
+                                 size_t index, std::shared_ptr<const ExpertBalance> balance,
+                                 std::shared_ptr<Fp8Scales> fp8, c10::Device device)
     : optimizer_(std::move(optimizer)),
       step_times_(std::move(step_times)),
       placed_(std::move(placed)),
@@ -24,6 +26,7 @@ OptimizerUpdate::OptimizerUpdate(std::shared_ptr<optim::Optimizer> optimizer,
       exchanged_(std::move(exchanged)),
       index_(index),
       balance_(std::move(balance)),
+      fp8_(std::move(fp8)),
       device_(device) {
   if (scaler == nullptr) return;
   scaled_ = precision::ScaledGradients::create(scaler, [inner = optimizer_] { return inner->parameters(); });
@@ -122,11 +125,17 @@ bool OptimizerUpdate::run() {
   else
     outcome_->set(!optimizer_->step());
   balance_experts();
+  update_scales();
   return !outcome_->is_known() || !outcome_->was_skipped();
 }
 
 void OptimizerUpdate::balance_experts() const {
   if (balance_ != nullptr && !balance_->empty() && !outcome_->was_skipped()) balance_->run(*optimizer_);
+}
+
+// Also behind a step that was skipped: the magnitudes are those of its forwards.
+void OptimizerUpdate::update_scales() const {
+  if (fp8_ != nullptr) fp8_->update(optimizer_);
 }
 
 bool OptimizerUpdate::step() {
@@ -162,6 +171,7 @@ bool OptimizerUpdate::step_by(const optim::Closure& closure) {
     check_exchanged();
   }));
   balance_experts();
+  update_scales();
   return !outcome_->was_skipped();
 }
 

@@ -22,6 +22,8 @@ class ScaledGradients;
 
 namespace accel::accelerator {
 
+class Fp8Scales;
+
 class OptimizerUpdate {
  public:
   // `scaler` is null if losses are not scaled, `clipping` if steps do not clip, and `exchanged` if gradients are not
@@ -29,7 +31,8 @@ class OptimizerUpdate {
   OptimizerUpdate(std::shared_ptr<optim::Optimizer> optimizer, const std::shared_ptr<precision::GradScaler>& scaler,
                   std::shared_ptr<StepTimes> step_times, std::shared_ptr<const parallel::PlacedParameters> placed,
                   std::shared_ptr<const StepClipping> clipping, std::shared_ptr<ExchangeCheck> exchanged, size_t index,
-                  std::shared_ptr<const ExpertBalance> balance = nullptr, c10::Device device = c10::kCPU);
+                  std::shared_ptr<const ExpertBalance> balance = nullptr, std::shared_ptr<Fp8Scales> fp8 = nullptr,
+                  c10::Device device = c10::kCPU);
 
   // Returns whether parameters were updated; true if only the device knows.
   bool step();
@@ -56,6 +59,7 @@ class OptimizerUpdate {
   std::shared_ptr<precision::OverflowFlag> find_overflow() const;
   void step_scaled();
   void balance_experts() const;
+  void update_scales() const;
   void clip();
 
   std::shared_ptr<optim::Optimizer> optimizer_;
@@ -66,6 +70,7 @@ class OptimizerUpdate {
   std::shared_ptr<ExchangeCheck> exchanged_;
   size_t index_;
   std::shared_ptr<const ExpertBalance> balance_;  // null: nothing follows a step
+  std::shared_ptr<Fp8Scales> fp8_;                // null: the same
   const c10::Device device_;
   const std::unique_ptr<UpdateOutcome> outcome_ = std::make_unique<UpdateOutcome>();
 };

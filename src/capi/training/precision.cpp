@@ -89,10 +89,7 @@ ACCEL_FUNCTION accel_status_t accel_set_fp8_filter(accel_state_t* state, accel_f
 }
 
 ACCEL_FUNCTION accel_status_t accel_fp8_describe(const accel_module_t* module, accel_value_t* out) {
-  return guarded(__func__, out, [&] {
-    accelerator::require_prepared(check(module, "module").module);
-    return from_ivalue(c10::IValue(tree::new_map()));
-  });
+  return guarded(__func__, out, [&] { return from_ivalue(accelerator::describe_fp8(check(module, "module").module)); });
 }
 
 }  // namespace accel::capi

@@ -3,31 +3,41 @@
 
 #include "kernels/format_dispatch.hpp"
 #include "kernels/fp8/float8.hpp"
+#include "kernels/fp8/float8_lanes.hpp"
+#include "kernels/fp8/float8_table.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
 namespace {
 
-constexpr int64_t kChunk = 1024;  // numbers that are cast, and then looked at again if need be: they stay in the L1 cache
+constexpr int64_t kChunk =
+    1024;  // numbers that are cast, and then looked at again if need be: they stay in the L1 cache
 constexpr uint32_t kInfinity = 0x7f800000u;
+
+inline int32_t signed_bits(float stored) { return bits_as<int32_t>(stored); }
+inline int16_t signed_bits(uint16_t stored) { return bits_as<int16_t>(stored); }
+template <typename Bits>
+constexpr Bits kMagnitude = static_cast<Bits>(~(Bits{1} << (8 * sizeof(Bits) - 1)));
 
 template <typename Number>
 inline uint32_t magnitude_bits(typename Number::Stored stored) {
   return bits_as<uint32_t>(Number::load(stored)) & 0x7fffffffu;
 }
 
-// Bits without the sign: they are ordered as the numbers are, and NaN comes last.
+// Magnitudes are ordered as their bits are, and NaN comes last.
 template <typename Number>
-uint32_t largest_bits(const typename Number::Stored* from, int64_t count) {
-  uint32_t largest = 0;
+float largest_of_run(const typename Number::Stored* from, int64_t count) {
+  using Bits = decltype(signed_bits(*from));
+  Bits largest = 0;
   for (int64_t i = 0; i < count; i++) {
-    const uint32_t magnitude = magnitude_bits<Number>(from[i]);
+    const auto magnitude = static_cast<Bits>(signed_bits(from[i]) & kMagnitude<Bits>);
     largest = magnitude > largest ? magnitude : largest;
   }
-  return largest;
+  return Number::load(bits_as<typename Number::Stored>(largest));
 }
 
-inline void raise(float& largest, uint32_t bits) {
-  if (bits > bits_as<uint32_t>(largest)) largest = bits_as<float>(bits);
+// By their bits: NaN is the largest.
+inline void raise(float& largest, float magnitude) {
+  if (bits_as<uint32_t>(magnitude) > bits_as<uint32_t>(largest)) largest = magnitude;
 }
 
 // Calls work(scale, begin, count) for each run of numbers with one scale.
@@ -41,7 +51,7 @@ template <typename Number>
 void largest_magnitudes_as(const typename Number::Stored* from, int64_t count, int64_t run, float* largest) {
   if (run > 1)
     return for_runs(count, run, largest, [&](float& of_run, int64_t begin, int64_t length) {
-      raise(of_run, largest_bits<Number>(from + begin, length));
+      raise(of_run, largest_of_run<Number>(from + begin, length));
     });
   ACCEL_VECTORISE
   for (int64_t i = 0; i < count; i++) {
@@ -61,7 +71,8 @@ template <typename Small>
 void find_scales_as(const float* magnitudes, int64_t count, float of_margin, float* scales, float* reciprocals) {
   ACCEL_VECTORISE
   for (int64_t i = 0; i < count; i++) {
-    const float magnitude = magnitudes[i], wanted = bits_as<float>(Small::kLargestNumber) / magnitude, scale = wanted * of_margin;
+    const float magnitude = magnitudes[i], wanted = bits_as<float>(Small::kLargestNumber) / magnitude,
+                scale = wanted * of_margin;
     const bool has_scale = magnitude > 0 && magnitude <= 0x1.fffffep127f && wanted <= 0x1.fffffep127f;
     scales[i] = has_scale && scale >= 0x1p-126f ? scale : 1.0f;
     reciprocals[i] = 1.0f / scales[i];
@@ -92,12 +103,72 @@ void find_scales(const float* magnitudes, int64_t count, Float8Format format, in
   });
 }
 
-// `step` is 1 where each number has a scale of its own, else 0.
+// kStep is 1 where each number has a scale of its own, else 0.
 template <typename Number, typename Small, int kStep>
-inline void cast(const typename Number::Stored* from, int64_t count, const float* scales, uint8_t* to) {
+void cast(const typename Number::Stored* from, int64_t count, const float* scales, uint8_t* to) {
   ACCEL_VECTORISE
   for (int64_t i = 0; i < count; i++) to[i] = Small::store(Number::load(from[i]) * scales[i * kStep]);
 }
+
+// No number is NaN. The largest magnitude that was cast, by its bits, where each number has a scale of its own.
+template <typename Number, typename Small, int kStep>
+uint32_t cast_numbers(const typename Number::Stored* from, int64_t count, const float* scales, uint8_t* to) {
+  int32_t largest = 0;
+  int64_t done = 0;
+#ifdef ACCEL_HAS_CAST_LANES
+  CastFloats largest_lanes{};
+  for (; done + kCastBytes <= count; done += kCastBytes)
+    cast_lanes<Number, Small, kStep>(from + done, scales + done * kStep, to + done, largest_lanes);
+  for (int lane = 0; lane < kCastLanes; lane++) {
+    const auto bits = bits_as<int32_t>(largest_lanes[lane]);
+    largest = bits > largest ? bits : largest;
+  }
+#endif
+  ACCEL_VECTORISE
+  for (int64_t i = done; i < count; i++) {
+    const auto bits = bits_as<uint32_t>(Number::load(from[i]) * scales[i * kStep]);
+    const uint32_t magnitude = bits & 0x7fffffffu;
+    if (kStep == 1) largest = static_cast<int32_t>(magnitude) > largest ? static_cast<int32_t>(magnitude) : largest;
+    to[i] = static_cast<uint8_t>((Small::code_of(magnitude) & 0x7fu) | (bits >> 24 & 0x80u));
+  }
+  return static_cast<uint32_t>(largest);
+}
+
+typedef uint32_t NumberPair __attribute__((aligned(1), may_alias));
+typedef uint16_t CodePair __attribute__((aligned(1), may_alias));
+
+// Two bfloat16 numbers of a register's 32 bits at a time, which need not be widened. No number is NaN.
+template <typename Small>
+void cast_pairs(const uint16_t* from, int64_t count, float scale, uint8_t* to) {
+  const auto* const pairs = reinterpret_cast<const NumberPair*>(from);
+  auto* const codes = reinterpret_cast<CodePair*>(to);
+  int64_t done = 0;
+#ifdef ACCEL_HAS_CAST_LANES
+  for (; done + kCastBytes <= count; done += kCastBytes) cast_pair_lanes<Small>(from + done, scale, to + done);
+#endif
+  ACCEL_VECTORISE
+  for (int64_t i = done / 2; i < count / 2; i++) {
+    const uint32_t pair = pairs[i], magnitudes = pair & 0x7fff7fffu;
+    const uint32_t even = Small::code_of(bits_as<uint32_t>(bits_as<float>(magnitudes << 16) * scale));
+    const uint32_t odd = Small::code_of(bits_as<uint32_t>(bits_as<float>(magnitudes & 0xffff0000u) * scale));
+    const uint32_t both = (even & 0xffu) | (odd << 8 & 0xff00u), signs = (pair >> 8 & 0xffu) | (pair >> 16 & 0xff00u);
+    codes[i] = static_cast<uint16_t>((both & 0x7f7fu) | (signs & 0x8080u));
+  }
+  if (count % 2 != 0) cast_numbers<BFloat16, Small, 0>(from + count - 1, 1, &scale, to + count - 1);
+}
+
+template <typename Number, typename Small>
+struct FiniteCast {
+  static void run(const typename Number::Stored* from, int64_t count, float scale, uint8_t* to) {
+    cast_numbers<Number, Small, 0>(from, count, &scale, to);
+  }
+};
+template <typename Small>
+struct FiniteCast<BFloat16, Small> {
+  static void run(const uint16_t* from, int64_t count, float scale, uint8_t* to) {
+    cast_pairs<Small>(from, count, scale, to);
+  }
+};
 
 template <typename Number, typename Small, int kStep>
 int64_t count_saturated(const typename Number::Stored* from, int64_t count, const float* scales) {
@@ -109,16 +180,39 @@ int64_t count_saturated(const typename Number::Stored* from, int64_t count, cons
   return saturated;
 }
 
-// Adds to `counts`.
+// A chunk of numbers with one scale.
 template <typename Number, typename Small>
-void quantize_run(const typename Number::Stored* from, int64_t count, float scale, uint8_t* to, Fp8Counts& counts) {
+Fp8Counts quantize_shared(const typename Number::Stored* from, int64_t count, const float* scale, uint8_t* to) {
+  Fp8Counts counts{largest_of_run<Number>(from, count), 0};
+  if (counts.largest != counts.largest)
+    cast<Number, Small, 0>(from, count, scale, to);
+  else
+    FiniteCast<Number, Small>::run(from, count, *scale, to);
+  if (bits_as<uint32_t>(counts.largest * *scale) > Small::kLargestKept)
+    counts.saturated = count_saturated<Number, Small, 0>(from, count, scale);
+  return counts;
+}
+
+// A chunk of numbers with a scale of each.
+template <typename Number, typename Small>
+Fp8Counts quantize_each(const typename Number::Stored* from, int64_t count, const float* scales, uint8_t* to) {
+  Fp8Counts counts{largest_of_run<Number>(from, count), 0};
+  uint32_t scaled = ~0u;
+  if (counts.largest != counts.largest)
+    cast<Number, Small, 1>(from, count, scales, to);
+  else
+    scaled = cast_numbers<Number, Small, 1>(from, count, scales, to);
+  if (scaled > Small::kLargestKept) counts.saturated = count_saturated<Number, Small, 1>(from, count, scales);
+  return counts;
+}
+
+// Calls work(begin, length) for each chunk of so many numbers.
+template <typename Work>
+inline void for_chunks(int64_t count, Fp8Counts& sum, const Work& work) {
   for (int64_t begin = 0; begin < count; begin += kChunk) {
-    const int64_t length = count - begin < kChunk ? count - begin : kChunk;
-    const uint32_t largest = largest_bits<Number>(from + begin, length);
-    cast<Number, Small, 0>(from + begin, length, &scale, to + begin);
-    const auto scaled = bits_as<uint32_t>(bits_as<float>(largest) * scale);
-    if (scaled > Small::kLargestKept) counts.saturated += count_saturated<Number, Small, 0>(from + begin, length, &scale);
-    raise(counts.largest, largest);
+    const Fp8Counts found = work(begin, count - begin < kChunk ? count - begin : kChunk);
+    raise(sum.largest, found.largest);
+    sum.saturated += found.saturated;
   }
 }
 
@@ -126,15 +220,23 @@ template <typename Number, typename Small>
 Fp8Counts quantize_as(const typename Number::Stored* from, int64_t count, const float* scales, int64_t run,
                       uint8_t* to) {
   Fp8Counts counts;
-  if (run > 1) {
-    for_runs(count, run, scales, [&](float scale, int64_t begin, int64_t length) {
-      quantize_run<Number, Small>(from + begin, length, scale, to + begin, counts);
+  if (run == 1)
+    for_chunks(count, counts, [&](int64_t begin, int64_t length) {
+      return quantize_each<Number, Small>(from + begin, length, scales + begin, to + begin);
     });
-    return counts;
-  }
-  raise(counts.largest, largest_bits<Number>(from, count));
-  cast<Number, Small, 1>(from, count, scales, to);
-  counts.saturated = count_saturated<Number, Small, 1>(from, count, scales);
+  else if (run == kFp8Block)
+    for_chunks(count, counts, [&](int64_t begin, int64_t length) {
+      float each[kChunk];
+      for (int64_t start = 0; start < length; start += kFp8Block)
+        for (int64_t i = 0; i < kFp8Block; i++) each[start + i] = scales[(begin + start) / kFp8Block];
+      return quantize_each<Number, Small>(from + begin, length, each, to + begin);
+    });
+  else
+    for_runs(count, run, scales, [&](const float& scale, int64_t begin, int64_t length) {
+      for_chunks(length, counts, [&](int64_t start, int64_t size) {
+        return quantize_shared<Number, Small>(from + begin + start, size, &scale, to + begin + start);
+      });
+    });
   return counts;
 }
 
@@ -157,11 +259,74 @@ inline void cast_back(const uint8_t* from, const float* scales, typename Number:
   for (int64_t i = 0; i < count; i++) to[i] = Number::store(Small::load(from[i]) * scales[i * kStep]);
 }
 
+template <typename Small>
+bool has_special_codes(const uint8_t* from, int64_t count) {
+  uint8_t largest = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const uint8_t magnitude = from[i] & 0x7f;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return largest >= Small::kFirstSpecialCode;
+}
+
+// Codes with one scale.
+template <typename Number, typename Small>
+void cast_back_shared(const uint8_t* from, float scale, typename Number::Stored* to, int64_t count) {
+  for (int64_t begin = 0; begin < count; begin += kChunk) {
+    const int64_t end = count - begin < kChunk ? count : begin + kChunk;
+    if (has_special_codes<Small>(from + begin, end - begin)) {
+      cast_back<Number, Small, 0>(from + begin, &scale, to + begin, end - begin);
+      continue;
+    }
+    ACCEL_VECTORISE
+    for (int64_t i = begin; i < end; i++) to[i] = Number::store(Small::load_finite(from[i]) * scale);
+  }
+}
+
+template <typename Number, typename Small>
+struct SharedCastBack {
+  static void run(const uint8_t* from, float scale, typename Number::Stored* to, int64_t count) {
+    cast_back_shared<Number, Small>(from, scale, to, count);
+  }
+};
+
+#ifdef ACCEL_TABLE_BYTES
+template <typename Number, typename Small, int kMantissaBits>
+void cast_back_by_table(const uint8_t* from, float scale, uint16_t* to, int64_t count) {
+  constexpr int64_t kMinCount = 256;  // of which a table pays
+  int64_t done = 0;
+  if (count >= kMinCount) {
+    const Float8Table<Number, Small, kMantissaBits> table(scale);
+    for (int64_t end = 0; table.is_exact() && done + kTableBytes <= count; done = end) {
+      end = done + (count - done < kChunk ? (count - done) / kTableBytes * kTableBytes : kChunk);
+      if (has_special_codes<Small>(from + done, end - done))
+        cast_back<Number, Small, 0>(from + done, &scale, to + done, end - done);
+      else
+        for (int64_t i = done; i < end; i += kTableBytes) table.cast(from + i, to + i);
+    }
+  }
+  cast_back_shared<Number, Small>(from + done, scale, to + done, count - done);
+}
+
+template <typename Small>
+struct SharedCastBack<BFloat16, Small> {
+  static void run(const uint8_t* from, float scale, uint16_t* to, int64_t count) {
+    cast_back_by_table<BFloat16, Small, 7>(from, scale, to, count);
+  }
+};
+template <typename Small>
+struct SharedCastBack<Half, Small> {
+  static void run(const uint8_t* from, float scale, uint16_t* to, int64_t count) {
+    cast_back_by_table<Half, Small, 10>(from, scale, to, count);
+  }
+};
+#endif
+
 template <typename Number, typename Small>
 void dequantize_as(const uint8_t* from, const float* scales, int64_t run, typename Number::Stored* to, int64_t count) {
   if (run == 1) return cast_back<Number, Small, 1>(from, scales, to, count);
   for_runs(count, run, scales, [&](const float& scale, int64_t begin, int64_t length) {
-    cast_back<Number, Small, 0>(from + begin, &scale, to + begin, length);
+    SharedCastBack<Number, Small>::run(from + begin, scale, to + begin, length);
   });
 }
 

@@ -1,5 +1,5 @@
-// Packing of 8-bit floating-point matrices for a matmul in bfloat16, and the end of its tiles. The source is compiled
-// once for each instruction set, see update/kernels.hpp.
+// Packing of 8-bit floating-point matrices for a matmul in bfloat16 or float32, and the end of its tiles. The source is
+// compiled once for each instruction set, see update/kernels.hpp.
 #pragma once
 
 #include <cstdint>
@@ -55,11 +55,17 @@ struct Fp8Epilogue {
   }
 };
 
-struct Fp8Kernels {
-  // Packs as bfloat16, which has all 8-bit numbers times powers of two exactly, in pairs of neighbouring inner elements; the last pair of
-  // an odd number has a 0. Pair p of a line goes to line * to_stride + p, or to p * to_stride + line.
+// Packs lines in units of 32 bits: a number in float32, or a pair of neighbouring inner elements in bfloat16, which has
+// all 8-bit numbers times powers of two exactly. The last pair of an odd number has a 0.
+struct Fp8Packing {
+  // Unit u of a line goes to line * to_stride + u.
   void (*pack_lines)(const Fp8PackSource& source, int64_t lines, int64_t inner, uint32_t* to, int64_t to_stride);
-  void (*pack_pairs)(const Fp8PackSource& source, int64_t lines, int64_t inner, uint32_t* to, int64_t to_stride);
+  // And to u * to_stride + line.
+  void (*pack_columns)(const Fp8PackSource& source, int64_t lines, int64_t inner, uint32_t* to, int64_t to_stride);
+};
+
+struct Fp8Kernels {
+  Fp8Packing in_bfloat16, in_float32;
   // Stores a tile of sums in float32, bfloat16 or float16, rounded once.
   void (*finish)(const float* sums, int64_t stride, int64_t rows, int64_t columns, const Fp8Epilogue& epilogue,
                  void* to, Format format, int64_t to_stride);

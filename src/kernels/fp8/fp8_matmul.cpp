@@ -6,6 +6,7 @@
 #include <ATen/ops/ones.h>
 
 #include <algorithm>
+#include <type_traits>
 
 #include "base/error.hpp"
 #include "kernels/fp8/fp8_kernels.hpp"
@@ -19,7 +20,7 @@ namespace {
 
 constexpr int64_t kLinesPerTile = 64;
 constexpr int64_t kPanelColumns = 64;              // of the second matrix, which is packed panel by panel
-constexpr int64_t kPairsPacked = 256;              // of a panel at a time
+constexpr int64_t kUnitsPacked = 256;              // of a panel at a time, a multiple of a block of scales
 constexpr int64_t kMinProductsOfThread = 1 << 20;  // multiply-adds
 
 int64_t tiles_for(int64_t count, int64_t size) { return (count + size - 1) / size; }
@@ -38,11 +39,11 @@ class Fp8Lines {
   const at::Tensor& values() const { return values_; }
   int64_t count() const { return values_.size(0); }
   Fp8PackSource source() const {
-    const int64_t stride = is_transposed_        ? values_.stride(1)
+    const int64_t stride = is_transposed_         ? values_.stride(1)
                            : values_.size(0) == 1 ? values_.size(1)
                                                   : values_.stride(0);
     Fp8PackSource source{static_cast<const uint8_t*>(values_.const_data_ptr()), stride,
-                         float8_format(values_.scalar_type()), is_transposed_};
+                         float8_format(values_.scalar_type()), is_transposed_, Fp8BlockScales()};
     if (has_blocks()) {
       const int64_t of_row = block_scales_.size(1);
       source.scales = {block_scales_.const_data_ptr<float>(), is_transposed_ ? 1 : of_row, is_transposed_ ? of_row : 1};
@@ -71,8 +72,12 @@ class Fp8Lines {
   at::Tensor block_scales_;  // in the order of the values
 };
 
+// By a microkernel of bfloat16 or float32, in tiles of 32-bit units (fp8_kernels.hpp).
+template <typename Element>
 class Fp8Problem {
  public:
+  using Kernel = std::conditional_t<std::is_same_v<Element, float>, Microkernel, Bfloat16Microkernel>;
+
   Fp8Problem(const Fp8Lines& first, const Fp8Lines& second, const Fp8Epilogue& epilogue, const at::Tensor& result)
       : first_(first.source()),
         second_(second.source()),
@@ -81,9 +86,9 @@ class Fp8Problem {
         rows_(first.count()),
         inner_(first.values().size(1)),
         columns_(second.count()),
-        pairs_((inner_ + 1) / 2) {}
+        units_(tiles_for(inner_, kNumbersOfUnit)) {}
 
-  void run(Bfloat16Microkernel kernel) const {
+  void run(Kernel kernel) const {
     const int64_t panels = tiles_for(columns_, kPanelColumns);
     const at::Tensor packed = pack_second(panels);
     // A thread takes all panels of a row of tiles, whose first matrix it packs once, unless there are few such rows.
@@ -92,46 +97,51 @@ class Fp8Problem {
     const int64_t work = inner_ * std::min(rows_, kLinesPerTile) * columns_ / parts;
     parallel_for(tile_rows * parts, tiles_for(kMinProductsOfThread, std::max<int64_t>(1, work)),
                  [&](int64_t begin, int64_t end) {
-                   const at::Tensor memory = at::empty({kLinesPerTile * (pairs_ + kPanelColumns)}, at::kInt);
+                   const at::Tensor memory = at::empty({kLinesPerTile * (units_ + kPanelColumns)}, at::kInt);
                    auto* const lines = reinterpret_cast<uint32_t*>(memory.mutable_data_ptr<int32_t>());
                    int64_t packed_row = -1;
                    for (int64_t i = begin; i < end; i++) {
                      const int64_t row = i / parts * kLinesPerTile, height = std::min(kLinesPerTile, rows_ - row);
-                     if (row != packed_row) kernels_.pack_lines(first_.from(row, 0), height, inner_, lines, pairs_);
+                     if (row != packed_row) packing_.pack_lines(first_.from(row, 0), height, inner_, lines, units_);
                      packed_row = row;
                      const int64_t panel = i % parts;
                      multiply_row(kernel, lines, packed, row, height, parts == 1 ? 0 : panel,
                                   parts == 1 ? panels : panel + 1);
                    }
-                   release_microkernel();
+                   if (kIsPaired) release_microkernel();
                  });
   }
 
  private:
+  static constexpr bool kIsPaired = sizeof(Element) < sizeof(float);
+  static constexpr int64_t kNumbersOfUnit = kIsPaired ? 2 : 1;
+
   at::Tensor pack_second(int64_t panels) const {
-    const at::Tensor packed = at::empty({panels, pairs_, kPanelColumns}, at::kInt);
+    const at::Tensor packed = at::empty({panels, units_, kPanelColumns}, at::kInt);
     auto* const to = reinterpret_cast<uint32_t*>(packed.mutable_data_ptr<int32_t>());
-    const int64_t depths = tiles_for(pairs_, kPairsPacked);
+    const int64_t depths = tiles_for(units_, kUnitsPacked);
     parallel_for(panels * depths, 2, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; i++) {
-        const int64_t column = i / depths * kPanelColumns, pair = i % depths * kPairsPacked;
-        kernels_.pack_pairs(second_.from(column, 2 * pair), std::min(kPanelColumns, columns_ - column),
-                            std::min(2 * kPairsPacked, inner_ - 2 * pair),
-                            to + (i / depths * pairs_ + pair) * kPanelColumns, kPanelColumns);
+        const int64_t column = i / depths * kPanelColumns, unit = i % depths * kUnitsPacked;
+        const int64_t k = kNumbersOfUnit * unit;
+        packing_.pack_columns(second_.from(column, k), std::min(kPanelColumns, columns_ - column),
+                              std::min(kNumbersOfUnit * kUnitsPacked, inner_ - k),
+                              to + (i / depths * units_ + unit) * kPanelColumns, kPanelColumns);
       }
     });
     return packed;
   }
 
   // Panels [begin, end) of a row of tiles, whose first matrix is packed in `lines`, with room for a tile behind it.
-  void multiply_row(Bfloat16Microkernel kernel, uint32_t* lines, const at::Tensor& packed, int64_t row, int64_t height,
+  void multiply_row(Kernel kernel, uint32_t* lines, const at::Tensor& packed, int64_t row, int64_t height,
                     int64_t begin, int64_t end) const {
-    auto* const tile = reinterpret_cast<float*>(lines + kLinesPerTile * pairs_);
+    auto* const tile = reinterpret_cast<float*>(lines + kLinesPerTile * units_);
     for (int64_t panel = begin; panel < end; panel++) {
       const int64_t column = panel * kPanelColumns, width = std::min(kPanelColumns, columns_ - column);
       const auto* const second =
-          reinterpret_cast<const uint16_t*>(packed.const_data_ptr<int32_t>() + panel * pairs_ * kPanelColumns);
-      multiply_blocks(kernel, height, width, 2 * pairs_, reinterpret_cast<const uint16_t*>(lines), 2 * pairs_, second,
+          reinterpret_cast<const Element*>(packed.const_data_ptr<int32_t>() + panel * units_ * kPanelColumns);
+      const int64_t inner = kNumbersOfUnit * units_;
+      multiply_blocks(kernel, height, width, inner, reinterpret_cast<const Element*>(lines), inner, second,
                       kPanelColumns, tile, kPanelColumns, false);
       auto* const to = static_cast<char*>(result_.mutable_data_ptr()) +
                        (row * result_.stride(0) + column) * static_cast<int64_t>(result_.element_size());
@@ -141,13 +151,14 @@ class Fp8Problem {
   }
 
   const Fp8Kernels kernels_ = ACCEL_FASTEST(fp8_kernels)();
+  const Fp8Packing packing_ = kIsPaired ? kernels_.in_bfloat16 : kernels_.in_float32;
   const Fp8PackSource first_, second_;
   const Fp8Epilogue epilogue_;
   const at::Tensor result_;
-  const int64_t rows_, inner_, columns_, pairs_;
+  const int64_t rows_, inner_, columns_, units_;
 };
 
-// Without the microkernel, as the definition has it.
+// By LibTorch, of numbers in float32.
 void multiply_in_float32(const Fp8Lines& first, const Fp8Lines& second, const Fp8Epilogue& epilogue,
                          const at::Tensor& result) {
   const at::Tensor sums = at::mm(first.in_float32(), second.in_float32().t());
@@ -164,19 +175,30 @@ void multiply_in_float32(const Fp8Lines& first, const Fp8Lines& second, const Fp
 
 }  // namespace
 
-void fp8_matmul(const Fp8Matrix& first, const Fp8Matrix& second, const at::Tensor& bias, const at::Tensor& result) {
+Fp8Arithmetic fastest_fp8_arithmetic() {
+  static const Fp8Arithmetic fastest = bfloat16_support() != Bfloat16Support::kNone && bfloat16_microkernel() != nullptr
+                                           ? Fp8Arithmetic::kBfloat16
+                                       : load_microkernel() == MicrokernelStatus::kAvailable ? Fp8Arithmetic::kFloat32
+                                                                                             : Fp8Arithmetic::kLibTorch;
+  return fastest;
+}
+
+void fp8_matmul(const Fp8Matrix& first, const Fp8Matrix& second, const at::Tensor& bias, const at::Tensor& result,
+                Fp8Arithmetic arithmetic) {
   require(first.values.dim() == 2 && second.values.dim() == 2 && first.values.size(1) == second.values.size(0) &&
               is_float8(first.values.scalar_type()) && is_float8(second.values.scalar_type()),
           Status::kInternal, "8-bit matrices of ", first.values.sizes(), " and ", second.values.sizes(),
           "; expected two whose inner sizes are equal");
   if (result.numel() == 0) return;
   const at::Tensor exact_bias = bias.defined() ? bias.to(at::kFloat).contiguous() : bias;
-  const Bfloat16Microkernel kernel = bfloat16_support() != Bfloat16Support::kNone ? bfloat16_microkernel() : nullptr;
   const Fp8Lines rows(first), columns({second.values.t(), second.scales});
   const Fp8Epilogue epilogue{rows.of_sums(), columns.of_sums(),
                              bias.defined() ? exact_bias.const_data_ptr<float>() : nullptr};
-  if (kernel == nullptr || first.values.size(1) == 0) return multiply_in_float32(rows, columns, epilogue, result);
-  Fp8Problem(rows, columns, epilogue, result).run(kernel);
+  if (arithmetic == Fp8Arithmetic::kLibTorch || first.values.size(1) == 0)
+    return multiply_in_float32(rows, columns, epilogue, result);
+  if (arithmetic == Fp8Arithmetic::kBfloat16)
+    return Fp8Problem<uint16_t>(rows, columns, epilogue, result).run(bfloat16_microkernel());
+  Fp8Problem<float>(rows, columns, epilogue, result).run(microkernel());
 }
 
 }  // namespace accel::kernels

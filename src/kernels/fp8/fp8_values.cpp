@@ -69,7 +69,8 @@ class MatrixCast {
         to_(static_cast<uint8_t*>(values_.mutable_data_ptr())) {}
 
   Fp8Matrix rows(SharedCounts& counts) const {
-    const int64_t run = has_blocks_ ? kFp8Block : std::max<int64_t>(2, columns_), runs = has_blocks_ ? blocks_of(columns_) : 1;
+    const int64_t run = has_blocks_ ? kFp8Block : std::max<int64_t>(2, columns_),
+                  runs = has_blocks_ ? blocks_of(columns_) : 1;
     const at::Tensor scales = has_blocks_ ? empty_scales({rows_, runs}) : empty_scales({rows_});
     auto* const reciprocals = scales.mutable_data_ptr<float>();
     parallel_for(rows_, lines_per_thread(columns_), [&](int64_t begin, int64_t end) {
@@ -173,7 +174,8 @@ float largest_magnitude(const at::Tensor& values) {
 
 float scale_of(float magnitude, at::ScalarType format, int64_t margin) {
   float scale = 1, reciprocal = 1;
-  ACCEL_FASTEST(fp8_cast_kernels)().find_scales(&magnitude, 1, float8_format(format), margin, false, &scale, &reciprocal);
+  ACCEL_FASTEST(fp8_cast_kernels)
+  ().find_scales(&magnitude, 1, float8_format(format), margin, false, &scale, &reciprocal);
   return scale;
 }
 
@@ -221,9 +223,8 @@ at::Tensor dequantize(const Fp8Matrix& matrix, at::ScalarType dtype) {
   const Fp8Granularity granularity = granularity_of(matrix);
   if (granularity == Fp8Granularity::kTensor) {
     const auto* const scale = matrix.scales.const_data_ptr<float>();
-    parallel_for(result.numel(), kCastPerThread, [&](int64_t begin, int64_t end) {
-      kernel(from, format, scale, kOneRun, to, begin, end - begin);
-    });
+    parallel_for(result.numel(), kCastPerThread,
+                 [&](int64_t begin, int64_t end) { kernel(from, format, scale, kOneRun, to, begin, end - begin); });
     return result;
   }
   // Lines of memory, along which scales change, or which share them.
@@ -235,7 +236,8 @@ at::Tensor dequantize(const Fp8Matrix& matrix, at::ScalarType dtype) {
   parallel_for(lines, lines_per_thread(length), [&](int64_t begin, int64_t end) {
     for (int64_t line = begin; line < end; line++) {
       const int64_t index = !is_transposed ? line * (has_blocks ? blocks_of(length) : 1)
-                                           : has_blocks ? line / kFp8Block * length : 0;
+                            : has_blocks   ? line / kFp8Block * length
+                                           : 0;
       kernel(from, format, scale + index, run, to, line * length, length);
     }
   });

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "nn/low_precision/fp8_layers.hpp"
 #include "nn/module_walks.hpp"
 #include "tensor/device/generator.hpp"
 #include "tensor/tree.hpp"
@@ -50,7 +51,9 @@ void with_buffers(const Module& module, const std::function<void()>& forward) {
 }  // namespace
 
 ForwardState::ForwardState(const Module& module, const Inputs& inputs, bool with_generators)
-    : compute_policy_(kernels::compute_policy()), split_sequence_(SplitSequence::current()) {
+    : compute_policy_(kernels::compute_policy()),
+      split_sequence_(SplitSequence::current()),
+      fp8_(Fp8Layers::current()) {
   for (const c10::Device device : devices_of(module, inputs)) {
     const auto same_type = [device](const auto& autocast) { return autocast.device == device.type(); };
     if (std::none_of(autocasts_.begin(), autocasts_.end(), same_type))
@@ -66,6 +69,7 @@ void ForwardState::replay(const Module& module, const std::function<void()>& for
   const at::AutoGradMode with_graph(true);
   const kernels::ComputeScope policy(compute_policy_);
   const SplitSequence::Scope split_sequence(split_sequence_);
+  const Fp8Layers::Scope fp8(fp8_.lock());
   with_generators([&] { with_buffers(module, [&] { with_autocasts(0, forward); }); });
 }
 

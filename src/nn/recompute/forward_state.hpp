@@ -1,5 +1,5 @@
 // Forward state: what a forward depends on beside its inputs and parameters, to compute it again later: random
-// generators, autocast, compute policy, a split sequence, buffers.
+// generators, autocast, fp8, compute policy, a split sequence, buffers.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -17,6 +17,8 @@
 
 namespace accel::nn {
 
+class Fp8Layers;
+
 class ForwardState {
  public:
   // Records the state of this thread, before `module` is called with these inputs.
@@ -33,6 +35,7 @@ class ForwardState {
   kernels::ComputePolicy compute_policy_;
   std::shared_ptr<const SplitSequence> split_sequence_;
   std::vector<precision::AutocastState> autocasts_;
+  std::weak_ptr<Fp8Layers> fp8_;
   std::vector<std::pair<at::Generator, at::Tensor>> generators_;  // with their states
 };
 

@@ -22,6 +22,7 @@
 #include "comm/collective.hpp"
 #include "comm/work.hpp"
 #include "kernels/cached_results.hpp"
+#include "nn/low_precision/fp8_layers.hpp"
 #include "parallel/regions/parallel_operators.hpp"
 #include "parallel/regions/region_entry.hpp"
 #include "parallel/regions/sequence_region.hpp"
@@ -281,11 +282,25 @@ class RowProductBackward final : public ProductBackward {
   SavedVariable input;
 };
 
+// A product of this rank in 8 bits, and the sum of all of them.
+at::Tensor row_product_in_fp8(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                              nn::Product product, const SplitRegion& region) {
+  const at::Tensor own = product(input, weight, {});
+  const at::Tensor sum = region.sequence_parallel ? parallel_reduce_scatter(own, kSequence, region.group)
+                                                  : parallel_reduce(own, region.group);
+  return bias.defined() ? sum + bias.to(sum.scalar_type()) : sum;
+}
+
 }  // namespace
 
 at::Tensor column_product(const RegionInput::Entered& input, const at::Tensor& given_weight,
                           const at::Tensor& given_bias, nn::Product product) {
   if (input.entry == nullptr) return product(input.whole, given_weight, given_bias);
+  if (nn::Fp8Layers::of(input.whole, given_weight) !=
+      nullptr) {  // keeps the whole in 8 bits, and gathers nothing again
+    input.entry->add_use();
+    return product(input.whole, given_weight, given_bias);
+  }
   const at::Tensor whole = cast_for_product(input.whole), weight = cast_for_product(given_weight);
   const at::Tensor bias = cast_for_product(given_bias);
   at::Tensor output;
@@ -319,6 +334,8 @@ at::Tensor column_product(const RegionInput::Entered& input, const at::Tensor& g
 
 at::Tensor row_product(const at::Tensor& given_input, const at::Tensor& given_weight, const at::Tensor& bias,
                        nn::Product product, const SplitRegion& region) {
+  if (nn::Fp8Layers::of(given_input, given_weight) != nullptr)
+    return row_product_in_fp8(given_input, given_weight, bias, product, region);
   const at::Tensor input = cast_for_product(given_input), weight = cast_for_product(given_weight);
   const at::Tensor own_bias = bias.defined() ? bias.to(weight.scalar_type()) : bias;
   at::Tensor output;
