@@ -117,7 +117,7 @@ func TestAFunctionChoosesLayersOf8Bits(t *testing.T) {
 	}
 	model := get[*Module](t)(state.PrepareModel(get[*Module](t)(ModuleSequential(layers)), nil))
 	described := get[any](t)(Fp8Describe(model)).(map[string]any)
-	if !reflect.DeepEqual(described["layers"], []any{"0", "2"}) || described["scaling"] != "delayed" {
+	if !reflect.DeepEqual(described["layers"], []any{"0", "2"}) || described["scaling"] != "DELAYED" {
 		t.Errorf("got %v", described)
 	}
 }

@@ -54,7 +54,7 @@ end
         loss = aten.mean(aten.square(model(Accel.randn(Float32, 8, 16))))
         backward(state, loss)
         described = fp8_describe(model)
-        @test described["layers"] == ["0"] && described["scaling"] == "delayed" && length(described["skipped"]) == 2
+        @test described["layers"] == ["0"] && described["scaling"] == "DELAYED" && length(described["skipped"]) == 2
     end
     State(cpu = true, mixed_precision = :fp8) do state
         asked = String[]

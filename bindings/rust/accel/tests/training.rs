@@ -218,5 +218,5 @@ fn linear_layers_compute_in_8_bits_by_a_recipe() {
     state.backward(&mut loss).unwrap();
     let described = fp8_describe(&model).unwrap();
     let layers = described.get("layers").unwrap();
-    assert_eq!((layers.len(), described.get("scaling").unwrap().as_str()), (2, Some("delayed")), "{described:?}");
+    assert_eq!((layers.len(), described.get("scaling").unwrap().as_str()), (2, Some("DELAYED")), "{described:?}");
 }
