@@ -1,5 +1,7 @@
 """The recipes of fp8: their fields, variables and checks, and what an Accelerator makes of them."""
 
+import subprocess
+import sys
 import types
 import warnings
 
@@ -172,6 +174,26 @@ def test_a_function_chooses_layers_of_accel():
     accelerator = Accelerator(cpu=True, mixed_precision="fp8", kwargs_handlers=[AORecipeKwargs(module_filter_func=wanted)])
     model = accelerator.prepare(network())
     assert accelerator.describe_fp8(model)["layers"] == ["0", "4"] and [name for _, name in asked] == ["0", "2", "4"]
+
+
+# As the reference's tests of its recipes, which need a GPU.
+@pytest.mark.parametrize("lines, expected", [
+    (["backend: TE"], "TE DELAYED 3"), (["backend: TE", "use_mxfp8_block_scaling: true"], "TE BLOCKWISE 3"), (["backend: AO"], "AO CURRENT 1"),
+    (["backend: AO", "pad_inner_dim: true", "enable_fsdp_float8_all_gather: false"], "AO CURRENT 1")], ids=["te", "te_mxfp8", "ao", "ao_fields"])
+def test_ranks_get_the_recipe_of_a_configuration_file(launcher, tmp_path, lines, expected):
+    fields = "".join(f"  {line}\n" for line in lines)
+    (tmp_path / "config.yaml").write_text(f"distributed_type: 'NO'\nnum_processes: 1\nmixed_precision: fp8\nuse_cpu: true\nfp8_config:\n{fields}")
+    (tmp_path / "script.py").write_text("""
+from accel import Accelerator, nn, optim
+accelerator = Accelerator()
+model = nn.Sequential(nn.Linear(32, 32), nn.Linear(32, 32), nn.Linear(32, 16))
+model, optimizer = accelerator.prepare(model, optim.AdamW(model.parameters()))
+described = accelerator.describe_fp8(model)
+print(accelerator.fp8_backend.value, described["scaling"], len(described["layers"]))
+""")
+    command = [launcher, "launch", "--config_file", str(tmp_path / "config.yaml"), "--no_python", sys.executable, str(tmp_path / "script.py")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.stdout.split("\n")[0] == expected, done.stderr
 
 
 def test_layers_are_found_and_filtered():
