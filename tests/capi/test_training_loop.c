@@ -635,6 +635,45 @@ static void test_batch_sizes(void **unused) {
   accel_state_release(state);
 }
 
+static accel_status_t leave_out(const char *name, accel_tensor_t *weight, accel_value_t *out_covered, void *left_out) {
+  accel_tensor_release(weight);
+  if (strcmp(name, left_out) == 0) *out_covered = accel_arg_bool(0);
+  return ACCEL_OK;
+}
+
+/* The recipe of a state, its filter, and the layers that a prepared model has by them. */
+static void test_fp8(void **unused) {
+  accel_state_t *state = state_with(ACCEL_PRECISION_FP8, 1);
+  accel_fp8_options_t options = ACCEL_FP8_OPTIONS_INIT;
+  accel_prepare_model_options_t preparation = ACCEL_PREPARE_MODEL_OPTIONS_INIT;
+  accel_module_t *layers[4] = {NULL, NULL, NULL, NULL}, *model = NULL, *prepared = NULL;
+  accel_value_t described = ACCEL_VALUE_INIT;
+  const int64_t sizes[] = {32, 48, 16, 9, 16};
+  (void)unused;
+  options.margin = 40;
+  assert_fails(accel_set_fp8(state, &options), ACCEL_ERROR_INVALID_ARGUMENT, "margin is 40");
+  options.margin = 1;
+  options.skip_first_and_last = 0;
+  options.scaling = ACCEL_FP8_SCALING_DELAYED;
+  assert_ok(accel_set_fp8(state, &options));
+  assert_ok(accel_set_fp8_filter(state, leave_out, "1", NULL));
+  for (int i = 0; i < 4; i++) assert_ok(accel_module_linear(sizes[i], sizes[i + 1], 1, &layers[i]));
+  assert_ok(accel_module_sequential(layers, 4, &model));
+  assert_fails(accel_fp8_describe(model, &described), ACCEL_ERROR_INVALID_ARGUMENT, "not prepared");
+  assert_ok(accel_prepare_model(state, model, &preparation, &prepared));
+  assert_ok(accel_fp8_describe(prepared, &described));
+  assert_json(
+      &described,
+      "{\"scaling\":\"DELAYED\",\"format\":\"HYBRID\",\"layers\":[\"0\",\"3\"],\"skipped\":{\"1\":\"the filter leaves "
+      "it out\",\"2\":\"its weight is [9, 16], whose sizes are no multiples of 16\"},\"overflows\":0}");
+  accel_value_dispose(&described);
+  assert_fails(accel_set_fp8(state, NULL), ACCEL_ERROR_INVALID_STATE, "the recipe of fp8 cannot change after a model");
+  accel_module_release(prepared);
+  accel_module_release(model);
+  for (int i = 0; i < 4; i++) accel_module_release(layers[i]);
+  accel_state_release(state);
+}
+
 /* The whole process is deterministic from here on, which shows in memory that nobody wrote: the last test. */
 static void test_deterministic_algorithms(void **unused) {
   const accel_device_t cpu = {ACCEL_DEVICE_CPU, -1};
@@ -670,6 +709,7 @@ int main(void) {
       capi_unit_test(test_generators),
       capi_unit_test(test_rng_types_of_a_state),
       capi_unit_test(test_batch_sizes),
+      capi_unit_test(test_fp8),
       capi_unit_test(test_deterministic_algorithms),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,7 +26,10 @@
 #include "config/generated/choices/precision.hpp"
 #include "config/generated/settings/fp8/fp8.hpp"
 #include "config/generated/settings/module/activation_checkpointing.hpp"
+#include "config/generated/settings/parallelism/tensor_parallel.hpp"
+#include "config/generated/settings/prepare/fsdp.hpp"
 #include "expect_error.hpp"
+#include "mesh_ranks.hpp"
 #include "nn/architectures/architecture.hpp"
 #include "nn/layers/activation.hpp"
 #include "nn/layers/linear.hpp"
@@ -81,7 +84,7 @@ at::Tensor tokens_of(int64_t rows, int64_t length, int64_t seed) {
 
 nn::ModulePtr small_gpt() {
   nn::ModulePtr model = nn::module_from_config(
-      R"({"model_type": "gpt2", "vocab_size": 64, "n_positions": 32, "n_embd": 48, "n_layer": 3, "n_head": 3,
+      R"({"model_type": "gpt2", "vocab_size": 64, "n_positions": 32, "n_embd": 64, "n_layer": 3, "n_head": 4,
           "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0})");
   const at::NoGradGuard no_grad;
   const auto generator = at::detail::createCPUGenerator(3);
@@ -96,17 +99,21 @@ at::Tensor loss_of(const nn::ModulePtr& model, const at::Tensor& tokens) {
 }
 
 struct Trained {
+  nn::ModulePtr model;
+  std::shared_ptr<optim::Optimizer> optimizer;
   double loss = 0;  // the mean of the last steps
   std::vector<at::Tensor> parameters;
 };
 
-Trained train(const AcceleratorPtr& accelerator, int steps) {
+Trained train(const AcceleratorPtr& accelerator, int steps, const PrepareModelSettings& settings = {}) {
   const nn::ModulePtr inner = small_gpt();
   const auto plain = adamw(inner, 2e-3);
-  const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
+  const nn::ModulePtr model = accelerator->preparation().prepare_model(inner, settings);
   const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
-  const int rank = accelerator->state().process_index();
+  const int rank = accelerator->state().groups().data_parallel()->rank();
   Trained run;
+  run.model = model;
+  run.optimizer = optimizer;
   for (int step = 0; step < steps; step++) {
     const MicroBatch micro_batch(accelerator, {model});
     const at::Tensor loss = loss_of(model, tokens_of(8, 24, step * 2 + rank));
@@ -129,7 +136,7 @@ double loss_after(Precision precision, Fp8Scaling scaling, int steps) {
 }
 
 TEST(Fp8Training, LearnsAsInBfloat16) {
-  constexpr int kSteps = 40;
+  constexpr int kSteps = 30;
   const double expected = loss_after(Precision::kBf16, Fp8Scaling::kCurrent, kSteps);
   for (const Fp8Scaling scaling :
        {Fp8Scaling::kCurrent, Fp8Scaling::kDelayed, Fp8Scaling::kRowwise, Fp8Scaling::kBlockwise})
@@ -150,7 +157,7 @@ TEST(Fp8Training, RanksHaveEqualScalesAndParameters) {
     accelerator->precision().set_fp8(with_scaling(Fp8Scaling::kDelayed));
     const auto rank = static_cast<size_t>(accelerator->state().process_index());
     runs[rank] = train(accelerator, 3);
-    scales[rank] = saved_scales(accelerator->prepared().models.front().prepared.lock(), "transformer.h.1.mlp.c_fc");
+    scales[rank] = saved_scales(runs[rank].model, "transformer.h.1.mlp.c_fc");
   });
   ASSERT_EQ(runs[0].parameters.size(), runs[1].parameters.size());
   for (size_t i = 0; i < runs[0].parameters.size(); i++)
@@ -210,16 +217,15 @@ TEST(Fp8Training, CheckpointsHaveTheHistories) {
     const nn::ModulePtr inner = small_gpt();
     const auto plain = adamw(inner, 2e-3);
     const nn::ModulePtr model = accelerator->preparation().prepare_model(inner);
-    accelerator->preparation().prepare_optimizer(plain);
+    const auto optimizer = accelerator->preparation().prepare_optimizer(plain);
     accelerator->checkpoints().load_state(folder / "state");
     return model;
   };
   run_accelerators(2, with_precision(Precision::kFp8), [&](const AcceleratorPtr& accelerator) {
     accelerator->precision().set_fp8(with_scaling(Fp8Scaling::kDelayed));
-    train(accelerator, 2);
+    const Trained run = train(accelerator, 2);
     accelerator->checkpoints().save_state(folder / "state");
-    if (accelerator->state().is_main_process())
-      scales = saved_scales(accelerator->prepared().models.front().prepared.lock(), "transformer.h.1.mlp.c_fc");
+    if (accelerator->state().is_main_process()) scales = saved_scales(run.model, "transformer.h.1.mlp.c_fc");
   });
   // With another number of ranks.
   run_accelerators(1, with_precision(Precision::kFp8), [&](const AcceleratorPtr& accelerator) {
@@ -235,7 +241,36 @@ TEST(Fp8Training, CheckpointsHaveTheHistories) {
                    [&](const AcceleratorPtr& accelerator) { resume(accelerator, Fp8Scaling::kCurrent); });
 }
 
-TEST(Fp8Training, AWeightIsTheSameForAllOfAWindow) {
+struct Mesh {
+  tests::MeshSizes sizes;
+  bool sequence_parallel = false;
+};
+
+// Shards, parts of layers, and parts of sequences.
+TEST(Fp8Training, RanksWithPartsTrainAsOne) {
+  constexpr int kSteps = 10;
+  const double expected = loss_after(Precision::kBf16, Fp8Scaling::kCurrent, kSteps);
+  for (const Fp8Scaling scaling : {Fp8Scaling::kCurrent, Fp8Scaling::kDelayed})
+    for (const Mesh& mesh : {Mesh{{1, 2, 1}}, Mesh{{1, 1, 2}}, Mesh{{1, 1, 2}, true}}) {
+      double loss = 0;
+      tests::on_mesh(
+          mesh.sizes,
+          [&](const AcceleratorPtr& accelerator) {
+            accelerator->precision().set_fp8(with_scaling(scaling));
+            PrepareModelSettings settings;
+            settings.fsdp.enabled = mesh.sizes.shards > 1;
+            settings.tensor_parallel.sequence_parallel = mesh.sequence_parallel;
+            const Trained run = train(accelerator, kSteps, settings);
+            const auto& fp8 = static_cast<const PreparedModel&>(*run.model).precision().fp8;
+            EXPECT_EQ(fp8->selection().layers.size(), 11u) << "three blocks of four, but the first layer";
+            if (accelerator->state().is_main_process()) loss = run.loss;
+          },
+          [](StateSettings& settings, int) { settings.mixed_precision = Precision::kFp8; });
+      EXPECT_NEAR(loss / expected, 1, 0.03) << mesh.sizes.shards << mesh.sizes.parts << mesh.sequence_parallel;
+    }
+}
+
+TEST(Fp8Training, LearnsWithAccumulation) {
   StateSettings settings = with_precision(Precision::kFp8);
   settings.gradient_accumulation_steps = 2;
   run_accelerators(1, settings, [&](const AcceleratorPtr& accelerator) {
