@@ -116,8 +116,8 @@ func TestAFunctionChoosesLayersOf8Bits(t *testing.T) {
 		layers = append(layers, get[*Module](t)(ModuleLinear(16, 16, true)))
 	}
 	model := get[*Module](t)(state.PrepareModel(get[*Module](t)(ModuleSequential(layers)), nil))
-	described := get[any](t)(Fp8Describe(model)).(map[string]any)
-	if !reflect.DeepEqual(described["layers"], []any{"0", "2"}) || described["scaling"] != "DELAYED" {
+	described := get[any](t)(Fp8Describe(model)).(Map)
+	if !reflect.DeepEqual(described.Get("layers"), []any{"0", "2"}) || described.Get("scaling") != "DELAYED" {
 		t.Errorf("got %v", described)
 	}
 }
