@@ -7,8 +7,10 @@
 
 #include "config/generated/settings/state/state.hpp"
 #include "config/option_table.hpp"
+#include "config/precedence.hpp"
 #include "config/state_settings.hpp"
 #include "expect_error.hpp"
+#include "precision/fp8_recipe.hpp"
 #include "settings_fixture.hpp"
 
 namespace accel {
@@ -160,6 +162,23 @@ TEST(ReferenceEnvironment, WhatTheReferencesLauncherAlwaysSetsAsksForNothing) {
                                          {"PARALLELISM_CONFIG_SP_BACKEND", "deepspeed"},
                                          {"PARALLELISM_CONFIG_CP_BACKEND", "torch"}});
   EXPECT_NO_THROW(resolve_state_settings({}));
+}
+
+// Variables of torchao's recipe stand beside any other one.
+TEST(ReferenceEnvironment, TheReferencesLauncherSetsTheVariablesOfAllRecipesOfFp8) {
+  for (const char* const backend : {"TE", "AO", "MSAMP"}) {
+    const SettingsEnvironment environment({{"ACCELERATE_FP8_BACKEND", backend},
+                                           {"ACCELERATE_FP8_ENABLE_FSDP_FLOAT8_ALL_GATHER", "1"},
+                                           {"ACCELERATE_FP8_PAD_INNER_DIM", "1"},
+                                           {"ACCELERATE_FP8_OPT_LEVEL", "O2"}});
+    Fp8Settings settings;
+    resolve_settings(settings);
+    const precision::Fp8Recipe recipe = precision::make_fp8_recipe(settings);
+    const bool is_ao = std::string(backend) == "AO";
+    EXPECT_EQ(recipe.fsdp_all_gather, is_ao) << backend;
+    EXPECT_EQ(recipe.pad_inner_dim, is_ao) << backend;
+    EXPECT_EQ(recipe.skip_first_and_last, is_ao) << backend;
+  }
 }
 
 TEST(ReferenceEnvironment, SizesOfAMeshThatIsTurnedOffAreAnError) {

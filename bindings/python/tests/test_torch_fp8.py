@@ -127,6 +127,31 @@ def test_layers_of_transformer_engines_recipe_compute_in_its_forward():
         apply_fp8_autowrap(Toy(), TERecipeKwargs(use_mxfp8_block_scaling=True, amax_history_len=4))
 
 
+def test_sharded_models_train(ranks, tmp_path):
+    printed = ranks(f"""
+        import torch
+        from accel import Accelerator, FullyShardedDataParallelPlugin
+        from accel.utils import AORecipeKwargs, has_ao_layers
+
+        plugin = FullyShardedDataParallelPlugin(fsdp_version=2, auto_wrap_policy="size_based_wrap", min_num_params=100, cpu_ram_efficient_loading=True)
+        accelerator = Accelerator(cpu=True, mixed_precision="fp8", kwargs_handlers=[AORecipeKwargs()], fsdp_plugin=plugin)
+        torch.manual_seed(0)
+        model = accelerator.prepare(torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 64), torch.nn.Linear(64, 32)))
+        optimizer = accelerator.prepare(torch.optim.AdamW(model.parameters(), lr=1e-2))
+        x, losses = torch.randn(16, 32), []
+        for _ in range(6):
+            losses.append((model(x) - x).square().mean())
+            accelerator.backward(losses[-1])
+            accelerator.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+        accelerator.save_state(r"{tmp_path / 'state'}")
+        accelerator.load_state(r"{tmp_path / 'state'}")
+        print(bool(losses[-1] < 0.8 * losses[0]), has_ao_layers(model))
+    """)
+    assert [text.split() for text in printed] == [["True", "True"]] * 2
+
+
 def test_two_ranks_have_the_losses_of_one(ranks):
     printed = ranks("""
         import torch
