@@ -30,7 +30,19 @@
 namespace accel::kernels {
 namespace {
 
-Fp8CastKernels fastest_casts() { return ACCEL_FASTEST(fp8_cast_kernels)(); }
+struct InstructionSetOfCasts {
+  const char *name;
+  Fp8CastKernels kernels;
+};
+
+std::vector<InstructionSetOfCasts> instruction_sets() {
+  std::vector<InstructionSetOfCasts> sets = {{"portable", baseline::fp8_cast_kernels()}};
+#ifdef __x86_64__
+  if (fastest_instruction_set() >= InstructionSet::kAvx2) sets.push_back({"avx2", avx2::fp8_cast_kernels()});
+  if (fastest_instruction_set() >= InstructionSet::kAvx512) sets.push_back({"avx512", avx512::fp8_cast_kernels()});
+#endif
+  return sets;
+}
 
 }  // namespace
 }  // namespace accel::kernels
@@ -60,13 +72,16 @@ void report(accel_state_t *state, const char *bench, const std::string &params, 
   measure_report(state, &line);
 }
 
-// On one thread, each way once, as many bytes a second as a copy moves.
-void measure_casts(accel_state_t *state, int64_t repetitions) {
-  const accel::kernels::Fp8CastKernels kernels = accel::kernels::fastest_casts();
+// The bytes a second that a copy of 67 MB moves, in GB.
+double copied_by_second(int64_t repetitions) {
   const at::Tensor source = at::ones({4 * kNumbers}, at::kByte), target = at::ones({4 * kNumbers}, at::kByte);
-  at::set_num_threads(1);
   std::vector<double> copies = time_of(repetitions, [&] { target.copy_(source); });
-  const double copied = 8e-6 * kNumbers / measure_median(copies.data(), copies.size());
+  return 8e-6 * kNumbers / measure_median(copies.data(), copies.size());
+}
+
+// On one thread, each way once, as many bytes a second as a copy moves.
+void measure_casts(accel_state_t *state, const accel::kernels::InstructionSetOfCasts &set, double copied,
+                   int64_t repetitions) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     const at::Tensor numbers = at::randn({kNumbers}).to(dtype);
     at::Tensor small = accel::kernels::quantize_with(numbers, at::kFloat8_e4m3fn, 1).values;
@@ -75,15 +90,16 @@ void measure_casts(accel_state_t *state, int64_t repetitions) {
     for (const bool back : {false, true}) {
       std::vector<double> samples = time_of(repetitions, [&] {
         if (back)
-          kernels.dequantize(bytes, Float8Format::kE4M3, &kHalf, kNumbers, span, 0, kNumbers);
+          set.kernels.dequantize(bytes, Float8Format::kE4M3, &kHalf, kNumbers, span, 0, kNumbers);
         else
-          kernels.quantize(span, 0, kNumbers, &kTwo, kNumbers, Float8Format::kE4M3, bytes);
+          set.kernels.quantize(span, 0, kNumbers, &kTwo, kNumbers, Float8Format::kE4M3, bytes);
       });
       const double moved = 1e-6 * static_cast<double>(kNumbers * (numbers.element_size() + 1)) /
                            measure_median(samples.data(), samples.size());
       char params[120], extra[120];
-      std::snprintf(params, sizeof params, "{\"dtype\": \"%s\", \"to\": \"%s\", \"numbers\": %lld}",
-                    dtype == at::kFloat ? "float32" : "bfloat16", back ? "number" : "e4m3",
+      std::snprintf(params, sizeof params,
+                    "{\"dtype\": \"%s\", \"to\": \"%s\", \"instructions\": \"%s\", \"numbers\": %lld}",
+                    dtype == at::kFloat ? "float32" : "bfloat16", back ? "number" : "e4m3", set.name,
                     static_cast<long long>(kNumbers));
       std::snprintf(extra, sizeof extra, "\"gb_per_s\": %.3g, \"of_copy\": %.3g", moved, moved / copied);
       report(state, "fp8_cast", params, samples, extra);
@@ -126,7 +142,11 @@ int main(int argc, char **argv) {
   accel_state_t *const state = measure_state(ACCEL_STATE_OPTIONS_INIT, "cpu");
   const int64_t steps = measure_integer(&options[STEPS]);
   const int threads = at::get_num_threads();
-  measure_casts(state, steps);
+  at::set_num_threads(1);
+  for (const auto &set : accel::kernels::instruction_sets()) {
+    const double copied = copied_by_second(steps);
+    measure_casts(state, set, copied, steps);
+  }
   at::set_num_threads(threads);
   for (const char *const variant : {"fp8", "bf16", "float32", "scaled_mm"})
     measure_linear(state, variant, measure_integer(&options[ROWS]), measure_integer(&options[INPUTS]),

@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/fp8/fp8_cast_kernels.hpp"
 #include "kernels/fp8/fp8_matmul.hpp"
 #include "kernels/fp8/fp8_values.hpp"
 #include "kernels/instruction_set.hpp"

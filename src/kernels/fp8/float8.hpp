@@ -3,7 +3,7 @@
 // kernels that are compiled once for each instruction set, see stored_number.hpp.
 #pragma once
 
-#include "kernels/fp8/fp8_cast_kernels.hpp"
+#include "kernels/fp8/fp8_format.hpp"
 #include "kernels/update/stored_number.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
@@ -70,6 +70,17 @@ using Float8E4M3 = Float8<3, 7, 0x43e00000u /* 448 */, 0x7fu>;
 using Float8E5M2 = Float8<2, 15, 0x47600000u /* 57344 */, 0x7cu>;
 
 namespace {
+
+// Whether a code is an infinity or a NaN.
+template <typename Small>
+inline bool has_special_codes(const uint8_t* from, int64_t count) {
+  uint8_t largest = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const uint8_t magnitude = from[i] & 0x7f;
+    largest = magnitude > largest ? magnitude : largest;
+  }
+  return largest >= Small::kFirstSpecialCode;
+}
 
 // Calls work(number) with the Float8 of a format.
 template <typename Work>

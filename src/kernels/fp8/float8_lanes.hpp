@@ -52,7 +52,7 @@ inline void store_codes(CastChars codes, CastChars signs, uint8_t* to) {
   __builtin_memcpy(to, &signed_codes, sizeof(signed_codes));
 }
 
-// The same as Float8::code_of(), without what is before the code.
+// Float8::code_of() of lanes, without the bits before the code.
 template <typename Small>
 inline CastInts codes_of(CastFloats magnitudes) {
   const CastFloats capped = smaller(magnitudes, CastFloats{} + bits_as<float>(Small::kLargestNumber));
@@ -99,7 +99,7 @@ inline void cast_lanes(const typename Number::Stored* from, const float* scales,
                  to_signed(to_words(numbers[0], numbers[1]), to_words(numbers[2], numbers[3])), to);
 }
 
-// The same of bfloat16 with one scale: a register of pairs need not be widened.
+// cast_lanes() of bfloat16 with one scale: a register of pairs need not be widened.
 template <typename Small>
 inline void cast_pair_lanes(const uint16_t* from, float scale, uint8_t* to) {
   CastInts pairs[2], codes[2];

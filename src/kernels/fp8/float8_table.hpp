@@ -87,7 +87,7 @@ class Float8Table {
   bool is_exact() const { return is_exact_; }
 
   // kTableBytes codes that are no infinities and no NaN.
-  void cast(const uint8_t* from, uint16_t* to) const {
+  void cast(const uint8_t* from, void* to) const {
     TableBytes codes;
     __builtin_memcpy(&codes, from, sizeof(codes));
     spread_quads(codes);

@@ -259,16 +259,6 @@ inline void cast_back(const uint8_t* from, const float* scales, typename Number:
   for (int64_t i = 0; i < count; i++) to[i] = Number::store(Small::load(from[i]) * scales[i * kStep]);
 }
 
-template <typename Small>
-bool has_special_codes(const uint8_t* from, int64_t count) {
-  uint8_t largest = 0;
-  for (int64_t i = 0; i < count; i++) {
-    const uint8_t magnitude = from[i] & 0x7f;
-    largest = magnitude > largest ? magnitude : largest;
-  }
-  return largest >= Small::kFirstSpecialCode;
-}
-
 // Codes with one scale.
 template <typename Number, typename Small>
 void cast_back_shared(const uint8_t* from, float scale, typename Number::Stored* to, int64_t count) {
@@ -286,6 +276,17 @@ void cast_back_shared(const uint8_t* from, float scale, typename Number::Stored*
 template <typename Number, typename Small>
 struct SharedCastBack {
   static void run(const uint8_t* from, float scale, typename Number::Stored* to, int64_t count) {
+#ifndef ACCEL_TABLE_BYTES
+    constexpr int64_t kMinCount = 4096;  // of which a table in memory pays
+    if (count >= kMinCount && sizeof(typename Number::Stored) == sizeof(uint16_t)) {
+      typename Number::Stored numbers[256];
+      for (int code = 0; code < 256; code++)
+        numbers[code] = Number::store(Small::load(static_cast<uint8_t>(code)) * scale);
+#pragma GCC unroll 8
+      for (int64_t i = 0; i < count; i++) to[i] = numbers[from[i]];
+      return;
+    }
+#endif
     cast_back_shared<Number, Small>(from, scale, to, count);
   }
 };

@@ -4,14 +4,10 @@
 
 #include <cstdint>
 
+#include "kernels/fp8/fp8_format.hpp"
 #include "kernels/update/element_span.hpp"
 
 namespace accel::kernels {
-
-enum class Float8Format : uint8_t { kE4M3, kE5M2 };
-
-// Neighbours that share a scale in block scaling (OCP Microscaling Formats, 2023).
-constexpr int64_t kFp8Block = 32;
 
 // The findings of a cast to 8 bits.
 struct Fp8Counts {

@@ -3,6 +3,7 @@
 
 #include "kernels/format_dispatch.hpp"
 #include "kernels/fp8/float8.hpp"
+#include "kernels/fp8/float8_table.hpp"
 #include "kernels/matmul/transpose.hpp"
 
 namespace accel::kernels::ACCEL_KERNEL_NAMESPACE {
@@ -12,7 +13,7 @@ constexpr float kOne = 1;
 
 typedef uint16_t HalfOfUnit __attribute__((may_alias));
 
-// What a register of 32 bits holds of a line: two neighbours in bfloat16, of which the second one is the high half.
+// A unit holds two neighbours of a line in bfloat16, of which the second one is the high half.
 template <typename SmallNumber>
 struct Bfloat16Pairs {
   using Small = SmallNumber;
@@ -26,7 +27,7 @@ struct Bfloat16Pairs {
   }
 };
 
-// Or one number.
+// A unit holds one number.
 template <typename SmallNumber>
 struct Float32Numbers {
   using Small = SmallNumber;
@@ -45,26 +46,61 @@ inline void scaled_unit_of_lines(const uint8_t* even, const uint8_t* odd, int64_
 }
 
 template <typename Unit>
-inline void unit_of_lines(const Fp8PackSource& source, int64_t line, int64_t unit, int64_t count, uint32_t* to) {
-  const int64_t k = Unit::kNumbers * unit;
-  const uint8_t* const even = source.data + k * source.stride + line;
-  const uint8_t* const odd = even + (Unit::kNumbers - 1) * source.stride;
-  if (source.scales.data == nullptr) return scaled_unit_of_lines<Unit, 0>(even, odd, count, &kOne, to);
-  scaled_unit_of_lines<Unit, 1>(even, odd, count, source.scales.from(line, k).data, to);
-}
-
-template <typename Unit>
 inline void scaled_numbers(const uint8_t* from, int64_t count, float scale, typename Unit::Element* to) {
   ACCEL_VECTORISE
   for (int64_t i = 0; i < count; i++) to[i] = Unit::element(from[i], scale);
 }
 
+// Numbers without scales.
+template <typename Unit>
+struct PlainNumbers {
+  void read(const uint8_t* from, int64_t count, typename Unit::Element* to) const {
+    scaled_numbers<Unit>(from, count, kOne, to);
+  }
+  void read_units(const uint8_t* even, const uint8_t* odd, int64_t count, uint32_t* to) const {
+    scaled_unit_of_lines<Unit, 0>(even, odd, count, &kOne, to);
+  }
+};
+
+#ifdef ACCEL_TABLE_BYTES
+template <typename Small>
+struct PlainNumbers<Bfloat16Pairs<Small>> {
+  void read(const uint8_t* from, int64_t count, HalfOfUnit* to) const {
+    const int64_t whole = has_special_codes<Small>(from, count) ? 0 : count / kTableBytes * kTableBytes;
+    for (int64_t i = 0; i < whole; i += kTableBytes) table.cast(from + i, to + i);
+    scaled_numbers<Bfloat16Pairs<Small>>(from + whole, count - whole, kOne, to + whole);
+  }
+  void read_units(const uint8_t* even, const uint8_t* odd, int64_t count, uint32_t* to) const {
+    HalfOfUnit low[kTableBytes], high[kTableBytes];
+    for (int64_t begin = 0; begin < count; begin += kTableBytes) {
+      const int64_t length = count - begin < kTableBytes ? count - begin : kTableBytes;
+      read(even + begin, length, low);
+      read(odd + begin, length, high);
+      ACCEL_VECTORISE
+      for (int64_t i = 0; i < length; i++) to[begin + i] = low[i] | static_cast<uint32_t>(high[i]) << 16;
+    }
+  }
+
+  Float8Table<BFloat16, Small, 7> table{kOne};
+};
+#endif
+
+template <typename Unit>
+inline void unit_of_lines(const Fp8PackSource& source, const PlainNumbers<Unit>& plain, int64_t line, int64_t unit,
+                          int64_t count, uint32_t* to) {
+  const int64_t k = Unit::kNumbers * unit;
+  const uint8_t* const even = source.data + k * source.stride + line;
+  const uint8_t* const odd = even + (Unit::kNumbers - 1) * source.stride;
+  if (source.scales.data == nullptr) return plain.read_units(even, odd, count, to);
+  scaled_unit_of_lines<Unit, 1>(even, odd, count, source.scales.from(line, k).data, to);
+}
+
 // `count` neighbours of a line of a source that is not transposed.
 template <typename Unit>
-inline void numbers_of_line(const Fp8PackSource& source, int64_t line, int64_t k, int64_t count,
-                            typename Unit::Element* to) {
+inline void numbers_of_line(const Fp8PackSource& source, const PlainNumbers<Unit>& plain, int64_t line, int64_t k,
+                            int64_t count, typename Unit::Element* to) {
   const uint8_t* const from = source.data + line * source.stride + k;
-  if (source.scales.data == nullptr) return scaled_numbers<Unit>(from, count, kOne, to);
+  if (source.scales.data == nullptr) return plain.read(from, count, to);
   for (int64_t i = 0, length = 0; i < count; i += length) {
     const int64_t left = kFp8Block - (k + i) % kFp8Block;  // of the block
     length = count - i < left ? count - i : left;
@@ -83,58 +119,71 @@ inline uint32_t single_unit(const Fp8PackSource& source, int64_t line, int64_t u
   return Unit::unit(stored(k), last < inner ? stored(last) : uint8_t{0}, scale);
 }
 
-// Packs by blocks of kLanes lines by kLanes units, which are transposed in registers.
-template <typename Unit, typename Load>
-void pack_blocks(const Fp8PackSource& source, int64_t lines, int64_t inner, uint32_t* to, int64_t line_step,
-                 int64_t unit_step, const Load& load) {
-  const bool by_units = line_step == 1;  // the rows of the result are units
-  const int64_t whole_lines = lines / kLanes * kLanes, whole_units = inner / Unit::kNumbers / kLanes * kLanes;
-  for (int64_t line = 0; line < whole_lines; line += kLanes) {
-    for (int64_t unit = 0; unit < whole_units; unit += kLanes) {
-      alignas(64) uint32_t values[kLanes][kLanes];
-      FloatLanes block[kLanes];
-      for (int64_t lane = 0; lane < kLanes; lane++) load(line, unit, lane, values[lane]);
+// Transposes as it packs: element (row, column) goes to to[column * to_stride + row]. load(row, column, count, values)
+// reads `count` neighbours of a row, and single(row, column) an element.
+template <typename Load, typename Single>
+void pack_transposed(int64_t rows, int64_t whole_rows, int64_t columns, int64_t whole_columns, uint32_t* to,
+                     int64_t to_stride, const Load& load, const Single& single) {
+  constexpr int64_t kWidth = 4 * kLanes;  // neighbours that are read together
+  whole_rows = whole_rows / kLanes * kLanes;
+  whole_columns = whole_columns / kLanes * kLanes;
+  alignas(64) uint32_t values[kLanes][kWidth];
+  for (int64_t column = 0; column < whole_columns; column += kWidth) {
+    const int64_t width = whole_columns - column < kWidth ? whole_columns - column : kWidth;
+    for (int64_t row = 0; row < whole_rows; row += kLanes) {
+      for (int64_t lane = 0; lane < kLanes; lane++) load(row + lane, column, width, values[lane]);
+      for (int64_t start = 0; start < width; start += kLanes) {
+        FloatLanes block[kLanes];
 #pragma GCC unroll 16
-      for (int64_t lane = 0; lane < kLanes; lane++) __builtin_memcpy(&block[lane], values[lane], sizeof(block[lane]));
-      transpose_lanes(block);
-      uint32_t* const target = to + line * line_step + unit * unit_step;
+        for (int64_t lane = 0; lane < kLanes; lane++)
+          __builtin_memcpy(&block[lane], values[lane] + start, sizeof(block[lane]));
+        transpose_lanes(block);
+        uint32_t* const target = to + (column + start) * to_stride + row;
 #pragma GCC unroll 16
-      for (int64_t lane = 0; lane < kLanes; lane++)
-        __builtin_memcpy(target + lane * (by_units ? unit_step : line_step), &block[lane], sizeof(block[lane]));
+        for (int64_t lane = 0; lane < kLanes; lane++)
+          __builtin_memcpy(target + lane * to_stride, &block[lane], sizeof(block[lane]));
+      }
     }
   }
-  const int64_t units = (inner + Unit::kNumbers - 1) / Unit::kNumbers;
-  for (int64_t line = 0; line < lines; line++)
-    for (int64_t unit = line < whole_lines ? whole_units : 0; unit < units; unit++)
-      to[line * line_step + unit * unit_step] = single_unit<Unit>(source, line, unit, inner);
+  for (int64_t row = 0; row < rows; row++)
+    for (int64_t column = row < whole_rows ? whole_columns : 0; column < columns; column++)
+      to[column * to_stride + row] = single(row, column);
 }
 
 template <typename Unit>
 void pack_lines_as(const Fp8PackSource& source, int64_t lines, int64_t inner, uint32_t* to, int64_t to_stride) {
+  const int64_t whole = inner / Unit::kNumbers, units = (inner + Unit::kNumbers - 1) / Unit::kNumbers;
+  const PlainNumbers<Unit> plain;
   if (source.transposed)
-    return pack_blocks<Unit>(source, lines, inner, to, to_stride, 1,
-                             [&](int64_t line, int64_t unit, int64_t lane, uint32_t* values) {
-                               unit_of_lines<Unit>(source, line, unit + lane, kLanes, values);
-                             });
-  const int64_t whole = inner / Unit::kNumbers;
+    return pack_transposed(
+        units, whole, lines, lines, to, to_stride,
+        [&](int64_t unit, int64_t line, int64_t count, uint32_t* values) {
+          unit_of_lines<Unit>(source, plain, line, unit, count, values);
+        },
+        [&](int64_t unit, int64_t line) { return single_unit<Unit>(source, line, unit, inner); });
   for (int64_t line = 0; line < lines; line++) {
     uint32_t* const target = to + line * to_stride;
-    numbers_of_line<Unit>(source, line, 0, whole * Unit::kNumbers, reinterpret_cast<typename Unit::Element*>(target));
-    if (whole * Unit::kNumbers < inner) target[whole] = single_unit<Unit>(source, line, whole, inner);
+    numbers_of_line<Unit>(source, plain, line, 0, whole * Unit::kNumbers,
+                          reinterpret_cast<typename Unit::Element*>(target));
+    if (whole < units) target[whole] = single_unit<Unit>(source, line, whole, inner);
   }
 }
 
 template <typename Unit>
 void pack_columns_as(const Fp8PackSource& source, int64_t lines, int64_t inner, uint32_t* to, int64_t to_stride) {
+  const int64_t whole = inner / Unit::kNumbers, units = (inner + Unit::kNumbers - 1) / Unit::kNumbers;
+  const PlainNumbers<Unit> plain;
   if (!source.transposed)
-    return pack_blocks<Unit>(
-        source, lines, inner, to, 1, to_stride, [&](int64_t line, int64_t unit, int64_t lane, uint32_t* values) {
-          numbers_of_line<Unit>(source, line + lane, Unit::kNumbers * unit, Unit::kNumbers * kLanes,
+    return pack_transposed(
+        lines, lines, units, whole, to, to_stride,
+        [&](int64_t line, int64_t unit, int64_t count, uint32_t* values) {
+          numbers_of_line<Unit>(source, plain, line, Unit::kNumbers * unit, Unit::kNumbers * count,
                                 reinterpret_cast<typename Unit::Element*>(values));
-        });
-  const int64_t whole = inner / Unit::kNumbers;
-  for (int64_t unit = 0; unit < whole; unit++) unit_of_lines<Unit>(source, 0, unit, lines, to + unit * to_stride);
-  if (whole * Unit::kNumbers < inner)
+        },
+        [&](int64_t line, int64_t unit) { return single_unit<Unit>(source, line, unit, inner); });
+  for (int64_t unit = 0; unit < whole; unit++)
+    unit_of_lines<Unit>(source, plain, 0, unit, lines, to + unit * to_stride);
+  if (whole < units)
     for (int64_t line = 0; line < lines; line++)
       to[whole * to_stride + line] = single_unit<Unit>(source, line, whole, inner);
 }

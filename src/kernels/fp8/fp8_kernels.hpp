@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "kernels/fp8/fp8_cast_kernels.hpp"
+#include "kernels/fp8/fp8_format.hpp"
 #include "kernels/update/element_span.hpp"
 
 namespace accel::kernels {

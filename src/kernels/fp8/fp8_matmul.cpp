@@ -198,6 +198,7 @@ void fp8_matmul(const Fp8Matrix& first, const Fp8Matrix& second, const at::Tenso
     return multiply_in_float32(rows, columns, epilogue, result);
   if (arithmetic == Fp8Arithmetic::kBfloat16)
     return Fp8Problem<uint16_t>(rows, columns, epilogue, result).run(bfloat16_microkernel());
+  require(load_microkernel() == MicrokernelStatus::kAvailable, Status::kInternal, "there is no microkernel of float32");
   Fp8Problem<float>(rows, columns, epilogue, result).run(microkernel());
 }
 

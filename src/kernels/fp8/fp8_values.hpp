@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "kernels/fp8/fp8_kernels.hpp"
+#include "kernels/fp8/fp8_cast_kernels.hpp"
 
 namespace accel::kernels {
 
