@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch", reason="there is no torch")
 
 import accel  # noqa: E402
 from accel import Accelerator  # noqa: E402
-from accel.utils import (AORecipeKwargs, TERecipeKwargs, apply_fp8_autowrap, contextual_fp8_autocast, convert_model,  # noqa: E402
+from accel.utils import (AORecipeKwargs, FP8RecipeKwargs, TERecipeKwargs, apply_fp8_autowrap, contextual_fp8_autocast, convert_model,  # noqa: E402
                          convert_model_to_fp8_ao, has_ao_layers, has_transformer_engine_layers)
 
 
@@ -80,6 +80,44 @@ def test_a_prepared_model_of_the_reference_s_test_has_its_layers():
         accelerator.backward(model(batch).square().mean())
         optimizer.step()
         optimizer.zero_grad()
+
+
+def test_a_model_is_unwrapped_and_copied():
+    with pytest.warns(FutureWarning):
+        recipe = FP8RecipeKwargs(backend="TE")
+    accelerator = Accelerator(cpu=True, mixed_precision="fp8", kwargs_handlers=[recipe])
+    model = torch.nn.Sequential(torch.nn.Linear(32, 16))
+    inputs, optimizer = torch.randn(10, 32), torch.optim.AdamW(model.parameters())
+    model, optimizer = accelerator.prepare(model, optimizer)
+    within = model(inputs)
+    model = accelerator.unwrap_model(model, keep_fp32_wrapper=False)
+    alone = model(inputs)
+    assert not torch.equal(within, alone) and torch.allclose(within, alone, atol=0.2)
+    assert torch.equal(pickle.loads(pickle.dumps(model))(inputs), alone)
+
+
+@pytest.mark.parametrize("stage", [1, 3])
+def test_deepspeeds_stages(ranks, stage):
+    printed = ranks(f"""
+        import torch
+        from accel import Accelerator
+        from accel.state.process import AcceleratorState
+        from accel.utils import DeepSpeedPlugin, TERecipeKwargs, has_transformer_engine_layers
+
+        file = {{"bf16": {{"enabled": True}}, "zero_optimization": {{"stage": {stage}}}, "gradient_accumulation_steps": 1, "gradient_clipping": "auto",
+                 "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto"}}
+        accelerator = Accelerator(cpu=True, mixed_precision="fp8", kwargs_handlers=[TERecipeKwargs()], deepspeed_plugin=DeepSpeedPlugin(hf_ds_config=file))
+        loader = torch.utils.data.DataLoader(torch.randn(16, 32), batch_size=2)
+        model = torch.nn.Sequential(torch.nn.Linear(32, 32), torch.nn.LayerNorm(32, bias=False), torch.nn.Linear(32, 16))
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=1, gamma=0.1)
+        model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
+        for batch in loader:
+            accelerator.backward(model(batch).square().mean())
+            optimizer.step()
+        print(accelerator.fp8_enabled, has_transformer_engine_layers(model), AcceleratorState().deepspeed_plugin.zero_stage)
+    """)
+    assert [text.split() for text in printed] == [["True", "True", str(stage)]] * 2
 
 
 def test_converted_layers_compute_by_themselves():
