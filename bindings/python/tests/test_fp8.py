@@ -205,3 +205,20 @@ def test_layers_are_found_and_filtered():
     assert utils.is_fp8_available() and not utils.is_torchao_available()
     with pytest.raises(ImportError, match="torchao"):
         utils.torchao_required(lambda: None)()
+
+
+def test_the_driver_or_torch_says_whether_a_gpu_has_fp8(monkeypatch, tmp_path):
+    def answer(text):
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\necho {text}\n")
+        program.chmod(0o700)
+        return accel.utils.check_cuda_fp8_capability()
+
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert answer("9.0") and not answer("8.6")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=types.SimpleNamespace(get_device_capability=lambda: (8, 9))))
+    assert accel.utils.check_cuda_fp8_capability()
+    monkeypatch.delitem(sys.modules, "torch")
+    with pytest.raises(OSError, match="nvidia-smi"):
+        accel.utils.check_cuda_fp8_capability()
