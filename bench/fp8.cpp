@@ -1,6 +1,6 @@
 // Workload fp8: casts between 8-bit floating point and float32 or bfloat16, against a copy in memory, and a linear
-// layer, forward and backward, by accel::fp8_linear, under autocast to bfloat16, in float32, and its forward by
-// LibTorch's _scaled_mm.
+// layer, forward and backward, by accel::fp8_linear, under autocast to bfloat16, in float32, and its forward alone,
+// with the casts, and by LibTorch's _scaled_mm without them.
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
@@ -109,8 +109,7 @@ void measure_casts(accel_state_t *state, const accel::kernels::InstructionSetOfC
 
 void measure_linear(accel_state_t *state, const std::string &variant, int64_t rows, int64_t inputs, int64_t outputs,
                     int64_t repetitions) {
-  const bool is_bf16 = variant == "bf16";
-  const auto dtype = is_bf16 || variant == "fp8" ? at::kBFloat16 : at::kFloat;
+  const auto dtype = variant != "float32" && variant != "scaled_mm" ? at::kBFloat16 : at::kFloat;
   const at::Tensor input = at::randn({rows, inputs}).to(dtype).requires_grad_();
   const at::Tensor weight = at::randn({outputs, inputs}).requires_grad_();
   const at::Tensor gradient = at::randn({rows, outputs}).to(dtype);
@@ -124,13 +123,19 @@ void measure_linear(accel_state_t *state, const std::string &variant, int64_t ro
   };
   const at::Tensor one = at::ones({1}), small = input.detach().to(at::kFloat8_e4m3fn),
                    small_weight = weight.detach().to(at::kFloat8_e4m3fn);
+  const bool is_forward = variant == "fp8_forward" || variant == "scaled_mm";
+  if (variant == "fp8_forward")
+    work = [&] {
+      const at::NoGradGuard no_grad;
+      const accel::precision::AutocastGuard autocast(accel::Precision::kBf16, c10::DeviceType::CPU);
+      accel::nn::fp8_linear(input, weight, {}, "HYBRID");
+    };
   if (variant == "scaled_mm") work = [&] { at::_scaled_mm(small, small_weight.t(), one, one, {}, {}, at::kBFloat16); };
   char params[160];
   std::snprintf(params, sizeof params, "{\"variant\": \"%s\", \"rows\": %lld, \"inputs\": %lld, \"outputs\": %lld}",
                 variant.c_str(), static_cast<long long>(rows), static_cast<long long>(inputs),
                 static_cast<long long>(outputs));
-  report(state, "fp8_linear", params, time_of(repetitions, work),
-         variant == "scaled_mm" ? "\"forward_only\": true" : "");
+  report(state, "fp8_linear", params, time_of(repetitions, work), is_forward ? "\"forward_only\": true" : "");
 }
 
 }  // namespace
@@ -148,7 +153,7 @@ int main(int argc, char **argv) {
     measure_casts(state, set, copied, steps);
   }
   at::set_num_threads(threads);
-  for (const char *const variant : {"fp8", "bf16", "float32", "scaled_mm"})
+  for (const char *const variant : {"fp8", "bf16", "float32", "fp8_forward", "scaled_mm"})
     measure_linear(state, variant, measure_integer(&options[ROWS]), measure_integer(&options[INPUTS]),
                    measure_integer(&options[OUTPUTS]), steps);
   CHECK(accel_end_training(state));

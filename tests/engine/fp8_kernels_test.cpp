@@ -194,11 +194,14 @@ TEST(Fp8Kernels, CountsTheNumbersThatRoundingWouldTakeBeyondTheLargest) {
 
 TEST(Fp8Kernels, EveryInstructionSetComputesTheSameBits) {
   constexpr int64_t kCount = 1000;
+  const at::Tensor matrix = at::empty({84, 152}, at::kByte).random_();
   const at::Tensor bytes = at::empty({kCount}, at::kByte).random_(), many_scales = at::rand({kCount}) * 3;
   for (const auto dtype : kDtypes)
     for (const auto number : kNumbers) {
       const Float8Format format = float8_format(dtype);
       const at::Tensor values = (at::randn({kCount}) * 100).to(number);
+      values[700] = std::numeric_limits<float>::infinity();  // in a run of its own
+      values[900] = NAN;
       std::vector<std::vector<at::Tensor>> results;
       for (const Fp8KernelSet& kernels : instruction_sets()) {
         std::vector<at::Tensor> found;
@@ -217,16 +220,18 @@ TEST(Fp8Kernels, EveryInstructionSetComputesTheSameBits) {
             found.push_back(found_scales.clone());
             found.push_back(reciprocals.clone());
           }
-          for (const at::Tensor& tensor : {stored, read.view(number == at::kFloat ? at::kInt : at::kShort), largest,
-                                           at::full({}, counts.largest), at::full({}, counts.saturated)})
+          for (const at::Tensor& tensor :
+               {stored, read.view(number == at::kFloat ? at::kInt : at::kShort), largest.view(at::kInt),
+                at::full({1}, counts.largest).view(at::kInt), at::full({}, counts.saturated)})
             found.push_back(tensor);
         }
         for (const bool transposed : {false, true})
           for (const bool has_scales : {false, true}) {
-            const int64_t lines = transposed ? 20 : 19, inner = transposed ? 49 : 51;
-            Fp8PackSource block{bytes.const_data_ptr<uint8_t>(), transposed ? 20 : 52, format, transposed, {}};
-            const at::Tensor fixed = at::where(at::arange(2 * lines) % 3 == 0, 0.25, 2.0).to(at::kFloat);
-            if (has_scales) block.scales = {fixed.const_data_ptr<float>(), transposed ? 1 : 2, transposed ? lines : 1};
+            const int64_t lines = transposed ? 84 : 83, inner = transposed ? 149 : 151, blocks = 5;
+            Fp8PackSource block{matrix.const_data_ptr<uint8_t>(), transposed ? 84 : 152, format, transposed, {}};
+            const at::Tensor powers = at::where(at::arange(blocks * lines) % 3 == 0, 0.25, 2.0).to(at::kFloat);
+            if (has_scales)
+              block.scales = {powers.const_data_ptr<float>(), transposed ? 1 : blocks, transposed ? lines : 1};
             for (const bool is_paired : {false, true}) {
               const Fp8Packing packing = is_paired ? kernels.packing.in_bfloat16 : kernels.packing.in_float32;
               const int64_t units = is_paired ? (inner + 1) / 2 : inner;

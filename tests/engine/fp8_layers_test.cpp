@@ -25,6 +25,7 @@
 #include "config/generated/choices/fp8_scaling.hpp"
 #include "config/generated/choices/precision.hpp"
 #include "expect_error.hpp"
+#include "nn/layers/attention.hpp"
 #include "nn/layers/conv1d.hpp"
 #include "nn/layers/embedding.hpp"
 #include "nn/layers/linear.hpp"
@@ -92,6 +93,13 @@ TEST(Fp8LayersSelection, LeavesEmbeddingsOut) {
   const Fp8Selection selection = select_fp8_layers(*model, recipe_of(Fp8Scaling::kCurrent));
   EXPECT_EQ(names_of(selection), std::vector<std::string>{"1"});
   EXPECT_EQ(selection.skipped.at("2"), "its weight is an embedding's, too");
+}
+
+TEST(Fp8LayersSelection, HasTheProductsOfAttention) {
+  const ModulePtr model = std::make_shared<Sequential>(
+      std::vector<ModulePtr>{std::make_shared<SelfAttention>(32, 4, /*causal=*/true, /*bias=*/true, /*dropout=*/0.0)});
+  EXPECT_EQ(names_of(select_fp8_layers(*model, recipe_of(Fp8Scaling::kCurrent))),
+            (std::vector<std::string>{"0.in_proj", "0.out_proj"}));
 }
 
 // A layer, and its recipe.

@@ -74,6 +74,12 @@ run_fp8_filter(name, weight, out, block) = callback_status() do
 end
 fp8_filter_callback() = @cfunction(run_fp8_filter, Int32, (Ptr{Cchar}, Ptr{LibAccel.accel_tensor_t}, Ptr{CValue}, Ptr{Cvoid}))
 
+run_generated(tokens, out, block) = callback_status() do
+    goes_on = object_of(block)(tensor_of(tokens))
+    goes_on === nothing || give(out, goes_on)
+end
+generated_callback() = @cfunction(run_generated, Int32, (Ptr{LibAccel.accel_tensor_t}, Ptr{CValue}, Ptr{Cvoid}))
+
 run_pipeline_loss(returned, targets, out, block) = callback_status() do
     loss = object_of(block)(borrowed(unsafe_load(returned)), borrowed(unsafe_load(targets)))::Tensor
     unsafe_store!(out, LibAccel.accel_tensor_retain(raw(loss)))

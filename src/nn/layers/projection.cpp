@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nn/deferred_products.hpp"
+#include "nn/low_precision/fp8_layers.hpp"
 
 namespace accel::nn {
 namespace {
@@ -22,8 +23,9 @@ at::Tensor multiply_transposed(const at::Tensor& input, const at::Tensor& weight
 }  // namespace
 
 at::Tensor Product::operator()(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) const {
-  if (const auto products = DeferredProducts::of(weight, bias))
-    return products->multiply(input, weight, bias, is_transposed ? 1 : 0);
+  const bool is_in_fp8 = Fp8Layers::of(input, weight) != nullptr;
+  const auto products = is_in_fp8 ? nullptr : DeferredProducts::of(weight, bias);
+  if (products != nullptr) return products->multiply(input, weight, bias, is_transposed ? 1 : 0);
   return is_transposed ? multiply_transposed(input, weight, bias) : at::linear(input, weight, bias);
 }
 

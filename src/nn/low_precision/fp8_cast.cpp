@@ -103,22 +103,35 @@ bool has_scaled_product(c10::Device device) {
 
 bool is_of_rows(const Fp8Matrix& matrix) { return matrix.scales.dim() == 1 && matrix.scales.numel() > 1; }
 
-// Tensor cores multiply whole 16 bytes, of formats of which one is E4M3, and by scales of rows into bfloat16.
-bool takes_scaled_product(const Fp8Matrix& first, const Fp8Matrix& second, at::ScalarType dtype) {
-  const auto is_whole = [](int64_t size) { return size > 0 && size % 16 == 0; };
-  if (!has_scaled_product(first.values.device()) || !is_whole(first.values.size(1)) || !is_whole(second.values.size(0)))
+constexpr int64_t kWhole = 16;  // bytes that tensor cores read together
+
+// Tensor cores multiply formats of which one is E4M3.
+bool takes_scaled_product(const Fp8Matrix& first, const Fp8Matrix& second) {
+  const int64_t columns = second.values.size(0);
+  if (!has_scaled_product(first.values.device()) || first.values.numel() == 0 || columns == 0 || columns % kWhole != 0)
     return false;
   if (second.values.scalar_type() != at::kFloat8_e4m3fn && first.values.scalar_type() != at::kFloat8_e4m3fn)
     return false;
   const bool have_one = first.scales.numel() == 1 && second.scales.numel() == 1;
-  return have_one || (is_of_rows(first) && is_of_rows(second) && dtype == at::kBFloat16);
+  return have_one || (is_of_rows(first) && is_of_rows(second));
 }
 
+// Row-major, with inner elements that are filled up with zeros.
+at::Tensor in_whole_rows(const at::Tensor& values) {
+  const at::Tensor rows = values.contiguous();
+  const int64_t missing = (kWhole - rows.size(1) % kWhole) % kWhole;
+  if (missing == 0) return rows;
+  return at::constant_pad_nd(rows.view(at::kByte), {0, missing}).view(values.scalar_type());
+}
+
+// By scales of rows LibTorch computes in bfloat16 alone.
 at::Tensor scaled_product(const Fp8Matrix& first, const Fp8Matrix& second, at::ScalarType dtype) {
   const bool have_one = first.scales.numel() == 1;
-  return at::_scaled_mm(first.values.contiguous(), second.values.contiguous().t(),
-                        have_one ? first.scales : first.scales.unsqueeze(1).contiguous(),
-                        have_one ? second.scales : second.scales.unsqueeze(0).contiguous(), {}, {}, dtype);
+  const at::Tensor sums = at::_scaled_mm(in_whole_rows(first.values), in_whole_rows(second.values).t(),
+                                         have_one ? first.scales : first.scales.unsqueeze(1).contiguous(),
+                                         have_one ? second.scales : second.scales.unsqueeze(0).contiguous(), {}, {},
+                                         have_one ? dtype : at::kBFloat16);
+  return sums.to(dtype);
 }
 
 // In float32.
@@ -161,7 +174,7 @@ at::Tensor fp8_product(const Fp8Matrix& first, const Fp8Matrix& second, const at
     kernels::fp8_matmul(first, transposed(second), bias, result);
     return result;
   }
-  if (takes_scaled_product(first, second, dtype)) {
+  if (takes_scaled_product(first, second)) {
     const at::Tensor sums = scaled_product(first, second, dtype);
     return bias.defined() ? sums + bias.to(dtype) : sums;
   }

@@ -13,7 +13,7 @@
 namespace accel::nn {
 namespace {
 
-thread_local const Fp8Layers::Scope* innermost = nullptr;
+thread_local const Fp8Layers::Scope* innermost_layers = nullptr;
 
 kernels::Fp8Granularity granularity_of(Fp8Scaling scaling) {
   if (scaling == Fp8Scaling::kRowwise) return kernels::Fp8Granularity::kRow;
@@ -72,10 +72,12 @@ void Fp8Layers::give(const at::Tensor& weight, const kernels::Fp8Matrix& cast) {
   if (const auto layer = find(weight)) layer->give(weight, cast);
 }
 
-std::shared_ptr<Fp8Layers> Fp8Layers::current() { return innermost == nullptr ? nullptr : innermost->layers_; }
+std::shared_ptr<Fp8Layers> Fp8Layers::current() {
+  return innermost_layers == nullptr ? nullptr : innermost_layers->layers_;
+}
 
 std::shared_ptr<Fp8Layer> Fp8Layers::of(const at::Tensor& input, const at::Tensor& weight) {
-  for (const Scope* scope = innermost; scope != nullptr; scope = scope->outer_) {
+  for (const Scope* scope = innermost_layers; scope != nullptr; scope = scope->outer_) {
     const auto layer = scope->layers_ == nullptr ? nullptr : scope->layers_->find(weight);
     if (layer == nullptr) continue;
     const bool is_cast = is_plain(input) && is_plain(weight) && input.device() == weight.device() &&
@@ -86,13 +88,15 @@ std::shared_ptr<Fp8Layer> Fp8Layers::of(const at::Tensor& input, const at::Tenso
 }
 
 Fp8Layers::Scope::Scope(std::shared_ptr<Fp8Layers> layers)
-    : layers_(std::move(layers)), outer_(innermost), was_included_(c10::impl::tls_is_dispatch_key_included(kFp8Route)) {
-  innermost = this;
+    : layers_(std::move(layers)),
+      outer_(innermost_layers),
+      was_included_(c10::impl::tls_is_dispatch_key_included(kFp8Route)) {
+  innermost_layers = this;
   if (layers_ != nullptr) c10::impl::tls_set_dispatch_key_included(kFp8Route, true);
 }
 
 Fp8Layers::Scope::~Scope() {
-  innermost = outer_;
+  innermost_layers = outer_;
   c10::impl::tls_set_dispatch_key_included(kFp8Route, was_included_);
 }
 

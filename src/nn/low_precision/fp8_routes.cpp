@@ -47,27 +47,27 @@ at::Tensor multiply(const Factor& factor, const at::Tensor& input, const at::Ten
   return fp8_multiply(factor.layer, input, factor.weight, bias, factor.output_dim);
 }
 
-at::Tensor linear(c10::DispatchKeySet keys, const at::Tensor& input, const at::Tensor& weight,
-                  const std::optional<at::Tensor>& bias) {
+at::Tensor route_linear(c10::DispatchKeySet keys, const at::Tensor& input, const at::Tensor& weight,
+                        const std::optional<at::Tensor>& bias) {
   if (fits(input, weight, 0))
     if (const auto layer = Fp8Layers::of(input, weight))
       return fp8_multiply(layer, input, weight, bias.value_or(at::Tensor()), /*output_dim=*/0);
   return at::_ops::linear::redispatch(keys & kBelow, input, weight, bias);
 }
 
-at::Tensor matmul(c10::DispatchKeySet keys, const at::Tensor& first, const at::Tensor& second) {
+at::Tensor route_matmul(c10::DispatchKeySet keys, const at::Tensor& first, const at::Tensor& second) {
   const Factor factor = factor_of(first, second);
   return factor.layer != nullptr ? multiply(factor, first, {})
                                  : at::_ops::matmul::redispatch(keys & kBelow, first, second);
 }
 
-at::Tensor mm(c10::DispatchKeySet keys, const at::Tensor& first, const at::Tensor& second) {
+at::Tensor route_mm(c10::DispatchKeySet keys, const at::Tensor& first, const at::Tensor& second) {
   const Factor factor = first.dim() == 2 ? factor_of(first, second) : Factor();
   return factor.layer != nullptr ? multiply(factor, first, {}) : at::_ops::mm::redispatch(keys & kBelow, first, second);
 }
 
-at::Tensor addmm(c10::DispatchKeySet keys, const at::Tensor& added, const at::Tensor& first, const at::Tensor& second,
-                 const at::Scalar& beta, const at::Scalar& alpha) {
+at::Tensor route_addmm(c10::DispatchKeySet keys, const at::Tensor& added, const at::Tensor& first,
+                       const at::Tensor& second, const at::Scalar& beta, const at::Scalar& alpha) {
   const bool is_bias = added.dim() == 1 && second.dim() == 2 && added.size(0) == second.size(1) && first.dim() == 2 &&
                        beta.equal(1) && alpha.equal(1);
   const Factor factor = is_bias ? factor_of(first, second) : Factor();
@@ -88,10 +88,10 @@ std::shared_ptr<Fp8Layers> make_fp8_layers(const precision::Fp8Recipe& recipe, F
   std::call_once(once, [] {
     library_of("_").fallback(torch::CppFunction::makeFallthrough());
     torch::Library& operators = library_of("aten");
-    operators.impl("linear", TORCH_FN(linear));
-    operators.impl("matmul", TORCH_FN(matmul));
-    operators.impl("mm", TORCH_FN(mm));
-    operators.impl("addmm", TORCH_FN(addmm));
+    operators.impl("linear", TORCH_FN(route_linear));
+    operators.impl("matmul", TORCH_FN(route_matmul));
+    operators.impl("mm", TORCH_FN(route_mm));
+    operators.impl("addmm", TORCH_FN(route_addmm));
   });
   return std::make_shared<Fp8Layers>(recipe, std::move(selection), device);
 }

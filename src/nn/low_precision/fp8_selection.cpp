@@ -7,7 +7,6 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
-#include "nn/layers/projection.hpp"
 #include "nn/module_walks.hpp"
 
 namespace accel::nn {
@@ -22,16 +21,18 @@ struct LinearLayer {
   std::string reason;  // to leave it out; empty: none
 };
 
+// The product of this library's attention has a name of its own there.
+bool is_attention(const Module& module) { return module.kind() == "SelfAttention"; }
+
 at::Tensor matrix_weight(const Module& module) {
+  const char* const wanted = is_attention(module) ? "in_proj_weight" : "weight";
   for (const auto& [name, parameter] : module.direct_parameters())
-    if (name == "weight" && parameter.dim() == 2 && parameter.is_floating_point()) return parameter;
+    if (name == wanted && parameter.dim() == 2 && parameter.is_floating_point()) return parameter;
   return {};
 }
 
-int64_t output_dim_of(const Module& module) {
-  const auto* const projection = dynamic_cast<const Projection*>(&module);
-  return projection == nullptr ? 0 : projection->output_dim();
-}
+// Also that of another library which has the name.
+int64_t output_dim_of(const Module& module) { return module.kind() == "Conv1D" ? 1 : 0; }
 
 // Each weight once.
 std::vector<LinearLayer> linear_layers(const Module& model) {
@@ -51,7 +52,7 @@ std::vector<LinearLayer> linear_layers(const Module& model) {
     const at::Tensor weight = matrix_weight(*module);
     if (!weight.defined() || module->kind() == kEmbedding || !seen.insert(weight.unsafeGetTensorImpl()).second)
       continue;
-    layers.push_back({name, weight, output_dim_of(*module), {}});
+    layers.push_back({is_attention(*module) ? join_path(name, "in_proj") : name, weight, output_dim_of(*module), {}});
     if (tables.count(weight.unsafeGetTensorImpl()) > 0) layers.back().reason = "its weight is an embedding's, too";
     if (routers.count(module) > 0) layers.back().reason = "it chooses the experts of tokens";
   }
